@@ -1,0 +1,186 @@
+"""Byte strings in columns: one flat buffer and offsets, as Arrow keeps them.
+
+    city = Strings.of(["Oslo", "Rome", ""])
+    city[1]                  # b"Rome"
+    city[np.array([2, 0])]   # Strings of two
+    np.asarray(city)         # object array of bytes
+
+A NumPy object array costs a Python object per value; this costs its bytes, slices
+without copying, and is what the hashing and vocabulary kernels read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Strings:
+    """An array of byte strings of any rank, row-major over `data[offsets]`.
+
+    Value i is `data[offsets[i]:offsets[i + 1]]`; offsets need not start at 0, so a
+    slice of the first axis shares memory.
+    """
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]  # [n + 1]
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def of(values: Any) -> Strings:  # Any: whatever a user calls an array of text
+        """Build from nested lists, NumPy text or object arrays, or pyarrow arrays."""
+        if isinstance(values, Strings):
+            return values
+        if hasattr(values, "buffers") and hasattr(values, "type"):
+            return _from_arrow(values)
+        array = np.asarray(values)
+        if array.dtype.kind not in "OSUT":
+            raise InputError(
+                f"Strings.of: expected text or bytes, got dtype {array.dtype}."
+            )
+        flat = [_encode(v) for v in array.reshape(-1).tolist()]
+        return Strings._from_bytes(flat, array.shape)
+
+    @staticmethod
+    def _from_bytes(values: list[bytes], shape: tuple[int, ...]) -> Strings:
+        lengths = np.fromiter(map(len, values), np.int64, len(values))
+        data = np.frombuffer(b"".join(values), np.uint8)
+        return Strings(data, _offsets_of(lengths), shape)
+
+    @property
+    def size(self) -> int:
+        """How many strings there are."""
+        return len(self.offsets) - 1
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """The length in bytes of every string, flat."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:  # bytes, or Strings for ranks above 1
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: Any) -> Any:  # bytes for one value, else Strings
+        """Index the first axis with an int, a slice, or an array of ints or bools."""
+        inner = int(np.prod(self.shape[1:], dtype=np.int64))
+        if isinstance(index, int | np.integer):
+            i = range(len(self))[int(index)]
+            if self.ndim == 1:
+                return self.data[self.offsets[i] : self.offsets[i + 1]].tobytes()
+            return self._rows(i * inner, inner, self.shape[1:])
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                rows = max(stop - start, 0)
+                return self._rows(start * inner, rows * inner, (rows, *self.shape[1:]))
+            index = np.arange(start, stop, step)
+        index = np.asarray(index)
+        if index.dtype == bool:
+            index = np.flatnonzero(index)
+        index = np.where(index < 0, index + len(self), index)
+        flat = (index[:, None] * inner + np.arange(inner)).reshape(-1)
+        return self._take(flat).reshape((len(index), *self.shape[1:]))
+
+    def _rows(self, start: int, count: int, shape: tuple[int, ...]) -> Strings:
+        return Strings(self.data, self.offsets[start : start + count + 1], shape)
+
+    def _take(self, flat: NDArray[np.int64]) -> Strings:
+        lengths = self.lengths[flat]
+        offsets = _offsets_of(lengths)
+        # Byte k of the result comes from its string's start plus k's place in it.
+        shift = np.repeat(self.offsets[flat] - offsets[:-1], lengths)
+        data = self.data[shift + np.arange(offsets[-1])]
+        return Strings(data, offsets, (len(flat),))
+
+    def reshape(self, shape: tuple[int, ...]) -> Strings:
+        """View the same strings with another shape (-1 is worked out)."""
+        return Strings(self.data, self.offsets, _resolve_shape(shape, self.size))
+
+    def tolist(self) -> list[bytes]:
+        """Return every string as bytes, flat."""
+        buffer = self.data.tobytes()
+        ends = self.offsets.tolist()
+        return [buffer[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        flat = np.empty(self.size, dtype=object)
+        flat[:] = self.tolist()
+        array = flat.reshape(self.shape)
+        return array if dtype is None else array.astype(dtype)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self.reshape((-1,))[:4].tolist()))
+        more = ", …" if self.size > 4 else ""
+        return f"Strings([{shown}{more}], shape={self.shape})"
+
+
+def concatenate(parts: Iterable[Strings]) -> Strings:
+    """Join along the first axis; the other axes must agree."""
+    parts = list(parts)
+    tails = {part.shape[1:] for part in parts}
+    if len(tails) != 1:
+        raise InputError(f"cannot join strings of shapes {[p.shape for p in parts]}.")
+    data = [part.data[part.offsets[0] : part.offsets[-1]] for part in parts]
+    offsets = _offsets_of(np.concatenate([part.lengths for part in parts]))
+    rows = sum(len(part) for part in parts)
+    return Strings(np.concatenate(data), offsets, (rows, *tails.pop()))
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is text: `Strings`, or a NumPy array of str, bytes or objects."""
+    return isinstance(value, Strings) or (
+        isinstance(value, np.ndarray) and value.dtype.kind in "OSUT"
+    )
+
+
+def _encode(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if value is None:
+        return b""
+    raise InputError(f"expected str or bytes, got {type(value).__name__}: {value!r}.")
+
+
+def _offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def _resolve_shape(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    resolved = np.empty(size, np.bool_).reshape(shape).shape
+    return tuple(int(n) for n in resolved)
+
+
+def _from_arrow(array: Any) -> Strings:
+    """Read a pyarrow string, binary or dictionary array; nulls become empty."""
+    if hasattr(array, "combine_chunks"):
+        array = array.combine_chunks()
+    if hasattr(array, "dictionary_decode"):
+        array = array.dictionary_decode()
+    if array.null_count:
+        array = array.fill_null("" if "string" in str(array.type) else b"")
+    wide = "large" in str(array.type)
+    _, offsets, data = array.buffers()
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    start = array.offset
+    view = np.frombuffer(offsets, dtype)[start : start + len(array) + 1]
+    flat = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+    return Strings(flat, view.astype(np.int64), (len(array),))
