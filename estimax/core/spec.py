@@ -1,0 +1,218 @@
+"""What a `model_fn` answers: an `EstimatorSpec`, checked for its mode.
+
+    return ex.EstimatorSpec(mode, predictions=p, loss=loss, train_op=ex.optimizers.Adam())
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from estimax.core.errors import SpecError
+from estimax.core.host_values import is_host_value
+from estimax.core.mode import ModeKeys
+
+ModelFn = Callable[..., "EstimatorSpec"]
+
+
+@dataclass(frozen=True)
+class ClassificationOutput:
+    """An exported answer of classes with scores; at least one of the two.
+
+    >>> ClassificationOutput(scores=jnp.ones((2, 3))).classes is None
+    True
+    """
+
+    scores: Any = None  # [B, K] float
+    classes: Any = None  # [B, K] words
+
+    def __post_init__(self) -> None:
+        if self.scores is None and self.classes is None:
+            raise SpecError("ClassificationOutput: give scores, classes, or both.")
+
+    def as_outputs(self) -> dict[str, Any]:
+        """The named arrays of the signature."""
+        both = {"scores": self.scores, "classes": self.classes}
+        return {name: value for name, value in both.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class RegressionOutput:
+    """An exported answer of one number (or vector) per example.
+
+    >>> list(RegressionOutput(jnp.ones((2, 1))).as_outputs())
+    ['outputs']
+    """
+
+    value: Any
+
+    def as_outputs(self) -> dict[str, Any]:
+        """The named arrays of the signature."""
+        return {"outputs": self.value}
+
+
+@dataclass(frozen=True)
+class PredictOutput:
+    """An exported answer of any named arrays.
+
+    >>> list(PredictOutput(jnp.ones((2, 1))).as_outputs())
+    ['output']
+    """
+
+    outputs: Any
+
+    def as_outputs(self) -> dict[str, Any]:
+        """The named arrays of the signature; tuple keys are joined with a slash."""
+        if not isinstance(self.outputs, Mapping):
+            return {"output": self.outputs}
+        return {_joined(key): value for key, value in self.outputs.items()}
+
+
+ExportOutput = ClassificationOutput | RegressionOutput | PredictOutput
+
+
+@dataclass(frozen=True)
+class EstimatorSpec:
+    """All that a `model_fn` and an Estimator agree on, validated for the mode.
+
+    `train_op` says how to train: an `ex.optimizers` optimizer, an optax
+    transformation, or what `ex.minimize` built. `eval_metric_ops` is a dict of
+    metric values (`ex.metrics.auc(labels, scores)`).
+
+    >>> EstimatorSpec("infer", predictions={"x": jnp.zeros(3)}).mode
+    'infer'
+    """
+
+    mode: str
+    predictions: Any = None
+    loss: Any = None
+    train_op: Any = None
+    eval_metric_ops: Mapping[str, Any] | None = None
+    export_outputs: Mapping[str, ExportOutput] | None = None
+    training_chief_hooks: Sequence[Any] = ()
+    training_hooks: Sequence[Any] = ()
+    evaluation_hooks: Sequence[Any] = ()
+    prediction_hooks: Sequence[Any] = ()
+    _: dataclasses.KW_ONLY
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        put("loss", _checked_loss(self.loss))
+        put("predictions", _checked_predictions(self.predictions))
+        put("eval_metric_ops", _checked_metrics(self.eval_metric_ops))
+        for name in _HOOK_FIELDS:
+            put(name, tuple(getattr(self, name) or ()))
+        if self.mode in (ModeKeys.TRAIN, ModeKeys.EVAL) and self.loss is None:
+            raise SpecError(f"EstimatorSpec: loss is missing in mode {self.mode!r}.")
+        if self.mode == ModeKeys.TRAIN and self.train_op is None:
+            raise SpecError(
+                "EstimatorSpec: train_op is missing in mode 'train'. Give an optimizer, "
+                "such as train_op=ex.optimizers.Adam(1e-3)."
+            )
+        if self.mode == ModeKeys.PREDICT:
+            if _is_empty(self.predictions):
+                raise SpecError("EstimatorSpec: predictions are missing in mode 'infer'.")
+            put("export_outputs", _checked_exports(self))
+
+    def _replace(self, **changes: Any) -> EstimatorSpec:
+        """A copy with other fields, validated again; the mode cannot change."""
+        if changes.get("mode", self.mode) != self.mode:
+            raise SpecError("EstimatorSpec: the mode of a spec cannot be replaced.")
+        return dataclasses.replace(self, **changes)
+
+
+_HOOK_FIELDS = (
+    "training_chief_hooks",
+    "training_hooks",
+    "evaluation_hooks",
+    "prediction_hooks",
+)
+_ARRAYS = (jax.Array, np.ndarray, np.generic)
+RESERVED_METRICS = ("loss", "global_step")
+
+
+def _checked_loss(loss: Any) -> Any:
+    if loss is None:
+        return None
+    if not isinstance(loss, _ARRAYS):
+        raise TypeError(
+            f"EstimatorSpec: loss must be an array, got {type(loss).__name__}."
+        )
+    if loss.size != 1:
+        raise SpecError(
+            f"EstimatorSpec: loss must have one element, got shape {loss.shape}. "
+            "Reduce it with jnp.mean or jnp.sum."
+        )
+    return jnp.reshape(loss, ())
+
+
+def _checked_predictions(predictions: Any) -> Any:
+    if predictions is None:
+        return {}
+    values = (
+        predictions.values() if isinstance(predictions, Mapping) else (predictions,)
+    )
+    for value in values:
+        if not (isinstance(value, _ARRAYS) or is_host_value(value)):
+            raise TypeError(
+                "EstimatorSpec: predictions must be an array or a dict of arrays, "
+                f"got {type(value).__name__}."
+            )
+    return predictions
+
+
+def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
+    if metrics is None:
+        return {}
+    if not isinstance(metrics, Mapping):
+        raise TypeError(
+            f"EstimatorSpec: eval_metric_ops must be a dict, got {type(metrics).__name__}."
+        )
+    for name, metric in metrics.items():
+        if name in RESERVED_METRICS:
+            raise SpecError(
+                f"EstimatorSpec: the metric name {name!r} is the Estimator's own."
+            )
+        if not (hasattr(metric, "merge") and hasattr(metric, "compute")):
+            raise TypeError(
+                f"EstimatorSpec: metric {name!r} must be a metric value, such as "
+                f"ex.metrics.mean(x), got {type(metric).__name__}."
+            )
+    return dict(metrics)
+
+
+def _checked_exports(spec: EstimatorSpec) -> dict[str, ExportOutput]:
+    exports = spec.export_outputs
+    if exports is None:
+        return {"serving_default": PredictOutput(spec.predictions)}
+    if not isinstance(exports, Mapping):
+        raise TypeError("EstimatorSpec: export_outputs must be a dict.")
+    for name, output in exports.items():
+        if not isinstance(output, ExportOutput):
+            raise TypeError(
+                f"EstimatorSpec: export_outputs[{name!r}] must be a PredictOutput, "
+                f"ClassificationOutput or RegressionOutput, got {type(output).__name__}."
+            )
+    if len(exports) == 1:
+        return {**exports, "serving_default": next(iter(exports.values()))}
+    if "serving_default" not in exports:
+        raise SpecError(
+            "EstimatorSpec: several export_outputs need one named 'serving_default'; "
+            f"found {sorted(exports)}."
+        )
+    return dict(exports)
+
+
+def _is_empty(predictions: Any) -> bool:
+    return isinstance(predictions, Mapping) and not predictions
+
+
+def _joined(key: Any) -> str:
+    return "/".join(key) if isinstance(key, tuple) else str(key)

@@ -1,0 +1,261 @@
+"""Which part of a model runs on the host, found out by watching the model being traced.
+
+A JAX array holds no strings. So while a `model_fn` is traced, whoever needs host work
+(a vocabulary, a hash, a label check) asks for it here:
+
+    ids = staging.stage(HashBucket("city", 1000), features)   # inside model_fn
+
+The first trace runs with `recording(...)`: the transform is run on the first batch and
+remembered. From then on the input thread runs the remembered transforms (`Plan`), and
+the compiled step is traced with `replaying(...)`, where the same call returns the array
+that the plan delivered. Outside of any trace the transform simply runs.
+
+Features reach the model as a plain dict of arrays. Where each came from is known by the
+identity of the array object, so a model may rename, drop or re-pack features freely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from estimax.core.errors import FeatureError, did_you_mean
+from estimax.core.mode import Mode
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings, is_text
+
+Raw = Any  # np.ndarray of numbers | Strings | Sparse: one feature on the host
+
+
+class HostTransform(Protocol):
+    """Host work on raw features: hashable by value, a pure function of its input."""
+
+    @property
+    def name(self) -> str:
+        """What to call its result; need not be unique."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw features it reads."""
+
+    def __call__(self, raw: Mapping[str, Raw]) -> Any:
+        """Return NumPy arrays, or a pytree of them (`Ids`, for instance)."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a raw value came from: a feature or a label, by its key.
+
+    `key` is None when the features (or labels) are one array and not a dict.
+    """
+
+    part: str  # "features" or "labels"
+    key: str | None
+
+    @property
+    def name(self) -> str:
+        """A name for messages and for batches: "features/age", "labels"."""
+        return self.part if self.key is None else f"{self.part}/{self.key}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One recorded transform and the raw values that feed it, in order of its keys."""
+
+    name: str
+    transform: HostTransform
+    inputs: tuple[Origin, ...]
+
+    def run(self, batch: Mapping[Origin, Raw]) -> Any:
+        """Run the transform on a raw batch."""
+        keys = self.transform.keys
+        raw = {k: batch[o] for k, o in zip(keys, self.inputs, strict=True)}
+        return self.transform(raw)
+
+
+class HostOnly:
+    """Stands for a raw feature that no device can hold; any use of it explains itself."""
+
+    def __init__(self, origin: Origin, kind: str) -> None:
+        self.origin = origin
+        self.kind = kind
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        columns = (
+            "categorical_column_with_hash_bucket or …_with_vocabulary_list"
+            if self.kind == "text"
+            else "a categorical column, or parse it as a FixedLenFeature"
+        )
+        raise FeatureError(
+            f"{self.origin.name} is {self.kind} and stays on the host, but the model "
+            f"used it as an array. Pass it through a feature column ({columns}), "
+            "wrapped in indicator_column or embedding_column for a dense layer; for "
+            "text labels give the head a label_vocabulary."
+        )
+
+    __jax_array__ = __array__ = __getitem__ = __len__ = __iter__ = _refuse
+    __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = _refuse
+    __truediv__ = __matmul__ = __lt__ = __gt__ = __neg__ = __float__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} feature {self.origin.name!r}, on the host>"
+
+
+class Trace:
+    """What is known while a `model_fn` is traced. Read by columns, heads and tables."""
+
+    def __init__(self, mode: Mode, deliver: Callable[[Call], Any]) -> None:
+        self.mode = mode
+        self.calls: dict[tuple[HostTransform, tuple[Origin, ...]], Call] = {}
+        self.logged: dict[str, LoggedValue] = {}
+        self.lookups: list[Lookup] = []
+        self.rows: Mapping[str, TableRows] = {}
+        self._deliver = deliver
+        self._delivered: dict[str, Any] = {}
+        self._origins: dict[int, tuple[Any, Origin]] = {}
+        self._call_of_leaf: dict[int, tuple[Any, Call]] = {}
+
+    def knows(self, value: Any, origin: Origin) -> Any:
+        """Remember that this very object is the given raw value; returns it."""
+        # The object is kept with its id: a freed object's id may be given out again.
+        self._origins[id(value)] = (value, origin)
+        return value
+
+    def origin(self, value: Any) -> Origin | None:
+        """Where an object handed to the model came from, if it is one of those."""
+        found = self._origins.get(id(value))
+        return found[1] if found else None
+
+    def call_of(self, leaf: Any) -> Call | None:
+        """The transform whose result this very array is, if it is one."""
+        found = self._call_of_leaf.get(id(leaf))
+        return found[1] if found else None
+
+    def call(self, transform: HostTransform, inputs: tuple[Origin, ...]) -> Any:
+        """The result of a transform: recorded at the first trace, replayed later."""
+        key = (transform, inputs)
+        call = self.calls.get(key)
+        if call is None:
+            names = {c.name for c in self.calls.values()}
+            call = Call(_unused(transform.name, names), transform, inputs)
+            self.calls[key] = call
+        if call.name not in self._delivered:
+            result = self._deliver(call)
+            self._delivered[call.name] = result
+            for leaf in jax.tree.leaves(result):
+                self._call_of_leaf[id(leaf)] = (leaf, call)
+        return self._delivered[call.name]
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One use of an embedding table while tracing."""
+
+    table: str
+    shape: tuple[int, int]  # [V, D]
+    call: Call | None  # None: the ids were computed on the device
+    ids: Any
+    trainable: bool
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of one table that a batch needs: [U, D], and each call's places in it."""
+
+    rows: jax.Array
+    inverse: Mapping[str, jax.Array]  # call name -> [B, L] into rows, -1 for none
+
+
+@dataclass(frozen=True)
+class LoggedValue:
+    """A named value the model wants seen: kind is scalar, histogram, image or text."""
+
+    kind: str
+    value: Any
+
+
+_current: ContextVar[Trace | None] = ContextVar("estimax_trace", default=None)
+
+
+def current() -> Trace | None:
+    """The trace under way in this thread, or None when code runs eagerly."""
+    return _current.get()
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[Trace]:
+    """Make a trace the current one."""
+    token = _current.set(trace)
+    try:
+        yield trace
+    finally:
+        _current.reset(token)
+
+
+def stage(transform: HostTransform, values: Mapping[str, Any]) -> Any:
+    """Run a transform on the host for these raw values; returns device arrays.
+
+    Inside a traced `model_fn` the values must be features or labels as they were
+    handed in; outside they are arrays, and the transform runs at once.
+    """
+    given = [_value_of(transform, values, key) for key in transform.keys]
+    trace = current()
+    if trace is not None:
+        origins = [trace.origin(value) for value in given]
+        known = [origin for origin in origins if origin is not None]
+        if len(known) == len(given):
+            return trace.call(transform, tuple(known))
+    for key, value in zip(transform.keys, given, strict=True):
+        if isinstance(value, jax.core.Tracer | HostOnly):
+            raise FeatureError(
+                f"column {transform.name!r} reads feature {key!r} on the host, but the "
+                "model computed it on the device. Pass the raw feature, or compute it "
+                "in the input_fn."
+            )
+    raw = {k: as_raw(v) for k, v in zip(transform.keys, given, strict=True)}
+    return jax.tree.map(jnp.asarray, transform(raw))
+
+
+def can_stage(value: Any) -> bool:
+    """Whether a value can go through the host: it is raw, or it is concrete."""
+    trace = current()
+    if trace is not None and trace.origin(value) is not None:
+        return True
+    return not isinstance(value, jax.core.Tracer)
+
+
+def as_raw(value: Any) -> Raw:
+    """Bring whatever a user calls a feature into one of the raw forms."""
+    if isinstance(value, Strings | Sparse):
+        return value
+    array = np.asarray(value)
+    return Strings.of(array) if is_text(array) else array
+
+
+def _value_of(transform: HostTransform, values: Mapping[str, Any], key: str) -> Any:
+    if key not in values:
+        raise FeatureError(
+            f"column {transform.name!r} needs feature {key!r}, which is not among the "
+            f"features{did_you_mean(key, [str(k) for k in values])}"
+        )
+    return values[key]
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    candidate, n = name, 1
+    while candidate in taken:
+        n += 1
+        candidate = f"{name}#{n}"
+    return candidate
