@@ -1,6 +1,6 @@
 """Values that not every row has: sparse triples on the host, padded ids on the device.
 
-    Sparse(indices=[[0, 0], [1, 0], [1, 1]], values=Strings.of([...]), dense_shape=(2, 2))
+    Sparse(indices=[[0, 0], [1, 0]], values=Strings.of(["a", "b"]), dense_shape=(2, 1))
     Ids(ids=[[4, -1], [7, 2]], weights=None)     # -1: nothing here
 
 Sparse is what a reader makes of a variable-length feature. Ids is what a column's host

@@ -1,6 +1,6 @@
 """What a `model_fn` answers: an `EstimatorSpec`, checked for its mode.
 
-    return ex.EstimatorSpec(mode, predictions=p, loss=loss, train_op=ex.optimizers.Adam())
+return ex.EstimatorSpec(mode, predictions=p, loss=loss, train_op=ex.optimizers.Adam())
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class EstimatorSpec:
             )
         if self.mode == ModeKeys.PREDICT:
             if _is_empty(self.predictions):
-                raise SpecError("EstimatorSpec: predictions are missing in mode 'infer'.")
+                raise SpecError(
+                    "EstimatorSpec: predictions are missing in mode 'infer'."
+                )
             put("export_outputs", _checked_exports(self))
 
     def _replace(self, **changes: Any) -> EstimatorSpec:

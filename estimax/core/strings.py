@@ -11,6 +11,7 @@ without copying, and is what the hashing and vocabulary kernels read.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -115,7 +116,7 @@ class Strings:
         """Return every string as bytes, flat."""
         buffer = self.data.tobytes()
         ends = self.offsets.tolist()
-        return [buffer[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [buffer[a:b] for a, b in itertools.pairwise(ends)]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         flat = np.empty(self.size, dtype=object)

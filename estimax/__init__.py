@@ -1,0 +1,111 @@
+"""estimax, the Estimator for JAX.
+
+    import estimax as ex
+
+    model = ex.DNNClassifier(hidden_units=[64, 32], feature_columns=columns)
+    model.train(input_fn, max_steps=1000)
+    print(model.evaluate(eval_input_fn))
+
+Rooms and names are imported when they are first used, so that a process which checks a
+config or serves a bundle loads nothing that trains.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+_ROOMS = (
+    "export",
+    "feature_columns",
+    "heads",
+    "hooks",
+    "input",
+    "metrics",
+    "optimizers",
+    "summary",
+    "transforms",
+)
+
+# Where each top-level name lives. One line per name, sorted; `__all__` follows it.
+_NAMES = {
+    "BestExporter": "estimax.export",
+    "ClassificationOutput": "estimax.core.spec",
+    "DNNClassifier": "estimax.canned",
+    "DNNEstimator": "estimax.canned",
+    "DNNLinearCombinedClassifier": "estimax.canned",
+    "DNNLinearCombinedEstimator": "estimax.canned",
+    "DNNLinearCombinedRegressor": "estimax.canned",
+    "DNNRegressor": "estimax.canned",
+    "Estimator": "estimax.estimator",
+    "EstimatorSpec": "estimax.core.spec",
+    "EstimaxError": "estimax.core.errors",
+    "EvalSpec": "estimax.estimator",
+    "FinalExporter": "estimax.export",
+    "LatestExporter": "estimax.export",
+    "LinearClassifier": "estimax.canned",
+    "LinearEstimator": "estimax.canned",
+    "LinearRegressor": "estimax.canned",
+    "ModeKeys": "estimax.core.mode",
+    "PredictOutput": "estimax.core.spec",
+    "RegressionOutput": "estimax.core.spec",
+    "RunConfig": "estimax.estimator",
+    "TrainSpec": "estimax.estimator",
+    "group": "estimax.optimizers",
+    "minimize": "estimax.optimizers",
+    "train_and_evaluate": "estimax.estimator",
+}
+
+__version__ = "0.1.0.dev0"
+__all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604 - a sum of literals, checked by a test
+
+if TYPE_CHECKING:
+    from estimax import (
+        export,
+        feature_columns,
+        heads,
+        hooks,
+        input,
+        metrics,
+        optimizers,
+        summary,
+        transforms,
+    )
+    from estimax.canned import (
+        DNNClassifier,
+        DNNEstimator,
+        DNNLinearCombinedClassifier,
+        DNNLinearCombinedEstimator,
+        DNNLinearCombinedRegressor,
+        DNNRegressor,
+        LinearClassifier,
+        LinearEstimator,
+        LinearRegressor,
+    )
+    from estimax.core.errors import EstimaxError
+    from estimax.core.mode import ModeKeys
+    from estimax.core.spec import (
+        ClassificationOutput,
+        EstimatorSpec,
+        PredictOutput,
+        RegressionOutput,
+    )
+    from estimax.estimator import (
+        Estimator,
+        EvalSpec,
+        RunConfig,
+        TrainSpec,
+        train_and_evaluate,
+    )
+    from estimax.export import BestExporter, FinalExporter, LatestExporter
+    from estimax.optimizers import group, minimize
+
+
+def __getattr__(name: str) -> Any:  # a module or one of its names
+    if name in _ROOMS:
+        return import_module(f"estimax.{name}")
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'estimax' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,50 @@
+"""Embedding tables: outside `params`, looked up here, updated by row.
+
+    rows = tables.lookup(self, "embedding_weights", (V, D), init, ids)     # [B, L, D]
+
+`jax.grad` of a lookup makes a gradient as large as the table. So in training the step
+gathers the rows that the batch needs *before* the gradient is taken, and this lookup
+reads from those; the gradient is then [U, D], duplicates already summed, whatever V is.
+A step's cost does not grow with the vocabulary.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from estimax.core import staging
+
+TABLES = "tables"  # the Flax collection
+
+
+def lookup(
+    module: nn.Module,
+    name: str,
+    shape: tuple[int, int],
+    initializer: Callable[[jax.Array, tuple[int, int]], jax.Array],
+    ids: jax.Array,
+    *,
+    trainable: bool = True,
+) -> jax.Array:
+    """Look up ids [B, …] in the table `name` of a module; returns [B, …, D].
+
+    Negative ids give an arbitrary row: mask them out. Pass the ids just as
+    `staging.stage` returned them, so that the step knows which rows to gather.
+    """
+    path = "/".join((*module.path, name))
+    trace = staging.current()
+    if trace is not None and path in trace.rows:
+        call = trace.call_of(ids)
+        assert call is not None, f"row-wise table {path} was given computed ids"
+        prepared = trace.rows[path]
+        return prepared.rows[jnp.maximum(prepared.inverse[call.name], 0)]
+    table = module.variable(
+        TABLES, name, lambda: initializer(module.make_rng("params"), shape)
+    ).value
+    if trace is not None:
+        call = trace.call_of(ids)
+        trace.lookups.append(staging.Lookup(path, shape, call, ids, trainable))
+    rows: jax.Array = jnp.take(table, jnp.maximum(ids, 0), axis=0, mode="clip")
+    return rows if trainable else jax.lax.stop_gradient(rows)
