@@ -55,7 +55,7 @@ _NAMES = {
 }
 
 __version__ = "0.1.0.dev0"
-__all__ = [*_NAMES, *_ROOMS]  # noqa: PLE0604 - a sum of literals, checked by a test
+__all__ = [*_NAMES, *_ROOMS]
 
 if TYPE_CHECKING:
     from estimax import (

@@ -113,8 +113,8 @@ class EstimatorSpec:
             raise SpecError(f"EstimatorSpec: loss is missing in mode {self.mode!r}.")
         if self.mode == ModeKeys.TRAIN and self.train_op is None:
             raise SpecError(
-                "EstimatorSpec: train_op is missing in mode 'train'. Give an optimizer, "
-                "such as train_op=ex.optimizers.Adam(1e-3)."
+                "EstimatorSpec: train_op is missing in mode 'train'. Give an "
+                "optimizer, such as train_op=ex.optimizers.Adam(1e-3)."
             )
         if self.mode == ModeKeys.PREDICT:
             if _is_empty(self.predictions):
@@ -175,7 +175,8 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not isinstance(metrics, Mapping):
         raise TypeError(
-            f"EstimatorSpec: eval_metric_ops must be a dict, got {type(metrics).__name__}."
+            "EstimatorSpec: eval_metric_ops must be a dict, "
+            f"got {type(metrics).__name__}."
         )
     for name, metric in metrics.items():
         if name in RESERVED_METRICS:
@@ -200,7 +201,8 @@ def _checked_exports(spec: EstimatorSpec) -> dict[str, ExportOutput]:
         if not isinstance(output, ExportOutput):
             raise TypeError(
                 f"EstimatorSpec: export_outputs[{name!r}] must be a PredictOutput, "
-                f"ClassificationOutput or RegressionOutput, got {type(output).__name__}."
+                "ClassificationOutput or RegressionOutput, "
+                f"got {type(output).__name__}."
             )
     if len(exports) == 1:
         return {**exports, "serving_default": next(iter(exports.values()))}

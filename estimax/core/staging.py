@@ -81,7 +81,7 @@ class Call:
 
 
 class HostOnly:
-    """Stands for a raw feature that no device can hold; any use of it explains itself."""
+    """Stands for a raw feature that no device can hold; using it explains why."""
 
     def __init__(self, origin: Origin, kind: str) -> None:
         self.origin = origin
@@ -172,7 +172,7 @@ class Lookup:
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of one table that a batch needs: [U, D], and each call's places in it."""
+    """The rows of a table that a batch needs, [U, D], and each call's places there."""
 
     rows: jax.Array
     inverse: Mapping[str, jax.Array]  # call name -> [B, L] into rows, -1 for none

@@ -9,7 +9,7 @@ from estimax.core.spec import EstimatorSpec
 
 
 class ModelModule(nn.Module):
-    """Calls a function in its own compact scope: layers made inside become variables."""
+    """Calls a function in a compact scope: layers made inside become variables."""
 
     function: Callable[[Any, Any], EstimatorSpec]
 
