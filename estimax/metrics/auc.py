@@ -1,0 +1,163 @@
+"""Area under the ROC or precision-recall curve, bucketed at fixed thresholds.
+
+    auc(labels, scores, weights).merge(...).compute()
+    auc(labels, scores, curve="PR")
+
+The area is keras' (`tf.keras.metrics.AUC`), which the heads report: 200 thresholds, not
+the exact, sort-based area, so that the state has a fixed size and merges by adding.
+`metrics.v1.auc` has the other smoothing, of `tf.compat.v1.metrics.auc`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
+from estimax.metrics.shapes import broadcast_weights, label_pair
+from estimax.metrics.thresholds import (
+    EPSILON,
+    Confusion,
+    check_unit_interval,
+    confusion,
+    count,
+    is_even,
+    passed_even,
+    passed_sorted,
+)
+
+
+def auc(
+    labels: ArrayLike | None = None,
+    predictions: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    curve: str = "ROC",
+    num_thresholds: int = 200,
+    thresholds: Sequence[float] | None = None,
+    summation_method: str = "interpolation",
+    multi_label: bool = False,
+    num_labels: int | None = None,
+    label_weights: Sequence[float] | None = None,
+    from_logits: bool = False,
+) -> Sums:
+    """The area under the curve ("ROC" or "PR"); scores are clipped to [0, 1].
+
+    `thresholds` replaces the even grid; its ends below 0 and above 1 are added.
+    `summation_method` is "interpolation", "minoring" or "majoring". `multi_label` gives
+    each column of [B, L] its own curve and averages the areas (by `label_weights`);
+    before any data it needs `num_labels`. Otherwise all columns share one curve.
+
+    >>> float(auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).compute())
+    0.75
+    """
+    curve = check_choice("curve", curve.upper(), ("ROC", "PR"))
+    methods = ("interpolation", "minoring", "majoring")
+    method = check_choice("summation_method", summation_method, methods)
+    inner = inner_thresholds(num_thresholds, thresholds)
+    no_data = (0, num_labels or 1) if multi_label else (0,)
+    if multi_label and labels is None and num_labels is None:
+        raise MetricError("auc: multi_label without data needs num_labels")
+    truth, scores = label_pair(labels, predictions, weights, no_data=no_data)
+    weighted = broadcast_weights(weights, scores.shape)
+    column_weights = _column_weights(label_weights)
+    if column_weights is not None and not multi_label and labels is not None:
+        weighted = weighted * jnp.asarray(column_weights, jnp.float32)
+    if from_logits:
+        scores = jax.nn.sigmoid(scores)
+    if not multi_label:
+        truth, scores, weighted = truth.ravel(), scores.ravel(), weighted.ravel()
+    passed = _passed(scores, inner, even=thresholds is None)
+    sums = {"counts": count(truth, passed, weighted, len(inner) + 2)}
+    return from_sums(
+        sums,
+        _area,
+        curve=curve,
+        method=method,
+        label_weights=column_weights if multi_label else None,
+    )
+
+
+def inner_thresholds(
+    num_thresholds: int, thresholds: Sequence[float] | None
+) -> tuple[float, ...]:
+    """The ascending thresholds between the two ends just outside [0, 1]."""
+    if thresholds is not None:
+        check_unit_interval("thresholds", thresholds)
+        return tuple(sorted(thresholds))
+    if num_thresholds <= 1:
+        raise MetricError(f"auc: num_thresholds must be above 1, got {num_thresholds}")
+    last = num_thresholds - 1
+    return tuple(i / last for i in range(1, last))
+
+
+def step_areas(x: jax.Array, y: jax.Array, method: str) -> jax.Array:
+    """The area under the points (x, y), x descending, each step as the method says."""
+    heights = {
+        "interpolation": (y[:-1] + y[1:]) / 2,
+        "trapezoidal": (y[:-1] + y[1:]) / 2,
+        "minoring": jnp.minimum(y[:-1], y[1:]),
+        "majoring": jnp.maximum(y[:-1], y[1:]),
+    }
+    return jnp.sum((x[:-1] - x[1:]) * heights[method], axis=0)
+
+
+def interpolated_pr_area(counts: Confusion) -> jax.Array:
+    """The precision-recall area, with precision interpolated inside each step.
+
+    Between two thresholds true positives are taken as linear in all positives, so
+    precision is not linear in recall; the trapezoid would be too optimistic.
+    """
+    tp, fn = counts.tp, counts.fn
+    positives = tp + counts.fp
+    gained = tp[:-1] - tp[1:]
+    slope = safe_div(gained, jnp.maximum(positives[:-1] - positives[1:], 0.0))
+    intercept = tp[1:] - slope * positives[1:]
+    both = (positives[:-1] > 0) & (positives[1:] > 0)
+    # The inner `where` keeps 0/0 out of the branch that is not taken.
+    quotient = positives[:-1] / jnp.where(both, positives[1:], 1.0)
+    log_ratio = jnp.log(jnp.where(both, quotient, 1.0))
+    area = slope * (gained + intercept * log_ratio)
+    return jnp.sum(safe_div(area, jnp.maximum(tp[1:] + fn[1:], 0.0)), axis=0)
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
+    """The value, if it is one of the choices."""
+    if value not in choices:
+        raise MetricError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+    return value
+
+
+def _passed(scores: jax.Array, inner: tuple[float, ...], *, even: bool) -> jax.Array:
+    """How many thresholds, ends included, each score passes; at least the first."""
+    if even or is_even([0.0, *inner, 1.0]):
+        return jnp.maximum(passed_even(scores, len(inner) + 2), 1)
+    return passed_sorted(scores, [-EPSILON, *inner, 1 + EPSILON])
+
+
+def _column_weights(weights: Sequence[float] | None) -> tuple[float, ...] | None:
+    return None if weights is None else tuple(np.asarray(weights, float).tolist())
+
+
+def _area(
+    sums: Mapping[str, jax.Array],
+    *,
+    curve: str,
+    method: str,
+    label_weights: tuple[float, ...] | None,
+) -> jax.Array:
+    counts = confusion(sums)
+    tpr = safe_div(counts.tp, counts.tp + counts.fn)
+    if curve == "ROC":
+        fpr = safe_div(counts.fp, counts.fp + counts.tn)
+        areas = step_areas(fpr, tpr, method)
+    elif method == "interpolation":
+        areas = interpolated_pr_area(counts)
+    else:
+        areas = step_areas(tpr, safe_div(counts.tp, counts.tp + counts.fp), method)
+    if label_weights is None:
+        return jnp.mean(areas)  # of one area, unless multi_label
+    by_label = jnp.asarray(label_weights, jnp.float32)
+    return safe_div(jnp.sum(areas * by_label), jnp.sum(by_label))

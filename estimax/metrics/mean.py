@@ -1,0 +1,141 @@
+"""Means of a value per example, and the accuracies that are such means.
+
+    mean(losses, weights).merge(mean(more_losses, more_weights)).compute()
+
+State: `total` and `count`, where count sums the weights after broadcasting. No data
+gives 0, not NaN.
+"""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from estimax.metrics.metric import MetricError, Sums, from_sums, ratio, safe_div
+from estimax.metrics.shapes import (
+    broadcast_weights,
+    check_given,
+    fit_rank,
+    is_broadcastable,
+    label_pair,
+    times_weights,
+)
+
+
+def mean(values: ArrayLike | None = None, weights: ArrayLike | None = None) -> Sums:
+    """The weighted mean of all elements.
+
+    Values with more axes than the weights can be broadcast over are first averaged
+    over those axes, as keras `Mean` does.
+
+    >>> float(mean([1.0, 100.0, 3.0], [1.0, 0.0, 1.0]).compute())
+    2.0
+    """
+    return from_sums(weighted_sums(values, weights, jnp.mean), ratio)
+
+
+def total(values: ArrayLike | None = None, weights: ArrayLike | None = None) -> Sums:
+    """The weighted sum of all elements (keras `Sum`).
+
+    >>> float(total([1.0, 2.0], [1.0, 0.5]).compute())
+    2.0
+    """
+    sums = weighted_sums(values, weights, jnp.sum)
+    return from_sums({"total": sums["total"]}, _total)
+
+
+def mean_tensor(
+    values: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    shape: tuple[int, ...] | None = None,
+) -> Sums:
+    """The mean over batches of each element; every batch has the same shape.
+
+    Without values, `shape` says how many means to start.
+
+    >>> both = mean_tensor([1.0, 2.0]).merge(mean_tensor([3.0, 6.0]))
+    >>> both.compute().tolist()
+    [2.0, 4.0]
+    """
+    check_given(values=values, weights=weights)
+    if values is None:
+        if shape is None:
+            raise MetricError("mean_tensor: without values, give shape=(...)")
+        return from_sums({"total": jnp.zeros(shape), "count": jnp.zeros(shape)}, ratio)
+    array = jnp.asarray(values, jnp.float32)
+    weighted = broadcast_weights(weights, array.shape)
+    sums = {"total": times_weights(weighted, array), "count": weighted}
+    return from_sums(sums, ratio)
+
+
+def accuracy(
+    labels: ArrayLike | None = None,
+    predictions: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+) -> Sums:
+    """How often the prediction equals the label.
+
+    >>> float(accuracy([0, 1, 2, 1], [0, 1, 1, 1]).compute())
+    0.75
+    """
+    labels, predictions = label_pair(labels, predictions, weights)
+    return mean(labels == predictions, weights)
+
+
+def binary_accuracy(
+    labels: ArrayLike | None = None,
+    predictions: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    *,
+    threshold: float = 0.5,
+) -> Sums:
+    """How often `prediction > threshold` (strictly) equals the label.
+
+    >>> float(binary_accuracy([1, 0], [0.6, 0.5]).compute())
+    1.0
+    """
+    labels, predictions = label_pair(labels, predictions, weights)
+    decided = (predictions > threshold).astype(jnp.float32)
+    return mean(labels.astype(jnp.float32) == decided, weights)
+
+
+def accuracy_baseline(
+    labels: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> Sums:
+    """The accuracy of always saying the more frequent of the labels 0 and 1.
+
+    >>> float(accuracy_baseline([0, 0, 0, 1]).compute())
+    0.75
+    """
+    return from_sums(weighted_sums(labels, weights, jnp.mean), _baseline)
+
+
+def weighted_sums(
+    values: ArrayLike | None,
+    weights: ArrayLike | None,
+    reduce: Callable[..., jax.Array],
+) -> dict[str, jax.Array]:
+    """The total and count of keras `Mean` (reduce jnp.mean) or `Sum` (jnp.sum)."""
+    check_given(values=values, weights=weights)
+    array = jnp.zeros(0) if values is None else jnp.asarray(values, jnp.float32)
+    if weights is not None:
+        fitted = fit_rank(jnp.asarray(weights, jnp.float32), array.ndim)
+        if not is_broadcastable(fitted, array.shape) and fitted.ndim < array.ndim:
+            surplus = tuple(range(fitted.ndim, array.ndim))
+            array = reduce(array, axis=surplus)
+    weighted = broadcast_weights(weights, array.shape)
+    return {
+        "total": jnp.sum(times_weights(weighted, array)),
+        "count": jnp.sum(weighted),
+    }
+
+
+def _total(sums: Mapping[str, jax.Array]) -> jax.Array:
+    return sums["total"]
+
+
+def _baseline(sums: Mapping[str, jax.Array]) -> jax.Array:
+    positive, count = sums["total"], sums["count"]
+    return safe_div(jnp.maximum(positive, count - positive), count)

@@ -1,0 +1,121 @@
+"""A metric is a value: sums that grow batch by batch, and a way to read them.
+
+    seen = metrics.auc()                                    # before any data
+    for batch in batches:
+        seen = seen.merge(metrics.auc(batch.labels, batch.scores, batch.weights))
+    print(seen.compute())
+
+Every metric of this room is one `Sums`: named float32 accumulators, and a static
+function from them to the result. Merging adds the accumulators, so batches, devices
+(`jax.lax.psum(metric, axis)`) and hosts may be folded in any order, and the result is
+computed once, at the end. Averaging results instead would be wrong for all but means.
+
+float32 counts examples one by one up to 2**24; beyond it a batch is still added with a
+relative error of 6e-8, since whole batches are summed before they are merged.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, Self, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from estimax.core import errors
+
+# Takes the sums and, by keyword, the options; returns the number(s) to report.
+Result = Callable[..., jax.Array]
+
+
+class MetricError(errors.EstimaxError, ValueError):
+    """A metric asked for with arguments that do not fit each other."""
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """What evaluation folds: a pytree that merges with its like and has a result."""
+
+    def merge(self, other: Self, /) -> Self:
+        """The metric of both sets of examples."""
+        ...
+
+    def compute(self) -> jax.Array:
+        """The result for all examples merged so far."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Sums:
+    """Accumulators and the function that reads them; made by `from_sums`."""
+
+    sums: dict[str, jax.Array]
+    result: Result = field(metadata={"static": True})
+    options: tuple[tuple[str, Hashable], ...] = field(metadata={"static": True})
+
+    def merge(self, other: Self, /) -> Self:
+        """Add the other's accumulators. Its kind and options must be the same."""
+        if _kind(self) != _kind(other):
+            raise MetricError(
+                f"cannot merge {_kind(self)} with {_kind(other)}: both must come from "
+                "the same function, with the same options and shapes"
+            )
+        added = jax.tree.map(jnp.add, self.sums, other.sums)
+        # self.result is kept: a lambda made anew per batch would otherwise change the
+        # tree's static part at every merge, and so compile at every step.
+        return type(self)(added, self.result, self.options)
+
+    def compute(self) -> jax.Array:
+        """The result; may be called inside `jit`."""
+        return self.result(self.sums, **dict(self.options))
+
+    def empty(self) -> Self:
+        """The same metric before any data."""
+        zeros = jax.tree.map(jnp.zeros_like, self.sums)
+        return type(self)(zeros, self.result, self.options)
+
+
+def from_sums(
+    sums: Mapping[str, ArrayLike], result: Result, **options: Hashable
+) -> Sums:
+    """Make a metric of your own from one batch's sums.
+
+    `result(sums, **options)` gets the accumulators of all batches merged so far. It is
+    run inside `jit`, so it is written with `jax.numpy`; options are static.
+
+    >>> def cost_per_click(sums):
+    ...     return sums["cost"] / jnp.maximum(sums["clicks"], 1.0)
+    >>> def batch_metric(cost, clicks):
+    ...     sums = {"cost": jnp.sum(cost), "clicks": jnp.sum(clicks)}
+    ...     return from_sums(sums, cost_per_click)
+    >>> monday = batch_metric(jnp.array([0.5, 1.5]), jnp.array([1, 0]))
+    >>> tuesday = batch_metric(jnp.array([1.0]), jnp.array([1]))
+    >>> float(monday.merge(tuesday).compute())
+    1.5
+    """
+    arrays = {name: jnp.asarray(value, jnp.float32) for name, value in sums.items()}
+    return Sums(arrays, result, tuple(sorted(options.items())))
+
+
+def safe_div(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
+    """The quotient, and 0 where the denominator is 0.
+
+    >>> safe_div(jnp.array([1.0, 1.0]), jnp.array([2.0, 0.0])).tolist()
+    [0.5, 0.0]
+    """
+    nothing = denominator == 0
+    return jnp.where(nothing, 0.0, numerator / jnp.where(nothing, 1.0, denominator))
+
+
+def ratio(sums: Mapping[str, jax.Array]) -> jax.Array:
+    """The result of the mean family: total / count, 0 before any data."""
+    return safe_div(sums["total"], sums["count"])
+
+
+def _kind(metric: Sums) -> str:
+    """What must agree for two metrics to merge, in words."""
+    name = getattr(metric.result, "__qualname__", repr(metric.result))
+    options = ", ".join(f"{key}={value!r}" for key, value in metric.options)
+    shapes = {key: tuple(value.shape) for key, value in metric.sums.items()}
+    return f"{name}({options}) over {dict(sorted(shapes.items()))}"
