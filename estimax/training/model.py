@@ -1,0 +1,212 @@
+"""A `model_fn` ready to be traced: recorded once on a real batch, then replayed.
+
+    model = Model(function, ModeKeys.TRAIN)
+    recording = model.record(raw_batch)          # what it reads, creates and wants
+    result = model.apply(variables, arrays, …)   # inside jit: numbers only
+
+Recording finds out which transforms run on the host (`core/staging.py`), which raw
+features reach the device at all, and which variables there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import traverse_util
+
+from estimax.core import plan as plans
+from estimax.core import staging
+from estimax.core.mode import Mode
+from estimax.core.spec import EstimatorSpec
+from estimax.core.staging import HostOnly, Lookup, Origin
+from estimax.core.strings import Strings
+from estimax.variables import ModelModule
+
+PARAMS, TABLES = "params", "tables"
+
+Flat = dict[str, Any]  # variable name ("dnn/logits/kernel") -> array or its shape
+
+
+@dataclass(frozen=True)
+class Variables:
+    """A model's variables: trained ones and tables by name, other collections as trees."""
+
+    params: Flat
+    tables: Flat
+    model_state: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one trace on a real batch told about a model."""
+
+    plan: plans.Plan
+    spec: EstimatorSpec  # only its static parts are usable: the arrays are spent tracers
+    shapes: Variables  # shape and dtype of every variable
+    lookups: tuple[Lookup, ...]
+    structure: dict[Origin, str]  # what kind of value every feature and label is
+
+
+@dataclass(frozen=True)
+class Applied:
+    """One application of a model inside a traced function."""
+
+    spec: EstimatorSpec
+    model_state: dict[str, Any]
+    logged: Mapping[str, staging.LoggedValue]
+    lookups: tuple[Lookup, ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A `model_fn` bound to its mode, params and config."""
+
+    function: Callable[[Any, Any], EstimatorSpec]
+    mode: Mode
+
+    def record(self, batch: plans.RawBatch) -> Recording:
+        """Trace on a raw batch, running host transforms for their shapes."""
+        trace = staging.Trace(self.mode, lambda call: _on_device(call.run(batch)))
+        arrays = {
+            o.name: plans.as_device_dtype(o, v)
+            for o, v in batch.items()
+            if isinstance(v, np.ndarray)
+        }
+        structure = {origin: kind_of(value) for origin, value in batch.items()}
+        specs: list[EstimatorSpec] = []
+
+        def run(key: jax.Array, raw: dict[str, Any]) -> Any:
+            spec, variables = self._init(trace, structure, key, raw)
+            specs.append(spec)
+            return variables, spec.loss, spec.predictions, spec.eval_metric_ops
+
+        jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(
+            jax.random.key(0), arrays
+        )
+        used = _used_names(jaxpr.jaxpr, arrays)
+        plan = plans.Plan(
+            raw=tuple(o for o in batch if o.name in used),
+            calls=tuple(trace.calls.values()),
+        )
+        variables = variables_from_flax(shapes[0])
+        return Recording(plan, specs[0], variables, tuple(trace.lookups), structure)
+
+    def init(
+        self,
+        key: jax.Array,
+        arrays: plans.PreparedBatch,
+        structure: Mapping[Origin, str],
+    ) -> Variables:
+        """Make the initial variables, inside or outside of jit."""
+        trace = staging.Trace(self.mode, lambda call: arrays["staged"][call.name])
+        _, variables = self._init(trace, structure, key, arrays["raw"])
+        return variables_from_flax(variables)
+
+    def apply(
+        self,
+        variables: Variables,
+        arrays: plans.PreparedBatch,
+        structure: Mapping[Origin, str],
+        *,
+        key: jax.Array | None = None,
+        rows: Mapping[str, staging.TableRows] | None = None,
+    ) -> Applied:
+        """Run the `model_fn` on a prepared batch with given variables."""
+        trace = staging.Trace(self.mode, lambda call: arrays["staged"][call.name])
+        trace.rows = rows or {}
+        features, labels = _view(trace, structure, arrays)
+        with staging.tracing(trace):
+            spec, changed = ModelModule(self.function).apply(
+                variables_to_flax(variables),
+                features,
+                labels,
+                rngs=None if key is None else {"dropout": key},
+                mutable=list(variables.model_state),
+            )
+        return Applied(spec, dict(changed), trace.logged, tuple(trace.lookups))
+
+    def _init(
+        self,
+        trace: staging.Trace,
+        structure: Mapping[Origin, str],
+        key: jax.Array,
+        raw: dict[str, Any],
+    ) -> tuple[EstimatorSpec, Any]:
+        params_key, dropout_key = jax.random.split(key)
+        features, labels = _view(trace, structure, {"raw": raw})
+        with staging.tracing(trace):
+            spec, variables = ModelModule(self.function).init_with_output(
+                {"params": params_key, "dropout": dropout_key}, features, labels
+            )
+        return spec, variables
+
+
+def kind_of(value: staging.Raw) -> str:
+    """ "array", "text" or "sparse": which form a raw value has."""
+    if isinstance(value, Strings):
+        return "text"
+    return "array" if isinstance(value, np.ndarray) else "sparse"
+
+
+def variables_from_flax(tree: Mapping[str, Any]) -> Variables:
+    """Split Flax's collections into named variables."""
+    rest = {k: v for k, v in tree.items() if k not in (PARAMS, TABLES)}
+    return Variables(_flat(tree.get(PARAMS, {})), _flat(tree.get(TABLES, {})), rest)
+
+
+def variables_to_flax(variables: Variables) -> dict[str, Any]:
+    """Put named variables back into Flax's collections."""
+    return {
+        PARAMS: traverse_util.unflatten_dict(variables.params, sep="/"),
+        TABLES: traverse_util.unflatten_dict(variables.tables, sep="/"),
+        **variables.model_state,
+    }
+
+
+def _flat(tree: Any) -> Flat:
+    return dict(sorted(traverse_util.flatten_dict(tree, sep="/").items()))
+
+
+def _view(
+    trace: staging.Trace, structure: Mapping[Origin, str], arrays: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """The features and labels as a model sees them, each known by its origin."""
+    raw = arrays["raw"]
+    rows = _rows_of(arrays)
+    values: dict[Origin, Any] = {}
+    for origin, kind in structure.items():
+        if kind != "array":
+            value: Any = HostOnly(origin, kind)
+        elif origin.name in raw:
+            value = jnp.asarray(raw[origin.name])
+        else:
+            # Recording saw that no number of it is used; a shape may still be asked.
+            value = jnp.zeros((rows,), jnp.float32)
+        values[origin] = trace.knows(value, origin)
+    return plans.unflatten("features", values), plans.unflatten("labels", values)
+
+
+def _rows_of(arrays: Mapping[str, Any]) -> int:
+    for part in ("raw", "staged"):
+        for leaf in jax.tree.leaves(arrays.get(part, {})):
+            return int(leaf.shape[0]) if isinstance(leaf.shape[0], int) else 1
+    return 1
+
+
+def _on_device(tree: Any) -> Any:
+    return jax.tree.map(jnp.asarray, tree)
+
+
+def _used_names(jaxpr: Any, arrays: Mapping[str, Any]) -> set[str]:
+    """Which raw arrays an equation or output of a trace reads."""
+    read = {id(v) for equation in jaxpr.eqns for v in equation.invars}
+    read |= {id(v) for v in jaxpr.outvars}
+    # Inputs are the key and then the arrays, in tree order: dicts sort their keys.
+    inputs = jaxpr.invars[-len(arrays) :] if arrays else []
+    names = sorted(arrays)
+    return {name for name, v in zip(names, inputs, strict=True) if id(v) in read}
