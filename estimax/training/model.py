@@ -33,8 +33,20 @@ Flat = dict[str, Any]  # variable name ("dnn/logits/kernel") -> array or its sha
 
 
 @dataclass(frozen=True)
+class ValueKind:
+    """What a raw feature or label looks like, all but its number of rows."""
+
+    kind: str  # "array", "text" or "sparse"
+    tail: tuple[int, ...] = ()  # an array's shape after the batch axis
+    dtype: str = ""
+
+
+Structure = Mapping[Origin, ValueKind]
+
+
+@dataclass(frozen=True)
 class Variables:
-    """A model's variables: trained ones and tables by name, other collections as trees."""
+    """A model's variables: params and tables by name, other collections as trees."""
 
     params: Flat
     tables: Flat
@@ -46,10 +58,12 @@ class Recording:
     """What one trace on a real batch told about a model."""
 
     plan: plans.Plan
-    spec: EstimatorSpec  # only its static parts are usable: the arrays are spent tracers
+    spec: (
+        EstimatorSpec  # only its static parts are usable: the arrays are spent tracers
+    )
     shapes: Variables  # shape and dtype of every variable
     lookups: tuple[Lookup, ...]
-    structure: dict[Origin, str]  # what kind of value every feature and label is
+    structure: Structure
 
 
 @dataclass(frozen=True)
@@ -100,7 +114,7 @@ class Model:
         self,
         key: jax.Array,
         arrays: plans.PreparedBatch,
-        structure: Mapping[Origin, str],
+        structure: Structure,
     ) -> Variables:
         """Make the initial variables, inside or outside of jit."""
         trace = staging.Trace(self.mode, lambda call: arrays["staged"][call.name])
@@ -111,7 +125,7 @@ class Model:
         self,
         variables: Variables,
         arrays: plans.PreparedBatch,
-        structure: Mapping[Origin, str],
+        structure: Structure,
         *,
         key: jax.Array | None = None,
         rows: Mapping[str, staging.TableRows] | None = None,
@@ -133,7 +147,7 @@ class Model:
     def _init(
         self,
         trace: staging.Trace,
-        structure: Mapping[Origin, str],
+        structure: Structure,
         key: jax.Array,
         raw: dict[str, Any],
     ) -> tuple[EstimatorSpec, Any]:
@@ -146,11 +160,13 @@ class Model:
         return spec, variables
 
 
-def kind_of(value: staging.Raw) -> str:
-    """ "array", "text" or "sparse": which form a raw value has."""
+def kind_of(value: staging.Raw) -> ValueKind:
+    """Which form a raw value has."""
     if isinstance(value, Strings):
-        return "text"
-    return "array" if isinstance(value, np.ndarray) else "sparse"
+        return ValueKind("text")
+    if not isinstance(value, np.ndarray):
+        return ValueKind("sparse")
+    return ValueKind("array", value.shape[1:], value.dtype.name)
 
 
 def variables_from_flax(tree: Mapping[str, Any]) -> Variables:
@@ -173,29 +189,29 @@ def _flat(tree: Any) -> Flat:
 
 
 def _view(
-    trace: staging.Trace, structure: Mapping[Origin, str], arrays: Mapping[str, Any]
+    trace: staging.Trace, structure: Structure, arrays: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """The features and labels as a model sees them, each known by its origin."""
     raw = arrays["raw"]
     rows = _rows_of(arrays)
     values: dict[Origin, Any] = {}
     for origin, kind in structure.items():
-        if kind != "array":
-            value: Any = HostOnly(origin, kind)
+        if kind.kind != "array":
+            value: Any = HostOnly(origin, kind.kind)
         elif origin.name in raw:
             value = jnp.asarray(raw[origin.name])
         else:
             # Recording saw that no number of it is used; a shape may still be asked.
-            value = jnp.zeros((rows,), jnp.float32)
+            value = jnp.zeros(
+                (rows, *kind.tail), jax.dtypes.canonicalize_dtype(kind.dtype)
+            )
         values[origin] = trace.knows(value, origin)
     return plans.unflatten("features", values), plans.unflatten("labels", values)
 
 
-def _rows_of(arrays: Mapping[str, Any]) -> int:
-    for part in ("raw", "staged"):
-        for leaf in jax.tree.leaves(arrays.get(part, {})):
-            return int(leaf.shape[0]) if isinstance(leaf.shape[0], int) else 1
-    return 1
+def _rows_of(arrays: Mapping[str, Any]) -> Any:  # an int, or a symbolic dimension
+    leaves = jax.tree.leaves([arrays["raw"], arrays.get("staged", {})])
+    return leaves[0].shape[0] if leaves else 1
 
 
 def _on_device(tree: Any) -> Any:
