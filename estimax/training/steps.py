@@ -1,0 +1,268 @@
+"""The pure core: functions from state and batch to state, built once, compiled once.
+
+    step = make_train_step(training)           # step(state, batch) -> (state, outputs)
+
+Same inputs, same bits. The gradient is taken here, in `train_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from estimax import optimizers
+from estimax.core.plan import PreparedBatch
+from estimax.core.staging import Lookup, TableRows
+from estimax.core.state import TrainState
+from estimax.training.model import Applied, Model, Structure, Variables
+from estimax.training.updates import Training, Way
+
+Outputs = dict[str, jax.Array]  # "loss" and every scalar that the model logged
+TrainStep = Callable[[TrainState, PreparedBatch], tuple[TrainState, Outputs]]
+
+
+def make_train_step(training: Training) -> TrainStep:
+    """Build step(state, batch) -> (state, outputs)."""
+
+    def train_step(
+        state: TrainState, batch: PreparedBatch
+    ) -> tuple[TrainState, Outputs]:
+        key = jax.random.fold_in(state.key, state.step)
+        trained = _trained_arrays(training, state)
+        rows = _gather_rows(training, state, batch)
+
+        def loss_fn(trained: Any, rows: Any) -> tuple[jax.Array, Any]:
+            applied = training.model.apply(
+                _with_trained(state, trained),
+                batch,
+                training.structure,
+                key=key,
+                rows=_table_rows(training, rows, batch),
+            )
+            aux = (applied.model_state, _scalars(applied), _touched(training, applied))
+            return applied.spec.loss, aux
+
+        gradient = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
+        (loss, aux), (grads, row_grads) = gradient(trained, rows)
+        model_state, scalars, touched = aux
+        state = _apply_gradients(training, state, batch, grads, row_grads, touched)
+        new = replace(state, step=state.step + 1, model_state=model_state)
+        return new, {"loss": loss, **scalars}
+
+    return train_step
+
+
+def make_multi_step(step: TrainStep) -> Callable[..., tuple[TrainState, Outputs]]:
+    """Build steps(state, batches): several steps in one compiled call, one batch each."""
+
+    def steps(
+        state: TrainState, batches: Sequence[PreparedBatch]
+    ) -> tuple[TrainState, Outputs]:
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+        state, outputs = jax.lax.scan(step, state, stacked)
+        return state, jax.tree.map(lambda leaf: leaf[-1], outputs)
+
+    return steps
+
+
+def make_init(
+    training: Training,
+) -> Callable[[jax.Array, PreparedBatch], TrainState]:
+    """Build init(key, batch) -> state, the state of a model before its first step."""
+
+    def init(key: jax.Array, batch: PreparedBatch) -> TrainState:
+        init_key, run_key = jax.random.split(key)
+        made = training.model.init(init_key, batch, training.structure)
+        state = TrainState(
+            step=jnp.zeros((), jnp.int32),
+            params=made.params,
+            tables=made.tables,
+            model_state=made.model_state,
+            opt_state={},
+            slots={},
+            key=run_key,
+        )
+        return replace(
+            state,
+            opt_state=_init_groups(training, state),
+            slots={
+                name: optimizers.init_slots(
+                    _optimizer_of(training, name), made.tables[name]
+                )
+                for name in training.tables_by(Way.ROWS, Way.MASKED)
+            },
+        )
+
+    return init
+
+
+def make_eval_step(
+    model: Model, structure: Structure
+) -> Callable[[Variables, PreparedBatch], dict[str, Any]]:
+    """Build step(variables, batch) -> metric values of that batch, and its loss."""
+
+    def eval_step(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
+        spec = model.apply(variables, batch, structure).spec
+        return {"loss": spec.loss, "metrics": spec.eval_metric_ops}
+
+    return eval_step
+
+
+def make_predict_step(
+    model: Model, structure: Structure
+) -> Callable[[Variables, PreparedBatch], Any]:
+    """Build step(variables, batch) -> predictions, words still as ids."""
+
+    def predict_step(variables: Variables, batch: PreparedBatch) -> Any:
+        return model.apply(variables, batch, structure).spec.predictions
+
+    return predict_step
+
+
+def variables_of(state: TrainState) -> Variables:
+    """The part of a state that evaluation and prediction need."""
+    return Variables(state.params, state.tables, state.model_state)
+
+
+def _trained_arrays(training: Training, state: TrainState) -> dict[str, Any]:
+    """What the gradient is taken of, besides rows: params, and tables as wholes."""
+    groups = training.param_groups
+    params = {n: v for n, v in state.params.items() if groups[n] is not None}
+    whole = training.tables_by(Way.WHOLE, Way.MASKED)
+    return {"params": params, "tables": {name: state.tables[name] for name in whole}}
+
+
+def _with_trained(state: TrainState, trained: dict[str, Any]) -> Variables:
+    return Variables(
+        params=state.params | trained["params"],
+        tables=state.tables | trained["tables"],
+        model_state=state.model_state,
+    )
+
+
+def _gather_rows(
+    training: Training, state: TrainState, batch: PreparedBatch
+) -> dict[str, jax.Array]:
+    rows = {}
+    for name in training.tables_by(Way.ROWS):
+        unique = batch["unique"][str(training.tables[name].rows)]
+        # Clipped: padding ids read the last row, which no inverse points to.
+        rows[name] = (
+            state.tables[name]
+            .at[unique]
+            .get(mode="clip", indices_are_sorted=True, wrap_negative_indices=False)
+        )
+    return rows
+
+
+def _table_rows(
+    training: Training, rows: dict[str, jax.Array], batch: PreparedBatch
+) -> dict[str, TableRows]:
+    inverse = batch["inverse"]
+    return {
+        name: TableRows(array, inverse[str(training.tables[name].rows)])
+        for name, array in rows.items()
+    }
+
+
+def _scalars(applied: Applied) -> Outputs:
+    logged = applied.logged.items()
+    return {name: jnp.asarray(v.value) for name, v in logged if v.kind == "scalar"}
+
+
+def _touched(training: Training, applied: Applied) -> dict[str, jax.Array]:
+    """Which rows of each masked table an id named, [V] booleans."""
+    masks = {}
+    for name in training.tables_by(Way.MASKED):
+        uses = [use for use in applied.lookups if use.table == name]
+        marks = [_mark(use) for use in uses]
+        masks[name] = jnp.stack(marks).any(axis=0)
+    return masks
+
+
+def _mark(use: Lookup) -> jax.Array:
+    ids = use.ids.reshape(use.ids.shape[0], -1)
+    vocabulary = use.shape[0]
+    # An example without an id touches row 0, as in TensorFlow; see `core/plan.py`.
+    empty = (ids < 0).all(axis=1)
+    named = jnp.where(ids < 0, vocabulary, ids).reshape(-1)
+    mask = jnp.zeros(vocabulary, bool).at[named].set(True, mode="drop")
+    return mask.at[0].set(mask[0] | empty.any())
+
+
+def _apply_gradients(
+    training: Training,
+    state: TrainState,
+    batch: PreparedBatch,
+    grads: dict[str, Any],
+    row_grads: dict[str, jax.Array],
+    touched: dict[str, jax.Array],
+) -> TrainState:
+    params, tables = dict(state.params), dict(state.tables)
+    opt_state, slots = dict(state.opt_state), dict(state.slots)
+    every_grad = {**grads["params"], **grads["tables"], **row_grads}
+    for index, group in enumerate(training.train_op.groups):
+        mine = {n: g for n, g in every_grad.items() if _group_of(training, n) == index}
+        # Clipped together: a global norm is over params and rows alike.
+        mine = group.clipped(mine)
+        optimizer = group.optimizer.unclipped
+        held = _held_whole(training, index, state)
+        if held:
+            held_grads = {name: mine[name] for name in held}
+            new, opt_state[str(index)] = optimizer.apply(
+                held_grads, state.opt_state[str(index)], held, step=state.step
+            )
+            params |= {n: v for n, v in new.items() if n in params}
+            tables |= {n: v for n, v in new.items() if n in tables}
+        for name in mine.keys() & row_grads.keys():
+            unique = batch["unique"][str(training.tables[name].rows)]
+            tables[name], slots[name] = optimizers.update_rows(
+                optimizer, tables[name], slots[name], unique, mine[name], state.step
+            )
+        for name in mine.keys() & touched.keys():
+            tables[name], slots[name] = optimizers.update_touched(
+                optimizer,
+                tables[name],
+                slots[name],
+                touched[name],
+                mine[name],
+                state.step,
+            )
+    return replace(
+        state, params=params, tables=tables, opt_state=opt_state, slots=slots
+    )
+
+
+def _held_whole(training: Training, index: int, state: TrainState) -> dict[str, Any]:
+    """The arrays that a group updates as wholes: its params and its optax tables."""
+    params = {
+        n: v for n, v in state.params.items() if training.param_groups[n] == index
+    }
+    whole = training.tables_by(Way.WHOLE)
+    tables = {n: state.tables[n] for n in whole if training.tables[n].group == index}
+    return params | tables
+
+
+def _init_groups(training: Training, state: TrainState) -> dict[str, Any]:
+    states = {}
+    for index, group in enumerate(training.train_op.groups):
+        held = _held_whole(training, index, state)
+        if held:
+            states[str(index)] = group.optimizer.unclipped.init(held)
+    return states
+
+
+def _group_of(training: Training, name: str) -> int | None:
+    if name in training.param_groups:
+        return training.param_groups[name]
+    return training.tables[name].group
+
+
+def _optimizer_of(training: Training, table: str) -> optimizers.Optimizer:
+    group = training.tables[table].group
+    assert group is not None, f"table {table} is frozen and has no slots"
+    return training.optimizer(group)
