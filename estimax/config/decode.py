@@ -1,0 +1,300 @@
+"""From a tree of nodes to a frozen dataclass, strictly and without stopping.
+
+    decoder = Decoder(problems)
+    run = decoder.section(tree, Run, "")
+    problems.raise_if_any()
+
+Everything wrong is noted and decoding goes on. What could not be read becomes `BROKEN`,
+which later checks pass over in silence: one mistake gives one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from estimax.config.fields import (
+    About,
+    Field,
+    fields_of,
+    is_section,
+    literals,
+    members,
+    tag_of,
+)
+from estimax.config.nodes import ListNode, MapNode, Node, ScalarNode, join, plain
+from estimax.config.origins import Origin, Problems
+from estimax.core.errors import did_you_mean
+
+
+class Broken:
+    """Stands for a value that could not be read: empty, and all its attributes too."""
+
+    def __getattr__(self, name: str) -> Broken:
+        return self
+
+    def __call__(self, *args: object) -> Broken:  # noqa: D102 - as items() is
+        return self
+
+    def __getitem__(self, key: object) -> Broken:
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+# Any: it stands for a value of whatever type was wanted, and never leaves this room.
+BROKEN: Any = Broken()
+
+
+def is_broken(value: object) -> bool:
+    """Whether a value could not be read, whatever its annotation says."""
+    return isinstance(value, Broken)
+
+
+class Decoder:
+    """Decodes sections, remembering where each value and each key was written."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self.origins: dict[str, Origin] = {}
+
+    def section(self, node: Node, section: type, path: str) -> Any:  # a `section`
+        """One dataclass from one mapping."""
+        if not isinstance(node, MapNode):
+            return self._wrong(node, path, "a mapping")
+        self.origins[path] = node.origin
+        known = fields_of(section)
+        near = self._unknown_keys(node, known, path)
+        values = {}
+        for field in known.values():
+            values[field.name] = self._field(node, field, path, near)
+        return section(**values)
+
+    def _unknown_keys(
+        self, node: MapNode, known: Mapping[str, Field], path: str
+    ) -> set[str]:
+        """Note keys that do not exist; return the keys that were probably meant."""
+        near = set()
+        # A key that is already there was not misspelled: offer the others first.
+        absent = [key for key in known if key not in node.entries]
+        for key, entry in node.entries.items():
+            if key in known:
+                continue
+            meant = difflib.get_close_matches(key, absent, n=1)
+            near.update(meant)
+            hint = did_you_mean(key, meant or known)
+            self.problems.add(entry.key_origin, join(path, key), f"unknown key{hint}")
+        return near
+
+    def _field(self, node: MapNode, field: Field, path: str, near: set[str]) -> Any:
+        here = join(path, field.key)
+        entry = node.entries.get(field.key)
+        if entry is None:
+            if not field.required:
+                return field.default
+            if field.key not in near:
+                self.problems.add(node.origin, here, "required key is missing")
+            return BROKEN
+        self.origins[here] = entry.key_origin
+        return self.value(entry.node, field.kind, field.about, here)
+
+    def value(self, node: Node, kind: Any, about: About, path: str) -> Any:
+        """One value of the wanted type."""
+        self.origins.setdefault(path, node.origin)
+        options = members(kind)
+        if isinstance(node, ScalarNode) and node.value is None:
+            if type(None) in options or kind is Any:
+                return None
+            return self._wrong(node, path, describe(kind))
+        if kind is Any:
+            return plain(node)
+        sections = [option for option in options if is_section(option)]
+        if isinstance(node, MapNode):
+            return self._map(node, options, sections, about, path)
+        sequence = next((o for o in options if typing.get_origin(o) is tuple), None)
+        if sequence is not None:
+            return self._list(node, sequence, about, path)
+        if isinstance(node, ListNode):
+            return self._wrong(node, path, describe(kind))
+        return self._scalar(node, kind, about, path)
+
+    def _map(
+        self,
+        node: MapNode,
+        options: tuple[Any, ...],
+        sections: list[type],
+        about: About,
+        path: str,
+    ) -> Any:
+        if sections:
+            return self._variant(node, sections, path)
+        for option in options:
+            if typing.get_origin(option) is not None and issubclass(
+                typing.get_origin(option), Mapping
+            ):
+                return self._mapping(node, typing.get_args(option)[1], path)
+            if typing.get_origin(option) is tuple and about.one_or_many:
+                return self._list(node, option, about, path)
+        return self._wrong(node, path, describe(typing.Union[options]))  # noqa: UP007
+
+    def _mapping(self, node: MapNode, kind: Any, path: str) -> dict[str, Any]:
+        found = {}
+        for key, entry in node.entries.items():
+            here = join(path, key)
+            self.origins[here] = entry.key_origin
+            found[key] = self.value(entry.node, kind, About(""), here)
+        return found
+
+    def _list(self, node: Node, kind: Any, about: About, path: str) -> Any:
+        item_kind = typing.get_args(kind)[0]
+        if not isinstance(node, ListNode):
+            if not about.one_or_many:
+                return self._wrong(node, path, describe(kind))
+            return (self.value(node, item_kind, About(""), path),)
+        if about.min_items is not None and len(node.items) < about.min_items:
+            few = f"needs at least {about.min_items} items, has {len(node.items)}"
+            self.problems.add(node.origin, path, few)
+            return BROKEN
+        # The limits of a list of numbers are those of its items.
+        return tuple(
+            self.value(item, item_kind, about, join(path, str(i)))
+            for i, item in enumerate(node.items)
+        )
+
+    def _variant(self, node: MapNode, sections: list[type], path: str) -> Any:
+        """The section whose tag the mapping carries."""
+        if len(sections) == 1:
+            return self.section(node, sections[0], path)
+        tagged = {tag: s for s in sections if (tag := tag_of(s)) is not None}
+        key = next(iter(tagged))[0]
+        entry = node.entries.get(key)
+        if entry is None:
+            return self._untagged(node, sections, key, [t for _, t in tagged], path)
+        known = {tag: section for (_, tag), section in tagged.items()}
+        word = entry.node.value if isinstance(entry.node, ScalarNode) else None
+        if not isinstance(word, str) or word not in known:
+            hint = did_you_mean(str(word), known)
+            text = f"unknown {key} {plain(entry.node)!r}{hint}"
+            self.problems.add(entry.node.origin, join(path, key), text)
+            return BROKEN
+        return self.section(node, known[word], path)
+
+    def _untagged(
+        self, node: MapNode, sections: list[type], key: str, tags: list[str], path: str
+    ) -> Any:
+        for section in sections:
+            if (
+                tag_of(section) is None
+                and next(iter(fields_of(section))) in node.entries
+            ):
+                return self.section(node, section, path)
+        text = f"required key is missing; one of: {', '.join(tags)}"
+        self.problems.add(node.origin, join(path, key), text)
+        return BROKEN
+
+    def _scalar(self, node: ScalarNode, kind: Any, about: About, path: str) -> Any:
+        value = node.value
+        options = members(kind)
+        words = [word for option in options for word in literals(option)]
+        if isinstance(value, str):
+            if value in words or str in options:
+                return value
+            if words and not set(options) & {int, float, bool}:
+                hint = did_you_mean(value, words)
+                self.problems.add(node.origin, path, f"unknown value {value!r}{hint}")
+                return BROKEN
+        if isinstance(value, bool):
+            return value if bool in options else self._wrong(node, path, describe(kind))
+        if isinstance(value, int) and int in options:
+            return self._limited(value, node, about, path)
+        if isinstance(value, int | float) and float in options:
+            return self._limited(float(value), node, about, path)
+        return self._wrong(node, path, describe(kind))
+
+    def _limited(self, value: float, node: Node, about: About, path: str) -> Any:
+        if math.isnan(value):
+            self.problems.add(node.origin, path, "must be a number, got nan")
+            return BROKEN
+        for holds, word, limit in (
+            (about.at_least is None or value >= about.at_least, ">=", about.at_least),
+            (about.above is None or value > about.above, ">", about.above),
+            (about.at_most is None or value <= about.at_most, "<=", about.at_most),
+            (about.below is None or value < about.below, "<", about.below),
+        ):
+            if not holds:
+                text = f"must be {word} {limit:g}, got {value:g}"
+                self.problems.add(node.origin, path, text)
+                return BROKEN
+        return value
+
+    def _wrong(self, node: Node, path: str, expected: str) -> Any:
+        text = f"expected {expected}, got {_found(node)}{_hint(node, expected)}"
+        self.problems.add(node.origin, path, text)
+        return BROKEN
+
+
+_NAMES = {int: "int", float: "float", str: "str", bool: "true or false"}
+
+
+def describe(kind: Any) -> str:
+    """A type in the words of a message.
+
+    >>> describe(int | None), describe(tuple[str, ...])
+    ('int or null', 'a list')
+    """
+    words = []
+    for option in members(kind):
+        if option in _NAMES:
+            words.append(_NAMES[option])
+        elif option is type(None):
+            words.append("null")
+        elif literals(option):
+            words.extend(repr(value) for value in literals(option))
+        elif typing.get_origin(option) is tuple:
+            words.append("a list")
+        elif "a mapping" not in words:
+            words.append("a mapping")
+    return " or ".join(words)
+
+
+def _found(node: Node) -> str:
+    if isinstance(node, MapNode):
+        return "a mapping"
+    if isinstance(node, ListNode):
+        return "a list"
+    if node.value is None:
+        return "null"
+    if isinstance(node.value, bool):
+        return str(node.value).lower()
+    if isinstance(node.value, float):
+        return f"float {node.value:g}"
+    return f"{type(node.value).__name__} {node.value!r}"
+
+
+def _hint(node: Node, expected: str) -> str:
+    """How to write what was probably meant."""
+    if not isinstance(node, ScalarNode):
+        return ""
+    value = node.value
+    wants = expected.split(" or ")
+    if "int" in wants and isinstance(value, float) and value.is_integer():
+        return f"; write {int(value)}"
+    if "str" in wants and value is not None:
+        return f"; quote it: '{str(value).lower() if value is True else value}'"
+    if "a list" in wants and value is not None:
+        return f"; write [{value}]"
+    if isinstance(value, str) and ("int" in wants or "float" in wants):
+        unquoted = value.replace("_", "")
+        try:
+            float(unquoted)
+        except ValueError:
+            return ""
+        return f"; write {unquoted} without quotes"
+    return ""
