@@ -1,1 +1,111 @@
-"""TODO"""
+"""Optimizers, schedules and clipping, as TensorFlow computes them. Read `rules.py`."""
+
+from estimax.optimizers.by_name import as_optimizer, by_name
+from estimax.optimizers.clipping import (
+    Clip,
+    clip_by_average_norm,
+    clip_by_global_norm,
+    clip_by_norm,
+    clip_by_value,
+    global_norm,
+)
+from estimax.optimizers.constructors import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    Ftrl,
+    LazyAdam,
+    Momentum,
+    Nadam,
+    ProximalAdagrad,
+    ProximalGradientDescent,
+    RMSProp,
+)
+from estimax.optimizers.minimize import (
+    Group,
+    TrainOp,
+    as_train_op,
+    assign,
+    group,
+    minimize,
+)
+from estimax.optimizers.moving_average import (
+    MovingAverage,
+    init_average,
+    init_average_at_zero,
+    update_average,
+)
+from estimax.optimizers.optimizer import Optimizer
+from estimax.optimizers.regularizers import l1, l1_l2, l2, l2_loss
+from estimax.optimizers.rows import init_slots, sum_duplicates, update_rows
+from estimax.optimizers.rules import Rule
+from estimax.optimizers.schedules import (
+    cosine_decay,
+    cosine_decay_restarts,
+    exponential_decay,
+    inverse_time_decay,
+    linear_cosine_decay,
+    linear_warmup,
+    natural_exp_decay,
+    noisy_linear_cosine_decay,
+    piecewise_constant,
+    polynomial_decay,
+    schedule_by_name,
+)
+
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Clip",
+    "Ftrl",
+    "Group",
+    "LazyAdam",
+    "Momentum",
+    "MovingAverage",
+    "Nadam",
+    "Optimizer",
+    "ProximalAdagrad",
+    "ProximalGradientDescent",
+    "RMSProp",
+    "Rule",
+    "TrainOp",
+    "as_optimizer",
+    "as_train_op",
+    "assign",
+    "by_name",
+    "clip_by_average_norm",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "exponential_decay",
+    "global_norm",
+    "group",
+    "init_average",
+    "init_average_at_zero",
+    "init_slots",
+    "inverse_time_decay",
+    "l1",
+    "l1_l2",
+    "l2",
+    "l2_loss",
+    "linear_cosine_decay",
+    "linear_warmup",
+    "minimize",
+    "natural_exp_decay",
+    "noisy_linear_cosine_decay",
+    "piecewise_constant",
+    "polynomial_decay",
+    "schedule_by_name",
+    "sum_duplicates",
+    "update_average",
+    "update_rows",
+]

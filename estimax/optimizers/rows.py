@@ -1,0 +1,117 @@
+"""Row-wise updates: what a step costs must not grow with the vocabulary.
+
+    slots = init_slots(optimizer, table)                     # table [V, D]
+    ids, row_grads = sum_duplicates(ids, grads, vocabulary=V)
+    table, slots = update_rows(optimizer, table, slots, ids, row_grads, step)
+
+A gradient with respect to a whole table is as large as the table. Here the touched
+rows and their slots are gathered, updated by the optimizer's one rule and scattered
+back; donate table and slots to jit, and that happens in place.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from estimax.optimizers.optimizer import Optimizer, update_array
+from estimax.optimizers.rules import Rule, Slots
+
+
+def init_slots(optimizer: Optimizer, table: jax.Array) -> Slots:
+    """The slots of a new table, each of its shape."""
+    return _rule_of(optimizer).slots(table)
+
+
+def update_rows(
+    optimizer: Optimizer,
+    table: jax.Array,
+    slots: Slots,
+    unique_ids: jax.Array,
+    row_grads: jax.Array,
+    step: jax.Array | int,
+) -> tuple[jax.Array, Slots]:
+    """Update the rows `unique_ids` [U] of a table [V, D] by `row_grads` [U, D].
+
+    Ids are sorted, distinct and not negative; those of V or more are padding and
+    change nothing. A listed row counts as touched even where its gradient is zero.
+    Clipping is the caller's, before duplicates are summed. Optimizers without
+    `has_rows` work too, but read and write the whole table as TensorFlow's do.
+    """
+    rule = _rule_of(optimizer)
+    rate = optimizer.learning_rate_at(step)
+    if not optimizer.has_rows:
+        return _update_all(rule, table, slots, unique_ids, row_grads, rate, step)
+    rows = _gather(table, unique_ids)
+    row_slots = {name: _gather(slot, unique_ids) for name, slot in slots.items()}
+    rows, row_slots = update_array(rule, row_grads, rows, row_slots, rate, step)
+    new_slots = {
+        name: _scatter(slot, unique_ids, row_slots[name])
+        for name, slot in slots.items()
+    }
+    return _scatter(table, unique_ids, rows), new_slots
+
+
+def sum_duplicates(
+    ids: jax.Array, grads: jax.Array, vocabulary: int
+) -> tuple[jax.Array, jax.Array]:
+    """Sum gradients [N, D] of equal ids [N]: (unique ids [N], their sums [N, D]).
+
+    The result is sorted and padded with `vocabulary`, where ids outside the table go
+    as well. On a CPU, ids made unique by the input thread are several times cheaper.
+    """
+    count = ids.shape[0]
+    known = jnp.where((ids < 0) | (ids >= vocabulary), vocabulary, ids)
+    order = jnp.argsort(known)
+    ordered = known[order].astype(jnp.int32)
+    starts = jnp.concatenate([jnp.ones(1, bool), ordered[1:] != ordered[:-1]])
+    segment = jnp.cumsum(starts) - 1
+    sums = jax.ops.segment_sum(
+        grads[order], segment, num_segments=count, indices_are_sorted=True
+    )
+    unique = jnp.full(count, vocabulary, jnp.int32).at[segment].set(ordered)
+    return unique, sums
+
+
+def _update_all(
+    rule: Rule,
+    table: jax.Array,
+    slots: Slots,
+    ids: jax.Array,
+    row_grads: jax.Array,
+    rate: jax.Array,
+    step: jax.Array | int,
+) -> tuple[jax.Array, Slots]:
+    """Update every row, those without a gradient with zeros."""
+    grads = _scatter(jnp.zeros_like(table), ids, row_grads)
+    new, new_slots = update_array(rule, grads, table, slots, rate, step)
+    if rule.untouched == "decay_slots":
+        new = _scatter(table, ids, _gather(new, ids))
+    return new, new_slots
+
+
+def _gather(table: jax.Array, ids: jax.Array) -> jax.Array:
+    # Clipped: a padding id reads the last row, and what comes of it is dropped.
+    return table.at[ids].get(
+        mode="clip", indices_are_sorted=True, wrap_negative_indices=False
+    )
+
+
+def _scatter(table: jax.Array, ids: jax.Array, rows: jax.Array) -> jax.Array:
+    return table.at[ids].set(
+        rows.astype(table.dtype),
+        mode="drop",
+        indices_are_sorted=True,
+        unique_indices=True,
+        wrap_negative_indices=False,
+    )
+
+
+def _rule_of(optimizer: Optimizer) -> Rule:
+    if optimizer.rule is None:
+        raise ValueError(
+            f"optimizer {optimizer.name!r} is a raw optax transformation, which has no "
+            "row-wise update. Use an estimax optimizer (such as optimizers.Adagrad) "
+            "for tables, or keep the variable dense."
+        )
+    return optimizer.rule
