@@ -1,1 +1,29 @@
-"""TODO"""
+"""Steps, the loop around them, and evaluation. Read `loop.py`, then `steps.py`."""
+
+from estimax.training.evaluation import evaluate
+from estimax.training.loop import PlacedBatch, run
+from estimax.training.model import Model, Variables
+from estimax.training.programs import (
+    EvalProgram,
+    PredictProgram,
+    TrainProgram,
+    eval_program,
+    predict_program,
+    train_program,
+)
+from estimax.training.steps import variables_of
+
+__all__ = [
+    "EvalProgram",
+    "Model",
+    "PlacedBatch",
+    "PredictProgram",
+    "TrainProgram",
+    "Variables",
+    "eval_program",
+    "evaluate",
+    "predict_program",
+    "run",
+    "train_program",
+    "variables_of",
+]

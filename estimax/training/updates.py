@@ -6,7 +6,8 @@ A table is updated in one of three ways, chosen once, when the model is recorded
   takes the gradient with respect to them and scatters the result back;
 - MASKED: its ids are computed on the device; the gradient is as large as the table, and
   rows that no id named keep their values and slots, as TensorFlow's sparse updates do;
-- WHOLE: its optimizer is a raw optax transformation, which knows no rows.
+- WHOLE: its optimizer is a raw optax transformation, which knows no rows, or one that
+  moves every row in every step anyway.
 """
 
 from __future__ import annotations
@@ -119,6 +120,9 @@ def _way(
 ) -> Way:
     if group is None or not all(use.trainable for use in uses):
         return Way.FROZEN
-    if train_op.groups[group].optimizer.rule is None:
+    optimizer = train_op.groups[group].optimizer
+    if optimizer.rule is None:
         return Way.WHOLE
-    return Way.ROWS if all(use.call for use in uses) else Way.MASKED
+    if all(use.call for use in uses):
+        return Way.ROWS
+    return Way.MASKED if optimizer.has_rows else Way.WHOLE

@@ -1,0 +1,96 @@
+"""Compiled functions, each with the plan of the host work that feeds it.
+
+    program = train_program(model, raw_batch)
+    arrays = program.plan.prepare(raw_batch)      # in the input thread
+    state, outputs = program.step(state, arrays)
+
+A program belongs to one model, mode and structure of input; whoever holds on to it
+compiles nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from estimax import metrics
+from estimax.core.plan import Plan, PreparedBatch, RawBatch
+from estimax.core.spec import EstimatorSpec
+from estimax.core.state import TrainState
+from estimax.training import steps
+from estimax.training.model import Model, Recording, Variables
+from estimax.training.updates import Training
+
+
+@dataclass(frozen=True)
+class TrainProgram:
+    """Initialise and train: all functions are compiled, the state is donated."""
+
+    plan: Plan
+    spec: EstimatorSpec
+    training: Training
+    init: Callable[[jax.Array, PreparedBatch], TrainState]
+    step: steps.TrainStep
+    multi_step: Callable[
+        [TrainState, Sequence[PreparedBatch]], tuple[TrainState, steps.Outputs]
+    ]
+
+
+@dataclass(frozen=True)
+class EvalProgram:
+    """Evaluate: metric values of a batch, and two batches' values as one."""
+
+    plan: Plan
+    spec: EstimatorSpec
+    shapes: Variables
+    step: Callable[[Variables, PreparedBatch], dict[str, Any]]
+    merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class PredictProgram:
+    """Predict: the recording is kept, because an export writes its transforms."""
+
+    plan: Plan
+    recording: Recording
+    step: Callable[[Variables, PreparedBatch], Any]
+
+
+def train_program(model: Model, batch: RawBatch) -> TrainProgram:
+    """Record a model on its first batch and build its training functions."""
+    recording = model.record(batch)
+    training = Training.from_recording(model, recording)
+    step = steps.make_train_step(training)
+    return TrainProgram(
+        plan=training.plan,
+        spec=recording.spec,
+        training=training,
+        init=jax.jit(steps.make_init(training)),
+        # Donated: the old state's memory becomes the new one's. Hooks copy what they
+        # keep.
+        step=jax.jit(step, donate_argnums=0),
+        multi_step=jax.jit(steps.make_multi_step(step), donate_argnums=0),
+    )
+
+
+def eval_program(model: Model, batch: RawBatch) -> EvalProgram:
+    """Record a model in EVAL mode and build its evaluation functions."""
+    recording = model.record(batch)
+    step = steps.make_eval_step(model, recording.structure)
+    return EvalProgram(
+        plan=recording.plan,
+        spec=recording.spec,
+        shapes=recording.shapes,
+        step=jax.jit(step),
+        merge=jax.jit(metrics.merge, donate_argnums=0),
+    )
+
+
+def predict_program(model: Model, batch: RawBatch) -> PredictProgram:
+    """Record a model in PREDICT mode and build its prediction function."""
+    recording = model.record(batch)
+    step = steps.make_predict_step(model, recording.structure)
+    return PredictProgram(recording.plan, recording, jax.jit(step))
