@@ -155,8 +155,12 @@ _FLOAT = re.compile(
 )
 
 
-def _plain_scalar(text: str) -> Scalar:
-    """What an unquoted scalar means."""
+def plain_scalar(text: str) -> Scalar:
+    """What an unquoted scalar means in YAML 1.2.
+
+    >>> plain_scalar("1e-3"), plain_scalar("NO"), plain_scalar("true")
+    (0.001, 'NO', True)
+    """
     if _NULL.fullmatch(text):
         return None
     if _BOOL.fullmatch(text):
@@ -216,7 +220,7 @@ class _Converter:
                 origin, path, f"tags such as {node.tag} are not used here"
             )
         is_plain = node.style is None
-        return ScalarNode(_plain_scalar(node.value) if is_plain else node.value, origin)
+        return ScalarNode(plain_scalar(node.value) if is_plain else node.value, origin)
 
     def _origin(self, node: yaml.Node) -> Origin:
         mark = node.start_mark

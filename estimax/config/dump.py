@@ -1,0 +1,94 @@
+"""A run back as YAML: complete, with every default written out.
+
+    load(file_with(dump(run))).run == run
+
+The resolved file of a model directory is made by this, and `show` prints it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from estimax.config.fields import fields_of
+from estimax.config.nodes import join, plain_scalar
+from estimax.config.schema import Run
+
+
+def to_plain(value: object) -> Any:  # dict, list or scalar
+    """A section as the dicts, lists and scalars that YAML holds.
+
+    >>> from estimax.config.schema.data import Shuffle
+    >>> to_plain(Shuffle(buffer_rows=10))
+    {'buffer_rows': 10, 'seed': None}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = fields_of(type(value)).values()
+        return {field.key: to_plain(getattr(value, field.name)) for field in items}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def dump(run: Run) -> str:
+    """The run as a YAML file that says everything."""
+    return dump_plain(to_plain(run))
+
+
+def dump_plain(value: object) -> str:
+    """Plain data as YAML text that reads back the same."""
+    return yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=88
+    )
+
+
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Every address with its value; lists of scalars and empty things are one value.
+
+    >>> dict(leaves({"a": {"b": 1}, "c": [1, 2]}))
+    {'a.b': 1, 'c': [1, 2]}
+    """
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from leaves(item, join(path, key))
+    elif isinstance(value, list) and any(isinstance(i, dict | list) for i in value):
+        for i, item in enumerate(value):
+            yield from leaves(item, join(path, str(i)))
+    else:
+        yield path, value
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper for readers of YAML 1.2: quotes what they would not read as text."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # PyYAML quotes by 1.1 rules; `1e-3` and the like would be read back as numbers.
+    style = "'" if plain_scalar(text) != text else None
+    # A literal "${" must not be taken for a reference when the file is read again.
+    escaped = text.replace("${", "$${")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", escaped, style=style)
+
+
+def _represent_float(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
+    special = {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}
+    text = special.get(repr(number), repr(number))
+    return dumper.represent_scalar("tag:yaml.org,2002:float", text)
+
+
+def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    flat = not any(isinstance(item, dict | list) for item in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=flat)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(float, _represent_float)
+_Dumper.add_representer(list, _represent_list)
