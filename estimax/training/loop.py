@@ -24,7 +24,7 @@ from estimax.training.steps import Outputs
 
 @dataclass(frozen=True)
 class PlacedBatch:
-    """A batch on the device, how many examples it has, and where the input was after."""
+    """A batch on the device, its number of examples, and where the input was after."""
 
     arrays: PreparedBatch
     examples: int
@@ -51,16 +51,16 @@ def run(
         if not chunk:
             break
         due = schedule.due(context.step + len(chunk))
-        wanted = {hook: tuple(hook.before_run(context) or ()) for hook in due}
+        wanted = [tuple(hook.before_run(context) or ()) for hook in due]
         state, outputs = _advance(program, state, chunk, iterations_per_loop)
         context.state = state
         context.step += len(chunk)
         context.examples += sum(batch.examples for batch in chunk)
         context.input_state = chunk[-1].position
-        fetched = _fetch(outputs, {name for names in wanted.values() for name in names})
-        for hook, names in wanted.items():
+        fetched = _fetch(outputs, {name for names in wanted for name in names})
+        for hook, names in zip(due, wanted, strict=True):
             hook.after_run(context, {name: fetched[name] for name in names})
-        schedule.visited(due, context.step)
+        schedule.visited(context.step)
     for hook in hooks:
         hook.end(context)
     return state
@@ -70,21 +70,26 @@ class _Schedule:
     """When each hook wants to be called next."""
 
     def __init__(self, hooks: Sequence[Hook], step: int) -> None:
-        self._next = {hook: hook.next_step(step) for hook in hooks}
+        self._hooks = hooks
+        self._next = [hook.next_step(step) for hook in hooks]
 
     def steps_until_due(self, step: int, at_most: int) -> int:
         # Loops end at multiples of their length, whatever step a run began at: a
         # resumed run then runs the same programs on the same steps, to the same bits.
         room = at_most - step % at_most
-        nearest = min(self._next.values(), default=step + room)
+        nearest = min(self._next, default=step + room)
         return max(1, min(room, nearest - step))
 
     def due(self, step: int) -> list[Hook]:
-        return [hook for hook, at in self._next.items() if at <= step]
+        return [
+            hook for hook, at in zip(self._hooks, self._next, strict=True) if at <= step
+        ]
 
-    def visited(self, hooks: Sequence[Hook], step: int) -> None:
-        for hook in hooks:
-            self._next[hook] = hook.next_step(step)
+    def visited(self, step: int) -> None:
+        """Ask the hooks that were due at this step when they want to be called next."""
+        for index, at in enumerate(self._next):
+            if at <= step:
+                self._next[index] = self._hooks[index].next_step(step)
 
 
 def _advance(

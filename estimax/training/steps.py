@@ -57,7 +57,7 @@ def make_train_step(training: Training) -> TrainStep:
 
 
 def make_multi_step(step: TrainStep) -> Callable[..., tuple[TrainState, Outputs]]:
-    """Build steps(state, batches): several steps in one compiled call, one batch each."""
+    """Build steps(state, batches): a step for each batch, in one compiled call."""
 
     def steps(
         state: TrainState, batches: Sequence[PreparedBatch]

@@ -1,0 +1,165 @@
+"""How a run goes: where it writes, how often it saves, logs and summarises."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from estimax.core.errors import ConfigError, did_you_mean
+
+_UNSET: Any = object()
+DEFAULT_CHECKPOINT_SECS = 600
+
+
+@dataclass(frozen=True, init=False)
+class RunConfig:
+    """Settings of a run, named and defaulted as tf.estimator's.
+
+    Checkpoints are saved every `save_checkpoints_steps` steps or
+    `save_checkpoints_secs` seconds, not both; neither given means every 600 seconds,
+    both None (or 0) means never. `keep_checkpoint_max` 0 or None keeps all.
+
+    New here: `iterations_per_loop` steps run in one compiled call when no hook wants
+    to see them (a run resumes to the same bits if the other intervals are multiples
+    of it); `prefetch_batches` batches are made ready ahead; `compilation_cache_dir`
+    keeps compiled programs for the next start; `debug` runs the `model_fn` without
+    jit, so that print and pdb work; `resume_input` False starts the data over when a
+    run resumes.
+
+    Gone, because JAX has no sessions, graphs or parameter servers: session_config,
+    device_fn, protocol, train_distribute, eval_distribute, experimental_distribute,
+    experimental_max_worker_delay_secs, session_creation_timeout_secs and
+    checkpoint_save_graph_def.
+
+    >>> RunConfig(save_checkpoints_steps=500).save_checkpoints_secs is None
+    True
+    """
+
+    model_dir: str | None
+    tf_random_seed: int | None
+    save_summary_steps: int | None
+    save_checkpoints_steps: int | None
+    save_checkpoints_secs: float | None
+    keep_checkpoint_max: int | None
+    keep_checkpoint_every_n_hours: float
+    log_step_count_steps: int | None
+    iterations_per_loop: int
+    prefetch_batches: int
+    compilation_cache_dir: str | None
+    debug: bool
+    resume_input: bool
+
+    def __init__(
+        self,
+        model_dir: str | os.PathLike[str] | None = None,
+        tf_random_seed: int | None = None,
+        save_summary_steps: int | None = 100,
+        save_checkpoints_steps: int | None = _UNSET,
+        save_checkpoints_secs: float | None = _UNSET,
+        keep_checkpoint_max: int | None = 5,
+        keep_checkpoint_every_n_hours: float = 10_000,
+        log_step_count_steps: int | None = 100,
+        *,
+        iterations_per_loop: int = 1,
+        prefetch_batches: int = 2,
+        compilation_cache_dir: str | os.PathLike[str] | None = None,
+        debug: bool = False,
+        resume_input: bool = True,
+    ) -> None:
+        steps, secs = _checkpoint_interval(
+            save_checkpoints_steps, save_checkpoints_secs
+        )
+        values = {
+            "model_dir": _path("model_dir", model_dir),
+            "tf_random_seed": tf_random_seed,
+            "save_summary_steps": save_summary_steps,
+            "save_checkpoints_steps": steps,
+            "save_checkpoints_secs": secs,
+            "keep_checkpoint_max": keep_checkpoint_max,
+            "keep_checkpoint_every_n_hours": keep_checkpoint_every_n_hours,
+            "log_step_count_steps": log_step_count_steps,
+            "iterations_per_loop": iterations_per_loop,
+            "prefetch_batches": prefetch_batches,
+            "compilation_cache_dir": _path(
+                "compilation_cache_dir", compilation_cache_dir
+            ),
+            "debug": debug,
+            "resume_input": resume_input,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """A copy with other values; setting one checkpoint interval unsets the other.
+
+        >>> RunConfig().replace(save_checkpoints_steps=10).save_checkpoints_secs is None
+        True
+        """
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        unknown = changes.keys() - values.keys()
+        if unknown:
+            name = sorted(unknown)[0]
+            raise ConfigError(
+                f"RunConfig.replace: no field {name!r}{did_you_mean(name, values)}"
+            )
+        if changes.get("save_checkpoints_steps") is not None:
+            values["save_checkpoints_secs"] = None
+        if changes.get("save_checkpoints_secs") is not None:
+            values["save_checkpoints_steps"] = None
+        return RunConfig(**(values | changes))
+
+    @property
+    def saves_checkpoints(self) -> bool:
+        """Whether checkpoints are saved at all."""
+        return bool(self.save_checkpoints_steps or self.save_checkpoints_secs)
+
+    def _check(self) -> None:
+        at_least = {
+            "save_summary_steps": 0,
+            "save_checkpoints_steps": 0,
+            "save_checkpoints_secs": 0,
+            "keep_checkpoint_max": 0,
+            "log_step_count_steps": 1,
+            "iterations_per_loop": 1,
+            "prefetch_batches": 1,
+        }
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise ConfigError(f"RunConfig: {name} must be >= {least}, got {value}.")
+        if not self.keep_checkpoint_every_n_hours > 0:
+            raise ConfigError(
+                "RunConfig: keep_checkpoint_every_n_hours must be > 0, got "
+                f"{self.keep_checkpoint_every_n_hours}."
+            )
+        seed = self.tf_random_seed
+        if seed is not None and not isinstance(seed, int):
+            raise ConfigError(
+                f"RunConfig: tf_random_seed must be an int, got {seed!r}."
+            )
+
+
+def _checkpoint_interval(
+    steps: int | None, secs: float | None
+) -> tuple[int | None, float | None]:
+    if steps is _UNSET and secs is _UNSET:
+        return None, DEFAULT_CHECKPOINT_SECS
+    steps = None if steps is _UNSET else steps
+    secs = None if secs is _UNSET else secs
+    if steps is not None and secs is not None:
+        raise ConfigError(
+            "RunConfig: save_checkpoints_steps and save_checkpoints_secs are both set "
+            f"({steps} and {secs}); give one."
+        )
+    return steps, secs
+
+
+def _path(name: str, value: str | os.PathLike[str] | None) -> str | None:
+    if value is None:
+        return None
+    if not os.fspath(value):
+        raise ConfigError(f"RunConfig: {name} is empty; leave it out or name a folder.")
+    return os.fspath(value)
