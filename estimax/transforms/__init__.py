@@ -1,1 +1,36 @@
-"""TODO"""
+"""The host halves of columns: raw features to ids, with NumPy and Numba only.
+
+A source (`HashBucket`, `Vocabulary`, `Cross`, …) says which id each value has;
+`pad_ids` turns it into a transform that the input thread and an exported bundle run.
+Read `entries.py` first.
+"""
+
+from estimax.transforms.bucketize import Bucketize
+from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
+from estimax.transforms.cross import Cross
+from estimax.transforms.entries import IdSource
+from estimax.transforms.fingerprint import fingerprint64, fingerprint_cat64
+from estimax.transforms.pad_ids import PadIds, pad_ids
+from estimax.transforms.serialize import from_json, to_json
+from estimax.transforms.vocabulary_files import count_words, load_words
+from estimax.transforms.weighted import Weighted
+from estimax.transforms.words import WordList
+
+__all__ = [
+    "Bucketize",
+    "Cross",
+    "HashBucket",
+    "IdSource",
+    "Identity",
+    "PadIds",
+    "Vocabulary",
+    "Weighted",
+    "WordList",
+    "count_words",
+    "fingerprint64",
+    "fingerprint_cat64",
+    "from_json",
+    "load_words",
+    "pad_ids",
+    "to_json",
+]

@@ -1,0 +1,154 @@
+"""Sources that map value by value: a hash, a vocabulary, or the number itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
+from estimax.transforms.compiled import kernels
+from estimax.transforms.entries import MISSING, IdArray, Values, value_entries
+from estimax.transforms.words import WordList
+
+
+@dataclass(frozen=True)
+class HashBucket:
+    """Fingerprint modulo `num_buckets`; integers are hashed as decimal text.
+
+    >>> source = HashBucket("city", 1000)
+    >>> source.entries({"city": Strings.of(["Oslo", ""])}).values
+    array([578])
+    """
+
+    key: str
+    num_buckets: int
+    is_integer: bool = False
+
+    @property
+    def name(self) -> str:
+        """The key."""
+        return self.key
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw feature it reads."""
+        return (self.key,)
+
+    @property
+    def stays_in_range(self) -> bool:
+        """A remainder always does."""
+        return True
+
+    def entries(self, raw: Mapping[str, Any]) -> Sparse:
+        """The ids, each at its place."""
+        return value_entries(self, raw)
+
+    def ids_of(self, values: Values, *, drop: bool) -> IdArray:
+        """Hash every value."""
+        out = np.empty(values.size, np.int64)
+        if isinstance(values, Strings):
+            text = (values.data, values.offsets)
+            kernels().hash_strings(*text, self.num_buckets, drop, out)
+        else:
+            flat = np.ascontiguousarray(values, np.int64)
+            kernels().hash_ints(flat, self.num_buckets, drop, out)
+        return out
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The place in a word list; other words by hash into OOV buckets, or `default`.
+
+    >>> source = Vocabulary("city", WordList.of(["Rome", "Oslo"]))
+    >>> source.entries({"city": Strings.of(["Oslo", "", "Bonn"])}).values
+    array([ 1, -1])
+    """
+
+    key: str
+    words: WordList
+    num_oov_buckets: int = 0
+    default: int = -1
+
+    @property
+    def name(self) -> str:
+        """The key."""
+        return self.key
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw feature it reads."""
+        return (self.key,)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the words are integers."""
+        return self.words.is_integer
+
+    @property
+    def num_buckets(self) -> int:
+        """Words and OOV buckets together."""
+        return len(self.words) + self.num_oov_buckets
+
+    @property
+    def stays_in_range(self) -> bool:
+        """Unless the default is too large, which TensorFlow allows."""
+        return self.num_oov_buckets > 0 or self.default < self.num_buckets
+
+    def entries(self, raw: Mapping[str, Any]) -> Sparse:
+        """The ids, each at its place."""
+        return value_entries(self, raw)
+
+    def ids_of(self, values: Values, *, drop: bool) -> IdArray:
+        """Find every value."""
+        rest = {"oov_buckets": self.num_oov_buckets, "default": self.default}
+        return self.words.ids_of(values, drop=drop, **rest)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The integer itself; with a `default` also for those outside [0, num_buckets).
+
+    >>> Identity("n", 3).entries({"n": np.array([2, -1, 7])}).values
+    array([2, 7])
+    """
+
+    key: str
+    num_buckets: int
+    default: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The key."""
+        return self.key
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw feature it reads."""
+        return (self.key,)
+
+    @property
+    def is_integer(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def stays_in_range(self) -> bool:
+        """Only when a default catches the others."""
+        return self.default is not None
+
+    def entries(self, raw: Mapping[str, Any]) -> Sparse:
+        """The ids, each at its place."""
+        return value_entries(self, raw)
+
+    def ids_of(self, values: Values, *, drop: bool) -> IdArray:
+        """Take every value as its id."""
+        given = np.asarray(values).astype(np.int64)
+        ids = given
+        if self.default is not None:
+            outside = (given < 0) | (given >= self.num_buckets)
+            ids = np.where(outside, self.default, given)
+        return np.where(given == -1, MISSING, ids) if drop else ids

@@ -1,0 +1,388 @@
+"""The compiled loops over whole columns: hashing, vocabularies, crosses.
+
+Import this only through `compiled.kernels()`, which announces the compilation. Every
+function has its signature written out, so all are compiled (or read from the cache)
+when the module is imported, none in the middle of a request.
+
+Inputs are typed read-only: NumPy views of Arrow buffers and of bytes are, and a
+writable array is accepted where a read-only one is expected, but not vice versa.
+"""
+
+# Numba has its own types, in the signatures; annotations would say nothing more.
+# mypy: disallow-untyped-defs=False
+
+import numpy as np
+from numba import njit, types
+from numpy import uint64
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_INT64 = types.Array(types.int64, 1, "C", readonly=True)
+_INT64_2D = types.Array(types.int64, 2, "C", readonly=True)
+_INT32 = types.Array(types.int32, 1, "C", readonly=True)
+_UINT64 = types.Array(types.uint64, 1, "C", readonly=True)
+_OUT_INT64 = types.Array(types.int64, 1, "C")
+_OUT_INT32 = types.Array(types.int32, 1, "C")
+_OUT_UINT64 = types.Array(types.uint64, 1, "C")
+
+MISSING = np.int64(-(2**63))  # "no entry here", unlike the id -1, which is an entry
+
+_K0 = uint64(0xC3A5C85C97CB3127)
+_K1 = uint64(0xB492B66FBE98F273)
+_K2 = uint64(0x9AE16A3B2F90404F)
+_CAT = uint64(0xC6A4A7935BD1E995)
+_DIGITS = 20  # of the longest int64, sign included
+
+
+# Numba turns uint64 with a signed literal into float64, so every constant that meets a
+# hash is a uint64 here.
+@njit
+def _read32(data, i):
+    value = uint64(0)
+    for k in range(4):
+        value |= uint64(data[i + k]) << uint64(8 * k)
+    return value
+
+
+@njit
+def _read64(data, i):
+    value = uint64(0)
+    for k in range(8):
+        value |= uint64(data[i + k]) << uint64(8 * k)
+    return value
+
+
+@njit
+def _rotate(v, by):
+    return (v >> uint64(by)) | (v << uint64(64 - by))
+
+
+@njit
+def _fold(v):
+    return v ^ (v >> uint64(47))
+
+
+@njit
+def _mix(u, v, m):
+    a = _fold((u ^ v) * m)
+    b = _fold((v ^ a) * m)
+    return b * m
+
+
+@njit
+def _up_to_16(data, s, n):
+    length = uint64(n)
+    if n == 0:
+        return _K2
+    if n < 4:
+        y = uint64(data[s]) + (uint64(data[s + n // 2]) << uint64(8))
+        z = length + (uint64(data[s + n - 1]) << uint64(2))
+        return _fold((y * _K2) ^ (z * _K0)) * _K2
+    m = _K2 + length * uint64(2)
+    if n < 8:
+        first = length + (_read32(data, s) << uint64(3))
+        return _mix(first, _read32(data, s + n - 4), m)
+    a = _read64(data, s) + _K2
+    b = _read64(data, s + n - 8)
+    return _mix(_rotate(b, 37) * m + a, (_rotate(a, 25) + b) * m, m)
+
+
+@njit
+def _up_to_32(data, s, n):
+    m = _K2 + uint64(n) * uint64(2)
+    a = _read64(data, s) * _K1
+    b = _read64(data, s + 8)
+    c = _read64(data, s + n - 8) * m
+    d = _read64(data, s + n - 16) * _K2
+    first = _rotate(a + b, 43) + _rotate(c, 30) + d
+    return _mix(first, a + _rotate(b + _K2, 18) + c, m)
+
+
+@njit
+def _up_to_64(data, s, n):
+    m = _K2 + uint64(n) * uint64(2)
+    a = _read64(data, s) * _K2
+    b = _read64(data, s + 8)
+    c = _read64(data, s + n - 8) * m
+    d = _read64(data, s + n - 16) * _K2
+    y = _rotate(a + b, 43) + _rotate(c, 30) + d
+    z = _mix(y, a + _rotate(b + _K2, 18) + c, m)
+    e = _read64(data, s + 16) * m
+    f = _read64(data, s + 24)
+    g = (y + _read64(data, s + n - 32)) * m
+    h = (z + _read64(data, s + n - 24)) * m
+    first = _rotate(e + f, 43) + _rotate(g, 30) + h
+    return _mix(first, e + _rotate(f + a, 18) + g, m)
+
+
+@njit
+def _weak(data, i, a, b):
+    p, q = _read64(data, i), _read64(data, i + 8)
+    r, s = _read64(data, i + 16), _read64(data, i + 24)
+    a1 = a + p
+    b1 = _rotate(b + a1 + s, 21)
+    a2 = a1 + q + r
+    b2 = b1 + _rotate(a2, 44)
+    return a2 + s, b2 + a1
+
+
+@njit
+def _over_64(data, s, n):
+    x = uint64(81)
+    y = uint64(81) * _K1 + uint64(113)
+    z = _fold(y * _K2 + uint64(113)) * _K2
+    v0 = v1 = w0 = w1 = uint64(0)
+    x = x * _K2 + _read64(data, s)
+    for i in range(s, s + 64 * ((n - 1) // 64), 64):
+        x = _rotate(x + y + v0 + _read64(data, i + 8), 37) * _K1
+        y = _rotate(y + v1 + _read64(data, i + 48), 42) * _K1
+        x = x ^ w1
+        y = y + v0 + _read64(data, i + 40)
+        z = _rotate(z + w0, 33) * _K1
+        v0, v1 = _weak(data, i, v1 * _K1, x + w0)
+        w0, w1 = _weak(data, i + 32, z + w1, y + _read64(data, i + 16))
+        x, z = z, x
+    m = _K1 + ((z & uint64(0xFF)) << uint64(1))
+    i = s + n - 64  # the last 64 bytes, which may overlap those of the loop
+    w0 = w0 + uint64((n - 1) & 63)
+    v0 = v0 + w0
+    w0 = w0 + v0
+    x = _rotate(x + y + v0 + _read64(data, i + 8), 37) * m
+    y = _rotate(y + v1 + _read64(data, i + 48), 42) * m
+    x = x ^ (w1 * uint64(9))
+    y = y + v0 * uint64(9) + _read64(data, i + 40)
+    z = _rotate(z + w0, 33) * m
+    v0, v1 = _weak(data, i, v1 * m, x + w0)
+    w0, w1 = _weak(data, i + 32, z + w1, y + _read64(data, i + 16))
+    x, z = z, x
+    return _mix(_mix(v0, w0, m) + _fold(y) * _K0 + z, _mix(v1, w1, m) + x, m)
+
+
+@njit
+def _fingerprint(data, start, n):
+    if n <= 16:
+        return _up_to_16(data, start, n)
+    if n <= 32:
+        return _up_to_32(data, start, n)
+    if n <= 64:
+        return _up_to_64(data, start, n)
+    return _over_64(data, start, n)
+
+
+@njit
+def _int_fingerprint(value, digits):
+    """Hash the decimal text of an int64, written into the scratch array `digits`."""
+    # The magnitude as uint64: that of the smallest int64 does not fit an int64.
+    rest = uint64(value) if value >= 0 else uint64(0) - uint64(value)
+    at = _DIGITS
+    while True:
+        at -= 1
+        digits[at] = np.uint8(48) + np.uint8(rest % uint64(10))
+        rest = rest // uint64(10)
+        if rest == uint64(0):
+            break
+    if value < 0:
+        at -= 1
+        digits[at] = np.uint8(45)
+    return _fingerprint(digits, at, _DIGITS - at)
+
+
+@njit
+def _cat(a, b):
+    r = (a ^ _CAT) ^ (_fold(b * _CAT) * _CAT)
+    r = _fold(r * _CAT) * _CAT
+    return _fold(r)
+
+
+@njit(types.void(_BYTES, _INT64, _OUT_UINT64), cache=True, nogil=True)
+def fingerprints(data, offsets, out):
+    """FarmHash fingerprint of every string."""
+    for i in range(len(out)):
+        out[i] = _fingerprint(data, offsets[i], offsets[i + 1] - offsets[i])
+
+
+@njit(types.void(_INT64, _OUT_UINT64), cache=True, nogil=True)
+def int_fingerprints(values, out):
+    """Fingerprint of every integer's decimal text."""
+    digits = np.empty(_DIGITS, np.uint8)
+    for i in range(len(values)):
+        out[i] = _int_fingerprint(values[i], digits)
+
+
+@njit(types.void(_UINT64, _UINT64, _OUT_UINT64), cache=True, nogil=True)
+def concatenated(a, b, out):
+    """FingerprintCat64, pair by pair."""
+    for i in range(len(out)):
+        out[i] = _cat(a[i], b[i])
+
+
+@njit(
+    types.void(_BYTES, _INT64, types.uint64, types.boolean, _OUT_INT64),
+    cache=True,
+    nogil=True,
+)
+def hash_strings(data, offsets, size, drop_empty, out):
+    """Fingerprint modulo size; MISSING for empty strings when they are dropped."""
+    for i in range(len(out)):
+        n = offsets[i + 1] - offsets[i]
+        if n == 0 and drop_empty:
+            out[i] = MISSING
+        else:
+            out[i] = np.int64(_fingerprint(data, offsets[i], n) % size)
+
+
+@njit(
+    types.void(_INT64, types.uint64, types.boolean, _OUT_INT64), cache=True, nogil=True
+)
+def hash_ints(values, size, drop_minus_one, out):
+    """Fingerprint of the decimal text modulo size; MISSING for a dropped -1."""
+    digits = np.empty(_DIGITS, np.uint8)
+    for i in range(len(values)):
+        if drop_minus_one and values[i] == -1:
+            out[i] = MISSING
+        else:
+            out[i] = np.int64(_int_fingerprint(values[i], digits) % size)
+
+
+@njit
+def _same(data, a, n, others, b):
+    for k in range(n):  # noqa: SIM110 Numba compiles a loop better
+        if data[a + k] != others[b + k]:
+            return False
+    return True
+
+
+@njit
+def _find_word(data, start, n, hashed, words, ends, prints, slots):
+    """The slot of a word in the table, or of the free place where it would go."""
+    mask = len(slots) - 1
+    at = np.int64(hashed & uint64(mask))
+    while slots[at] >= 0:
+        w = slots[at]
+        if (
+            prints[w] == hashed
+            and ends[w + 1] - ends[w] == n
+            and _same(data, start, n, words, ends[w])
+        ):
+            break
+        at = (at + 1) & mask
+    return at
+
+
+@njit(types.int64(_BYTES, _INT64, _UINT64, _OUT_INT32), cache=True, nogil=True)
+def fill_word_slots(words, ends, prints, slots):
+    """Enter every word into open-addressed slots; the first repeated word, or -1."""
+    for w in range(len(prints)):
+        n = ends[w + 1] - ends[w]
+        at = _find_word(words, ends[w], n, prints[w], words, ends, prints, slots)
+        if slots[at] >= 0:
+            return w
+        slots[at] = w
+    return -1
+
+
+@njit(
+    types.void(
+        *(_BYTES, _INT64, _BYTES, _INT64, _UINT64, _INT32),
+        *(types.int64, types.int64, types.boolean, _OUT_INT64),
+    ),
+    cache=True,
+    nogil=True,
+)
+def find_words(
+    data, offsets, words, ends, prints, slots, oov_buckets, default, drop_empty, out
+):
+    """The place of every string among the words; others by hash, or the default."""
+    size = len(prints)
+    for i in range(len(out)):
+        n = offsets[i + 1] - offsets[i]
+        if n == 0 and drop_empty:
+            out[i] = MISSING
+            continue
+        hashed = _fingerprint(data, offsets[i], n)
+        at = _find_word(data, offsets[i], n, hashed, words, ends, prints, slots)
+        if slots[at] >= 0:
+            out[i] = slots[at]
+        elif oov_buckets > 0:
+            out[i] = size + np.int64(hashed % uint64(oov_buckets))
+        else:
+            out[i] = default
+
+
+@njit
+def _find_int(value, words, slots):
+    mask = len(slots) - 1
+    at = np.int64(_fold(uint64(value) * _K2) & uint64(mask))
+    while slots[at] >= 0 and words[slots[at]] != value:
+        at = (at + 1) & mask
+    return at
+
+
+@njit(types.int64(_INT64, _OUT_INT32), cache=True, nogil=True)
+def fill_int_slots(words, slots):
+    """Enter every integer into open-addressed slots; the first repeated one, or -1."""
+    for w in range(len(words)):
+        at = _find_int(words[w], words, slots)
+        if slots[at] >= 0:
+            return w
+        slots[at] = w
+    return -1
+
+
+@njit(
+    types.void(
+        *(_INT64, _INT64, _INT32, types.int64, types.int64, types.boolean),
+        _OUT_INT64,
+    ),
+    cache=True,
+    nogil=True,
+)
+def find_ints(values, words, slots, oov_buckets, default, drop_minus_one, out):
+    """The place of every integer among the words; others by hash, or the default."""
+    digits = np.empty(_DIGITS, np.uint8)
+    for i in range(len(values)):
+        value = values[i]
+        if drop_minus_one and value == -1:
+            out[i] = MISSING
+            continue
+        at = _find_int(value, words, slots)
+        if slots[at] >= 0:
+            out[i] = slots[at]
+        elif oov_buckets > 0:
+            hashed = _int_fingerprint(value, digits)
+            out[i] = len(words) + np.int64(hashed % uint64(oov_buckets))
+        else:
+            out[i] = default
+
+
+@njit(
+    types.void(_UINT64, _INT64_2D, types.uint64, types.uint64, _INT64, _OUT_INT64),
+    cache=True,
+    nogil=True,
+)
+def cross_rows(values, starts, seed, size, out_starts, out):
+    """Hash every combination of one value per key, row by row, last key fastest.
+
+    Key k's values of row r are `values[starts[k, r]:starts[k, r + 1]]`; row r's
+    results go to `out[out_starts[r]:out_starts[r + 1]]`.
+    """
+    keys = starts.shape[0]
+    at = np.empty(keys, np.int64)
+    hashed = np.empty(keys + 1, np.uint64)
+    hashed[0] = seed
+    for r in range(starts.shape[1] - 1):
+        if out_starts[r] == out_starts[r + 1]:
+            continue
+        for k in range(keys):
+            at[k] = starts[k, r]
+        changed = 0  # the first key whose value differs from the combination before
+        for o in range(out_starts[r], out_starts[r + 1]):
+            for k in range(changed, keys):
+                hashed[k + 1] = _cat(hashed[k], values[at[k]])
+            out[o] = np.int64(hashed[keys] % size)
+            changed = keys - 1
+            while changed >= 0:
+                at[changed] += 1
+                if at[changed] < starts[changed, r + 1]:
+                    break
+                at[changed] = starts[changed, r]
+                changed -= 1

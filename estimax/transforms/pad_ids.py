@@ -1,0 +1,110 @@
+"""The last step on the host: entries become a rectangle of int32 ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import FeatureError
+from estimax.core.sparse import Ids, Sparse
+from estimax.transforms.bucketize import Bucketize
+from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
+from estimax.transforms.entries import (
+    MISSING,
+    IdArray,
+    IdSource,
+    column_of,
+    dense_ids,
+    padded,
+    widened,
+)
+from estimax.transforms.weighted import Weighted
+
+OutOfRange = Literal["drop", "error", "error_below"]
+_MOST_IDS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class PadIds:
+    """A source's ids as `Ids` [B, L], -1 where there is none.
+
+    Ids at or above `num_buckets` are dropped (an indicator shows zeros for them) or an
+    error (a table has no such row); "error_below" refuses negative ids as well.
+
+    >>> PadIds(Identity("n", 9))({"n": np.array([[1, 2, 3]])}).ids
+    array([[ 1,  2,  3, -1]], dtype=int32)
+    """
+
+    source: IdSource
+    out_of_range: OutOfRange = "drop"
+
+    def __post_init__(self) -> None:
+        if self.source.num_buckets > _MOST_IDS:
+            raise FeatureError(
+                f"column {self.source.name!r} has {self.source.num_buckets} buckets; "
+                f"the device counts up to {_MOST_IDS}. Use fewer buckets."
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of the column."""
+        return self.source.name
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw features it reads."""
+        return self.source.keys
+
+    def __call__(self, raw: Mapping[str, Any]) -> Ids:
+        """Transform a batch."""
+        rectangle = self._rectangle(raw)
+        if rectangle is not None:
+            return Ids(widened(self._checked(rectangle), -1))
+        entries = self.source.entries(raw)
+        ids = np.asarray(entries.values)
+        weights = None
+        if isinstance(self.source, Weighted):
+            each = self.source.weights(raw, entries)
+            weights = padded(entries, each, 0.0)
+        return Ids(padded(entries, self._checked(ids), -1), weights)
+
+    def _rectangle(self, raw: Mapping[str, Any]) -> IdArray | None:
+        """The ids as [B, W] when the feature is dense: the common case, no indices."""
+        if isinstance(self.source, Bucketize):
+            return self.source.dense_ids(raw)
+        if isinstance(self.source, HashBucket | Vocabulary | Identity):
+            column = column_of(raw, self.source.key)
+            if not isinstance(column, Sparse):
+                return dense_ids(self.source, column)
+        return None
+
+    def _checked(self, ids: IdArray) -> NDArray[np.int32]:
+        limit = self.source.num_buckets
+        if not self.source.stays_in_range and ids.max(initial=-1) >= limit:
+            if self.out_of_range != "drop":
+                raise self._outside(ids[ids >= limit])
+            ids = np.where(ids < limit, ids, -1)
+        if self.out_of_range == "error_below":
+            negative = ids[(ids < 0) & (ids != MISSING)]
+            if len(negative):
+                raise self._outside(negative)
+        return np.maximum(ids, -1).astype(np.int32)
+
+    def _outside(self, ids: IdArray) -> FeatureError:
+        keys = ", ".join(map(repr, self.keys))
+        return FeatureError(
+            f"column {self.name!r} of feature {keys}: id {int(ids[0])} is not in "
+            f"[0, {self.source.num_buckets}), the rows of its table ({len(ids)} such "
+            "ids in this batch). Raise num_buckets, or give the column a default_value."
+        )
+
+
+def pad_ids(source: IdSource, out_of_range: OutOfRange) -> PadIds:
+    """Pad a source's ids; those that stay in range share one transform for all uses."""
+    if out_of_range == "error" and source.stays_in_range:
+        out_of_range = "drop"
+    return PadIds(source, out_of_range)
