@@ -101,10 +101,12 @@ class Strings:
         return Strings(self.data, self.offsets[start : start + count + 1], shape)
 
     def _take(self, flat: NDArray[np.int64]) -> Strings:
-        lengths = self.lengths[flat]
+        starts = self.offsets[flat]
+        # Not `self.lengths[flat]`: taking few of many must not cost a look at them all.
+        lengths = self.offsets[flat + 1] - starts
         offsets = _offsets_of(lengths)
         # Byte k of the result comes from its string's start plus k's place in it.
-        shift = np.repeat(self.offsets[flat] - offsets[:-1], lengths)
+        shift = np.repeat(starts - offsets[:-1], lengths)
         data = self.data[shift + np.arange(offsets[-1])]
         return Strings(data, offsets, (len(flat),))
 

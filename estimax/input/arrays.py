@@ -1,0 +1,90 @@
+"""The in-memory source: rows of arrays that are already there.
+
+    Slices(columns_of({"x": x, "city": city}))    # Dataset.from_tensor_slices
+
+Reading gives views, so an epoch over memory copies nothing but what a shuffle gathers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from estimax.input.chunks import Chunk, Columns, columns_of
+from estimax.input.stream import Context, State, check_same
+from estimax.input.structure import Structure, map_leaves
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Dim 0 of every array is cut into elements."""
+
+    block: Columns
+    name = "from_tensor_slices"
+    source = None
+    columnar = True
+
+    def open(self, context: Context) -> SlicesStream:
+        """Start at the first row."""
+        return SlicesStream(self.block)
+
+
+def slices_of(tree: Structure) -> Slices:
+    """Check and convert arrays, dicts, tuples or pandas frames to a source."""
+    block = columns_of(frames_to_dicts(tree))
+    # A map function that writes into its batch must not reach the caller's arrays.
+    return Slices(Columns(map_leaves(_read_only, block.tree), block.rows))
+
+
+def frames_to_dicts(tree: Structure) -> Structure:
+    """Replace every pandas frame in a structure by a dict of its columns."""
+    if hasattr(tree, "iloc") and hasattr(tree, "columns"):
+        return {str(name): tree[name] for name in tree.columns}
+    if isinstance(tree, list):
+        return np.asarray(tree)
+    return map_leaves(_frame_leaf, tree)
+
+
+def _frame_leaf(leaf: Any) -> Any:
+    is_nested = isinstance(leaf, list) or hasattr(leaf, "iloc")
+    return frames_to_dicts(leaf) if is_nested and not _is_series(leaf) else leaf
+
+
+def _is_series(value: Any) -> bool:
+    return hasattr(value, "iloc") and not hasattr(value, "columns")
+
+
+def _read_only(column: Any) -> Any:
+    if isinstance(column, np.ndarray):
+        column = column.view()
+        column.flags.writeable = False
+    return column
+
+
+class SlicesStream:
+    """A cursor over rows in memory."""
+
+    def __init__(self, block: Columns) -> None:
+        self._block = block
+        self._row = 0
+
+    def read(self, n: int) -> Chunk | None:
+        """The next rows, as views."""
+        if self._row >= len(self._block):
+            return None
+        start, self._row = self._row, min(self._row + n, len(self._block))
+        return self._block.slice(start, self._row)
+
+    def get_state(self) -> State:
+        """The number of the next row."""
+        return {"row": self._row, "rows": len(self._block)}
+
+    def set_state(self, state: State) -> None:
+        """Jump to a row."""
+        check_same("the number of rows in memory", state["rows"], len(self._block))
+        self._row = int(state["row"])
+
+    def close(self) -> None:
+        """Nothing is held."""

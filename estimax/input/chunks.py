@@ -1,0 +1,135 @@
+"""Chunks: how elements travel between the stages of a dataset, many at a time.
+
+    Columns({"x": array, "city": Strings}, rows=4096)   # examples, before batch()
+    Elements([batch, batch])                            # anything else, after it
+
+Both answer the same questions, so a shuffle or a take is written once. Elements that
+are rows of equal shape travel as Columns, and nobody loops over them in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import InputError
+from estimax.input import columns
+from estimax.input.structure import (
+    Structure,
+    call,
+    lists_to_tuples,
+    map_leaves,
+    named_leaves,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Rows as a structure of columns."""
+
+    tree: Structure
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def slice(self, start: int, stop: int, step: int = 1) -> Columns:
+        """Some of the rows, sharing memory where possible."""
+        if start == 0 and stop >= self.rows and step == 1:
+            return self
+        rows = len(range(start, min(stop, self.rows), step))
+        stop = min(stop, self.rows)
+        tree = map_leaves(lambda c: columns.slice_rows(c, start, stop, step), self.tree)
+        return Columns(tree, rows)
+
+    def take(self, index: NDArray[np.int64]) -> Columns:
+        """The rows at `index`, in that order."""
+        tree = map_leaves(lambda c: columns.take_rows(c, index), self.tree)
+        return Columns(tree, len(index))
+
+    def element(self, i: int) -> Structure:
+        """One row."""
+        return map_leaves(lambda column: columns.row_of(column, i), self.tree)
+
+    def stacked(self) -> Structure:
+        """All rows as one batch."""
+        return self.tree
+
+    def map_blocks(self, fn: Callable[..., Any]) -> Columns:
+        """Apply a vectorised function, which must keep the number of rows."""
+        return columns_of(call(fn, self.tree), expected_rows=self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """Elements that are kept apart: batches, or whatever a generator yields."""
+
+    items: Sequence[Structure]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def slice(self, start: int, stop: int, step: int = 1) -> Elements:
+        """Some of the elements."""
+        return Elements(self.items[start:stop:step])
+
+    def take(self, index: NDArray[np.int64]) -> Elements:
+        """The elements at `index`, in that order."""
+        return Elements([self.items[i] for i in index.tolist()])
+
+    def element(self, i: int) -> Structure:
+        """One element."""
+        return self.items[i]
+
+    def stacked(self) -> Structure:
+        """All elements as one batch."""
+        return map_leaves(lambda *rows: columns.stack(rows), *self.items)
+
+    def map_blocks(self, fn: Callable[..., Any]) -> Elements:
+        """Apply the function to each element: a batch is a block of its own."""
+        return Elements([as_element(call(fn, item)) for item in self.items])
+
+
+Chunk = Columns | Elements
+
+
+def columns_of(tree: Structure, *, expected_rows: int | None = None) -> Columns:
+    """Check and convert what a user calls a block of rows."""
+    tree = as_element(tree)
+    sizes = {name: columns.row_count(c, name) for name, c in named_leaves(tree)}
+    if not sizes and expected_rows is None:
+        raise InputError("a dataset needs at least one array, got an empty structure.")
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"{name or 'array'}: {n}" for name, n in sizes.items())
+        raise InputError(f"all columns must have the same number of rows, got {shown}.")
+    rows = next(iter(sizes.values()), expected_rows)
+    assert rows is not None
+    if expected_rows is not None and rows != expected_rows:
+        raise InputError(
+            f"map_blocks: the function got {expected_rows} rows and returned {rows}. "
+            "It must return one row for each; use filter_blocks to drop rows."
+        )
+    return Columns(tree, rows)
+
+
+def as_element(tree: Structure) -> Structure:
+    """Convert every leaf of an element to a column; returned lists become tuples."""
+    tree = lists_to_tuples(tree)
+    named = {id(leaf): name for name, leaf in named_leaves(tree)}
+    return map_leaves(lambda leaf: columns.as_column(leaf, named[id(leaf)]), tree)
+
+
+def concatenate(chunks: Sequence[Chunk]) -> Chunk:
+    """Put chunks of one dataset one after the other."""
+    if len(chunks) == 1:
+        return chunks[0]
+    blocks = [chunk for chunk in chunks if isinstance(chunk, Columns)]
+    if len(blocks) < len(chunks):
+        return Elements([c.element(i) for c in chunks for i in range(len(c))])
+    trees = [block.tree for block in blocks]
+    tree = map_leaves(lambda *parts: columns.join(parts), *trees)
+    return Columns(tree, sum(block.rows for block in blocks))

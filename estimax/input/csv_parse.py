@@ -1,0 +1,194 @@
+"""Rows of CSV bytes to columns, by pyarrow; and what is wrong when that fails.
+
+    parse(block, schema, form)      # Columns of float32, int64, …, Strings
+
+pyarrow says that a block is bad, not where: the second look, only after a failure, goes
+through the rows one by one with the csv module and names line, column and value.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from estimax.core.errors import InputError
+from estimax.core.strings import Strings
+from estimax.input.chunks import Columns
+from estimax.input.columns import Column
+from estimax.input.csv_blocks import Block, CsvFormat
+from estimax.input.csv_schema import Field, Schema, slow_reader
+
+
+def parse(block: Block, schema: Schema, form: CsvFormat) -> Columns:
+    """Every selected field of every row."""
+    types = {field.name: _arrow_type(field.dtype) for field in schema.fields}
+    table = _read(block, schema, form, types)
+    tree = {
+        field.name: _column(table.column(field.name), field, block, schema, form)
+        for field in schema.fields
+    }
+    return Columns(tree, table.num_rows)
+
+
+def infer_dtypes(block: Block, schema: Schema, form: CsvFormat) -> dict[str, str]:
+    """The dtypes of the fields that have none yet: int64, float32 or string."""
+    from pyarrow import types
+
+    known = {f.name: _arrow_type(f.dtype) for f in schema.fields if not f.inferred}
+    table = _read(block, schema, form, known)
+    kinds: dict[str, str] = {}
+    for field in schema.fields:
+        if field.inferred:
+            kind = table.schema.field(field.name).type
+            is_float = types.is_floating(kind)
+            number = "float32" if is_float else "int64"
+            is_number = is_float or types.is_integer(kind)
+            kinds[field.name] = number if is_number else "string"
+    return kinds
+
+
+def _read(block: Block, schema: Schema, form: CsvFormat, types: dict[str, Any]) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    rows = pa.py_buffer(block.data).slice(0, block.end)
+    quoted = form.quote is not None and form.quote.encode() in block.data
+    try:
+        return arrow_csv.read_csv(
+            pa.BufferReader(rows),
+            # One arrow chunk a block, so that columns become NumPy without a copy.
+            read_options=arrow_csv.ReadOptions(
+                column_names=list(schema.names), block_size=block.end + 1
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=form.delimiter,
+                quote_char=form.quote or False,
+                newlines_in_values=quoted,
+                ignore_empty_lines=False,
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types=types,
+                include_columns=[field.name for field in schema.fields],
+                null_values=list(form.null_values),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise _explain(block, schema, form, str(error)) from error
+
+
+def _column(
+    values: Any, field: Field, block: Block, schema: Schema, form: CsvFormat
+) -> Column:
+    values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+    is_text = field.dtype == "string"
+    if values.null_count:
+        if field.default is None and not is_text:
+            raise _explain(block, schema, form, f"{field.name}: missing value")
+        values = values.fill_null(_default(field))
+    if is_text:
+        return Strings.of(values)
+    column: Column = values.to_numpy(zero_copy_only=field.dtype != "bool")
+    return column
+
+
+def _default(field: Field) -> Any:
+    if field.dtype == "string":
+        value = b"" if field.default is None else field.default
+        return value.encode() if isinstance(value, str) else value
+    try:
+        return np.dtype(field.dtype).type(field.default).item()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"defaults[{field.name!r}]: expected {field.dtype}, got {field.default!r}."
+        ) from error
+
+
+def _arrow_type(dtype: str) -> Any:
+    import pyarrow as pa
+
+    # Text is bytes here as in TensorFlow: nothing is decoded or refused.
+    return pa.binary() if dtype == "string" else pa.from_numpy_dtype(np.dtype(dtype))
+
+
+def _explain(block: Block, schema: Schema, form: CsvFormat, why: str) -> InputError:
+    """Find the first row that cannot be read and say what is wrong with it."""
+    place = {name: i for i, name in enumerate(schema.names)}
+    try:
+        for line, row in _rows(block, form):
+            problem = _count_problem(row, schema)
+            for field in schema.fields:
+                if problem:
+                    break
+                problem = _value_problem(row[place[field.name]], field, form)
+            if problem:
+                return InputError(f"{block.path}, line {line}: {problem}")
+    except csv.Error as error:
+        why = f"{why}; {error}"
+    return InputError(
+        f"{block.path}, from line {block.line} on: cannot be read as CSV: {why}"
+    )
+
+
+def _rows(block: Block, form: CsvFormat) -> Iterator[tuple[int, list[str]]]:
+    reader = slow_reader(block.data[: block.end], form)
+    line = block.line
+    for row in reader:
+        yield line, row or [""]
+        line = block.line + reader.line_num
+
+
+def _count_problem(row: list[str], schema: Schema) -> str:
+    if len(row) == len(schema.names):
+        return ""
+    if row == [""]:
+        return "the line is empty. Remove it."
+    shown = ", ".join(repr(value) for value in row[:6]) + (", …" if row[6:] else "")
+    return (
+        f"expected {len(schema.names)} fields ({schema.names[0]} to "
+        f"{schema.names[-1]}), found {len(row)}: {shown}. A field that holds the "
+        "delimiter must be quoted; pass delimiter='…' if another one separates fields."
+    )
+
+
+def _value_problem(text: str, field: Field, form: CsvFormat) -> str:
+    if field.dtype == "string":
+        return ""
+    if text in form.null_values:
+        if field.default is not None:
+            return ""
+        return (
+            f"column {field.name!r}: expected {field.dtype}, found a missing value "
+            f"({text!r}). Pass defaults={{{field.name!r}: …}} to say what stands in "
+            "for missing values."
+        )
+    if _parses(text, field.dtype):
+        return ""
+    how = "inferred from the first rows" if field.inferred else "as given in dtypes"
+    return (
+        f"column {field.name!r}: expected {field.dtype} ({how}), found {text!r}. "
+        f"Correct the value; or pass dtypes={{{field.name!r}: "
+        f"{_wider(text)!r}}}; or, if it means a missing value, add it to null_values."
+    )
+
+
+def _wider(text: str) -> str:
+    return "float32" if _parses(text, "float32") else "string"
+
+
+def _parses(text: str, dtype: str) -> bool:
+    text = text.strip()
+    if dtype == "bool":
+        return text.lower() in ("0", "1", "true", "false")
+    try:
+        if dtype.startswith("float"):
+            float(text)
+            return "_" not in text
+        limits = np.iinfo(np.dtype(dtype).name)
+        return text.lstrip("-").isdigit() and limits.min <= int(text) <= limits.max
+    except ValueError:
+        return False

@@ -1,0 +1,46 @@
+"""Which files a pattern means.
+
+expand("data/train-*.csv")                # sorted by path
+expand(["b.csv", "a.csv"])                # as given: an explicit list is an order
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from estimax.core.errors import InputError
+
+PathLike = str | os.PathLike[str]
+
+
+def expand(files: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
+    """The files of a pattern or list; patterns are sorted, nothing found is an error.
+
+    A path that exists is never read as a pattern, even if it holds `*` or `[`.
+    """
+    one = isinstance(files, str | os.PathLike)
+    given = [files] if isinstance(files, str | os.PathLike) else list(files)
+    paths = [path for item in given for path in _matches(os.fspath(item))]
+    if not paths:
+        what = "the pattern" if one else "the list of files"
+        raise InputError(f"no input files: {what} is empty.")
+    return tuple(paths)
+
+
+def _matches(pattern: str) -> list[str]:
+    if os.path.isfile(pattern):
+        return [pattern]
+    if os.path.isdir(pattern):
+        raise InputError(
+            f"{pattern}: expected a file, found a folder. Name its files with a "
+            f"pattern, such as {os.path.join(pattern, '*')!r}."
+        )
+    if glob.has_magic(pattern):
+        found = sorted(path for path in glob.glob(pattern) if os.path.isfile(path))
+        if found:
+            return found
+        raise InputError(f"no file matches {pattern!r} (from {Path.cwd()}).")
+    raise InputError(f"{pattern}: there is no such file (from {Path.cwd()}).")

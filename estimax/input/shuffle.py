@@ -1,0 +1,135 @@
+"""Shuffle: a random order that is a pure function of (seed, epoch, position).
+
+    Shuffle(source, 10_000, seed=7)     # window k is permuted by (seed, epoch, k)
+
+The input is read in windows of `buffer_size` elements and each window is permuted. Like
+TensorFlow's, output position p only holds input elements with index < p + buffer_size,
+and a buffer as large as the data is a uniform permutation. Unlike TensorFlow's, which
+swaps elements through a reservoir, an element never leaves its window; in exchange the
+position is two integers instead of a buffer, and resuming reads at most one window.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.input.chunks import Chunk
+from estimax.input.stream import (
+    Context,
+    Node,
+    State,
+    Stream,
+    check_at_least,
+    check_same,
+    read_fully,
+)
+
+
+def permutation(n: int, *key: object) -> NDArray[np.int64]:
+    """A uniform permutation of range(n) that depends on `key` only.
+
+    The same on every machine and NumPy version: bit generators are stable where
+    `Generator.permutation` is not.
+
+    >>> sorted(permutation(5, "seed", 0).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+    raw = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(n)
+    # The index in the low bits makes all keys distinct, so any sort gives one order.
+    bits = np.uint64(max(n - 1, 0).bit_length())
+    keys = (np.asarray(raw, np.uint64) >> bits << bits) | np.arange(n, dtype=np.uint64)
+    keys.sort()
+    return (keys & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle:
+    """A random order within windows of `buffer_size` elements."""
+
+    source: Node
+    buffer_size: int
+    seed: int | None = None
+    reshuffle_each_iteration: bool = True
+    name = "shuffle"
+
+    def __post_init__(self) -> None:
+        check_at_least(1, self.buffer_size, "shuffle: buffer_size")
+
+    @property
+    def columnar(self) -> bool:
+        """As its source."""
+        return self.source.columnar
+
+    def open(self, context: Context) -> ShuffleStream:
+        """Fix the order of this pass."""
+        source = self.source.open(context.below_shuffle())
+        return ShuffleStream(source, self.buffer_size, self.seed, self._key(context))
+
+    def _key(self, context: Context) -> tuple[object, ...]:
+        if not self.reshuffle_each_iteration:
+            # Without a seed too, one order for ever: shuffle, then take() and skip()
+            # must split the data the same way in every iterator and every process.
+            return ("fixed", self.seed or 0)
+        if self.seed is None:
+            return ("run", context.seed, context.depth, context.path)
+        return ("seed", self.seed, context.path)
+
+
+class ShuffleStream:
+    """One window in memory, given out in a permuted order."""
+
+    def __init__(
+        self, source: Stream, size: int, seed: int | None, key: tuple[object, ...]
+    ) -> None:
+        self._source = source
+        self._size = size
+        self._seed = seed
+        self._key = key
+        self._window = 0
+        self._row = 0
+        self._chunk: Chunk | None = None
+        self._order = np.empty(0, np.int64)
+        self._start: State = {}
+
+    def read(self, n: int) -> Chunk | None:
+        """The next elements of the window."""
+        if self._chunk is None:
+            self._start = self._source.get_state()
+            self._chunk = read_fully(self._source, self._size)
+            if self._chunk is None:
+                return None
+            self._order = permutation(len(self._chunk), *self._key, self._window)
+        out = self._chunk.take(self._order[self._row : self._row + n])
+        self._row += len(out)
+        if self._row == len(self._order):
+            self._chunk, self._row, self._window = None, 0, self._window + 1
+        return out
+
+    def get_state(self) -> State:
+        """Where the window starts in the source, and how much of it is given out."""
+        start = self._source.get_state() if self._chunk is None else self._start
+        return {
+            "window": self._window,
+            "row": self._row,
+            "buffer_size": self._size,
+            "seed": self._seed,
+            "source": start,
+        }
+
+    def set_state(self, state: State) -> None:
+        """Go to the window's start; it is read again when needed."""
+        check_same("shuffle's buffer_size", state["buffer_size"], self._size)
+        check_same("shuffle's seed", state["seed"], self._seed)
+        self._source.set_state(state["source"])
+        self._window, self._row = int(state["window"]), int(state["row"])
+        self._chunk = None
+
+    def close(self) -> None:
+        """Let go of the window and the source."""
+        self._chunk = None
+        self._source.close()
