@@ -40,7 +40,12 @@ from estimax.optimizers.moving_average import (
 )
 from estimax.optimizers.optimizer import Optimizer
 from estimax.optimizers.regularizers import l1, l1_l2, l2, l2_loss
-from estimax.optimizers.rows import init_slots, sum_duplicates, update_rows
+from estimax.optimizers.rows import (
+    init_slots,
+    sum_duplicates,
+    update_rows,
+    update_touched,
+)
 from estimax.optimizers.rules import Rule
 from estimax.optimizers.schedules import (
     cosine_decay,
@@ -108,4 +113,5 @@ __all__ = [
     "sum_duplicates",
     "update_average",
     "update_rows",
+    "update_touched",
 ]

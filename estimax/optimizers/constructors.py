@@ -16,6 +16,7 @@ and later. All take these options besides:
 
 from __future__ import annotations
 
+import inspect
 from typing import TypedDict, Unpack
 
 import jax
@@ -256,10 +257,7 @@ def _optimizer(
     options: Options,
 ) -> Optimizer:
     rules.check_generation(generation)
-    for given in options:
-        if given not in Options.__annotations__:
-            near = did_you_mean(given, Options.__annotations__)
-            raise TypeError(f"{name}: unexpected argument {given!r}{near}")
+    _check_options(name, options)
     rate = _decayed(options.get("lr", learning_rate), options.get("decay", 0.0))
     _check_rate(name, rate)
     clip = Clip(
@@ -270,6 +268,14 @@ def _optimizer(
     )
     unset = (clip.value, clip.norm, clip.global_norm) == (None, None, None)
     return Optimizer(name, rule, rate, None if unset else clip)
+
+
+def _check_options(name: str, options: Options) -> None:
+    unknown = [given for given in options if given not in Options.__annotations__]
+    if unknown:
+        own = inspect.signature(globals()[name]).parameters.keys() - {"options"}
+        near = did_you_mean(unknown[0], own | Options.__annotations__.keys())
+        raise TypeError(f"{name}: unexpected argument {unknown[0]!r}{near}")
 
 
 def _check_rate(name: str, rate: Rate) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.optimizers.by_name import as_optimizer
-from estimax.optimizers.clipping import Clip
+from estimax.optimizers.clipping import Clip, Tree
 from estimax.optimizers.optimizer import Optimizer
 
 
@@ -45,6 +45,15 @@ class Group:
     def matches(self, name: str) -> bool:
         """Whether a variable of this name belongs to the group."""
         return any(re.match(pattern, name) for pattern in self.patterns)
+
+    def clipped(self, grads: Tree) -> Tree:
+        """Clip all gradients of the group, rows of tables among them.
+
+        After this use `optimizer.unclipped`.
+        """
+        for clip in (self.clip, self.optimizer.clip):
+            grads = grads if clip is None else clip(grads)
+        return grads
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,11 @@ def update_rows(
     `has_rows` work too, but read and write the whole table as TensorFlow's do.
     """
     rule = _rule_of(optimizer)
-    rate = optimizer.learning_rate_at(step)
     if not optimizer.has_rows:
-        return _update_all(rule, table, slots, unique_ids, row_grads, rate, step)
+        touched = jnp.zeros(table.shape[0], bool).at[unique_ids].set(True, mode="drop")
+        grads = _scatter(jnp.zeros_like(table), unique_ids, row_grads)
+        return update_touched(optimizer, table, slots, touched, grads, step)
+    rate = optimizer.learning_rate_at(step)
     rows = _gather(table, unique_ids)
     row_slots = {name: _gather(slot, unique_ids) for name, slot in slots.items()}
     rows, row_slots = update_array(rule, row_grads, rows, row_slots, rate, step)
@@ -50,6 +52,30 @@ def update_rows(
         for name, slot in slots.items()
     }
     return _scatter(table, unique_ids, rows), new_slots
+
+
+def update_touched(
+    optimizer: Optimizer,
+    table: jax.Array,
+    slots: Slots,
+    touched: jax.Array,
+    grads: jax.Array,
+    step: jax.Array | int,
+) -> tuple[jax.Array, Slots]:
+    """Update a table by a gradient of its own shape, as if by the rows in `touched`.
+
+    `touched` [V] marks the rows that an id named. It reads and writes the whole table;
+    for small ones that is as fast as `update_rows`, and needs no unique ids.
+    """
+    rule = _rule_of(optimizer)
+    rate = optimizer.learning_rate_at(step)
+    new, new_slots = update_array(rule, grads, table, slots, rate, step)
+    named = touched.reshape(-1, *[1] * (table.ndim - 1))
+    if rule.untouched != "decay":
+        new = jnp.where(named, new, table)
+    if rule.untouched == "keep":
+        new_slots = {n: jnp.where(named, new_slots[n], slots[n]) for n in slots}
+    return new, new_slots
 
 
 def sum_duplicates(
@@ -71,23 +97,6 @@ def sum_duplicates(
     )
     unique = jnp.full(count, vocabulary, jnp.int32).at[segment].set(ordered)
     return unique, sums
-
-
-def _update_all(
-    rule: Rule,
-    table: jax.Array,
-    slots: Slots,
-    ids: jax.Array,
-    row_grads: jax.Array,
-    rate: jax.Array,
-    step: jax.Array | int,
-) -> tuple[jax.Array, Slots]:
-    """Update every row, those without a gradient with zeros."""
-    grads = _scatter(jnp.zeros_like(table), ids, row_grads)
-    new, new_slots = update_array(rule, grads, table, slots, rate, step)
-    if rule.untouched == "decay_slots":
-        new = _scatter(table, ids, _gather(new, ids))
-    return new, new_slots
 
 
 def _gather(table: jax.Array, ids: jax.Array) -> jax.Array:

@@ -42,6 +42,16 @@ def AdamOptimizer(  # noqa: N802
     return new.Adam(learning_rate, beta1, beta2, epsilon, generation="v1")
 
 
+def LazyAdamOptimizer(  # noqa: N802
+    learning_rate: Rate = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> Optimizer:
+    """tf.contrib's Adam that leaves rows without a gradient alone."""
+    return new.LazyAdam(learning_rate, beta1, beta2, epsilon)
+
+
 def RMSPropOptimizer(  # noqa: N802
     learning_rate: Rate,
     decay: float = 0.9,
