@@ -2,7 +2,7 @@
 
 from estimax.training.evaluation import evaluate
 from estimax.training.loop import PlacedBatch, run
-from estimax.training.model import Model, Variables
+from estimax.training.model import Model, Recording, Variables, structure_of
 from estimax.training.programs import (
     EvalProgram,
     PredictProgram,
@@ -18,12 +18,14 @@ __all__ = [
     "Model",
     "PlacedBatch",
     "PredictProgram",
+    "Recording",
     "TrainProgram",
     "Variables",
     "eval_program",
     "evaluate",
     "predict_program",
     "run",
+    "structure_of",
     "train_program",
     "variables_of",
 ]

@@ -169,6 +169,11 @@ def kind_of(value: staging.Raw) -> ValueKind:
     return ValueKind("array", value.shape[1:], value.dtype.name)
 
 
+def structure_of(batch: plans.RawBatch) -> frozenset[tuple[Origin, ValueKind]]:
+    """What tells two inputs apart that need different programs; hashable."""
+    return frozenset((origin, kind_of(value)) for origin, value in batch.items())
+
+
 def variables_from_flax(tree: Mapping[str, Any]) -> Variables:
     """Split Flax's collections into named variables."""
     rest = {k: v for k, v in tree.items() if k not in (PARAMS, TABLES)}

@@ -1,0 +1,80 @@
+"""Calling what users write: arguments by name, only those that a function accepts."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from estimax.core.errors import SpecError, did_you_mean
+from estimax.core.mode import ModeKeys
+from estimax.core.spec import EstimatorSpec
+
+MODEL_FN_ARGUMENTS = ("features", "labels", "mode", "params", "config")
+INPUT_FN_ARGUMENTS = ("mode", "params", "config")
+
+
+def check_model_fn(model_fn: Any, *, has_params: bool) -> None:
+    """Refuse a `model_fn` whose arguments cannot be given, when it is handed over."""
+    if not callable(model_fn):
+        raise SpecError(
+            "Estimator: model_fn must be a function of (features, labels, mode, "
+            f"params, config) returning an EstimatorSpec, got {model_fn!r}."
+        )
+    names = accepted_names(model_fn)
+    for name in names:
+        if name not in MODEL_FN_ARGUMENTS:
+            raise SpecError(
+                f"Estimator: model_fn has an argument {name!r} that nothing is known "
+                f"to fill{did_you_mean(name, MODEL_FN_ARGUMENTS)}"
+            )
+    if "features" not in names:
+        raise SpecError("Estimator: model_fn must have an argument 'features'.")
+    if has_params and "params" not in names:
+        raise SpecError(
+            "Estimator: params were given, but model_fn has no argument 'params'."
+        )
+
+
+def call_model_fn(
+    model_fn: Callable[..., Any],
+    features: Any,
+    labels: Any,
+    *,
+    mode: str,
+    params: Any,
+    config: Any,
+) -> EstimatorSpec:
+    """Call a `model_fn` and check that it answers with a spec."""
+    given = {"features": features, "mode": mode, "params": params, "config": config}
+    names = accepted_names(model_fn)
+    if mode == ModeKeys.PREDICT:
+        labels = None
+    if "labels" in names:
+        given["labels"] = labels
+    elif labels is not None:
+        raise SpecError(
+            "the input_fn gives labels, but model_fn has no argument 'labels'. Add it, "
+            "or return features alone."
+        )
+    spec = model_fn(**{name: given[name] for name in names if name in given})
+    if not isinstance(spec, EstimatorSpec):
+        raise SpecError(
+            f"model_fn must return an EstimatorSpec, got {type(spec).__name__}. With a "
+            "head: return head.create_estimator_spec(features, mode, logits, labels, …)."
+        )
+    return spec
+
+
+def call_input_fn(input_fn: Callable[..., Any], available: Mapping[str, Any]) -> Any:
+    """Call an `input_fn` with those of mode, params and config that it names."""
+    names = accepted_names(input_fn)
+    return input_fn(**{name: available[name] for name in names if name in available})
+
+
+def accepted_names(function: Callable[..., Any]) -> list[str]:
+    """The argument names of a function, without those that a partial has bound."""
+    bound = getattr(function, "keywords", None) or {}
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind in kinds and p.name not in bound]

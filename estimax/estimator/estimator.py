@@ -1,0 +1,403 @@
+"""The Estimator: trains, evaluates, predicts with and exports what a `model_fn` says.
+
+    est = ex.Estimator(model_fn, model_dir="runs/a", params={"units": 64})
+    est.train(input_fn, max_steps=10_000)
+    est.evaluate(eval_input_fn)
+
+It holds no weights: they live in `model_dir`, so a second Estimator on the same folder,
+here or in another process, continues the first. What it holds on to are compiled
+programs, so that switching between training and evaluation compiles nothing twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax import checkpoints, export, training
+from estimax import hooks as stock
+from estimax.core import host_values, plan
+from estimax.core.errors import ConfigError, MissingFileError, SpecError
+from estimax.core.mode import Mode, ModeKeys
+from estimax.core.state import TrainState
+from estimax.estimator import calling, exporting, reports
+from estimax.estimator.feeding import Feed
+from estimax.estimator.loading import Loader
+from estimax.estimator.run_config import RunConfig
+from estimax.hooks import Hook, RunContext
+
+_log = logging.getLogger("estimax")
+InputFn = Callable[..., Any]
+
+
+class Estimator:
+    """A model, its folder and its settings.
+
+    `model_fn(features, labels, mode, params, config)` returns an `EstimatorSpec`; it
+    may take any of these arguments, and is called with those it takes. A subclass may
+    define `model_fn` as a method instead.
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[..., Any] | None = None,
+        model_dir: str | os.PathLike[str] | None = None,
+        config: RunConfig | None = None,
+        params: Any = None,
+    ) -> None:
+        own = getattr(type(self), "model_fn", None)
+        if model_fn is None and own is not Estimator.model_fn:
+            model_fn = self.model_fn
+        calling.check_model_fn(model_fn, has_params=params is not None)
+        assert model_fn is not None
+        self._model_fn = model_fn
+        self._params = copy.deepcopy(params) if params is not None else {}
+        self._config = _with_model_dir(config, model_dir)
+        self._programs: dict[Any, Any] = {}
+        self._loader = Loader()
+        self._example: dict[plan.Origin, Any] | None = None
+
+    @property
+    def model_dir(self) -> str:
+        """The folder of checkpoints, summaries and exports."""
+        return str(self._config.model_dir)
+
+    @property
+    def config(self) -> RunConfig:
+        """The settings of the run."""
+        return self._config
+
+    @property
+    def params(self) -> Any:
+        """A copy of the params that the `model_fn` gets."""
+        return copy.deepcopy(self._params)
+
+    def model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
+        """Call the `model_fn` with its params bound, to build on this estimator."""
+        return self._call_model_fn(features, labels, mode)
+
+    def train(
+        self,
+        input_fn: InputFn,
+        hooks: Sequence[Hook] | None = None,
+        steps: int | None = None,
+        max_steps: int | None = None,
+        saving_listeners: Sequence[stock.CheckpointSaverListener] | None = None,
+    ) -> Estimator:
+        """Train until the data ends, `steps` more steps, or up to `max_steps` in all.
+
+        Starts from the latest checkpoint, and from the place in the data that it was
+        saved at: a run that was killed continues as if nothing had happened.
+        """
+        _check_steps(steps=steps, max_steps=max_steps)
+        checkpoint = checkpoints.restore_latest(self.model_dir)
+        start = checkpoint.step if checkpoint else 0
+        if max_steps is not None and start >= max_steps:
+            _log.info("already trained to step %d of %d", start, max_steps)
+            return self
+        last = max_steps if max_steps is not None else start + steps if steps else None
+        position = checkpoint.extra.get("input") if checkpoint else None
+        with self._feed(input_fn, ModeKeys.TRAIN, position) as feed:
+            if feed.first is None:
+                _log.warning("train: the input_fn gave no data; nothing was trained")
+                return self
+            program = self._program(ModeKeys.TRAIN, feed.first)
+            state = self._start_state(program, feed.first, checkpoint)
+            context = RunContext(step=start, input_state=feed.position)
+            every_hook = self._training_hooks(
+                program.spec, hooks or (), saving_listeners or (), last
+            )
+            with self._debugging(), stock.stopping_on_signals(context):
+                training.run(
+                    program,
+                    state,
+                    feed.placed(program.plan, depth=self._config.prefetch_batches),
+                    every_hook,
+                    context,
+                    iterations_per_loop=self._config.iterations_per_loop,
+                )
+        return self
+
+    def evaluate(
+        self,
+        input_fn: InputFn,
+        steps: int | None = None,
+        hooks: Sequence[Hook] | None = None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Evaluate on up to `steps` batches (None: all) of the latest checkpoint.
+
+        Returns the model's metrics with `loss` (mean over batches) and `global_step`,
+        and writes them for TensorBoard under `eval_dir(name)`.
+        """
+        _check_steps(steps=steps)
+        path = self._checkpoint(checkpoint_path)
+        with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
+            program = self._program(ModeKeys.EVAL, _needed(feed, "evaluate"))
+            variables, step = self._loader.load(path, program.shapes)
+            context = RunContext(step=step)
+            every_hook = (*(hooks or ()), *program.spec.evaluation_hooks)
+            for hook in every_hook:
+                hook.begin(context)
+            batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
+            results, examples = training.evaluate(
+                program, variables, batches, steps=steps
+            )
+            for hook in every_hook:
+                hook.end(context)
+        results["global_step"] = np.int64(step)
+        reports.write_evaluation(self.eval_dir(name), results, step, str(path))
+        reports.log_evaluation(results, examples, name)
+        return results
+
+    def predict(
+        self,
+        input_fn: InputFn,
+        predict_keys: Sequence[str] | str | None = None,
+        hooks: Sequence[Hook] | None = None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+        yield_single_examples: bool = True,
+    ) -> Iterator[Any]:
+        """Yield predictions, one example (or batch) at a time, in the input's order.
+
+        A generator: nothing happens until the first value is asked for.
+        """
+        path = self._checkpoint(checkpoint_path)
+        with self._feed(input_fn, ModeKeys.PREDICT) as feed, self._debugging():
+            if feed.first is None:
+                return
+            program = self._program(ModeKeys.PREDICT, feed.first)
+            variables, step = self._loader.load(path, program.recording.shapes)
+            spec = program.recording.spec
+            context = RunContext(step=step)
+            every_hook = (*(hooks or ()), *spec.prediction_hooks)
+            for hook in every_hook:
+                hook.begin(context)
+            batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
+            for batch in batches:
+                predictions = program.step(variables, batch.arrays)
+                kept = reports.only_keys(predictions, predict_keys)
+                values = host_values.materialize(jax.device_get(kept))
+                if yield_single_examples:
+                    yield from reports.single_examples(values)
+                else:
+                    yield values
+            for hook in every_hook:
+                hook.end(context)
+
+    def export_saved_model(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        serving_input_receiver_fn: Callable[[], Any] | None = None,
+        assets_extra: Mapping[str, str] | None = None,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+    ) -> str:
+        """Write a bundle: what predicts, as data, needing none of this model's code.
+
+        The features that a request carries are those of the training data, unless a
+        `serving_input_receiver_fn` says otherwise. Returns the bundle's folder.
+        """
+        path = self._checkpoint(checkpoint_path)
+        example = self._serving_example(serving_input_receiver_fn)
+        program = self._program(ModeKeys.PREDICT, example)
+        variables, step = self._loader.load(path, program.recording.shapes)
+        servable = exporting.servable(
+            self._model(ModeKeys.PREDICT), program.recording, variables, example
+        )
+        bundle = export.write_bundle(
+            servable, export_dir_base, assets_extra=assets_extra, step=step
+        )
+        return str(bundle)
+
+    def latest_checkpoint(self) -> str | None:
+        """The path of the newest readable checkpoint, or None."""
+        path = checkpoints.latest(self.model_dir)
+        return None if path is None else str(path)
+
+    def get_variable_names(self) -> list[str]:
+        """The names of everything in the latest checkpoint, sorted."""
+        return sorted(checkpoints.names(self._checkpoint(None)))
+
+    def get_variable_value(self, name: str) -> NDArray[Any]:
+        """One array of the latest checkpoint."""
+        return checkpoints.read_array(self._checkpoint(None), name)
+
+    def eval_dir(self, name: str | None = None) -> str:
+        """Where evaluations of this name write their summaries."""
+        return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
+
+    def _feed(self, input_fn: InputFn, mode: Mode, position: Any = None) -> Feed:
+        available = {"mode": mode, "params": self.params, "config": self._config}
+        returned = calling.call_input_fn(input_fn, available)
+        if not self._config.resume_input:
+            position = None
+        return Feed(returned, position=position, with_labels=mode != ModeKeys.PREDICT)
+
+    def _model(self, mode: Mode) -> training.Model:
+        def function(features: Any, labels: Any) -> Any:
+            return self._call_model_fn(features, labels, mode)
+
+        return training.Model(function, mode)
+
+    def _call_model_fn(self, features: Any, labels: Any, mode: str) -> Any:
+        return calling.call_model_fn(
+            self._model_fn,
+            features,
+            labels,
+            mode=mode,
+            params=self.params,
+            config=self._config,
+        )
+
+    def _program(self, mode: Mode, batch: dict[plan.Origin, Any]) -> Any:
+        """The compiled program for this mode and structure of input."""
+        key = (mode, training.structure_of(batch))
+        if key not in self._programs:
+            build = {
+                ModeKeys.TRAIN: training.train_program,
+                ModeKeys.EVAL: training.eval_program,
+                ModeKeys.PREDICT: training.predict_program,
+            }[mode]
+            self._programs[key] = build(self._model(mode), batch)
+        if mode == ModeKeys.TRAIN:
+            self._example = exporting.remember_example(self.model_dir, batch)
+        return self._programs[key]
+
+    def _start_state(
+        self,
+        program: training.TrainProgram,
+        batch: dict[plan.Origin, Any],
+        checkpoint: checkpoints.Checkpoint | None,
+    ) -> TrainState:
+        seed = self._config.tf_random_seed
+        key = jax.random.key(secrets.randbits(31) if seed is None else seed)
+        arrays = program.plan.prepare(batch)
+        if checkpoint is None:
+            return program.init(key, arrays)
+        template = jax.eval_shape(program.init, key, arrays)
+        return checkpoints.unflatten_state(template, checkpoint.arrays)
+
+    def _training_hooks(
+        self,
+        spec: Any,
+        hooks: Sequence[Hook],
+        listeners: Sequence[stock.CheckpointSaverListener],
+        last_step: int | None,
+    ) -> list[Hook]:
+        config = self._config
+        every: list[Hook] = []
+        if config.saves_checkpoints:
+            every.append(
+                stock.CheckpointSaverHook(
+                    self.model_dir,
+                    save_secs=config.save_checkpoints_secs,
+                    save_steps=config.save_checkpoints_steps,
+                    listeners=listeners,
+                    keep_max=config.keep_checkpoint_max,
+                    keep_every_n_hours=config.keep_checkpoint_every_n_hours,
+                )
+            )
+        elif listeners:
+            raise ConfigError(
+                "train: saving_listeners need checkpoints, which the RunConfig "
+                "switches off. Set save_checkpoints_steps or save_checkpoints_secs."
+            )
+        every += spec.training_chief_hooks
+        if config.log_step_count_steps:
+            every.append(
+                stock.StepCounterHook(config.log_step_count_steps, self.model_dir)
+            )
+        if config.save_summary_steps:
+            every.append(
+                stock.SummarySaverHook(config.save_summary_steps, self.model_dir)
+            )
+        every += hooks
+        if last_step is not None:
+            every.append(stock.StopAtStepHook(last_step=last_step))
+        every.append(stock.NanTensorHook())
+        if config.log_step_count_steps:
+            every.append(
+                stock.LoggingTensorHook(
+                    ["loss"], every_n_iter=config.log_step_count_steps
+                )
+            )
+        every += spec.training_hooks
+        return every
+
+    def _checkpoint(self, given: str | os.PathLike[str] | None) -> str:
+        path = given if given is not None else checkpoints.latest(self.model_dir)
+        if path is None:
+            raise MissingFileError(
+                f"no checkpoint in {self.model_dir!r}: this model has not been trained. "
+                "Call train first, or give checkpoint_path."
+            )
+        return os.fspath(path)
+
+    def _serving_example(
+        self, receiver_fn: Callable[[], Any] | None
+    ) -> dict[plan.Origin, Any]:
+        if receiver_fn is not None:
+            return plan.flatten(receiver_fn().features, None)
+        example = self._example or exporting.recall_example(self.model_dir)
+        if example is None:
+            raise SpecError(
+                "export: which features a request carries is not known, because this "
+                "model_dir was trained elsewhere. Give a serving_input_receiver_fn, "
+                "such as ex.export.build_raw_serving_input_receiver_fn(features)."
+            )
+        return example
+
+    def _debugging(self) -> Any:
+        return jax.disable_jit() if self._config.debug else nullcontext()
+
+
+def _with_model_dir(
+    config: RunConfig | None, model_dir: str | os.PathLike[str] | None
+) -> RunConfig:
+    if config is not None and not isinstance(config, RunConfig):
+        raise ConfigError(
+            f"Estimator: config must be a RunConfig, got {type(config).__name__}."
+        )
+    config = config or RunConfig()
+    given = os.fspath(model_dir) if model_dir else None
+    if given and config.model_dir and given != config.model_dir:
+        raise ConfigError(
+            f"Estimator: model_dir is {given!r} here and {config.model_dir!r} in the "
+            "RunConfig. Give one of them."
+        )
+    resolved = given or config.model_dir
+    if resolved is None:
+        resolved = tempfile.mkdtemp(prefix="estimax-")
+        _log.warning("no model_dir given: using the temporary folder %s", resolved)
+    return config.replace(model_dir=resolved)
+
+
+def _check_steps(**given: int | None) -> None:
+    values = {name: value for name, value in given.items() if value is not None}
+    if len(values) > 1:
+        raise SpecError(
+            "train: give steps (that many more) or max_steps (up to that many in all), "
+            "not both."
+        )
+    for name, value in values.items():
+        if value <= 0:
+            raise SpecError(f"{name} must be > 0, got {value}.")
+
+
+def _needed(feed: Feed, what: str) -> dict[plan.Origin, Any]:
+    if feed.first is None:
+        raise SpecError(
+            f"{what}: the input_fn gave no data; check its files and filters."
+        )
+    return feed.first

@@ -1,0 +1,114 @@
+"""From an `input_fn` to batches on the device, with the input's position beside each.
+
+with Feed(returned, position=None) as feed:
+    program = train_program(model, feed.first)       # a raw batch to record with
+    for batch in feed.placed(program.plan): ...      # from a background thread
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from estimax import input as inputs
+from estimax.core import plan as plans
+from estimax.core.errors import InputError
+from estimax.core.staging import Origin
+from estimax.training import PlacedBatch
+
+_log = logging.getLogger("estimax")
+
+
+class Feed:
+    """The batches of one call, from a position on; the first one may be looked at."""
+
+    def __init__(
+        self, returned: Any, *, position: Any = None, with_labels: bool = True
+    ) -> None:
+        self._with_labels = with_labels
+        self._batches = _Peekable(returned, position)
+        if self._batches.first is None and position is not None:
+            # The run had used its data up. Training on means another pass.
+            self._batches.close()
+            self._batches = _Peekable(returned, None)
+        self._prefetched: Any = None
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._prefetched is not None:
+            self._prefetched.close()
+        self._batches.close()
+
+    @property
+    def position(self) -> Any:
+        """Where the input stood before the first batch."""
+        return self._batches.start
+
+    @property
+    def first(self) -> dict[Origin, Any] | None:
+        """The first raw batch; None when there is no data."""
+        first = self._batches.first
+        return None if first is None else self._flatten(first)
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long the consumer has waited for batches so far."""
+        return float(self._prefetched.waited_seconds) if self._prefetched else 0.0
+
+    def placed(self, plan: plans.Plan, *, depth: int) -> Iterator[PlacedBatch]:
+        """Prepare batches in a background thread and put them on the device."""
+
+        def prepare(element: Any) -> tuple[plans.PreparedBatch, int]:
+            raw = self._flatten(element)
+            return jax.device_put(plan.prepare(raw)), plans.batch_size(raw)
+
+        self._prefetched = inputs.prefetch_batches(self._batches, prepare, depth=depth)
+        for (arrays, examples), position in self._prefetched:
+            yield PlacedBatch(arrays, examples, position)
+
+    def _flatten(self, element: Any) -> dict[Origin, Any]:
+        features, labels = element
+        return plans.flatten(features, labels if self._with_labels else None)
+
+
+class _Peekable:
+    """An iterator of batches whose first one has been taken out and is given back."""
+
+    def __init__(self, returned: Any, position: Any) -> None:
+        self._batches = inputs.as_batches(returned)
+        if position is not None:
+            self._go_to(position)
+        self.start = self._batches.get_state()
+        self.first = next(self._batches, None)
+        self._given_back = self.first is not None
+
+    def __iter__(self) -> _Peekable:
+        return self
+
+    def __next__(self) -> Any:
+        if self._given_back:
+            self._given_back = False
+            return self.first
+        return next(self._batches)
+
+    def get_state(self) -> Any:
+        return self._batches.get_state()
+
+    def close(self) -> None:
+        self._batches.close()
+
+    def _go_to(self, position: Any) -> None:
+        try:
+            self._batches.set_state(position)
+        except InputError as error:
+            # Another input than the checkpoint's is a choice; a lost place is not.
+            _log.warning(
+                "the input starts from its beginning: it is not the one that the "
+                "checkpoint was made with (%s)",
+                error,
+            )

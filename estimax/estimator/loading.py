@@ -1,0 +1,50 @@
+"""A checkpoint's variables on the device, read once however often they are used."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from estimax import checkpoints, training
+from estimax.core.state import TrainState
+
+
+class Loader:
+    """Keeps the variables of the checkpoint that was loaded last."""
+
+    def __init__(self) -> None:
+        self._key: Any = None
+        self._loaded: tuple[training.Variables, int] | None = None
+
+    def load(
+        self, path: str | os.PathLike[str], shapes: training.Variables
+    ) -> tuple[training.Variables, int]:
+        """The variables that a model needs from a checkpoint, and its step."""
+        manifest = Path(path) / "manifest.json"
+        # A step that is saved again keeps its path; its manifest's time tells.
+        stamp = manifest.stat().st_mtime_ns if manifest.exists() else None
+        key = (os.fspath(path), stamp, tuple(shapes.params), tuple(shapes.tables))
+        if self._loaded is None or key != self._key:
+            self._key, self._loaded = key, _read(path, shapes)
+        return self._loaded
+
+
+def _read(
+    path: str | os.PathLike[str], shapes: training.Variables
+) -> tuple[training.Variables, int]:
+    template = TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=shapes.params,
+        tables=shapes.tables,
+        model_state=shapes.model_state,
+        opt_state={},
+        slots={},
+        key=jax.random.key(0),
+    )
+    checkpoint = checkpoints.read(path)
+    state = checkpoints.unflatten_variables(template, checkpoint.arrays)
+    return training.variables_of(state), checkpoint.step

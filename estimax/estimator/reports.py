@@ -1,0 +1,72 @@
+"""What an Estimator tells: evaluation results, and predictions example by example."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from estimax import summary
+from estimax.core.errors import SpecError
+
+_log = logging.getLogger("estimax")
+
+
+def write_evaluation(
+    folder: str, results: Mapping[str, Any], step: int, checkpoint: str
+) -> None:
+    """Write the metrics of one evaluation for TensorBoard."""
+    with summary.SummaryWriter(folder) as writer:
+        for name, value in results.items():
+            if name != "global_step" and np.ndim(value) == 0:
+                writer.scalar(name, float(value), step)
+        writer.text("checkpoint_path", checkpoint, step)
+
+
+def log_evaluation(results: Mapping[str, Any], examples: int, name: str | None) -> None:
+    """Log one line with the metrics and how many examples they are of."""
+    numbers = ", ".join(
+        f"{key} = {float(value):.6g}"
+        for key, value in sorted(results.items())
+        if np.ndim(value) == 0 and key != "global_step"
+    )
+    _log.info(
+        "evaluation%s at step %d on %d examples: %s",
+        f" {name!r}" if name else "",
+        results["global_step"],
+        examples,
+        numbers,
+    )
+
+
+def only_keys(predictions: Any, keys: Sequence[str] | str | None) -> Any:
+    """The predictions of these keys; at least one of them must exist."""
+    if not keys:
+        return predictions
+    if not isinstance(predictions, Mapping):
+        raise SpecError("predict: predict_keys need a model that predicts a dict.")
+    wanted = [keys] if isinstance(keys, str) else list(keys)
+    kept = {key: value for key, value in predictions.items() if key in wanted}
+    if not kept:
+        raise SpecError(
+            f"predict: none of predict_keys {wanted} is predicted; the model predicts "
+            f"{list(predictions)}."
+        )
+    return kept
+
+
+def single_examples(values: Any) -> Iterator[Any]:
+    """Cut a batch of predictions into examples."""
+    if not isinstance(values, Mapping):
+        yield from values
+        return
+    sizes = {key: len(value) for key, value in values.items()}
+    if len(set(sizes.values())) > 1:
+        raise SpecError(
+            f"predict: predictions have different numbers of rows, {sizes}. Use "
+            "yield_single_examples=False to get whole batches."
+        )
+    for row in range(next(iter(sizes.values()), 0)):
+        yield {key: value[row] for key, value in values.items()}

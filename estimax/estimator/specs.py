@@ -1,0 +1,79 @@
+"""What `train_and_evaluate` trains on and evaluates on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from estimax.core.errors import SpecError
+from estimax.export import Exporter
+from estimax.hooks import Hook
+
+
+@dataclass(frozen=True)
+class TrainSpec:
+    """Training's part: the input, the step to reach, and hooks.
+
+    >>> TrainSpec(input_fn=lambda: None, max_steps=100).max_steps
+    100
+    """
+
+    input_fn: Callable[..., Any]
+    max_steps: int | None = None
+    hooks: Sequence[Hook] = ()
+    saving_listeners: Sequence[Any] = ()
+
+    def __post_init__(self) -> None:
+        _check_input_fn("TrainSpec", self.input_fn)
+        if self.max_steps is not None and self.max_steps <= 0:
+            raise SpecError(f"TrainSpec: max_steps must be > 0, got {self.max_steps}.")
+
+
+@dataclass(frozen=True)
+class EvalSpec:
+    """Evaluation's part: the input, how much of it, how often, and exporters.
+
+    `steps` None evaluates the whole input (tf.estimator's default of 100 batches
+    evaluated a part of it in silence). An evaluation follows a checkpoint if
+    `throttle_secs` have passed since the last one began.
+
+    >>> EvalSpec(input_fn=lambda: None, name="holdout").steps is None
+    True
+    """
+
+    input_fn: Callable[..., Any]
+    steps: int | None = None
+    name: str | None = None
+    hooks: Sequence[Hook] = ()
+    exporters: Exporter | Iterable[Exporter] | None = None
+    start_delay_secs: float = 120
+    throttle_secs: float = 600
+
+    def __post_init__(self) -> None:
+        _check_input_fn("EvalSpec", self.input_fn)
+        if self.steps is not None and self.steps <= 0:
+            raise SpecError(f"EvalSpec: steps must be > 0 or None, got {self.steps}.")
+        if self.throttle_secs < 0 or self.start_delay_secs < 0:
+            raise SpecError(
+                "EvalSpec: throttle_secs and start_delay_secs must be >= 0."
+            )
+        given = self.exporters
+        if given is None:
+            exporters: tuple[Exporter, ...] = ()
+        elif isinstance(given, Exporter):
+            exporters = (given,)
+        else:
+            exporters = tuple(given)
+        names = [exporter.name for exporter in exporters]
+        if len(set(names)) < len(names) or not all(names):
+            raise SpecError(f"EvalSpec: exporters need distinct names, got {names}.")
+        object.__setattr__(self, "exporters", exporters)
+
+
+def _check_input_fn(where: str, input_fn: Any) -> None:
+    if not callable(input_fn):
+        raise TypeError(
+            f"{where}: input_fn must be a function that returns the data, got "
+            f"{type(input_fn).__name__}. Wrap it: input_fn=lambda: dataset."
+        )
