@@ -1,10 +1,11 @@
 """Streaming metrics: values that merge. Read `metric.py` first.
 
 The names here have keras' semantics, which the heads report; `metrics.v1` has those of
-`tf.compat.v1.metrics`, for model functions that are ported from it.
+`tf.compat.v1.metrics`, for model functions that are ported from it. Called without
+data, each gives the metric before any data.
 """
 
-from estimax.metrics import collection
+from estimax.metrics import collection, v1
 from estimax.metrics.auc import auc
 from estimax.metrics.classification import (
     false_negatives,
@@ -13,6 +14,14 @@ from estimax.metrics.classification import (
     recall,
     true_negatives,
     true_positives,
+)
+from estimax.metrics.confusion_matrix import mean_iou
+from estimax.metrics.crossentropy import (
+    binary_crossentropy,
+    categorical_crossentropy,
+    kl_divergence,
+    log_loss,
+    sparse_categorical_crossentropy,
 )
 from estimax.metrics.mean import (
     accuracy,
@@ -23,6 +32,26 @@ from estimax.metrics.mean import (
     total,
 )
 from estimax.metrics.metric import Metric, MetricError, Sums, from_sums
+from estimax.metrics.multi_class import (
+    categorical_accuracy,
+    sparse_categorical_accuracy,
+    sparse_top_k_categorical_accuracy,
+    top_k_categorical_accuracy,
+)
+from estimax.metrics.operating_point import (
+    precision_at_recall,
+    recall_at_precision,
+    sensitivity_at_specificity,
+    specificity_at_sensitivity,
+)
+from estimax.metrics.regression import (
+    cosine_similarity,
+    log_cosh_error,
+    mean_absolute_error,
+    mean_squared_error,
+    poisson,
+    root_mean_squared_error,
+)
 
 __all__ = [
     "Metric",
@@ -32,15 +61,36 @@ __all__ = [
     "accuracy_baseline",
     "auc",
     "binary_accuracy",
+    "binary_crossentropy",
+    "categorical_accuracy",
+    "categorical_crossentropy",
     "collection",
+    "cosine_similarity",
     "false_negatives",
     "false_positives",
     "from_sums",
+    "kl_divergence",
+    "log_cosh_error",
+    "log_loss",
     "mean",
+    "mean_absolute_error",
+    "mean_iou",
+    "mean_squared_error",
     "mean_tensor",
+    "poisson",
     "precision",
+    "precision_at_recall",
     "recall",
+    "recall_at_precision",
+    "root_mean_squared_error",
+    "sensitivity_at_specificity",
+    "sparse_categorical_accuracy",
+    "sparse_categorical_crossentropy",
+    "sparse_top_k_categorical_accuracy",
+    "specificity_at_sensitivity",
+    "top_k_categorical_accuracy",
     "total",
     "true_negatives",
     "true_positives",
+    "v1",
 ]

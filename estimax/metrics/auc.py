@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
+from estimax.metrics.inputs import Data
 from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
-from estimax.metrics.shapes import broadcast_weights, label_pair
 from estimax.metrics.thresholds import (
     EPSILON,
     Confusion,
@@ -26,13 +25,14 @@ from estimax.metrics.thresholds import (
     is_even,
     passed_even,
     passed_sorted,
+    score_pair,
 )
 
 
 def auc(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
     *,
     curve: str = "ROC",
     num_thresholds: int = 200,
@@ -60,8 +60,7 @@ def auc(
     no_data = (0, num_labels or 1) if multi_label else (0,)
     if multi_label and labels is None and num_labels is None:
         raise MetricError("auc: multi_label without data needs num_labels")
-    truth, scores = label_pair(labels, predictions, weights, no_data=no_data)
-    weighted = broadcast_weights(weights, scores.shape)
+    truth, scores, weighted = score_pair(labels, predictions, weights, no_data=no_data)
     column_weights = _column_weights(label_weights)
     if column_weights is not None and not multi_label and labels is not None:
         weighted = weighted * jnp.asarray(column_weights, jnp.float32)

@@ -11,19 +11,18 @@ from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.typing import ArrayLike
 
-from estimax.metrics.metric import MetricError, Result, Sums, from_sums, safe_div
-from estimax.metrics.shapes import broadcast_weights, label_pair
+from estimax.metrics.inputs import Data, label_pair
+from estimax.metrics.metric import Result, Sums, from_sums, safe_div
 from estimax.metrics.thresholds import (
-    Confusion,
     check_unit_interval,
-    confusion,
+    confusion_at,
     count,
     is_even,
+    ordered,
     passed_even,
     passed_sorted,
+    score_pair,
 )
 
 Thresholds = float | Sequence[float] | None
@@ -33,9 +32,9 @@ _LOWEST = -1e10
 
 
 def precision(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
     *,
     thresholds: Thresholds = None,
     top_k: int | None = None,
@@ -56,9 +55,9 @@ def precision(
 
 
 def recall(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
     *,
     thresholds: Thresholds = None,
     top_k: int | None = None,
@@ -76,9 +75,9 @@ def recall(
 
 
 def true_positives(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
@@ -91,9 +90,9 @@ def true_positives(
 
 
 def false_positives(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
@@ -106,9 +105,9 @@ def false_positives(
 
 
 def true_negatives(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
@@ -121,9 +120,9 @@ def true_negatives(
 
 
 def false_negatives(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
@@ -136,46 +135,35 @@ def false_negatives(
 
 
 def _counted(
-    labels: ArrayLike | None,
-    predictions: ArrayLike | None,
-    weights: ArrayLike | None,
+    labels: Data | None,
+    predictions: Data | None,
+    weights: Data | None,
     thresholds: Thresholds,
     default: float,
     result: Result,
 ) -> Sums:
     """Counts at the thresholds, ascending; `order` gives the user's order back."""
-    asked = _as_tuple(default if thresholds is None else thresholds)
+    asked = ordered(default if thresholds is None else thresholds)
     if thresholds is not None:
-        check_unit_interval("thresholds", asked)
-    ascending = tuple(sorted(asked))
-    truth, scores = label_pair(labels, predictions, weights)
-    weighted = broadcast_weights(weights, scores.shape).ravel()
+        check_unit_interval("thresholds", asked.ascending)
+    truth, scores, weighted = score_pair(labels, predictions, weights)
+    several = len(asked.order) > 1
     # As in keras, the list as given decides: only an ascending one is an even grid.
-    if is_even(asked):
-        passed = passed_even(scores.ravel(), len(asked))
+    if is_even([asked.ascending[place] for place in asked.order]):
+        passed = passed_even(scores.ravel(), len(asked.order))
     else:
-        passed = passed_sorted(scores.ravel(), ascending)
-    sums = {"counts": count(truth.ravel(), passed, weighted, len(asked))}
-    order = tuple(ascending.index(threshold) for threshold in asked)
-    several = isinstance(thresholds, Sequence) and len(asked) > 1
-    return from_sums(sums, result, order=order if several else order[0])
-
-
-def _as_tuple(thresholds: float | Sequence[float]) -> tuple[float, ...]:
-    values = np.atleast_1d(np.asarray(thresholds, float))
-    if values.ndim != 1 or values.size == 0:
-        raise MetricError(
-            f"thresholds must be a number or a list of numbers, got {thresholds!r}"
-        )
-    return tuple(values.tolist())
+        passed = passed_sorted(scores.ravel(), asked.ascending)
+    counts = count(truth.ravel(), passed, weighted.ravel(), len(asked.order))
+    order = asked.order if several else asked.order[0]
+    return from_sums({"counts": counts}, result, order=order)
 
 
 def _selected(
-    labels: ArrayLike | None,
-    predictions: ArrayLike | None,
+    labels: Data | None,
+    predictions: Data | None,
     top_k: int | None,
     class_id: int | None,
-) -> tuple[ArrayLike | None, ArrayLike | None]:
+) -> tuple[Data | None, Data | None]:
     """Keep the k best scores of each row, then one column."""
     if labels is None or predictions is None:
         return labels, predictions
@@ -192,34 +180,28 @@ def _selected(
 def _precision(
     sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]
 ) -> jax.Array:
-    counts = _at(sums, order)
+    counts = confusion_at(sums, order)
     return safe_div(counts.tp, counts.tp + counts.fp)
 
 
 def _recall(
     sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]
 ) -> jax.Array:
-    counts = _at(sums, order)
+    counts = confusion_at(sums, order)
     return safe_div(counts.tp, counts.tp + counts.fn)
 
 
 def _tp(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return _at(sums, order).tp
+    return confusion_at(sums, order).tp
 
 
 def _fp(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return _at(sums, order).fp
+    return confusion_at(sums, order).fp
 
 
 def _tn(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return _at(sums, order).tn
+    return confusion_at(sums, order).tn
 
 
 def _fn(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return _at(sums, order).fn
-
-
-def _at(sums: Mapping[str, jax.Array], order: int | tuple[int, ...]) -> Confusion:
-    """The counts in the order the thresholds were given; scalars for an int."""
-    index = order if isinstance(order, int) else np.asarray(order)
-    return Confusion(*(values[index] for values in confusion(sums)))
+    return confusion_at(sums, order).fn

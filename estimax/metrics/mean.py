@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
-from estimax.metrics.metric import MetricError, Sums, from_sums, ratio, safe_div
-from estimax.metrics.shapes import (
+from estimax.metrics.inputs import (
+    Data,
     broadcast_weights,
     check_given,
     fit_rank,
@@ -21,9 +20,10 @@ from estimax.metrics.shapes import (
     label_pair,
     times_weights,
 )
+from estimax.metrics.metric import MetricError, Sums, from_sums, ratio, safe_div
 
 
-def mean(values: ArrayLike | None = None, weights: ArrayLike | None = None) -> Sums:
+def mean(values: Data | None = None, weights: Data | None = None) -> Sums:
     """The weighted mean of all elements.
 
     Values with more axes than the weights can be broadcast over are first averaged
@@ -32,22 +32,22 @@ def mean(values: ArrayLike | None = None, weights: ArrayLike | None = None) -> S
     >>> float(mean([1.0, 100.0, 3.0], [1.0, 0.0, 1.0]).compute())
     2.0
     """
-    return from_sums(weighted_sums(values, weights, jnp.mean), ratio)
+    return from_sums(_sums(_averaged(values, weights), weights), ratio)
 
 
-def total(values: ArrayLike | None = None, weights: ArrayLike | None = None) -> Sums:
+def total(values: Data | None = None, weights: Data | None = None) -> Sums:
     """The weighted sum of all elements (keras `Sum`).
 
     >>> float(total([1.0, 2.0], [1.0, 0.5]).compute())
     2.0
     """
-    sums = weighted_sums(values, weights, jnp.sum)
-    return from_sums({"total": sums["total"]}, _total)
+    summed = _without_surplus_axes(values, weights, jnp.sum)
+    return from_sums({"total": _sums(summed, weights)["total"]}, only_total)
 
 
 def mean_tensor(
-    values: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    values: Data | None = None,
+    weights: Data | None = None,
     *,
     shape: tuple[int, ...] | None = None,
 ) -> Sums:
@@ -71,9 +71,9 @@ def mean_tensor(
 
 
 def accuracy(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
 ) -> Sums:
     """How often the prediction equals the label.
 
@@ -85,9 +85,9 @@ def accuracy(
 
 
 def binary_accuracy(
-    labels: ArrayLike | None = None,
-    predictions: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
     *,
     threshold: float = 0.5,
 ) -> Sums:
@@ -101,38 +101,50 @@ def binary_accuracy(
     return mean(labels.astype(jnp.float32) == decided, weights)
 
 
-def accuracy_baseline(
-    labels: ArrayLike | None = None, weights: ArrayLike | None = None
-) -> Sums:
+def accuracy_baseline(labels: Data | None = None, weights: Data | None = None) -> Sums:
     """The accuracy of always saying the more frequent of the labels 0 and 1.
 
     >>> float(accuracy_baseline([0, 0, 0, 1]).compute())
     0.75
     """
-    return from_sums(weighted_sums(labels, weights, jnp.mean), _baseline)
+    return from_sums(_sums(_averaged(labels, weights), weights), _baseline)
 
 
-def weighted_sums(
-    values: ArrayLike | None,
-    weights: ArrayLike | None,
+def strict_mean(values: Data, weights: Data | None) -> Sums:
+    """The weighted mean, where weights that cannot be broadcast are an error."""
+    return from_sums(_sums(jnp.asarray(values), weights), ratio)
+
+
+def _averaged(values: Data | None, weights: Data | None) -> jax.Array:
+    """The values, averaged over the axes that the weights lack."""
+    return _without_surplus_axes(values, weights, jnp.mean)
+
+
+def _without_surplus_axes(
+    values: Data | None,
+    weights: Data | None,
     reduce: Callable[..., jax.Array],
-) -> dict[str, jax.Array]:
-    """The total and count of keras `Mean` (reduce jnp.mean) or `Sum` (jnp.sum)."""
+) -> jax.Array:
     check_given(values=values, weights=weights)
     array = jnp.zeros(0) if values is None else jnp.asarray(values, jnp.float32)
-    if weights is not None:
-        fitted = fit_rank(jnp.asarray(weights, jnp.float32), array.ndim)
-        if not is_broadcastable(fitted, array.shape) and fitted.ndim < array.ndim:
-            surplus = tuple(range(fitted.ndim, array.ndim))
-            array = reduce(array, axis=surplus)
-    weighted = broadcast_weights(weights, array.shape)
+    if weights is None:
+        return array
+    fitted = fit_rank(jnp.asarray(weights, jnp.float32), array.ndim)
+    if is_broadcastable(fitted, array.shape) or fitted.ndim >= array.ndim:
+        return array
+    return reduce(array, axis=tuple(range(fitted.ndim, array.ndim)))
+
+
+def _sums(values: jax.Array, weights: Data | None) -> dict[str, jax.Array]:
+    weighted = broadcast_weights(weights, values.shape)
     return {
-        "total": jnp.sum(times_weights(weighted, array)),
+        "total": jnp.sum(times_weights(weighted, values)),
         "count": jnp.sum(weighted),
     }
 
 
-def _total(sums: Mapping[str, jax.Array]) -> jax.Array:
+def only_total(sums: Mapping[str, jax.Array]) -> jax.Array:
+    """The result of metrics that are a sum."""
     return sums["total"]
 
 

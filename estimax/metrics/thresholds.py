@@ -11,10 +11,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
+from estimax.metrics.inputs import Data, broadcast_weights, guarded, label_pair
 from estimax.metrics.metric import MetricError
-from estimax.metrics.shapes import broadcast_weights, label_pair
 
 # The margin keras and TF put around [0, 1], so that 0 passes the first threshold.
 EPSILON = 1e-7
@@ -27,6 +26,36 @@ class Confusion(NamedTuple):
     fp: jax.Array
     tn: jax.Array
     fn: jax.Array
+
+
+class Ordered(NamedTuple):
+    """Thresholds ascending, and the place of each where the user gave it."""
+
+    ascending: tuple[float, ...]
+    order: tuple[int, ...]
+
+
+def ordered(thresholds: Data) -> Ordered:
+    """Sort thresholds, a number or a list of them.
+
+    >>> ordered([0.6, 0.3])
+    Ordered(ascending=(0.3, 0.6), order=(1, 0))
+    """
+    values = np.atleast_1d(np.asarray(thresholds, float))
+    if values.ndim != 1 or values.size == 0:
+        raise MetricError(
+            f"thresholds must be a number or a list of numbers, got {thresholds!r}"
+        )
+    ascending = sorted(values.tolist())
+    return Ordered(tuple(ascending), tuple(map(ascending.index, values.tolist())))
+
+
+def confusion_at(
+    sums: Mapping[str, jax.Array], order: int | tuple[int, ...]
+) -> Confusion:
+    """The counts at the thresholds in this order, or scalars at a single one."""
+    index = order if isinstance(order, int) else np.asarray(order)
+    return Confusion(*(values[index] for values in confusion(sums)))
 
 
 def confusion(sums: Mapping[str, jax.Array]) -> Confusion:
@@ -62,7 +91,8 @@ def passed_even(predictions: jax.Array, thresholds: int) -> jax.Array:
     # The float32 product is keras' own: scores that equal a threshold bit for bit may
     # be rounded into the next bin, and evaluation must report what keras reports.
     clipped = jnp.clip(predictions, 0.0, 1.0).astype(jnp.float32)
-    return jnp.ceil(clipped * jnp.float32(thresholds - 1)).astype(jnp.int32)
+    passed = jnp.ceil(clipped * jnp.float32(thresholds - 1))
+    return jnp.nan_to_num(passed).astype(jnp.int32)
 
 
 def passed_sorted(predictions: jax.Array, thresholds: Sequence[float]) -> jax.Array:
@@ -80,13 +110,17 @@ def is_even(thresholds: Sequence[float]) -> bool:
     return bool(np.allclose(thresholds, even, atol=EPSILON))
 
 
-def flat_pair(
-    labels: ArrayLike | None, predictions: ArrayLike | None, weights: ArrayLike | None
+def score_pair(
+    labels: Data | None,
+    predictions: Data | None,
+    weights: Data | None,
+    *,
+    no_data: tuple[int, ...] = (0,),
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Labels, predictions and weights of one shape, flattened to [N]."""
-    truth, scores = label_pair(labels, predictions, weights)
+    """Labels, scores and weights of one shape; a score of NaN is not let through."""
+    truth, scores = label_pair(labels, predictions, weights, no_data=no_data)
     weighted = broadcast_weights(weights, scores.shape)
-    return truth.ravel(), scores.ravel(), weighted.ravel()
+    return truth, scores, guarded(weighted, ~jnp.isnan(scores), "a prediction is NaN")
 
 
 def check_unit_interval(name: str, values: Sequence[float]) -> None:

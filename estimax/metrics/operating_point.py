@@ -1,0 +1,163 @@
+"""The best of one rate while another is held: sensitivity at a specificity, and so on.
+
+    sensitivity_at_specificity(labels, scores, specificity=0.9).compute()
+
+keras semantics: the maximum over the thresholds that satisfy the constraint, 0 when
+none does. `metrics.v1` has TF 1's nearest point instead, which differs on small data.
+"""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from estimax.metrics.inputs import Data, label_pair
+from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
+from estimax.metrics.thresholds import (
+    check_unit_interval,
+    confusion,
+    count,
+    passed_even,
+    passed_sorted,
+    score_pair,
+)
+
+
+def sensitivity_at_specificity(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    specificity: float,
+    num_thresholds: int = 200,
+    class_id: int | None = None,
+) -> Sums:
+    """The highest true positive rate where the true negative rate is at least this.
+
+    >>> metric = sensitivity_at_specificity([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9],
+    ...                                     specificity=1.0)
+    >>> float(metric.compute())
+    0.5
+    """
+    check_unit_interval("specificity", [specificity])
+    sums = _counts(labels, predictions, weights, num_thresholds, class_id)
+    return from_sums(sums, _sensitivity, least=specificity)
+
+
+def specificity_at_sensitivity(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    sensitivity: float,
+    num_thresholds: int = 200,
+    class_id: int | None = None,
+) -> Sums:
+    """The highest true negative rate where the true positive rate is at least this.
+
+    >>> metric = specificity_at_sensitivity([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9],
+    ...                                     sensitivity=1.0)
+    >>> float(metric.compute())
+    0.5
+    """
+    check_unit_interval("sensitivity", [sensitivity])
+    sums = _counts(labels, predictions, weights, num_thresholds, class_id)
+    return from_sums(sums, _specificity, least=sensitivity)
+
+
+def precision_at_recall(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    recall: float,
+    num_thresholds: int = 200,
+    class_id: int | None = None,
+) -> Sums:
+    """The highest precision where the recall is at least this.
+
+    >>> metric = precision_at_recall([0, 1, 1], [0.2, 0.3, 0.9], recall=1.0)
+    >>> float(metric.compute())
+    1.0
+    """
+    check_unit_interval("recall", [recall])
+    sums = _counts(labels, predictions, weights, num_thresholds, class_id)
+    return from_sums(sums, _precision, least=recall)
+
+
+def recall_at_precision(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    precision: float,
+    num_thresholds: int = 200,
+    class_id: int | None = None,
+) -> Sums:
+    """The highest recall where the precision is at least this.
+
+    >>> metric = recall_at_precision([0, 1, 1], [0.5, 0.3, 0.9], precision=1.0)
+    >>> float(metric.compute())
+    0.5
+    """
+    check_unit_interval("precision", [precision])
+    sums = _counts(labels, predictions, weights, num_thresholds, class_id)
+    return from_sums(sums, _recall, least=precision)
+
+
+def _counts(
+    labels: Data | None,
+    predictions: Data | None,
+    weights: Data | None,
+    num_thresholds: int,
+    class_id: int | None,
+) -> dict[str, jax.Array]:
+    """Counts at 0, 1/(T-1), ..., 1: without margins, so a score of 0 is never positive.
+
+    A single threshold is 0.5.
+    """
+    if num_thresholds < 1:
+        raise MetricError(f"num_thresholds must be at least 1, got {num_thresholds}")
+    if class_id is not None and labels is not None and predictions is not None:
+        truth, scores = label_pair(labels, predictions)
+        labels, predictions = truth[..., class_id, None], scores[..., class_id, None]
+    truth, scores, weighted = score_pair(labels, predictions, weights)
+    if num_thresholds == 1:
+        passed = passed_sorted(scores.ravel(), [0.5])
+    else:
+        passed = passed_even(scores.ravel(), num_thresholds)
+    counts = count(truth.ravel(), passed, weighted.ravel(), num_thresholds)
+    return {"counts": counts}
+
+
+def _best(wanted: jax.Array, held: jax.Array, least: float) -> jax.Array:
+    return jnp.max(jnp.where(held >= jnp.float32(least), wanted, 0.0))
+
+
+def _rates(sums: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+    tp, fp, tn, fn = confusion(sums)
+    return {
+        "sensitivity": safe_div(tp, tp + fn),
+        "specificity": safe_div(tn, tn + fp),
+        "precision": safe_div(tp, tp + fp),
+    }
+
+
+def _sensitivity(sums: Mapping[str, jax.Array], *, least: float) -> jax.Array:
+    rates = _rates(sums)
+    return _best(rates["sensitivity"], rates["specificity"], least)
+
+
+def _specificity(sums: Mapping[str, jax.Array], *, least: float) -> jax.Array:
+    rates = _rates(sums)
+    return _best(rates["specificity"], rates["sensitivity"], least)
+
+
+def _precision(sums: Mapping[str, jax.Array], *, least: float) -> jax.Array:
+    rates = _rates(sums)
+    return _best(rates["precision"], rates["sensitivity"], least)
+
+
+def _recall(sums: Mapping[str, jax.Array], *, least: float) -> jax.Array:
+    rates = _rates(sums)
+    return _best(rates["sensitivity"], rates["precision"], least)

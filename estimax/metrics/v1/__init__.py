@@ -1,0 +1,78 @@
+"""The metrics of `tf.compat.v1.metrics`, for `eval_metric_ops` ported from TF 1.
+
+Same values-that-merge, other numbers than the keras family of `estimax.metrics`: AUC is
+smoothed, operating points are the nearest and not the best, errors are elementwise,
+weights that do not fit are an error, and scores outside [0, 1] are refused.
+"""
+
+from estimax.metrics.confusion_matrix import mean_iou
+from estimax.metrics.mean import mean_tensor
+from estimax.metrics.v1.auc import (
+    auc,
+    sensitivity_at_specificity,
+    specificity_at_sensitivity,
+)
+from estimax.metrics.v1.counts import (
+    false_negatives,
+    false_positives,
+    precision,
+    recall,
+    true_negatives,
+    true_positives,
+)
+from estimax.metrics.v1.counts_at_thresholds import (
+    false_negatives_at_thresholds,
+    false_positives_at_thresholds,
+    precision_at_thresholds,
+    recall_at_thresholds,
+    true_negatives_at_thresholds,
+    true_positives_at_thresholds,
+)
+from estimax.metrics.v1.means import (
+    accuracy,
+    mean,
+    mean_absolute_error,
+    mean_cosine_distance,
+    mean_per_class_accuracy,
+    mean_relative_error,
+    mean_squared_error,
+    percentage_below,
+    root_mean_squared_error,
+)
+from estimax.metrics.v1.top_k import (
+    average_precision_at_k,
+    precision_at_k,
+    recall_at_k,
+)
+
+__all__ = [
+    "accuracy",
+    "auc",
+    "average_precision_at_k",
+    "false_negatives",
+    "false_negatives_at_thresholds",
+    "false_positives",
+    "false_positives_at_thresholds",
+    "mean",
+    "mean_absolute_error",
+    "mean_cosine_distance",
+    "mean_iou",
+    "mean_per_class_accuracy",
+    "mean_relative_error",
+    "mean_squared_error",
+    "mean_tensor",
+    "percentage_below",
+    "precision",
+    "precision_at_k",
+    "precision_at_thresholds",
+    "recall",
+    "recall_at_k",
+    "recall_at_thresholds",
+    "root_mean_squared_error",
+    "sensitivity_at_specificity",
+    "specificity_at_sensitivity",
+    "true_negatives",
+    "true_negatives_at_thresholds",
+    "true_positives",
+    "true_positives_at_thresholds",
+]

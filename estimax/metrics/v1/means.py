@@ -1,0 +1,160 @@
+"""TF 1's mean family: elementwise, and strict about the shape of weights.
+
+mean_squared_error(labels, predictions, weights).compute()   # [B] with weights [B]
+"""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from estimax.metrics.confusion_matrix import class_table
+from estimax.metrics.inputs import Data, check_given, label_pair
+from estimax.metrics.mean import strict_mean
+from estimax.metrics.metric import Sums, from_sums, ratio, safe_div
+from estimax.metrics.regression import number_pair, root
+
+
+def mean(values: Data | None = None, weights: Data | None = None) -> Sums:
+    """The weighted mean of all elements; weights that do not fit are an error.
+
+    >>> float(mean([[1.0, 3.0]], [[2.0]]).compute())
+    2.0
+    """
+    check_given(values=values, weights=weights)
+    return strict_mean(jnp.zeros(0) if values is None else values, weights)
+
+
+def accuracy(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+) -> Sums:
+    """How often the prediction, cast to the labels' dtype, equals the label.
+
+    >>> float(accuracy(jnp.array([1, 2]), jnp.array([1.9, 3.0])).compute())
+    0.5
+    """
+    truth, guess = label_pair(labels, predictions, weights)
+    return strict_mean(truth == guess.astype(truth.dtype), weights)
+
+
+def percentage_below(
+    values: Data | None = None,
+    weights: Data | None = None,
+    *,
+    threshold: float,
+) -> Sums:
+    """The share of values strictly below the threshold, between 0 and 1.
+
+    >>> float(percentage_below([0.1, 0.5, 0.9, 0.2], threshold=0.5).compute())
+    0.5
+    """
+    check_given(values=values, weights=weights)
+    array = jnp.zeros(0) if values is None else jnp.asarray(values)
+    return strict_mean(array < threshold, weights)
+
+
+def mean_absolute_error(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+) -> Sums:
+    """The mean of |prediction - label| over all elements.
+
+    >>> float(mean_absolute_error([1.0, 2.0], [1.5, 2.0]).compute())
+    0.25
+    """
+    truth, values = number_pair(labels, predictions, weights, no_data=(0,))
+    return strict_mean(jnp.abs(values - truth), weights)
+
+
+def mean_squared_error(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+) -> Sums:
+    """The mean of (prediction - label)^2 over all elements.
+
+    >>> float(mean_squared_error([1.0, 2.0], [2.0, 2.0]).compute())
+    0.5
+    """
+    truth, values = number_pair(labels, predictions, weights, no_data=(0,))
+    return strict_mean(jnp.square(values - truth), weights)
+
+
+def root_mean_squared_error(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+) -> Sums:
+    """The root of the mean squared error of all examples, not a mean of roots.
+
+    >>> float(root_mean_squared_error([1.0, 2.0], [3.0, 4.0]).compute())
+    2.0
+    """
+    squares = mean_squared_error(labels, predictions, weights)
+    return from_sums(squares.sums, root)
+
+
+def mean_relative_error(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    normalizer: Data | None = None,
+) -> Sums:
+    """The mean of |prediction - label| / normalizer, 0 where the normalizer is 0.
+
+    >>> float(mean_relative_error([2.0], [3.0], normalizer=[2.0]).compute())
+    0.5
+    """
+    truth, values = number_pair(labels, predictions, weights, no_data=(0,))
+    check_given(labels=labels, normalizer=normalizer)
+    _, scale = label_pair(truth, truth if normalizer is None else normalizer)
+    return strict_mean(safe_div(jnp.abs(truth - values), scale), weights)
+
+
+def mean_cosine_distance(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    dim: int,
+) -> Sums:
+    """1 - mean(sum(label * prediction, dim)); vectors are taken to have length 1.
+
+    >>> float(mean_cosine_distance([[1.0, 0.0]], [[0.0, 1.0]], dim=1).compute())
+    1.0
+    """
+    # The shape for "no data" has to have axis `dim`, whichever that is.
+    no_data = (0,) * (max(dim, -dim - 1) + 1)
+    truth, values = number_pair(labels, predictions, weights, no_data=no_data)
+    products = jnp.sum(truth * values, axis=dim, keepdims=labels is not None)
+    return from_sums(strict_mean(products, weights).sums, _distance)
+
+
+def mean_per_class_accuracy(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    num_classes: int,
+) -> Sums:
+    """Each class's accuracy, averaged over ALL classes; absent ones count as 0.
+
+    >>> metric = mean_per_class_accuracy([0, 0, 1], [0, 1, 1], num_classes=3)
+    >>> float(metric.compute())
+    0.5
+    """
+    table = class_table(labels, predictions, weights, num_classes)
+    sums = {"hits": jnp.diagonal(table), "count": jnp.sum(table, axis=1)}
+    return from_sums(sums, _mean_accuracy)
+
+
+def _distance(sums: Mapping[str, jax.Array]) -> jax.Array:
+    return 1.0 - ratio(sums)
+
+
+def _mean_accuracy(sums: Mapping[str, jax.Array]) -> jax.Array:
+    return jnp.mean(safe_div(sums["hits"], sums["count"]))

@@ -1,0 +1,128 @@
+"""Every metric against TensorFlow's own numbers, before data and after each batch."""
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from golden_files import load_golden
+
+from estimax import metrics
+
+pytestmark = pytest.mark.golden
+
+# keras names that are not just our names in CamelCase.
+KERAS_NAMES = {
+    "AUC": metrics.auc,
+    "Sum": metrics.total,
+    "MeanIoU": metrics.mean_iou,
+    "KLDivergence": metrics.kl_divergence,
+    "TopKCategoricalAccuracy": metrics.top_k_categorical_accuracy,
+    "SparseTopKCategoricalAccuracy": metrics.sparse_top_k_categorical_accuracy,
+}
+
+
+def test_all_cases_agree_with_tensorflow() -> None:
+    golden = load_golden("metrics.json")
+    compared = compare(golden)
+    assert len(compared) == len(golden["cases"])
+    assert len(set(compared)) == len(compared)
+    assert sum(name.startswith("v1") for name in compared) > 0
+
+
+@pytest.mark.parametrize("field", ["initial", "after_batch"])
+def test_a_wrong_golden_value_is_noticed(field: str) -> None:
+    golden = copy.deepcopy(load_golden("metrics.json"))
+    case = next(case for case in golden["cases"] if case["metric"] == "AUC")
+    golden["cases"] = [case]
+    compare(golden)
+    if field == "initial":
+        case["initial"] = 0.001
+    else:
+        case["after_batch"][-1] += 0.001
+    with pytest.raises(AssertionError, match=re.escape(case["id"])):
+        compare(golden)
+
+
+def test_every_golden_metric_has_the_same_numbers_inside_jit() -> None:
+    golden = load_golden("metrics.json")
+    # One case per metric: compiling all 331 takes minutes and proves no more.
+    first = {(case["api"], case["metric"]): case for case in golden["cases"]}
+    golden["cases"] = list(first.values())
+    compared = compare(golden, wrap=jax.jit)
+    assert len(compared) == len(first)
+
+
+def compare(
+    golden: dict[str, Any], wrap: Callable[..., Any] = lambda step: step
+) -> list[str]:
+    """Check every case; the ids of those checked."""
+    datasets = {
+        name: [{key: decode(value) for key, value in batch.items()} for batch in data]
+        for name, data in golden["datasets"].items()
+    }
+    for case in golden["cases"]:
+        compare_case(case, datasets[case["dataset"]], wrap)
+    return [case["id"] for case in golden["cases"]]
+
+
+def compare_case(
+    case: dict[str, Any], batches: list[dict[str, np.ndarray]], wrap: Callable[..., Any]
+) -> None:
+    function = function_of(case)
+    options = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in case["args"].items()
+    }
+    normalize = options.pop("normalizer", None) == "labels"
+
+    def step(batch: dict[str, np.ndarray]) -> metrics.Sums:
+        extra = {"normalizer": batch["labels"]} if normalize else {}
+        return function(**batch, **options, **extra)
+
+    step = wrap(step)
+    results = wrap(lambda metric: metric.compute())
+    seen = no_data(case, function, options)
+    if case["initial"] is not None:
+        expect(results(seen), case["initial"], f"{case['id']}: before any data")
+    for number, batch in enumerate(batches):
+        seen = seen.merge(step(batch))
+        wanted = case["after_batch"][number]
+        expect(results(seen), wanted, f"{case['id']}: after batch {number}")
+    assert len(batches) == len(case["after_batch"])
+
+
+def no_data(
+    case: dict[str, Any], function: Callable[..., metrics.Sums], options: dict[str, Any]
+) -> metrics.Sums:
+    # The shape of these two is only known from the data, so it has to be said.
+    if case["metric"] in ("mean_tensor", "MeanTensor"):
+        options = {**options, "shape": (3,)}
+    if options.get("multi_label"):
+        options = {**options, "num_labels": 3}
+    return function(**options)
+
+
+def function_of(case: dict[str, Any]) -> Callable[..., metrics.Sums]:
+    name = case["metric"]
+    if case["api"] == "v1":
+        return getattr(metrics.v1, name)
+    assert case["api"] == "keras"
+    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    return KERAS_NAMES.get(name) or getattr(metrics, snake)
+
+
+def expect(found: jax.Array, wanted: Any, what: str) -> None:
+    wanted = decode(wanted) if isinstance(wanted, dict) else np.float32(float(wanted))
+    assert np.shape(found) == np.shape(wanted), what
+    np.testing.assert_allclose(found, wanted, rtol=5e-5, atol=2e-6, err_msg=what)
+
+
+def decode(tensor: dict[str, Any]) -> np.ndarray:
+    data = tensor["data"]
+    if tensor["dtype"].startswith("float"):
+        data = [float(value) for value in data]
+    return np.array(data, tensor["dtype"]).reshape(tensor["shape"])
