@@ -1,1 +1,49 @@
-"""TODO"""
+"""Checkpoints: a state as named arrays in a folder, written beside training."""
+
+from estimax.checkpoints.format import (
+    ArrayEntry,
+    Checkpoint,
+    Manifest,
+    names,
+    read,
+    read_array,
+    read_manifest,
+    write,
+)
+from estimax.checkpoints.manager import (
+    all_checkpoints,
+    first_nan,
+    latest,
+    path_of,
+    restore_latest,
+    snapshot,
+    step_of,
+)
+from estimax.checkpoints.saver import Saver
+from estimax.checkpoints.state_names import (
+    flatten_state,
+    unflatten_state,
+    unflatten_variables,
+)
+
+__all__ = [
+    "ArrayEntry",
+    "Checkpoint",
+    "Manifest",
+    "Saver",
+    "all_checkpoints",
+    "first_nan",
+    "flatten_state",
+    "latest",
+    "names",
+    "path_of",
+    "read",
+    "read_array",
+    "read_manifest",
+    "restore_latest",
+    "snapshot",
+    "step_of",
+    "unflatten_state",
+    "unflatten_variables",
+    "write",
+]

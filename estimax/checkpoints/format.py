@@ -1,0 +1,242 @@
+"""A checkpoint on disk: a folder of safetensors files and a manifest of them.
+
+    format.write(model_dir / "model.ckpt-100", arrays, 100, {"input": position})
+    checkpoint = format.read(model_dir / "model.ckpt-100")
+    checkpoint.step, checkpoint.arrays["dnn/logits/kernel"], checkpoint.extra
+
+The folder appears whole or not at all. Reading verifies sizes and checksums, the
+manifest's own included: an input position with a flipped bit would resume elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.checkpoints import tensors
+from estimax.core.errors import CheckpointError, MissingFileError, did_you_mean
+from estimax.wire import atomic
+from estimax.wire.atomic import Pathish
+
+VERSION = 1
+MANIFEST = "manifest.json"
+# Numbered so that several processes can each write what they hold.
+STATE_FILE = "state-00000-of-00001.safetensors"
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of a checkpoint."""
+
+    size: int
+    crc: int
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """One array of a checkpoint: what it is, and where it lies in its file."""
+
+    file: str
+    place: tensors.Entry
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        return self.place.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The array's dtype."""
+        return tensors.dtype_from_name(self.place.dtype, where=self.file)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint holds, without its arrays."""
+
+    step: int
+    written_at: float  # seconds since 1970
+    files: dict[str, FileEntry]
+    arrays: dict[str, ArrayEntry]  # in file order
+    extra: Any
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint in memory."""
+
+    step: int
+    arrays: dict[str, NDArray[Any]]
+    extra: Any
+
+
+def write(
+    folder: Pathish,
+    arrays: Mapping[str, NDArray[Any]],
+    step: int,
+    extra: Any = None,
+) -> Path:
+    """Write a checkpoint, in place of one that is there; `extra` is any JSON value."""
+    final = Path(folder)
+    check_extra(extra)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.folder(final) as temporary:
+        layout = tensors.write(temporary / STATE_FILE, arrays)
+        files = {STATE_FILE: FileEntry(layout.size, layout.crc)}
+        entries = {n: ArrayEntry(STATE_FILE, e) for n, e in layout.entries.items()}
+        manifest = Manifest(int(step), time.time(), files, entries, extra)
+        (temporary / MANIFEST).write_bytes(_encoded(manifest))
+    return final
+
+
+def read(folder: Pathish) -> Checkpoint:
+    """Read a whole checkpoint; CheckpointError says what is damaged."""
+    path = Path(folder)
+    manifest = read_manifest(path)
+    check_sizes(path, manifest)
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, file in manifest.files.items():
+        inside = {n: a.place for n, a in manifest.arrays.items() if a.file == name}
+        arrays |= tensors.read_all(path / name, inside, file.crc)
+    return Checkpoint(manifest.step, arrays, manifest.extra)
+
+
+def read_array(folder: Pathish, name: str) -> NDArray[Any]:
+    """Read and verify one array, without reading the others."""
+    path = Path(folder)
+    manifest = read_manifest(path)
+    if name not in manifest.arrays:
+        raise CheckpointError(
+            f"{path}: no variable {name!r}{did_you_mean(name, manifest.arrays)}"
+        )
+    entry = manifest.arrays[name]
+    return tensors.read(path / entry.file, entry.place, name)
+
+
+def names(folder: Pathish) -> tuple[str, ...]:
+    """The names of the arrays in a checkpoint, sorted."""
+    return tuple(sorted(read_manifest(folder).arrays))
+
+
+def read_manifest(folder: Pathish) -> Manifest:
+    """Read what a checkpoint holds; no array is read."""
+    path = Path(folder) / MANIFEST
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if not path.parent.is_dir():
+            raise MissingFileError(f"there is no checkpoint {path.parent}.") from None
+        raise CheckpointError(f"{path} is missing: not a whole checkpoint.") from None
+    return _decoded(data, path)
+
+
+def check_sizes(folder: Pathish, manifest: Manifest) -> None:
+    """Check cheaply that every file is there in full."""
+    for name, file in manifest.files.items():
+        path = Path(folder) / name
+        try:
+            found = path.stat().st_size
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"{path} is missing; expected {file.size} bytes."
+            ) from None
+        if found != file.size:
+            raise CheckpointError(f"{path}: expected {file.size} bytes, found {found}.")
+
+
+def check_extra(extra: Any) -> None:
+    """Refuse what JSON would not give back as it was, before anything is written."""
+    try:
+        same = json.loads(json.dumps(extra)) == _with_lists(extra)
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"a checkpoint's extra value must be JSON: {error}. The position of an "
+            "input is made of dicts with text keys, lists, numbers and text."
+        ) from error
+    if not same:
+        raise CheckpointError(
+            "a checkpoint's extra value must be JSON: it does not come back as it was. "
+            "Use text as the keys of dicts."
+        )
+
+
+def _with_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_lists(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_lists(item) for item in value]
+    return value
+
+
+def _encoded(manifest: Manifest) -> bytes:
+    content = {
+        "format": "estimax checkpoint",
+        "version": VERSION,
+        "step": manifest.step,
+        "written_at": manifest.written_at,
+        "files": {
+            name: {"size": file.size, "crc32": file.crc}
+            for name, file in manifest.files.items()
+        },
+        "arrays": {
+            name: {"file": array.file, **_place_to_json(array.place)}
+            for name, array in manifest.arrays.items()
+        },
+        "extra": manifest.extra,
+    }
+    text = json.dumps({**content, "crc32": _content_crc(content)}, indent=1)
+    return text.encode() + b"\n"
+
+
+def _decoded(data: bytes, path: Path) -> Manifest:
+    try:
+        content = json.loads(data)
+        crc = content.pop("crc32")
+        if _content_crc(content) != crc:
+            raise ValueError(
+                f"expected checksum {crc:08x}, found {_content_crc(content):08x}"
+            )
+        if content["version"] > VERSION:
+            raise CheckpointError(
+                f"{path}: format version {content['version']}, but this estimax reads "
+                f"up to {VERSION}. Use a newer estimax."
+            )
+        files = {
+            name: FileEntry(entry["size"], entry["crc32"])
+            for name, entry in content["files"].items()
+        }
+        arrays = {
+            name: ArrayEntry(entry["file"], _place_from_json(entry))
+            for name, entry in content["arrays"].items()
+        }
+        return Manifest(
+            content["step"], content["written_at"], files, arrays, content["extra"]
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"{path} is damaged: {error}.") from error
+
+
+def _place_to_json(place: tensors.Entry) -> dict[str, Any]:
+    return dataclasses.asdict(place) | {"shape": list(place.shape)}
+
+
+def _place_from_json(entry: Mapping[str, Any]) -> tensors.Entry:
+    values = {f.name: entry[f.name] for f in dataclasses.fields(tensors.Entry)}
+    return tensors.Entry(**values | {"shape": tuple(values["shape"])})
+
+
+def _content_crc(content: Mapping[str, Any]) -> int:
+    # Of the values and not of the bytes: the checksum is itself in the file.
+    compact = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return zlib.crc32(compact.encode())

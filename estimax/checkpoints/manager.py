@@ -1,0 +1,160 @@
+"""The checkpoints of a model directory: which there are, which is newest and sound.
+
+    path = manager.latest(model_dir)                  # None when there is none
+    checkpoint = manager.restore_latest(model_dir)
+
+The directory is the authority. The file `checkpoint` beside them says the same to
+people and tools, and losing it loses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.checkpoints import format as formats
+from estimax.checkpoints.format import Checkpoint, Manifest
+from estimax.core.errors import CheckpointError, MissingFileError
+from estimax.wire.atomic import Pathish
+
+STATE_FILE = "checkpoint"
+PREFIX = "model.ckpt-"
+# A checkpoint that holds a file of this name is never removed: made for those kept
+# every few hours, and by hand (`touch`) for any other.
+KEEP_MARK = "keep"
+_FOLDER = re.compile(re.escape(PREFIX) + r"(\d+)")
+
+log = logging.getLogger("estimax")
+
+
+def path_of(model_dir: Pathish, step: int) -> Path:
+    """Where the checkpoint of a step lies, or would lie."""
+    return Path(model_dir) / f"{PREFIX}{step}"
+
+
+def step_of(path: Pathish) -> int:
+    """The step that a checkpoint's path names."""
+    match = _FOLDER.fullmatch(Path(path).name)
+    if match is None:
+        raise CheckpointError(
+            f"{path} is not named like a checkpoint ({PREFIX}<step>)."
+        )
+    return int(match[1])
+
+
+def all_checkpoints(model_dir: Pathish) -> list[Path]:
+    """Every checkpoint that is there in full, oldest step first; sizes are checked."""
+    return [path for path in _folders(model_dir) if _problem(path) is None]
+
+
+def latest(model_dir: Pathish) -> Path | None:
+    """The newest checkpoint that is there in full; its content is not read."""
+    for path in reversed(_folders(model_dir)):
+        if _problem(path) is None:
+            return path
+    return None
+
+
+def restore_latest(model_dir: Pathish) -> Checkpoint | None:
+    """Read the newest sound checkpoint; None when the directory has none at all.
+
+    A damaged one is reported and passed over for the one before it; it stays on disk.
+    When all are damaged this raises, rather than start again from nothing.
+    """
+    problems: list[str] = []
+    for path in reversed(_folders(model_dir)):
+        try:
+            checkpoint = _read_checked(path)
+        except MissingFileError:
+            continue  # removed by its trainer since the directory was listed
+        except (CheckpointError, OSError) as error:
+            problems.append(f"{path}: {error}")
+            log.warning("passing over a damaged checkpoint, %s: %s", path, error)
+            continue
+        if problems:
+            log.warning("going back to %s", path)
+        return checkpoint
+    if problems:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        raise CheckpointError(
+            f"no checkpoint in {model_dir} can be read:{listed}\n"
+            "To start again from nothing, move them away or use another model_dir."
+        )
+    return None
+
+
+def snapshot(arrays: Mapping[str, jax.Array]) -> dict[str, NDArray[Any]]:
+    """Copy arrays to the host, so that the device may overwrite them right after."""
+    for array in arrays.values():
+        if isinstance(array, jax.Array):
+            array.copy_to_host_async()  # all transfers under way before the first wait
+    return {name: _host_copy(array) for name, array in arrays.items()}
+
+
+def first_nan(arrays: Mapping[str, NDArray[Any]]) -> str | None:
+    """The first array that holds a NaN, if any. Infinities are let through."""
+    return next((name for name, array in arrays.items() if _has_nan(array)), None)
+
+
+def _folders(model_dir: Pathish) -> list[Path]:
+    """The folders named as checkpoints, by step."""
+    try:
+        entries = list(Path(model_dir).iterdir())
+    except FileNotFoundError:
+        return []
+    found = [e for e in entries if _FOLDER.fullmatch(e.name) and e.is_dir()]
+    return sorted(found, key=step_of)
+
+
+def _problem(path: Path) -> str | None:
+    try:
+        formats.check_sizes(path, _read_manifest(path))
+    except (CheckpointError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _read_checked(path: Path) -> Checkpoint:
+    try:
+        _read_manifest(path)
+        return formats.read(path)
+    except (CheckpointError, OSError):
+        if not path.is_dir():
+            raise MissingFileError(f"{path} was removed.") from None
+        raise
+
+
+def _read_manifest(path: Path) -> Manifest:
+    manifest = formats.read_manifest(path)
+    if manifest.step != step_of(path):
+        raise CheckpointError(
+            f"{path / formats.MANIFEST} is of step {manifest.step}, expected "
+            f"{step_of(path)}. Was the folder renamed?"
+        )
+    return manifest
+
+
+def _host_copy(array: Any) -> NDArray[Any]:
+    host = np.asarray(array)
+    # NumPy sees a CPU array's own memory; other devices have just made a copy.
+    shares = not isinstance(array, jax.Array) or any(
+        device.platform == "cpu" for device in array.devices()
+    )
+    return host.copy() if shares else host
+
+
+def _has_nan(array: NDArray[Any]) -> bool:
+    if array.size == 0 or array.dtype.kind in "iub":
+        return False
+    if array.dtype in (np.float32, np.float64):
+        # The minimum of an array with a NaN is NaN: 17 GB/s, and no array of booleans.
+        with np.errstate(invalid="ignore"):
+            return bool(np.isnan(array.min()))
+    return bool(np.isnan(array).any())

@@ -1,0 +1,186 @@
+"""A training state as named arrays, and back: the names that a checkpoint shows.
+
+    global_step                       the step counter
+    dnn/logits/kernel                 variables, whatever collection they live in
+    training/<group>/<path>           optimizer state
+    training/slots/<table>/<slot>     optimizer state of tables updated by row
+    random_key                        the run's key, as numbers
+
+Hyper-parameters that optax keeps in its state (`inject_hyperparams`) are left out: a
+learning rate comes from the code, so that changing it there changes it on resume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.tree_util import GetAttrKey, keystr
+from numpy.typing import NDArray
+
+from estimax.core.errors import CheckpointError
+from estimax.core.state import TrainState
+
+STEP = "global_step"
+KEY = "random_key"
+_TRAINING = "training"
+_MOST_LISTED = 20
+
+KeyPath = tuple[Any, ...]  # as jax hands it out; its own alias is generic
+
+
+def flatten_state(state: TrainState) -> dict[str, Any]:
+    """Name every array of a state; arrays are not copied.
+
+    >>> import jax.numpy as jnp
+    >>> key = jax.random.key(0)
+    >>> state = TrainState(jnp.int32(3), {"w": jnp.ones(2)}, {}, {}, {}, {}, key)
+    >>> list(flatten_state(state))
+    ['global_step', 'w', 'random_key']
+    """
+    named: dict[str, Any] = {}
+    for name, leaf in _named_leaves(state):
+        if name in named:
+            raise CheckpointError(
+                f"two variables are both named {name!r}: a checkpoint keeps variables "
+                "of all collections by their name alone. Rename one."
+            )
+        named[name] = leaf
+    return named
+
+
+def unflatten_state(
+    template: TrainState, arrays: Mapping[str, NDArray[Any]]
+) -> TrainState:
+    """Fill a state of the template's form and placement; every name has to match.
+
+    The template's leaves may be arrays or `jax.ShapeDtypeStruct`s.
+    """
+    _check(flatten_state(template), arrays, extra_is_wrong=True)
+    return _filled(template, arrays)
+
+
+def unflatten_variables(
+    template: TrainState, arrays: Mapping[str, NDArray[Any]]
+) -> TrainState:
+    """Fill the step and the variables alone, as evaluation and prediction need.
+
+    Optimizer state, slots and key stay the template's, and a checkpoint may hold more.
+    """
+    bare = replace(template, opt_state={}, slots={})
+    wanted = {n: v for n, v in flatten_state(bare).items() if n != KEY}
+    _check(wanted, arrays, extra_is_wrong=False)
+    return _filled(template, {name: arrays[name] for name in wanted})
+
+
+def _named_leaves(state: TrainState) -> Iterator[tuple[str, Any]]:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        name = _name(path)
+        if name is not None:
+            yield name, _key_data(leaf) if name == KEY else leaf
+
+
+def _name(path: KeyPath) -> str | None:
+    """The name of a leaf of a TrainState; None for one that is not kept."""
+    field, rest = path[0].name, path[1:]
+    match field:
+        case "step":
+            return STEP
+        case "key":
+            return KEY
+        case "opt_state":
+            if GetAttrKey("hyperparams") in rest:
+                return None
+            return f"{_TRAINING}/{_joined(rest)}"
+        case "slots":
+            return f"{_TRAINING}/slots/{_joined(rest)}"
+        case "model_state":
+            return _joined(rest[1:])  # without the collection's name
+        case _:
+            return _joined(rest)
+
+
+def _joined(path: KeyPath) -> str:
+    return keystr(path, simple=True, separator="/")
+
+
+def _filled(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> TrainState:
+    def fill(path: KeyPath, leaf: Any) -> Any:
+        name = _name(path)
+        if name is None or name not in arrays:
+            return leaf
+        if name == KEY and _is_typed_key(leaf):
+            return jax.random.wrap_key_data(
+                _on_device(arrays[name], None), impl=_key_impl(leaf)
+            )
+        return _on_device(arrays[name], getattr(leaf, "sharding", None))
+
+    filled: TrainState = jax.tree_util.tree_map_with_path(fill, template)
+    return filled
+
+
+def _on_device(array: NDArray[Any], sharding: Any) -> jax.Array:
+    # Not aliased: the step donates its state, and must own what it overwrites.
+    placed: jax.Array = jax.device_put(array, sharding, may_alias=False)
+    return placed
+
+
+def _is_typed_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _key_data(leaf: Any) -> Any:
+    """A key as uint32 numbers, or their shape when the leaf is only a shape."""
+    if not _is_typed_key(leaf):
+        return leaf
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return jax.eval_shape(jax.random.key_data, leaf)
+    return jax.random.key_data(leaf)
+
+
+def _key_impl(leaf: Any) -> Any:
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf.dtype._impl  # jax 0.10 tells it of arrays only
+    return jax.random.key_impl(leaf)
+
+
+def _check(
+    wanted: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    extra_is_wrong: bool,
+) -> None:
+    missing = sorted(wanted.keys() - arrays.keys())
+    extra = sorted(arrays.keys() - wanted.keys()) if extra_is_wrong else []
+    changed = sorted(
+        name
+        for name in wanted.keys() & arrays.keys()
+        if _form(wanted[name]) != _form(arrays[name])
+    )
+    if not (missing or extra or changed):
+        return
+    lines = [
+        *(f"missing in the checkpoint: {n} {_form(wanted[n])}" for n in missing),
+        *(f"not in the model: {n} {_form(arrays[n])}" for n in extra),
+        *(
+            f"changed: {n} is {_form(arrays[n])} in the checkpoint, "
+            f"{_form(wanted[n])} in the model"
+            for n in changed
+        ),
+    ]
+    more = len(lines) - _MOST_LISTED
+    if more > 0:
+        lines = [*lines[:_MOST_LISTED], f"… and {more} more"]
+    listed = "".join(f"\n  {line}" for line in lines)
+    raise CheckpointError(
+        "the checkpoint does not fit the model (or its optimizer):"
+        f"{listed}\nTrain the changed model in a new model_dir, and warm-start it "
+        "from this checkpoint to keep what still fits."
+    )
+
+
+def _form(array: Any) -> str:
+    return f"{array.dtype.name}{list(array.shape)}"

@@ -1,0 +1,176 @@
+"""One safetensors file of named arrays, with a checksum that also covers each array.
+
+    layout = tensors.write(path, {"dnn/kernel": array})
+    for name, entry in layout.entries.items(): ...
+    array = tensors.read(path, layout.entries["dnn/kernel"])
+
+The format is safetensors' own: eight bytes of header length, a JSON header, the data.
+Written here and not by the library to send every array straight to the file, without a
+second copy in memory, and to take the checksum on the way.
+
+The checksum is CRC-32 (3.5 GB/s with zlib where BLAKE2b does 0.8: it has to find
+damage, not forgers). It runs over the file from its start. An entry keeps the value
+before and after its bytes: one array is verified alone, and all cost one pass.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import CheckpointError
+
+_CODES: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype(np.float64),
+    "I64": np.dtype(np.int64),
+    "U64": np.dtype(np.uint64),
+    "C64": np.dtype(np.complex64),
+    "F32": np.dtype(np.float32),
+    "I32": np.dtype(np.int32),
+    "U32": np.dtype(np.uint32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "I16": np.dtype(np.int16),
+    "U16": np.dtype(np.uint16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "I8": np.dtype(np.int8),
+    "U8": np.dtype(np.uint8),
+    "BOOL": np.dtype(np.bool_),
+}
+_CODE_OF = {dtype: code for code, dtype in _CODES.items()}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where one array lies in a file, and the running checksum around it."""
+
+    dtype: str  # NumPy's name, such as "float32" or "bfloat16"
+    shape: tuple[int, ...]
+    offset: int  # from the start of the file
+    size: int  # bytes
+    crc_before: int
+    crc_after: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A written file: size, checksum of the whole, and its arrays in file order."""
+
+    size: int
+    crc: int
+    entries: dict[str, Entry]
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Layout:
+    """Write arrays to a new file; the caller fsyncs it."""
+    # Widest first, so that every array is aligned for readers that map the file.
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    header = _header({name: arrays[name] for name in order})
+    entries: dict[str, Entry] = {}
+    offset, crc = len(header), zlib.crc32(header)
+    with open(path, "xb") as file:
+        file.write(header)
+        for name in order:
+            array = arrays[name]
+            data = _bytes_of(array)
+            before, crc = crc, zlib.crc32(data, crc)
+            file.write(data)
+            entries[name] = Entry(
+                array.dtype.name, array.shape, offset, len(data), before, crc
+            )
+            offset += len(data)
+    return Layout(offset, crc, entries)
+
+
+def read(path: Path, entry: Entry, name: str) -> NDArray[Any]:
+    """Read one array and verify it."""
+    with open(path, "rb") as file:
+        return _read_entry(file, path, entry, name)
+
+
+def read_all(
+    path: Path, entries: Mapping[str, Entry], crc: int
+) -> dict[str, NDArray[Any]]:
+    """Read every array of a file, which must be listed in file order; verify all."""
+    with open(path, "rb") as file:
+        first = min((entry.offset for entry in entries.values()), default=None)
+        found = zlib.crc32(file.read(-1 if first is None else first))
+        arrays = {
+            name: _read_entry(file, path, entry, name)
+            for name, entry in entries.items()
+        }
+    expected = next(iter(entries.values())).crc_before if entries else crc
+    if found != expected:
+        raise _damaged(path, "the header", expected, found)
+    return arrays
+
+
+def _read_entry(
+    file: BufferedReader, path: Path, entry: Entry, name: str
+) -> NDArray[Any]:
+    array = np.empty(entry.shape, dtype_from_name(entry.dtype, where=str(path)))
+    data = _bytes_of(array)
+    file.seek(entry.offset)
+    got = file.readinto(data)
+    if len(data) != entry.size or got != entry.size:
+        raise CheckpointError(
+            f"{path}: array {name!r} should have {entry.size} bytes at offset "
+            f"{entry.offset}, found {got}. The file is cut short."
+        )
+    found = zlib.crc32(data, entry.crc_before)
+    if found != entry.crc_after:
+        raise _damaged(path, f"array {name!r}", entry.crc_after, found)
+    return array
+
+
+def dtype_from_name(name: str, *, where: str) -> np.dtype[Any]:
+    """The dtype that an entry names."""
+    for dtype in _CODE_OF:
+        if dtype.name == name:
+            return dtype
+    raise CheckpointError(f"{where}: unknown dtype {name!r}.")
+
+
+def _header(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    entries: dict[str, Any] = {}
+    start = 0
+    for name, array in arrays.items():
+        code = _CODE_OF.get(array.dtype)
+        if code is None:
+            raise CheckpointError(
+                f"variable {name!r} has dtype {array.dtype}, which a checkpoint cannot "
+                f"hold; expected one of: {', '.join(d.name for d in _CODE_OF)}."
+            )
+        end = start + array.nbytes
+        entries[name] = {
+            "dtype": code,
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+        start = end
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _bytes_of(array: NDArray[Any]) -> memoryview:
+    flat = np.ascontiguousarray(array).reshape(-1)
+    # Viewed as bytes first: memoryview knows no bfloat16.
+    return flat.view(np.uint8).data
+
+
+def _damaged(path: Path, what: str, expected: int, found: int) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: {what} is damaged: expected checksum {expected:08x}, "
+        f"found {found:08x}."
+    )
