@@ -1,1 +1,25 @@
-"""TODO"""
+"""Heads turn logits into a loss, predictions and metrics. Read `head.py` first."""
+
+from estimax.heads import losses
+from estimax.heads.binary_class import BinaryClassHead
+from estimax.heads.head import Head
+from estimax.heads.make_spec import make_spec
+from estimax.heads.multi_class import MultiClassHead
+from estimax.heads.multi_label import MultiLabelHead
+from estimax.heads.regression import (
+    LogisticRegressionHead,
+    PoissonRegressionHead,
+    RegressionHead,
+)
+
+__all__ = [
+    "BinaryClassHead",
+    "Head",
+    "LogisticRegressionHead",
+    "MultiClassHead",
+    "MultiLabelHead",
+    "PoissonRegressionHead",
+    "RegressionHead",
+    "losses",
+    "make_spec",
+]

@@ -1,0 +1,144 @@
+"""Checks of what heads are constructed with, and of their logits."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from estimax.core.errors import SpecError, did_you_mean
+
+REDUCTIONS = ("sum_over_batch_size", "sum", "auto")
+
+
+def title(kind: str, name: str | None) -> str:
+    """What messages call a head: BinaryClassHead 'click'."""
+    return kind if name is None else f"{kind} {name!r}"
+
+
+def put(head: object, field: str, value: object) -> None:
+    """Set a field of a frozen head while it is constructed."""
+    object.__setattr__(head, field, value)
+
+
+def check_reduction(head: str, reduction: str) -> None:
+    """Raise for a reduction that a head does not have."""
+    if reduction not in REDUCTIONS:
+        near = did_you_mean(str(reduction), REDUCTIONS)
+        raise SpecError(f"{head}: unknown loss_reduction {reduction!r}{near}")
+
+
+def checked_thresholds(
+    head: str, thresholds: Iterable[float] | None
+) -> tuple[float, ...]:
+    """The thresholds as a tuple, each strictly between 0 and 1."""
+    given = () if thresholds is None else tuple(thresholds)
+    for threshold in given:
+        if not 0.0 < threshold < 1.0:
+            raise SpecError(
+                f"{head}: thresholds must be strictly between 0 and 1, got {threshold}."
+            )
+    return given
+
+
+def checked_vocabulary(
+    head: str, vocabulary: Sequence[str] | None, n_classes: int | None = None
+) -> tuple[str, ...] | None:
+    """The vocabulary as a tuple, of one word a class; None for none or an empty one."""
+    if vocabulary is None:
+        return None
+    if not isinstance(vocabulary, list | tuple):
+        raise SpecError(
+            f"{head}: label_vocabulary must be a list or tuple of strings, got "
+            f"{type(vocabulary).__name__}."
+        )
+    words = tuple(w.decode() if isinstance(w, bytes) else str(w) for w in vocabulary)
+    if words and n_classes is not None and len(words) != n_classes:
+        raise SpecError(
+            f"{head}: label_vocabulary has {len(words)} words for {n_classes} classes. "
+            "Give one word a class, in the order of the class ids."
+        )
+    if len(set(words)) < len(words):
+        twice = next(word for word in words if words.count(word) > 1)
+        raise SpecError(f"{head}: label_vocabulary has {twice!r} more than once.")
+    return words or None
+
+
+def check_loss_fn(head: str, loss_fn: Callable[..., Any] | None) -> None:
+    """Raise unless a loss function takes labels and logits, and nothing unknown.
+
+    Keyword-only options with a default are the function's own.
+    """
+    if loss_fn is None:
+        return
+    named = [p for p in _parameters(loss_fn) if p.kind not in _VARIADIC]
+    taken = [p.name for p in named if p.kind is not p.KEYWORD_ONLY]
+    required = {p.name for p in named if p.kind is p.KEYWORD_ONLY and _is_required(p)}
+    missing = {"labels", "logits"} - {p.name for p in named}
+    unknown = ({*taken} | required) - {"labels", "logits", "features", "loss_reduction"}
+    if missing or unknown:
+        raise SpecError(
+            f"{head}: loss_fn must take labels and logits by these names, and may take "
+            f"features; it takes ({', '.join(taken)}). Bind other options with "
+            "functools.partial, or make them keyword-only with a default."
+        )
+
+
+def call_loss_fn(
+    head: str,
+    loss_fn: Callable[..., Any],
+    labels: jax.Array,
+    logits: jax.Array,
+    features: Any,
+    width: int,
+) -> jax.Array:
+    """The loss of each example by a user's function, of shape [D0..DN, width]."""
+    options = {}
+    if any(p.name == "features" for p in _parameters(loss_fn)):
+        options["features"] = features
+    losses = jnp.asarray(loss_fn(labels=labels, logits=logits, **options), jnp.float32)
+    expected = (*logits.shape[:-1], width)
+    if losses.shape != expected:
+        raise SpecError(
+            f"{head}: loss_fn must return the loss of each example, shape "
+            f"{list(expected)}, got {list(losses.shape)}. The head weighs and reduces."
+        )
+    return losses
+
+
+def checked_logits(head: str, logits: Any, dimension: int) -> jax.Array:
+    """The logits as float32 [D0..DN, dimension]."""
+    array = jnp.asarray(logits)
+    if array.ndim < 2 or array.shape[-1] != dimension:
+        raise SpecError(
+            f"{head}: logits must have shape [B, {dimension}] (or more axes before the "
+            f"last), got {list(array.shape)}. Make the last layer of size "
+            "head.logits_dimension."
+        )
+    return array.astype(jnp.float32)
+
+
+def selected(
+    head: str, predictions: Mapping[str, Any], keys: Iterable[str] | None
+) -> dict[str, Any]:
+    """The predictions asked for: all of them for None or no keys."""
+    wanted = [keys] if isinstance(keys, str) else list(keys or predictions)
+    for key in wanted:
+        if key not in predictions:
+            near = did_you_mean(str(key), predictions)
+            raise SpecError(f"{head}: unknown prediction key {key!r}{near}")
+    return {key: predictions[key] for key in wanted}
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function).parameters.values())
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    return parameter.default is inspect.Parameter.empty

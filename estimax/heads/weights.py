@@ -1,0 +1,101 @@
+"""Example weights: read from a feature, cast and shaped to multiply losses.
+
+    weights = weights_for("BinaryClassHead", "w", features, logits)      # [B, 1]
+
+A flat [B] feature becomes [B, 1], so it never broadcasts as a row of outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+
+from estimax.core import staging
+from estimax.core.errors import FeatureError, did_you_mean
+from estimax.core.sparse import Sparse
+
+
+@runtime_checkable
+class NumericColumn(Protocol):
+    """What a head needs of a numeric column: its feature, and how to scale it."""
+
+    @property
+    def key(self) -> str:
+        """The name of the feature."""
+
+    @property
+    def normalizer_fn(self) -> Callable[[Any], Any] | None:
+        """Applied to the raw feature, or None."""
+
+
+WeightColumn = str | NumericColumn
+
+
+def check_weight_column(head: str, column: object) -> None:
+    """Raise unless weights come from a feature key or a numeric column."""
+    if column is not None and not isinstance(column, str | NumericColumn):
+        raise TypeError(
+            f"{head}: weight_column must be the key of a feature or a numeric column, "
+            f"got {type(column).__name__}."
+        )
+
+
+def weights_for(
+    head: str,
+    column: WeightColumn | None,
+    features: Any,  # a dict of arrays; None or anything else when there is no column
+    logits: jax.Array,
+    *,
+    per_output: bool = False,
+) -> jax.Array | None:
+    """The weights as float32 [D0..DN, 1], or `per_output` [D0..DN, K]; None for 1."""
+    if column is None:
+        return None
+    key = column if isinstance(column, str) else column.key
+    raw = _feature(head, key, features)
+    if not isinstance(column, str) and column.normalizer_fn is not None:
+        raw = column.normalizer_fn(raw)
+    weights = jnp.asarray(raw, jnp.float32)
+    return _fit(head, key, weights, logits, per_output)
+
+
+def _feature(head: str, key: str, features: Any) -> Any:
+    if not isinstance(features, Mapping):
+        raise FeatureError(
+            f"{head}: weight_column {key!r} needs features by name, got "
+            f"{type(features).__name__}. Pass a dict of features to the head."
+        )
+    if key not in features:
+        near = did_you_mean(key, [str(name) for name in features])
+        raise FeatureError(
+            f"{head}: the weight_column {key!r} is not among the features{near}"
+        )
+    raw = features[key]
+    is_array = isinstance(raw, jax.Array)
+    kind = raw if is_array or isinstance(raw, staging.HostOnly) else staging.as_raw(raw)
+    if isinstance(kind, staging.HostOnly | Sparse) or not hasattr(kind, "dtype"):
+        raise FeatureError(
+            f"{head}: the weight_column {key!r} must hold numbers, one an example; it "
+            "is text or sparse. Parse it as a FixedLenFeature of a number."
+        )
+    return kind
+
+
+def _fit(
+    head: str, key: str, weights: jax.Array, logits: jax.Array, per_output: bool
+) -> jax.Array:
+    given = weights.shape
+    if weights.ndim == logits.ndim - 1:
+        weights = weights[..., None]
+    leading = logits.shape[:-1]
+    allowed = [(*leading, 1), *([logits.shape] if per_output else [])]
+    if weights.shape not in allowed:
+        shapes = " or ".join(str(list(shape)) for shape in (leading, *allowed))
+        raise FeatureError(
+            f"{head}: the weight_column {key!r} must have shape {shapes} for logits of "
+            f"shape {list(logits.shape)}, got {list(given)}."
+        )
+    return weights
