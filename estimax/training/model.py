@@ -189,6 +189,30 @@ def variables_to_flax(variables: Variables) -> dict[str, Any]:
     }
 
 
+def variables_to_names(variables: Variables) -> Flat:
+    """Every variable by name, whatever its collection."""
+    rest = [_flat(tree) for tree in variables.model_state.values()]
+    named = variables.params | variables.tables
+    for flat in rest:
+        named |= flat
+    return named
+
+
+def variables_from_names(shapes: Variables, named: Mapping[str, Any]) -> Variables:
+    """The way back, for a model with these variables."""
+    state = {
+        collection: traverse_util.unflatten_dict(
+            {name: named[name] for name in _flat(tree)}, sep="/"
+        )
+        for collection, tree in shapes.model_state.items()
+    }
+    return Variables(
+        {name: named[name] for name in shapes.params},
+        {name: named[name] for name in shapes.tables},
+        state,
+    )
+
+
 def _flat(tree: Any) -> Flat:
     return dict(sorted(traverse_util.flatten_dict(tree, sep="/").items()))
 

@@ -1,0 +1,117 @@
+"""The layers of the canned models, with the names that tf.estimator's checkpoints use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from estimax import feature_columns, summary, variables
+from estimax.core.mode import ModeKeys
+
+Activation = Callable[[jax.Array], jax.Array]
+
+
+def dnn_logits(
+    features: Any,
+    mode: str,
+    *,
+    columns: Sequence[Any],
+    hidden_units: Sequence[int],
+    units: int,
+    activation_fn: Activation | None,
+    dropout: float | None,
+    batch_norm: bool,
+) -> jax.Array:
+    """Columns, hidden layers, and a linear layer of `units` logits: [B, units]."""
+    net = variables.scoped("input_from_feature_columns", feature_columns.input_layer)(
+        features, columns
+    )
+    for index, size in enumerate(hidden_units):
+        name = f"hiddenlayer_{index}"
+        net = HiddenLayer(
+            size, index, activation_fn, dropout, batch_norm, mode, name=name
+        )(net)
+        summary.scalar(f"dnn/{name}/fraction_of_zero_values", jnp.mean(net == 0))
+    logits: jax.Array = nn.Dense(
+        units, kernel_init=nn.initializers.glorot_uniform(), name="logits"
+    )(net)
+    summary.scalar("dnn/logits/fraction_of_zero_values", jnp.mean(logits == 0))
+    return logits
+
+
+def linear_logits(
+    features: Any, *, columns: Sequence[Any], units: int, sparse_combiner: str
+) -> jax.Array:
+    """The sum of every column's weights, and a bias: [B, units]."""
+    logits: jax.Array = feature_columns.linear_model(
+        features, columns, units=units, sparse_combiner=sparse_combiner
+    )
+    return logits
+
+
+class HiddenLayer(nn.Module):
+    """Dense, activation, dropout, then batch norm: tf.estimator's order."""
+
+    units: int
+    index: int
+    activation_fn: Activation | None
+    dropout: float | None
+    batch_norm: bool
+    mode: str
+
+    @nn.compact
+    def __call__(self, net: jax.Array) -> jax.Array:
+        """Map [B, D] to [B, units]."""
+        initializer = nn.initializers.glorot_uniform()
+        kernel = self.param("kernel", initializer, (net.shape[-1], self.units))
+        bias = self.param("bias", nn.initializers.zeros, (self.units,))
+        net = net @ kernel + bias
+        if self.activation_fn is not None:
+            net = self.activation_fn(net)
+        training = self.mode == ModeKeys.TRAIN
+        if self.dropout:
+            net = nn.Dropout(self.dropout, deterministic=not training)(net)
+        if self.batch_norm:
+            net = BatchNorm(name=f"batchnorm_{self.index}")(net, training)
+        return net
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation with TensorFlow's names, momentum and epsilon."""
+
+    momentum: float = 0.999
+    epsilon: float = 1e-3
+
+    @nn.compact
+    def __call__(self, net: jax.Array, training: bool) -> jax.Array:
+        """Normalise [B, D] by the batch in training, by moving averages otherwise."""
+        size = (net.shape[-1],)
+        gamma = self.param("gamma", nn.initializers.ones, size)
+        beta = self.param("beta", nn.initializers.zeros, size)
+        mean = self.variable("batch_stats", "moving_mean", jnp.zeros, size)
+        variance = self.variable("batch_stats", "moving_variance", jnp.ones, size)
+        if not training:
+            return self._scaled(net, mean.value, variance.value, gamma, beta)
+        batch_mean = jnp.mean(net, axis=0)
+        batch_variance = jnp.mean(jnp.square(net - batch_mean), axis=0)
+        if not self.is_initializing():
+            mean.value = self._moved(mean.value, batch_mean)
+            variance.value = self._moved(variance.value, batch_variance)
+        return self._scaled(net, batch_mean, batch_variance, gamma, beta)
+
+    def _moved(self, average: jax.Array, batch: jax.Array) -> jax.Array:
+        return average * self.momentum + batch * (1 - self.momentum)
+
+    def _scaled(
+        self,
+        net: jax.Array,
+        mean: jax.Array,
+        variance: jax.Array,
+        gamma: jax.Array,
+        beta: jax.Array,
+    ) -> jax.Array:
+        return (net - mean) * jax.lax.rsqrt(variance + self.epsilon) * gamma + beta

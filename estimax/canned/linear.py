@@ -1,0 +1,110 @@
+"""Linear models: a weight for every value of every column, a bias, a head."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from estimax import heads, optimizers, variables
+from estimax.canned import parts
+from estimax.canned.layers import linear_logits
+from estimax.core.spec import EstimatorSpec
+from estimax.estimator import Estimator, RunConfig
+
+Path = str | os.PathLike[str]
+NAMED_RATE = 0.2
+
+
+class LinearEstimator(Estimator):
+    """A linear model under any head.
+
+    An optimizer given by name learns at 0.2; None is Ftrl at
+    min(0.2, 1/sqrt(number of columns)).
+    """
+
+    def __init__(
+        self,
+        head: heads.Head,
+        feature_columns: Iterable[Any],
+        model_dir: Path | None = None,
+        optimizer: Any = "Ftrl",
+        config: RunConfig | None = None,
+        sparse_combiner: str = "sum",
+    ) -> None:
+        columns = tuple(feature_columns)
+
+        def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
+            parts.check_features(features, "Linear")
+            logits = variables.scoped("linear", linear_logits)(
+                features,
+                columns=columns,
+                units=head.logits_dimension,
+                sparse_combiner=sparse_combiner,
+            )
+            return head.create_estimator_spec(
+                features, mode, logits, labels, optimizer=_optimizer(optimizer, columns)
+            )
+
+        super().__init__(model_fn, model_dir, config)
+
+
+class LinearClassifier(LinearEstimator):
+    """Logistic regression, of two classes (one logit) or more.
+
+    >>> import estimax as ex
+    >>> columns = [ex.feature_columns.numeric_column("x")]
+    >>> model = ex.LinearClassifier(columns, model_dir="/tmp/estimax-doc-linear")
+    """
+
+    def __init__(
+        self,
+        feature_columns: Iterable[Any],
+        model_dir: Path | None = None,
+        n_classes: int = 2,
+        weight_column: Any = None,
+        label_vocabulary: Sequence[str] | None = None,
+        optimizer: Any = "Ftrl",
+        config: RunConfig | None = None,
+        loss_reduction: str = parts.MEAN,
+        sparse_combiner: str = "sum",
+    ) -> None:
+        head = parts.classifier_head(
+            n_classes, weight_column, label_vocabulary, loss_reduction
+        )
+        super().__init__(
+            head, feature_columns, model_dir, optimizer, config, sparse_combiner
+        )
+
+
+class LinearRegressor(LinearEstimator):
+    """Linear regression of one number, or `label_dimension` of them.
+
+    >>> import estimax as ex
+    >>> columns = [ex.feature_columns.numeric_column("x")]
+    >>> model = ex.LinearRegressor(columns, model_dir="/tmp/estimax-doc-linear")
+    """
+
+    def __init__(
+        self,
+        feature_columns: Iterable[Any],
+        model_dir: Path | None = None,
+        label_dimension: int = 1,
+        weight_column: Any = None,
+        optimizer: Any = "Ftrl",
+        config: RunConfig | None = None,
+        loss_reduction: str = parts.MEAN,
+        sparse_combiner: str = "sum",
+    ) -> None:
+        head = parts.regressor_head(label_dimension, weight_column, loss_reduction)
+        super().__init__(
+            head, feature_columns, model_dir, optimizer, config, sparse_combiner
+        )
+
+
+def _optimizer(given: Any, columns: Sequence[Any]) -> optimizers.Optimizer:
+    if given is None:
+        rate = min(NAMED_RATE, 1.0 / math.sqrt(len(columns)))
+        return optimizers.Ftrl(rate)
+    return parts.optimizer_of(given, NAMED_RATE)
