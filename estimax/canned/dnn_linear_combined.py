@@ -97,7 +97,7 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
     >>> age = ex.feature_columns.numeric_column("age")
     >>> model = ex.DNNLinearCombinedClassifier(
     ...     model_dir="/tmp/estimax-doc-combined",
-    ...     linear_feature_columns=[ex.feature_columns.bucketized_column(age, [18, 65])],
+    ...     linear_feature_columns=[age],
     ...     dnn_feature_columns=[age],
     ...     dnn_hidden_units=[8],
     ... )

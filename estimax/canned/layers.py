@@ -1,4 +1,4 @@
-"""The layers of the canned models, with the names that tf.estimator's checkpoints use."""
+"""The layers of the canned models, named as in tf.estimator's checkpoints."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def unflatten(part: str, values: Mapping[Origin, Any]) -> Any:
     found = {o.key: value for o, value in values.items() if o.part == part}
     if not found:
         return {} if part == "features" else None
-    return found[None] if None in found else found
+    return found.get(None, found)
 
 
 def batch_size(batch: RawBatch) -> int:
@@ -130,11 +130,11 @@ def make_unique(
             places = np.where(places >= 0, places + 1, places)
     unique = np.full(min(flat.size, vocabulary), vocabulary, np.int32)
     unique[: distinct.size] = distinct
-    places = places.astype(np.int32)
+    flat_places: NDArray[np.int32] = places.astype(np.int32)
     inverse: dict[str, NDArray[np.int32]] = {}
     start = 0
     for name, array in ids.items():
-        inverse[name] = places[start : start + array.size].reshape(array.shape)
+        inverse[name] = flat_places[start : start + array.size].reshape(array.shape)
         start += array.size
     return unique, inverse
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -99,16 +99,13 @@ class EstimatorSpec:
     training_hooks: Sequence[Any] = ()
     evaluation_hooks: Sequence[Any] = ()
     prediction_hooks: Sequence[Any] = ()
-    _: dataclasses.KW_ONLY
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        put("loss", _checked_loss(self.loss))
-        put("predictions", _checked_predictions(self.predictions))
-        put("eval_metric_ops", _checked_metrics(self.eval_metric_ops))
+        self._put("loss", _checked_loss(self.loss))
+        self._put("predictions", _checked_predictions(self.predictions))
+        self._put("eval_metric_ops", _checked_metrics(self.eval_metric_ops))
         for name in _HOOK_FIELDS:
-            put(name, tuple(getattr(self, name) or ()))
+            self._put(name, tuple(getattr(self, name) or ()))
         if self.mode in (ModeKeys.TRAIN, ModeKeys.EVAL) and self.loss is None:
             raise SpecError(f"EstimatorSpec: loss is missing in mode {self.mode!r}.")
         if self.mode == ModeKeys.TRAIN and self.train_op is None:
@@ -121,7 +118,10 @@ class EstimatorSpec:
                 raise SpecError(
                     "EstimatorSpec: predictions are missing in mode 'infer'."
                 )
-            put("export_outputs", _checked_exports(self))
+            self._put("export_outputs", _checked_exports(self))
+
+    def _put(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
 
     def _replace(self, **changes: Any) -> EstimatorSpec:
         """A copy with other fields, validated again; the mode cannot change."""
@@ -136,14 +136,13 @@ _HOOK_FIELDS = (
     "evaluation_hooks",
     "prediction_hooks",
 )
-_ARRAYS = (jax.Array, np.ndarray, np.generic)
 RESERVED_METRICS = ("loss", "global_step")
 
 
 def _checked_loss(loss: Any) -> Any:
     if loss is None:
         return None
-    if not isinstance(loss, _ARRAYS):
+    if not _is_array(loss):
         raise TypeError(
             f"EstimatorSpec: loss must be an array, got {type(loss).__name__}."
         )
@@ -162,7 +161,7 @@ def _checked_predictions(predictions: Any) -> Any:
         predictions.values() if isinstance(predictions, Mapping) else (predictions,)
     )
     for value in values:
-        if not (isinstance(value, _ARRAYS) or is_host_value(value)):
+        if not (_is_array(value) or is_host_value(value)):
             raise TypeError(
                 "EstimatorSpec: predictions must be an array or a dict of arrays, "
                 f"got {type(value).__name__}."
@@ -212,6 +211,10 @@ def _checked_exports(spec: EstimatorSpec) -> dict[str, ExportOutput]:
             f"found {sorted(exports)}."
         )
     return dict(exports)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, jax.Array | np.ndarray | np.generic)
 
 
 def _is_empty(predictions: Any) -> bool:

@@ -94,13 +94,16 @@ class Strings:
         if index.dtype == bool:
             index = np.flatnonzero(index)
         index = np.where(index < 0, index + len(self), index)
-        flat = (index[:, None] * inner + np.arange(inner)).reshape(-1)
-        return self._take(flat).reshape((len(index), *self.shape[1:]))
+        # Rank 1, the usual case, needs no arithmetic: it would double the cost.
+        flat = index
+        if inner != 1:
+            flat = (index[:, None] * inner + np.arange(inner)).reshape(-1)
+        return self._take(flat, (len(index), *self.shape[1:]))
 
     def _rows(self, start: int, count: int, shape: tuple[int, ...]) -> Strings:
         return Strings(self.data, self.offsets[start : start + count + 1], shape)
 
-    def _take(self, flat: NDArray[np.int64]) -> Strings:
+    def _take(self, flat: NDArray[np.int64], shape: tuple[int, ...]) -> Strings:
         starts = self.offsets[flat]
         # Not `self.lengths[flat]`: taking few of many must not cost a look at them all.
         lengths = self.offsets[flat + 1] - starts
@@ -108,7 +111,7 @@ class Strings:
         # Byte k of the result comes from its string's start plus k's place in it.
         shift = np.repeat(starts - offsets[:-1], lengths)
         data = self.data[shift + np.arange(offsets[-1])]
-        return Strings(data, offsets, (len(flat),))
+        return Strings(data, offsets, shape)
 
     def reshape(self, shape: tuple[int, ...]) -> Strings:
         """View the same strings with another shape (-1 is worked out)."""

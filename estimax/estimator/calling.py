@@ -61,7 +61,7 @@ def call_model_fn(
     if not isinstance(spec, EstimatorSpec):
         raise SpecError(
             f"model_fn must return an EstimatorSpec, got {type(spec).__name__}. With a "
-            "head: return head.create_estimator_spec(features, mode, logits, labels, …)."
+            "head: return head.create_estimator_spec(features, mode, logits, …)."
         )
     return spec
 

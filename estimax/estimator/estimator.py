@@ -339,8 +339,8 @@ class Estimator:
         path = given if given is not None else checkpoints.latest(self.model_dir)
         if path is None:
             raise MissingFileError(
-                f"no checkpoint in {self.model_dir!r}: this model has not been trained. "
-                "Call train first, or give checkpoint_path."
+                f"no checkpoint in {self.model_dir!r}: this model has not been "
+                "trained. Call train first, or give checkpoint_path."
             )
         return os.fspath(path)
 

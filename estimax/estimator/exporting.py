@@ -1,4 +1,4 @@
-"""What an Estimator hands to the export room: a predict function, weights, transforms."""
+"""What an Estimator hands to the export room: a function, weights and transforms."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Evaluator(stock.CheckpointSaverListener):
             self._evaluate(path, is_final=self._is_last(step))
 
     def finish(self) -> tuple[dict[str, Any], list[str | None]]:
-        """Evaluate the last checkpoint if that has not been done; return the results."""
+        """Evaluate the last checkpoint, unless that is done; return the results."""
         path = self._estimator.latest_checkpoint()
         if path is not None and self._step != stock.step_of(path):
             self._evaluate(path, is_final=True)

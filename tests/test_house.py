@@ -1,0 +1,109 @@
+"""The house keeps its rules: imports point down, public names say what they are."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "estimax"
+FLOORS = {
+    "core": 0,
+    "wire": 1,
+    "variables": 1,
+    "metrics": 1,
+    "optimizers": 1,
+    "transforms": 2,
+    "input": 2,
+    "summary": 2,
+    "checkpoints": 2,
+    "feature_columns": 3,
+    "heads": 3,
+    "hooks": 3,
+    "training": 4,
+    "export": 4,
+    "estimator": 5,
+    "canned": 6,
+    "config": 7,
+    "cli": 8,
+}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+ROOMS = sorted(room for room in FLOORS if room not in ("core", "cli"))
+
+
+def test_every_room_has_a_floor():
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert rooms == FLOORS.keys()
+
+
+@pytest.mark.parametrize("room", sorted(FLOORS))
+def test_imports_point_down(room):
+    found = {
+        f"{path.relative_to(PACKAGE)} imports {other}"
+        for path in (PACKAGE / room).rglob("*.py")
+        for other in _rooms_imported(path)
+        if other != room and FLOORS[other] >= FLOORS[room]
+    }
+    assert not found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_is_documented(room):
+    module = importlib.import_module(f"estimax.{room}")
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value), f"estimax.{room}.{name} has no docstring"
+
+
+def test_every_name_at_the_top_exists_and_is_documented():
+    import estimax
+
+    for name in estimax.__all__:
+        assert inspect.getdoc(getattr(estimax, name)), name
+
+
+@pytest.mark.parametrize(
+    "path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE.parent))
+)
+def test_examples_in_docstrings_run(path):
+    name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    if name.endswith("__main__"):
+        pytest.skip("running it is its purpose")
+    module = importlib.import_module(name)
+    assert doctest.testmod(module).failed == 0
+
+
+def test_importing_estimax_loads_nothing_that_trains():
+    code = "import sys, estimax; print([m for m in sys.modules if 'jax' in m])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_forbidden_import():
+    forbidden = {"pickle", "cloudpickle", "dill", "tensorflow", "marshal"}
+    for path in MODULES:
+        roots = {name.split(".")[0] for name in _imported(path)}
+        assert not roots & forbidden, path
+
+
+def _imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _rooms_imported(path):
+    for name in _imported(path):
+        parts = name.split(".")
+        if parts[0] == "estimax" and len(parts) > 1 and parts[1] in FLOORS:
+            yield parts[1]
