@@ -1,1 +1,87 @@
-"""TODO"""
+"""Feature columns: how raw features become what a model computes with.
+
+    city = categorical_column_with_hash_bucket("city", 1000)
+    net = input_layer(features, [numeric_column("age"), embedding_column(city, 8)])
+
+Names, arguments and defaults are those of tf.feature_column. Read `column.py` first;
+the host halves are in `estimax.transforms`.
+"""
+
+from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
+from estimax.feature_columns.bucketized import BucketizedColumn, bucketized_column
+from estimax.feature_columns.categorical import (
+    HashedCategoricalColumn,
+    IdentityCategoricalColumn,
+    VocabularyFileCategoricalColumn,
+    VocabularyListCategoricalColumn,
+    categorical_column_with_hash_bucket,
+    categorical_column_with_identity,
+    categorical_column_with_vocabulary_file,
+    categorical_column_with_vocabulary_list,
+)
+from estimax.feature_columns.column import (
+    CategoricalColumn,
+    Column,
+    DenseColumn,
+    is_categorical,
+    is_dense,
+)
+from estimax.feature_columns.crossed import CrossedColumn, crossed_column
+from estimax.feature_columns.dense_features import DenseFeatures, input_layer
+from estimax.feature_columns.embedding import (
+    EmbeddingColumn,
+    SharedEmbeddingColumn,
+    embedding_column,
+    shared_embeddings,
+)
+from estimax.feature_columns.indicator import IndicatorColumn, indicator_column
+from estimax.feature_columns.linear_model import LinearModel, linear_model
+from estimax.feature_columns.numeric import NumericColumn, numeric_column
+from estimax.feature_columns.parse_specs import (
+    classifier_parse_example_spec,
+    make_parse_example_spec,
+    regressor_parse_example_spec,
+)
+from estimax.feature_columns.weighted import (
+    WeightedCategoricalColumn,
+    weighted_categorical_column,
+)
+
+__all__ = [
+    "BucketizedColumn",
+    "CategoricalColumn",
+    "Column",
+    "CrossedColumn",
+    "DenseColumn",
+    "DenseFeatures",
+    "EmbeddingColumn",
+    "FixedLenFeature",
+    "HashedCategoricalColumn",
+    "IdentityCategoricalColumn",
+    "IndicatorColumn",
+    "LinearModel",
+    "NumericColumn",
+    "SharedEmbeddingColumn",
+    "VarLenFeature",
+    "VocabularyFileCategoricalColumn",
+    "VocabularyListCategoricalColumn",
+    "WeightedCategoricalColumn",
+    "bucketized_column",
+    "categorical_column_with_hash_bucket",
+    "categorical_column_with_identity",
+    "categorical_column_with_vocabulary_file",
+    "categorical_column_with_vocabulary_list",
+    "classifier_parse_example_spec",
+    "crossed_column",
+    "embedding_column",
+    "indicator_column",
+    "input_layer",
+    "is_categorical",
+    "is_dense",
+    "linear_model",
+    "make_parse_example_spec",
+    "numeric_column",
+    "regressor_parse_example_spec",
+    "shared_embeddings",
+    "weighted_categorical_column",
+]

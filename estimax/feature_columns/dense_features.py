@@ -1,0 +1,76 @@
+"""Columns side by side as one float array: what a dense network starts from."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from estimax.core.errors import FeatureError
+from estimax.feature_columns.column import (
+    DenseColumn,
+    Features,
+    check_batches,
+    check_features,
+    is_dense,
+    sorted_columns,
+)
+
+
+class DenseFeatures(nn.Module):
+    """A layer that turns features into [B, N]: dense columns in order of their names.
+
+    >>> from estimax.feature_columns import numeric_column
+    >>> layer = DenseFeatures([numeric_column("b"), numeric_column("a")])
+    >>> layer.apply({}, {"a": [1.0, 2.0], "b": [3.0, 4.0]}).tolist()
+    [[1.0, 3.0], [2.0, 4.0]]
+    """
+
+    feature_columns: Any  # one column, or an iterable of them
+    trainable: bool = True
+
+    def __post_init__(self) -> None:
+        columns = sorted_columns(self.feature_columns, "DenseFeatures")
+        for column in columns:
+            if not is_dense(column):
+                raise FeatureError(
+                    f"DenseFeatures: column {column.name!r} is categorical, not dense. "
+                    "Wrap it in embedding_column or indicator_column."
+                )
+        self.feature_columns = columns
+        super().__post_init__()
+
+    @nn.compact
+    def __call__(
+        self,
+        features: Features,
+        cols_to_output_tensors: MutableMapping[DenseColumn, jax.Array] | None = None,
+    ) -> jax.Array:
+        """Compute all columns; optionally hand out each one's block too."""
+        check_features(features, "DenseFeatures")
+        blocks = {}
+        for column in self.feature_columns:
+            blocks[column.name] = column.block(self, features, self.trainable)
+            if cols_to_output_tensors is not None:
+                cols_to_output_tensors[column] = blocks[column.name]
+        check_batches(blocks, "DenseFeatures")
+        return jnp.concatenate(list(blocks.values()), axis=-1)
+
+
+def input_layer(
+    features: Features,
+    feature_columns: Any,  # one column, or an iterable of them
+    trainable: bool = True,
+    cols_to_output_tensors: MutableMapping[DenseColumn, jax.Array] | None = None,
+    name: str = "input_layer",
+) -> jax.Array:
+    """Turn features into [B, N] inside a `model_fn`; see `DenseFeatures`.
+
+    A second call in one model needs a `name` of its own.
+    """
+    layer = DenseFeatures(feature_columns, trainable, name=name)
+    block: jax.Array = layer(features, cols_to_output_tensors)
+    return block

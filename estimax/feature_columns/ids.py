@@ -1,0 +1,19 @@
+"""The ids of a categorical column, as the device gets them."""
+
+from estimax import transforms
+from estimax.core import staging
+from estimax.core.sparse import Ids
+from estimax.feature_columns.bucketized import BucketizedColumn
+from estimax.feature_columns.column import CategoricalColumn, Features
+from estimax.transforms.pad_ids import OutOfRange
+
+
+def ids_of(
+    column: CategoricalColumn, features: Features, out_of_range: OutOfRange
+) -> Ids:
+    """Ask the host for a column's ids [B, L] (a bucketized one may do without)."""
+    if isinstance(column, BucketizedColumn):
+        return column.ids(features)
+    transform = transforms.pad_ids(column.host_half, out_of_range)
+    ids: Ids = staging.stage(transform, features)
+    return ids

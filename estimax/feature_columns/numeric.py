@@ -1,0 +1,185 @@
+"""Numbers as they are, or normalized."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from estimax.core.errors import FeatureError, did_you_mean
+from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
+from estimax.core.sparse import Sparse
+from estimax.core.staging import HostOnly
+from estimax.core.strings import is_text
+from estimax.feature_columns.column import Features, ParseSpec, check_key
+
+Default = Any  # None, a number, or nested tuples of numbers
+
+
+@dataclass(frozen=True)
+class NumericColumn:
+    """A dense column of numbers; see `numeric_column`."""
+
+    key: str
+    shape: tuple[int, ...]
+    default_value: Default
+    dtype: str
+    normalizer_fn: Callable[[Any], Any] | None
+
+    @property
+    def name(self) -> str:
+        """The key."""
+        return self.key
+
+    @property
+    def variable_shape(self) -> tuple[int, ...]:
+        """The shape given."""
+        return self.shape
+
+    @property
+    def parse_example_spec(self) -> ParseSpec:
+        """A feature of fixed length."""
+        return {self.key: FixedLenFeature(self.shape, self.dtype, self.default_value)}
+
+    def values(self, features: Features) -> jax.Array:
+        """The numbers, normalized, as float32 [B, N]."""
+        raw = dense_feature(features, self.key)
+        numbers = raw if self.normalizer_fn is None else self.normalizer_fn(raw)
+        numbers = jnp.asarray(numbers).astype(jnp.float32)
+        width = math.prod(self.shape)
+        if math.prod(numbers.shape[1:]) != width:
+            raise FeatureError(
+                f"numeric_column {self.key!r}: expected {width} numbers a row, got "
+                f"shape {tuple(numbers.shape)}. Set the column's shape."
+            )
+        return jnp.reshape(numbers, (numbers.shape[0], width))
+
+    def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        """The numbers; there are no variables."""
+        return self.values(features)
+
+
+def numeric_column(
+    key: str,
+    shape: int | Iterable[int] = (1,),
+    default_value: Default = None,
+    dtype: Any = "float32",
+    normalizer_fn: Callable[[Any], Any] | None = None,
+) -> NumericColumn:
+    """Numbers of one feature, as float32 after `normalizer_fn`.
+
+    `dtype` and `default_value` matter when Examples are parsed only. The normalizer
+    runs on the device, on the raw dtype.
+
+    >>> numeric_column("pixels", shape=[2, 3]).variable_shape
+    (2, 3)
+    """
+    check_key(key, "numeric_column")
+    checked_shape = _checked_shape(key, shape)
+    name = _checked_dtype(key, dtype)
+    default = _checked_default(key, default_value, checked_shape, name)
+    if normalizer_fn is not None and not callable(normalizer_fn):
+        raise TypeError(
+            f"numeric_column {key!r}: normalizer_fn must be callable, got "
+            f"{normalizer_fn!r}."
+        )
+    return NumericColumn(key, checked_shape, default, name, normalizer_fn)
+
+
+def dense_feature(features: Features, key: str) -> jax.Array:
+    """A dense numeric feature on the device, of rank 2 or more."""
+    if key not in features:
+        near = did_you_mean(key, [str(k) for k in features])
+        raise FeatureError(f"feature {key!r} is not among the features{near}")
+    value = features[key]
+    if not isinstance(value, jax.Array):
+        value = _on_device(key, value)
+    if value.ndim == 0:
+        raise FeatureError(
+            f"feature {key!r} is a single value; a batch needs rank 1 or more, [B, …]."
+        )
+    return jnp.reshape(value, (-1, 1)) if value.ndim == 1 else value
+
+
+def _on_device(key: str, value: Any) -> jax.Array:
+    if isinstance(value, HostOnly):
+        raise _not_numeric(key, value.kind)
+    if isinstance(value, Sparse):
+        raise _not_numeric(key, "sparse")
+    array = np.asarray(value)
+    if is_text(array):
+        raise _not_numeric(key, "text")
+    # A device counts to 2^31 only; larger integers survive as the floats they become.
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        within = np.can_cast(np.min_scalar_type(array.min(initial=0)), np.int32)
+        if not within or array.max(initial=0) > np.iinfo(np.int32).max:
+            array = array.astype(np.float32)
+    elif array.dtype == np.float64:
+        array = array.astype(np.float32)
+    return jnp.asarray(array)
+
+
+def _not_numeric(key: str, found: str) -> FeatureError:
+    return FeatureError(
+        f"feature {key!r} is {found}, but a numeric column needs dense numbers. Parse "
+        "it as FixedLenFeature, or use a categorical column."
+    )
+
+
+def _checked_shape(key: str, shape: int | Iterable[int]) -> tuple[int, ...]:
+    dims = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    for dim in dims:
+        if not isinstance(dim, int | np.integer):
+            raise TypeError(
+                f"numeric_column {key!r}: shape must hold integers, got {dim!r}."
+            )
+        if dim < 1:
+            raise FeatureError(
+                f"numeric_column {key!r}: every dimension of shape must be at least "
+                f"1, got {dims}."
+            )
+    return tuple(int(dim) for dim in dims)
+
+
+def _checked_dtype(key: str, dtype: Any) -> str:
+    name = dtype_name(dtype)
+    # Asked of jnp: NumPy does not take bfloat16 and its like for numbers.
+    kinds = (jnp.integer, jnp.floating)
+    if name == STRING or not any(jnp.issubdtype(jnp.dtype(name), k) for k in kinds):
+        raise FeatureError(
+            f"numeric_column {key!r}: dtype must be an integer or a float, got {name}."
+        )
+    return name
+
+
+def _checked_default(
+    key: str, default: Default, shape: tuple[int, ...], dtype: str
+) -> Default:
+    if default is None:
+        return None
+    array = np.asarray(default)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"numeric_column {key!r}: default_value must hold numbers, got {default!r}."
+        )
+    if array.dtype.kind == "f" and np.issubdtype(np.dtype(dtype), np.integer):
+        raise TypeError(
+            f"numeric_column {key!r}: default_value {default!r} is a float, but the "
+            f"dtype is {dtype}."
+        )
+    if array.ndim and array.shape != shape:
+        raise FeatureError(
+            f"numeric_column {key!r}: default_value has shape {array.shape}, the "
+            f"column has {shape}."
+        )
+    return _nested(np.broadcast_to(array, shape).tolist())
+
+
+def _nested(values: Any) -> Any:
+    return tuple(map(_nested, values)) if isinstance(values, list) else values
