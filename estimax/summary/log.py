@@ -1,0 +1,64 @@
+"""Values that a model wants seen, named inside its `model_fn`.
+
+    def model_fn(features, labels, mode):
+        ...
+        ex.summary.scalar("accuracy", accuracy)
+        ex.summary.histogram("logits", logits)
+
+Hooks write them (`SummarySaverHook`) and can ask for them by name. Outside of a
+`model_fn` that estimax runs, in a unit test say, these calls do nothing.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from estimax.core import staging
+from estimax.core.errors import SpecError
+
+
+def scalar(name: str, value: ArrayLike) -> None:
+    """Log a number under a name; a name used before gets `_1`, `_2`, … appended.
+
+    >>> scalar("accuracy", 0.5)  # no model_fn is running: nothing happens
+    """
+    array = jnp.asarray(value)
+    if array.size != 1:
+        raise SpecError(
+            f"summary.scalar({name!r}): expected one number, got shape {array.shape}. "
+            "Reduce it with jnp.mean, or use summary.histogram."
+        )
+    _log(name, staging.LoggedValue("scalar", array.reshape(())))
+
+
+def histogram(name: str, value: ArrayLike) -> None:
+    """Log the distribution of an array under a name.
+
+    >>> histogram("logits", jnp.zeros((2, 3)))
+    """
+    _log(name, staging.LoggedValue("histogram", jnp.asarray(value)))
+
+
+def text(name: str, value: str) -> None:
+    """Log a fixed text, known when the model is traced.
+
+    >>> text("about", "two **towers**")
+    """
+    if not isinstance(value, str):
+        raise SpecError(
+            f"summary.text({name!r}): expected a str, got {type(value).__name__}. "
+            "Text cannot be computed on a device."
+        )
+    _log(name, staging.LoggedValue("text", value))
+
+
+def _log(name: str, value: staging.LoggedValue) -> None:
+    trace = staging.current()
+    if trace is None:
+        return
+    unique, number = name, 0
+    while unique in trace.logged:
+        number += 1
+        unique = f"{name}_{number}"
+    trace.logged[unique] = value

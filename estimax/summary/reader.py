@@ -1,0 +1,112 @@
+"""Scalars read back from event files.
+
+    read_scalars(eval_dir)["accuracy"]      # [(100, 0.91), (200, 0.93)]
+
+The two formats are simple enough to be read here: records (length, checksum, data,
+checksum) of `Event` messages, of which only steps and plain numbers are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_HEADER = struct.Struct("<QI")
+_FOOTER = 4
+# Field numbers of Event, Summary and Summary.Value.
+_STEP, _SUMMARY = 2, 5
+_VALUE = 1
+_TAG, _SIMPLE_VALUE = 1, 2
+
+
+def read_scalars(logdir: str | os.PathLike[str]) -> dict[str, list[tuple[int, float]]]:
+    """Read every scalar of a directory's event files, by tag, in order of steps.
+
+    A step that was written twice, as after a resume, has its later value. The last
+    record of a file may be cut: its writer was killed or is still at work.
+    """
+    found: dict[str, dict[int, float]] = {}
+    for path in sorted(Path(logdir).glob("*.tfevents.*"), key=_age):
+        for event in _records(path.read_bytes()):
+            step, values = _scalars(event)
+            for tag, value in values:
+                found.setdefault(tag, {})[step] = value
+    return {tag: sorted(by_step.items()) for tag, by_step in found.items()}
+
+
+def _age(path: Path) -> tuple[int, str]:
+    """Order of creation: the second in the name, then the rest of the name."""
+    second = path.name.partition(".tfevents.")[2].partition(".")[0]
+    return (int(second) if second.isdigit() else 0, _padded_numbers(path.name))
+
+
+def _padded_numbers(name: str) -> str:
+    return ".".join(
+        part.zfill(20) if part.isdigit() else part for part in name.split(".")
+    )
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    place = 0
+    while place + _HEADER.size <= len(data):
+        length, _ = _HEADER.unpack_from(data, place)
+        start = place + _HEADER.size
+        place = start + length + _FOOTER
+        if place > len(data):
+            return
+        yield data[start : start + length]
+
+
+def _scalars(event: bytes) -> tuple[int, list[tuple[str, float]]]:
+    step = 0
+    values: list[tuple[str, float]] = []
+    for number, content in _fields(event):
+        if number == _STEP:
+            step = content
+        elif number == _SUMMARY:
+            for inner, value in _fields(content):
+                if inner == _VALUE:
+                    values += _scalar(value)
+    return step, values
+
+
+def _scalar(value: bytes) -> list[tuple[str, float]]:
+    """The tag and number of a Summary.Value, or nothing for another kind."""
+    fields = dict(_fields(value))
+    if _SIMPLE_VALUE not in fields or _TAG not in fields:
+        return []
+    return [(fields[_TAG].decode(), struct.unpack("<f", fields[_SIMPLE_VALUE])[0])]
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
+    """The fields of a message: varints as int, all others as bytes."""
+    place = 0
+    while place < len(message):
+        tag, place = _varint(message, place)
+        number, kind = tag >> 3, tag & 7
+        if kind == 0:
+            value, place = _varint(message, place)
+            yield number, value
+            continue
+        if kind == 2:
+            size, place = _varint(message, place)
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+        else:
+            raise ValueError(f"an event file holds a field of unknown kind {kind}.")
+        yield number, message[place : place + size]
+        place += size
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7
