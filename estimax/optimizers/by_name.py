@@ -46,9 +46,7 @@ def by_name(
     """
     known = {known.lower(): known for known in _NAMES}
     if name.lower() not in known:
-        near = did_you_mean(name, _NAMES)
-        if name.lower() != name and "expected" in near:
-            near = did_you_mean(name.capitalize(), _NAMES)
+        near = did_you_mean(name.lower(), known)
         raise ValueError(f"unknown optimizer {name!r}{near}")
     make: Callable[..., Optimizer] = getattr(constructors, known[name.lower()])
     if learning_rate is not None:

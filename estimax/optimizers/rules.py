@@ -191,15 +191,13 @@ class Ftrl:
         """Move both slots, then solve for the variable."""
         l1 = self.l1_regularization_strength
         l2 = self.l2_regularization_strength + self.beta / (2 * lr)
-        # Shrinkage pulls the linear term; the accumulator sees the plain gradient.
-        shrunk = g + 2 * self.l2_shrinkage_regularization_strength * w
+        shrinkage = self.l2_shrinkage_regularization_strength
         n = slots["accumulator"] + g * g
         power = self._power(n)
-        z = (
-            slots["linear"]
-            + shrunk
-            - (power - self._power(slots["accumulator"])) / lr * w
-        )
+        growth = (power - self._power(slots["accumulator"])) / lr
+        # Shrinkage pulls the linear term; the accumulator sees the plain gradient.
+        pull = g + 2 * shrinkage * w if shrinkage else g
+        z = slots["linear"] + pull - growth * w
         solved = (jnp.sign(z) * l1 - z) / (power / lr + 2 * l2)
         w = jnp.where(jnp.abs(z) <= l1, jnp.zeros_like(w), solved)
         return w, {"accumulator": n, "linear": z}

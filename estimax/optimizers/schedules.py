@@ -132,7 +132,12 @@ def cosine_decay_restarts(
 
     The step of a restart is at full height.
     """
-    _check_positive(first_decay_steps=first_decay_steps, t_mul=t_mul)
+    _check_positive(first_decay_steps=first_decay_steps)
+    if t_mul < 1:
+        raise ValueError(
+            f"cosine_decay_restarts: t_mul must be 1 or more, got {t_mul}: periods "
+            "that shrink add up to a last step, and there is no rate after it."
+        )
 
     def rate(step: Any) -> jax.Array:
         t = _f32(step) / first_decay_steps

@@ -1,0 +1,223 @@
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from estimax import optimizers
+from estimax.optimizers import sum_duplicates, update_rows, update_touched
+
+V, D = 50, 3
+
+BY_ROWS = {
+    "SGD": optimizers.SGD(0.1),
+    "SGD with momentum": optimizers.SGD(0.1, momentum=0.9),
+    "Momentum": optimizers.Momentum(0.1, 0.9, use_nesterov=True),
+    "Adagrad": optimizers.Adagrad(0.1),
+    "Adagrad v1": optimizers.Adagrad(0.1, generation="v1"),
+    "Ftrl": optimizers.Ftrl(0.1, l1_regularization_strength=0.01),
+    "LazyAdam": optimizers.LazyAdam(0.1),
+    "RMSProp v1": optimizers.RMSProp(0.1, generation="v1"),
+    "ProximalAdagrad": optimizers.ProximalAdagrad(0.1, l1_regularization_strength=0.1),
+    "ProximalGradientDescent": optimizers.ProximalGradientDescent(0.1),
+    "Adadelta": optimizers.Adadelta(0.1),
+    "Adamax": optimizers.Adamax(0.1),
+}
+WHOLE = {
+    "Adam": optimizers.Adam(0.1),
+    "AdamW": optimizers.AdamW(0.1),
+    "Nadam": optimizers.Nadam(0.1),
+    "RMSProp": optimizers.RMSProp(0.1),
+    "keras SGD": optimizers.SGD(0.1, momentum=0.9, generation="keras"),
+    "keras Ftrl": optimizers.Ftrl(0.1, generation="keras"),
+}
+
+
+def random_steps(count=5, rows=8):
+    """Sorted distinct ids padded with V, and gradients of those rows."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        ids = np.sort(rng.choice(V, rows - 2, replace=False))
+        padded = np.concatenate([ids, [V, V]]).astype(np.int32)
+        yield padded, rng.normal(size=(rows, D)).astype(np.float32)
+
+
+def start(optimizer):
+    table = jnp.asarray(np.random.default_rng(1).normal(size=(V, D)), jnp.float32)
+    return table, optimizers.init_slots(optimizer, table)
+
+
+def spread(ids, rows):
+    """The gradient of the whole table, and which rows were named."""
+    grads = np.zeros((V, D), np.float32)
+    grads[ids[ids < V]] = rows[ids < V]
+    touched = np.zeros(V, bool)
+    touched[ids[ids < V]] = True
+    return grads, touched
+
+
+def assert_same_bits(ours, theirs):
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def assert_close(ours, theirs):
+    # Not to the bit: a compiler may round a longer formula otherwise in two programs.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7),
+        ours,
+        theirs,
+    )
+
+
+@pytest.mark.parametrize("name", BY_ROWS | WHOLE)
+def test_a_row_update_is_the_masked_update_of_the_whole_table(name):
+    optimizer = (BY_ROWS | WHOLE)[name]
+    by_rows = jax.jit(lambda *a: update_rows(optimizer, *a))
+    masked = jax.jit(lambda *a: update_touched(optimizer, *a))
+    ours = theirs = start(optimizer)
+    for step, (ids, rows) in enumerate(random_steps()):
+        grads, touched = spread(ids, rows)
+        ours = by_rows(*ours, ids, rows, step)
+        theirs = masked(*theirs, touched, grads, step)
+    assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "name", ["SGD", "Adagrad", "Adagrad v1", "ProximalGradientDescent"]
+)
+def test_where_zero_gradients_change_nothing_rows_equal_dense_to_the_bit(name):
+    optimizer = BY_ROWS[name]
+    by_rows = jax.jit(lambda *a: update_rows(optimizer, *a))
+    dense = jax.jit(lambda t, s, g, k: optimizer.apply(g, s, t, step=k))
+    ours = theirs = start(optimizer)
+    for step, (ids, rows) in enumerate(random_steps()):
+        ours = by_rows(*ours, ids, rows, step)
+        theirs = dense(*theirs, spread(ids, rows)[0], step)
+    assert_same_bits(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSProp", "keras SGD"])
+def test_optimizers_that_decay_every_row_equal_dense(name):
+    optimizer = WHOLE[name]
+    by_rows = jax.jit(lambda *a: update_rows(optimizer, *a))
+    dense = jax.jit(lambda t, s, g, k: optimizer.apply(g, s, t, step=k))
+    ours = theirs = start(optimizer)
+    for step, (ids, rows) in enumerate(random_steps()):
+        ours = by_rows(*ours, ids, rows, step)
+        theirs = dense(*theirs, spread(ids, rows)[0], step)
+    assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", BY_ROWS)
+def test_rows_without_a_gradient_stay(name):
+    optimizer = BY_ROWS[name]
+    table, slots = start(optimizer)
+    ids, rows = next(random_steps())
+    new, new_slots = update_rows(optimizer, table, slots, ids, rows, 0)
+    untouched = np.setdiff1d(np.arange(V), ids)
+    assert_same_bits(new[untouched], table[untouched])
+    for slot, value in slots.items():
+        assert_same_bits(new_slots[slot][untouched], value[untouched])
+
+
+def test_adam_moves_rows_that_it_saw_before():
+    optimizer = WHOLE["Adam"]
+    table, slots = start(optimizer)
+    ids, rows = np.array([4], np.int32), np.ones((1, D), np.float32)
+    table, slots = update_rows(optimizer, table, slots, ids, rows, 0)
+    other, _ = update_rows(optimizer, table, slots, ids + 1, rows, 1)
+    assert (other[4] != table[4]).all()
+
+
+def test_nadam_decays_every_moment_but_moves_touched_rows_only():
+    optimizer = WHOLE["Nadam"]
+    table, slots = start(optimizer)
+    ids, rows = np.array([4], np.int32), np.ones((1, D), np.float32)
+    table, slots = update_rows(optimizer, table, slots, ids, rows, 0)
+    new, new_slots = update_rows(optimizer, table, slots, ids + 1, rows, 1)
+    assert_same_bits(new[4], table[4])
+    np.testing.assert_allclose(new_slots["m"][4], 0.9 * slots["m"][4])
+
+
+def test_a_listed_row_with_a_zero_gradient_is_touched():
+    optimizer = BY_ROWS["Ftrl"]
+    table, slots = start(optimizer)
+    ids, zeros = np.array([0, V], np.int32), np.zeros((2, D), np.float32)
+    new, _ = update_rows(optimizer, table, slots, ids, zeros, 0)
+    assert new[0].tolist() == [0.0, 0.0, 0.0]
+    assert_same_bits(new[1:], table[1:])
+
+
+def test_padding_changes_nothing_however_large_its_gradient():
+    optimizer = BY_ROWS["Adagrad"]
+    table, slots = start(optimizer)
+    ids, rows = np.full(4, V, np.int32), np.full((4, D), np.inf, np.float32)
+    assert_same_bits(update_rows(optimizer, table, slots, ids, rows, 0), (table, slots))
+
+
+def compiled(optimizer, vocabulary, width=8, rows=64):
+    table = jax.ShapeDtypeStruct((vocabulary, width), jnp.float32)
+    slots = jax.eval_shape(lambda t: optimizers.init_slots(optimizer, t), table)
+    ids = jax.ShapeDtypeStruct((rows,), jnp.int32)
+    grads = jax.ShapeDtypeStruct((rows, width), jnp.float32)
+    step = jax.ShapeDtypeStruct((), jnp.int32)
+    update = jax.jit(
+        lambda *a: update_rows(optimizer, *a), donate_argnums=(0, 1), keep_unused=True
+    )
+    return update.lower(table, slots, ids, grads, step).compile()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Momentum", "Adagrad", "Ftrl", "LazyAdam"])
+def test_a_row_update_computes_nothing_as_large_as_the_table(name):
+    small, large = (compiled(BY_ROWS[name], v) for v in (1_000, 1_000_000))
+    assert small.cost_analysis()["flops"] == large.cost_analysis()["flops"]
+    memory = [c.memory_analysis().temp_size_in_bytes for c in (small, large)]
+    assert memory[0] == memory[1] < 100_000
+    # The only instructions of the table's size are itself, donated, and scatters.
+    made = re.findall(r"(\S+) = f32\[1000000,8\]\S* (\w+)\(", large.as_text())
+    kinds = {"scatter" if "scatter" in name else kind for name, kind in made}
+    assert kinds == {"parameter", "scatter"}
+    assert large.memory_analysis().alias_size_in_bytes >= 32_000_000
+
+
+def test_the_check_sees_an_update_of_the_whole_table():
+    small, large = (compiled(WHOLE["Adam"], v) for v in (1_000, 1_000_000))
+    assert large.cost_analysis()["flops"] > 100 * small.cost_analysis()["flops"]
+
+
+def test_duplicates_are_summed_sorted_and_padded():
+    ids = jnp.array([7, 2, 7, -1, 7, 99])
+    grads = jnp.array([[1.0], [2.0], [3.0], [50.0], [4.0], [60.0]])
+    unique, sums = sum_duplicates(ids, grads, vocabulary=10)
+    assert unique.tolist() == [2, 7, 10, 10, 10, 10]
+    assert sums[:2].tolist() == [[2.0], [8.0]]
+
+
+def test_a_step_without_any_known_id_changes_nothing():
+    optimizer = BY_ROWS["Adagrad"]
+    table, slots = start(optimizer)
+    ids, rows = sum_duplicates(jnp.array([-1, -1]), jnp.ones((2, D)), V)
+    assert_same_bits(update_rows(optimizer, table, slots, ids, rows, 0), (table, slots))
+
+
+def test_bfloat16_tables_stay_bfloat16():
+    optimizer = BY_ROWS["LazyAdam"]
+    table = jnp.ones((V, D), jnp.bfloat16)
+    slots = optimizers.init_slots(optimizer, table)
+    ids, rows = next(random_steps())
+    new, new_slots = update_rows(optimizer, table, slots, ids, rows, 0)
+    assert {a.dtype for a in (new, *new_slots.values())} == {jnp.dtype(jnp.bfloat16)}
+
+
+def test_optax_has_no_row_update_and_says_so():
+    wrapped = optimizers.as_optimizer(optax.adam(0.1))
+    with pytest.raises(ValueError, match=r"no row-wise update\. Use an estimax"):
+        optimizers.init_slots(wrapped, jnp.ones((V, D)))
+
+
+def test_has_rows_tells_which_optimizers_need_only_the_touched_rows():
+    assert all(optimizer.has_rows for optimizer in BY_ROWS.values())
+    assert not any(optimizer.has_rows for optimizer in WHOLE.values())
+    assert not optimizers.as_optimizer(optax.sgd(0.1)).has_rows
