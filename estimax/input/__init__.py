@@ -1,6 +1,20 @@
 """Input: files and arrays to batches of columns. Read `dataset.py` first."""
 
+from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.csv_reader import csv_files
 from estimax.input.dataset import AUTOTUNE, Dataset, DatasetIterator
+from estimax.input.input_fns import numpy_input_fn, pandas_input_fn
+from estimax.input.placement import PreparedBatches, prefetch_batches
 
-__all__ = ["AUTOTUNE", "Dataset", "DatasetIterator", "csv_files"]
+__all__ = [
+    "AUTOTUNE",
+    "BatchIterator",
+    "Dataset",
+    "DatasetIterator",
+    "PreparedBatches",
+    "as_batches",
+    "csv_files",
+    "numpy_input_fn",
+    "pandas_input_fn",
+    "prefetch_batches",
+]

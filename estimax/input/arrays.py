@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from estimax.input.chunks import Chunk, Columns, columns_of
+from estimax.input.columns import as_column
 from estimax.input.stream import Context, State, check_same
 from estimax.input.structure import Structure, map_leaves
 
@@ -39,21 +40,14 @@ def slices_of(tree: Structure) -> Slices:
 
 
 def frames_to_dicts(tree: Structure) -> Structure:
-    """Replace every pandas frame in a structure by a dict of its columns."""
-    if hasattr(tree, "iloc") and hasattr(tree, "columns"):
-        return {str(name): tree[name] for name in tree.columns}
-    if isinstance(tree, list):
-        return np.asarray(tree)
-    return map_leaves(_frame_leaf, tree)
+    """Replace pandas frames by dicts of their columns, and lists by columns."""
+    return map_leaves(_plain, tree)
 
 
-def _frame_leaf(leaf: Any) -> Any:
-    is_nested = isinstance(leaf, list) or hasattr(leaf, "iloc")
-    return frames_to_dicts(leaf) if is_nested and not _is_series(leaf) else leaf
-
-
-def _is_series(value: Any) -> bool:
-    return hasattr(value, "iloc") and not hasattr(value, "columns")
+def _plain(leaf: Any) -> Any:
+    if hasattr(leaf, "iloc") and hasattr(leaf, "columns"):
+        return {str(name): leaf[name] for name in leaf.columns}
+    return as_column(leaf) if isinstance(leaf, list) else leaf
 
 
 def _read_only(column: Any) -> Any:

@@ -85,27 +85,14 @@ def _column(
     values: Any, field: Field, block: Block, schema: Schema, form: CsvFormat
 ) -> Column:
     values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-    is_text = field.dtype == "string"
     if values.null_count:
-        if field.default is None and not is_text:
+        if field.default is None:
             raise _explain(block, schema, form, f"{field.name}: missing value")
-        values = values.fill_null(_default(field))
-    if is_text:
+        values = values.fill_null(field.default)
+    if field.dtype == "string":
         return Strings.of(values)
     column: Column = values.to_numpy(zero_copy_only=field.dtype != "bool")
     return column
-
-
-def _default(field: Field) -> Any:
-    if field.dtype == "string":
-        value = b"" if field.default is None else field.default
-        return value.encode() if isinstance(value, str) else value
-    try:
-        return np.dtype(field.dtype).type(field.default).item()
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"defaults[{field.name!r}]: expected {field.dtype}, got {field.default!r}."
-        ) from error
 
 
 def _arrow_type(dtype: str) -> Any:
@@ -156,7 +143,7 @@ def _count_problem(row: list[str], schema: Schema) -> str:
 
 
 def _value_problem(text: str, field: Field, form: CsvFormat) -> str:
-    if field.dtype == "string":
+    if field.dtype in ("string", ""):  # "": while dtypes are being inferred
         return ""
     if text in form.null_values:
         if field.default is not None:

@@ -67,7 +67,8 @@ def make_schema(
         if name in chosen
     )
     header = None if columns is not None else names
-    return _infer(Schema(names, fields, header), files, form)
+    schema = _infer(Schema(names, fields, header), files, form)
+    return replace(schema, fields=tuple(_with_default(f) for f in schema.fields))
 
 
 def read_header(path: str, form: CsvFormat) -> tuple[str, ...] | None:
@@ -158,11 +159,40 @@ def _infer(schema: Schema, files: Sequence[str], form: CsvFormat) -> Schema:
         from estimax.input.csv_parse import infer_dtypes
 
         kinds = infer_dtypes(block, schema, form)
-    fields = tuple(
-        replace(f, dtype=kinds.get(f.name, "string")) if f.inferred else f
-        for f in schema.fields
+    fields = []
+    for field in schema.fields:
+        dtype = kinds.get(field.name, "string") if field.inferred else field.dtype
+        if field.inferred and dtype == "int64" and isinstance(field.default, float):
+            dtype = "float32"  # the default, such as nan, tells more than the head
+        fields.append(replace(field, dtype=dtype))
+    return replace(schema, fields=tuple(fields))
+
+
+def _with_default(field: Field) -> Field:
+    """Turn the default into a value of the column's dtype, or refuse it."""
+    value = field.default
+    if field.dtype == "string":
+        value = "" if value is None else value
+        value = value.encode() if isinstance(value, str) else value
+        if not isinstance(value, bytes):
+            raise _bad_default(field)
+        return replace(field, default=value)
+    if value is None:
+        return field
+    try:
+        converted = np.dtype(field.dtype).type(value).item()
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _bad_default(field) from error
+    if not field.dtype.startswith("float") and converted != value:
+        raise _bad_default(field)  # 1.5 for an integer
+    return replace(field, default=converted)
+
+
+def _bad_default(field: Field) -> InputError:
+    return InputError(
+        f"defaults[{field.name!r}]: expected {field.dtype}, got {field.default!r}. "
+        f"Pass dtypes={{{field.name!r}: …}} if the column has another dtype."
     )
-    return replace(schema, fields=fields)
 
 
 def _first_rows(files: Sequence[str], form: CsvFormat) -> Block | None:

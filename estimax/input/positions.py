@@ -125,7 +125,8 @@ class Cursor:
 
 def once(iterable: Iterable[Any]) -> Callable[[], Iterable[Any]]:
     """A `make` for `Cursor` that hands out a one-shot iterator only once."""
-    if iter(iterable) is not iterable:
+    # Not `iter(x) is x`: to ask a torch loader for an iterator starts its processes.
+    if not hasattr(iterable, "__next__"):
         return lambda: iterable
     given = False
 

@@ -1,0 +1,198 @@
+"""Whatever an `input_fn` returned, as an iterator of `(features, labels)`.
+
+    for features, labels in as_batches(input_fn()): ...
+
+Datasets, constant arrays, generators, torch loaders, Grain and tf.data iterators all
+end here, with columns instead of tensors and the first dimensions checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from estimax.core.errors import InputError, SpecError
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
+from estimax.input.arrays import frames_to_dicts
+from estimax.input.chunks import as_element
+from estimax.input.columns import row_count
+from estimax.input.dataset import Dataset
+from estimax.input.positions import END, Cursor, Resume, once
+from estimax.input.stream import State
+from estimax.input.structure import Structure, named_leaves
+
+Batch = tuple[Structure, Structure]
+
+
+class BatchIterator(Protocol):
+    """Batches with a position."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Itself."""
+
+    def __next__(self) -> Batch:
+        """The next `(features, labels)`."""
+
+    def get_state(self) -> State:
+        """The position behind the last batch, for `json.dumps`."""
+
+    def set_state(self, state: State) -> None:
+        """Go on behind a saved position."""
+
+    def close(self) -> None:
+        """Stop threads and let go of files."""
+
+
+def as_batches(
+    returned: Any, *, resume: Resume = "skip", seed: int | None = None
+) -> BatchIterator:
+    """Turn what an `input_fn` returned into an iterator of `(features, labels)`.
+
+    - a `Dataset`, or any iterable of batches: each element is `(features, labels)`, a
+      tuple or list of exactly two, or features alone;
+    - `(features, labels)` as arrays, or features alone: that batch, for ever.
+
+    `resume` says whether a plain iterator, which cannot seek, may be run up to a saved
+    position again; `seed` is for a Dataset's shuffles that were given none.
+
+    >>> batches = as_batches([{"x": [1.0, 2.0]}, [0, 1]])
+    >>> next(batches)
+    ({'x': array([1., 2.])}, array([0, 1]))
+    """
+    if isinstance(returned, Dataset):
+        return _Batches(returned.iterator(seed=seed))
+    if isinstance(returned, tuple | list):
+        return _Constant(as_pair(returned))
+    if _is_features(returned):
+        return _Constant((returned, None))
+    if _is_iterable(returned):
+        return _Batches(_CursorIterator(Cursor(once(returned), resume=resume)))
+    if callable(returned):
+        raise SpecError(
+            "input_fn returned a function; call it, or return Dataset.from_batches(f)."
+        )
+    raise SpecError(
+        f"input_fn returned {type(returned).__name__}; expected a Dataset, "
+        "(features, labels), features, or an iterable of batches."
+    )
+
+
+def as_pair(element: Any) -> Batch:
+    """Split an element into features and labels; a list or tuple must have two parts.
+
+    >>> as_pair({"x": 1})
+    ({'x': 1}, None)
+    """
+    if not isinstance(element, tuple | list):
+        return element, None
+    if len(element) != 2:
+        raise SpecError(
+            f"input_fn: a batch must be (features, labels) or features, got a "
+            f"{type(element).__name__} of {len(element)}. Put several features into "
+            "a dict; return a list of ready batches as Dataset.from_batches(list)."
+        )
+    return element[0], element[1]
+
+
+def _is_features(value: Any) -> bool:
+    return isinstance(value, Mapping | Strings | Sparse) or any(
+        hasattr(value, name) for name in ("__array__", "dense_shape", "iloc")
+    )
+
+
+def _is_iterable(value: Any) -> bool:
+    if isinstance(value, str | bytes):
+        return False
+    return hasattr(value, "__iter__") or hasattr(value, "__getitem__")
+
+
+def _checked(batch: Batch) -> Batch:
+    """Convert to columns and check that all have the same number of rows."""
+    features, labels = (as_element(frames_to_dicts(part)) for part in batch)
+    if features is None:
+        raise SpecError("input_fn: features are None; expected arrays, or a dict.")
+    sizes = {
+        f"{what}{name}": row_count(column, f"{what}{name}")
+        for what, part in (("features", features), ("labels", labels))
+        for name, column in named_leaves(part)
+    }
+    if not sizes:
+        raise SpecError("input_fn: a batch without any feature.")
+    if len(set(sizes.values())) > 1:
+        shown = ", ".join(f"{name}: {rows}" for name, rows in sizes.items())
+        raise InputError(
+            "input_fn: features and labels of a batch must have the same number of "
+            f"rows, got {shown}."
+        )
+    return features, labels
+
+
+class _Constant:
+    """The same batch for ever, as tf.estimator does with plain arrays."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = _checked(batch)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        return self._batch
+
+    def get_state(self) -> State:
+        return {}
+
+    def set_state(self, state: State) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Positioned(Protocol):
+    def __next__(self) -> Any: ...
+
+    def get_state(self) -> State: ...
+
+    def set_state(self, state: State) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Batches:
+    """Elements of a positioned iterator, as checked pairs."""
+
+    def __init__(self, elements: _Positioned) -> None:
+        self._elements = elements
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        return _checked(as_pair(self._elements.__next__()))
+
+    def get_state(self) -> State:
+        return self._elements.get_state()
+
+    def set_state(self, state: State) -> None:
+        self._elements.set_state(state)
+
+    def close(self) -> None:
+        self._elements.close()
+
+
+class _CursorIterator:
+    """A cursor with the methods of an iterator."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self.get_state = cursor.get_state
+        self.set_state = cursor.set_state
+        self.close = cursor.close
+
+    def __next__(self) -> Any:
+        element = self._cursor.next()
+        if element is END:
+            raise StopIteration
+        return element

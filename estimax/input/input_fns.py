@@ -1,0 +1,133 @@
+"""`numpy_input_fn` and `pandas_input_fn`: arrays to an `input_fn`, as in TF 1.
+
+    input_fn = numpy_input_fn({"age": ages}, labels, batch_size=32, shuffle=True)
+    estimator.train(input_fn, steps=100)
+
+Rows are one stream of `num_epochs` passes cut into batches, so batches run across the
+borders of epochs and only the very last may be short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from estimax.core.errors import InputError
+from estimax.input.arrays import slices_of
+from estimax.input.dataset import Dataset
+from estimax.input.structure import Structure
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+InputFn = Callable[[], Dataset]
+
+
+def numpy_input_fn(
+    x: Structure,
+    y: Structure = None,
+    batch_size: int = 128,
+    num_epochs: int | None = 1,
+    shuffle: bool | None = None,
+    queue_capacity: int = 1000,
+    num_threads: int = 1,
+) -> InputFn:
+    """An `input_fn` over arrays: `x` and `y` are arrays or dicts of arrays.
+
+    `num_epochs=None` is endless. A shuffle permutes whole epochs; `queue_capacity` and
+    `num_threads` are accepted from older programs and change nothing.
+
+    >>> input_fn = numpy_input_fn(np.arange(3), batch_size=2, shuffle=False)
+    >>> list(input_fn())
+    [array([0, 1]), array([2])]
+    """
+    _check_shuffle("numpy_input_fn", shuffle)
+
+    def input_fn() -> Dataset:
+        _check_arrays(x, y)
+        data = x if y is None else (x, y)
+        return _stream(data, batch_size, num_epochs, bool(shuffle))
+
+    return input_fn
+
+
+def pandas_input_fn(
+    x: pd.DataFrame,
+    y: pd.Series | pd.DataFrame | None = None,
+    batch_size: int = 128,
+    num_epochs: int | None = 1,
+    shuffle: bool | None = None,
+    queue_capacity: int = 1000,
+    num_threads: int = 1,
+    target_column: str = "target",
+) -> InputFn:
+    """An `input_fn` over a frame: features are a dict of its columns, no index.
+
+    `y` is a Series (labels are an array) or a frame (labels are a dict), with the same
+    index. Both are copied, so later changes do not reach the training.
+    """
+    _check_shuffle("pandas_input_fn", shuffle)
+    if y is not None:
+        if target_column in x.columns:
+            raise InputError(
+                f"pandas_input_fn: x already has a column {target_column!r}, the name "
+                "of the target. Rename it, or pass another target_column."
+            )
+        if not x.index.equals(y.index):
+            raise InputError(
+                f"pandas_input_fn: x and y must have the same index, got "
+                f"{_ends(x.index)} and {_ends(y.index)}. Call reset_index(drop=True) "
+                "on both if their rows correspond."
+            )
+    data = x.copy() if y is None else (x.copy(), y.copy())
+    return lambda: _stream(data, batch_size, num_epochs, bool(shuffle))
+
+
+def _stream(
+    data: Structure, batch_size: int, num_epochs: int | None, shuffle: bool
+) -> Dataset:
+    rows = slices_of(data)
+    dataset = Dataset(rows)
+    if shuffle:
+        # Rows in memory can be permuted as a whole, at no more cost than a queue.
+        dataset = dataset.shuffle(max(1, len(rows.block)))
+    return dataset.repeat(num_epochs).batch(batch_size)
+
+
+def _check_shuffle(where: str, shuffle: bool | None) -> None:
+    if not isinstance(shuffle, bool):
+        raise InputError(
+            f"{where}: shuffle must be given, as True (usual for training) or False "
+            f"(for evaluation and prediction), got {shuffle!r}."
+        )
+
+
+def _check_arrays(x: Structure, y: Structure) -> None:
+    if not isinstance(x, Mapping | np.ndarray):
+        raise InputTypeError(
+            f"numpy_input_fn: x must be an array or a dict of arrays, got "
+            f"{type(x).__name__}."
+        )
+    if len(x) == 0:
+        raise InputError("numpy_input_fn: x is empty.")
+    if isinstance(y, Mapping):
+        if not y:
+            raise InputError("numpy_input_fn: y is an empty dict; pass None instead.")
+        shared = sorted(set(y) & set(x)) if isinstance(x, Mapping) else []
+        if shared:
+            raise InputError(
+                f"numpy_input_fn: x and y both have {', '.join(map(repr, shared))}. "
+                "Give labels names of their own."
+            )
+
+
+class InputTypeError(InputError, TypeError):
+    """Data of a kind that an input function does not take."""
+
+
+def _ends(index: Any) -> str:
+    return (
+        f"[{index[0]} … {index[-1]}] ({len(index)})" if len(index) else "an empty one"
+    )
