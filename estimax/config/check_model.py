@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from estimax.config.check_features import CATEGORICAL, Note, column_key, known_feature
+from estimax.config.decode import is_broken
 from estimax.config.schema.features import Bucketized, Crossed, Feature, Numeric
 from estimax.config.schema.model import (
     CombinedModel,
@@ -106,9 +107,17 @@ def _column_name(name: str, features: Mapping[str, Feature]) -> str:
     """What the feature's column is called, and hence its variables."""
     feature = features.get(name)
     if isinstance(feature, Bucketized):
-        return f"{_column_name(feature.source, features)}_bucketized"
+        source = features.get(feature.source)
+        key = source.column if isinstance(source, Numeric) else None
+        return f"{key or feature.source}_bucketized"
     if isinstance(feature, Crossed):
-        return "_X_".join(sorted(_column_name(key, features) for key in feature.keys))
+        # A cross of crosses is reported elsewhere; here it must only not go on.
+        keys = [
+            key
+            for key in feature.keys
+            if not is_broken(key) and not isinstance(features.get(key), Crossed)
+        ]
+        return "_X_".join(sorted(_column_name(key, features) for key in keys))
     return (column_key(name, feature) if feature is not None else None) or name
 
 

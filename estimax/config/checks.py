@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from estimax.config.check_features import check_features, column_key
 from estimax.config.check_model import check_model
+from estimax.config.columns import clashes
 from estimax.config.decode import is_broken
 from estimax.config.nodes import join
 from estimax.config.origins import Origin, Problems
@@ -33,6 +34,9 @@ def check_run(run: Run, origins: Mapping[str, Origin], problems: Problems) -> No
     """Note every contradiction in a decoded run."""
 
     def note(path: str, text: str) -> None:
+        lone = path.replace(".0.", ".", 1)
+        if path not in origins and lone in origins:
+            path = lone  # a list of one, written without its brackets
         problems.add(_nearest(origins, path), path, text)
 
     _check_saving(run, note)
@@ -42,6 +46,8 @@ def check_run(run: Run, origins: Mapping[str, Origin], problems: Problems) -> No
         _check_ends(run, note)
     _check_export(run, note)
     check_features(run.features, run.data.label, note)
+    for name, text in clashes(run.features):
+        note(f"features.{name}", text)
     _check_columns(run, note)
     check_model(run, note, complete=not problems.under("model"))
     if isinstance(run.model, CustomModel):

@@ -25,7 +25,15 @@ from estimax.config.fields import (
     members,
     tag_of,
 )
-from estimax.config.nodes import ListNode, MapNode, Node, ScalarNode, join, plain
+from estimax.config.nodes import (
+    ListNode,
+    MapNode,
+    Node,
+    ScalarNode,
+    Unresolved,
+    join,
+    plain,
+)
 from estimax.config.origins import Origin, Problems
 from estimax.core.errors import did_you_mean
 
@@ -69,7 +77,7 @@ class Decoder:
         """One dataclass from one mapping."""
         if not isinstance(node, MapNode):
             return self._wrong(node, path, "a mapping")
-        self.origins[path] = node.origin
+        self.origins.setdefault(path, node.origin)
         known = fields_of(section)
         near = self._unknown_keys(node, known, path)
         values = {}
@@ -109,6 +117,8 @@ class Decoder:
         """One value of the wanted type."""
         self.origins.setdefault(path, node.origin)
         options = members(kind)
+        if isinstance(node, ScalarNode) and isinstance(node.value, Unresolved):
+            return BROKEN
         if isinstance(node, ScalarNode) and node.value is None:
             if type(None) in options or kind is Any:
                 return None
@@ -136,9 +146,7 @@ class Decoder:
         if sections:
             return self._variant(node, sections, path)
         for option in options:
-            if typing.get_origin(option) is not None and issubclass(
-                typing.get_origin(option), Mapping
-            ):
+            if typing.get_origin(option) is Mapping:
                 return self._mapping(node, typing.get_args(option)[1], path)
             if typing.get_origin(option) is tuple and about.one_or_many:
                 return self._list(node, option, about, path)
@@ -179,6 +187,8 @@ class Decoder:
             return self._untagged(node, sections, key, [t for _, t in tagged], path)
         known = {tag: section for (_, tag), section in tagged.items()}
         word = entry.node.value if isinstance(entry.node, ScalarNode) else None
+        if isinstance(word, Unresolved):
+            return BROKEN
         if not isinstance(word, str) or word not in known:
             hint = did_you_mean(str(word), known)
             text = f"unknown {key} {plain(entry.node)!r}{hint}"

@@ -8,13 +8,14 @@ The resolved file of a model directory is made by this, and `show` prints it.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
 from estimax.config.fields import fields_of
-from estimax.config.nodes import join, plain_scalar
+from estimax.config.nodes import SCALAR_PATTERNS, join
 from estimax.config.schema import Run
 
 
@@ -66,16 +67,16 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 class _Dumper(yaml.SafeDumper):
     """SafeDumper for readers of YAML 1.2: quotes what they would not read as text."""
 
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML's own protocol
+
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # PyYAML quotes by 1.1 rules; `1e-3` and the like would be read back as numbers.
-    style = "'" if plain_scalar(text) != text else None
     # A literal "${" must not be taken for a reference when the file is read again.
     escaped = text.replace("${", "$${")
-    return dumper.represent_scalar("tag:yaml.org,2002:str", escaped, style=style)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", escaped)
 
 
 def _represent_float(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
@@ -89,6 +90,10 @@ def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceN
     return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=flat)
 
 
+for _tag, _pattern in SCALAR_PATTERNS.items():
+    # The dumper quotes a text that the reader would take for something else.
+    _whole = re.compile(f"(?:{_pattern.pattern})$")
+    _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _whole, None)
 _Dumper.add_representer(str, _represent_text)
 _Dumper.add_representer(float, _represent_float)
 _Dumper.add_representer(list, _represent_list)

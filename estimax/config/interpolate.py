@@ -19,6 +19,7 @@ from estimax.config.nodes import (
     MapNode,
     Node,
     ScalarNode,
+    Unresolved,
     join,
     parse_value,
 )
@@ -47,6 +48,7 @@ class _Resolver:
         self.problems = problems
         self.environment = environment
         self.used: set[str] = set()
+        self.circular: set[str] = set()
         self.vars: dict[str, Entry] = {}
         entry = tree.entries.get("vars")
         if entry is not None and isinstance(entry.node, MapNode):
@@ -95,10 +97,12 @@ class _Resolver:
         self, name: str, origin: Origin, path: str, above: tuple[str, ...]
     ) -> Node:
         """The value of one reference, said to be written where it is used."""
-        if name in above:
-            circle = " -> ".join([*above, name])
-            self.problems.add(origin, path, f"references go in a circle: {circle}")
-            return ScalarNode(None, origin)
+        if name in above or name in self.circular:
+            if name not in self.circular:
+                circle = " -> ".join([*above, name])
+                self.problems.add(origin, path, f"references go in a circle: {circle}")
+                self.circular.update(above)
+            return ScalarNode(Unresolved(), origin)
         if name.startswith("env:"):
             return self._environment(name.removeprefix("env:"), origin, path)
         target = self._target(name)
@@ -107,9 +111,9 @@ class _Resolver:
             hint = did_you_mean(name, known)
             text = f"unknown reference ${{{name}}}{hint} (or env:VARIABLE)"
             self.problems.add(origin, path, text)
-            return ScalarNode("", origin)
+            return ScalarNode(Unresolved(), origin)
         self.used.add(name)
-        return _at(self.walk(target, path, (*above, name)), origin)
+        return _at(self.walk(target, name, (*above, name)), origin)
 
     def _target(self, name: str) -> Node | None:
         if name == "name" and "name" in self.tree.entries:
@@ -123,7 +127,7 @@ class _Resolver:
         if variable not in self.environment:
             text = f"environment variable {variable} is not set"
             self.problems.add(origin, path, text)
-            return ScalarNode("", origin)
+            return ScalarNode(Unresolved(), origin)
         return parse_value(self.environment[variable], origin)
 
     def note_unused(self) -> None:

@@ -100,7 +100,7 @@ def _option(option: Any, about: About, definitions: dict[str, Json]) -> Json:
         return {"$ref": f"#/$defs/{option.__name__}"}
     if typing.get_origin(option) is tuple:
         return _list(option, about, definitions)
-    assert issubclass(typing.get_origin(option), Mapping), option
+    assert typing.get_origin(option) is Mapping, option
     item = _kind(typing.get_args(option)[1], About(""), definitions)
     return {"type": "object", "additionalProperties": item}
 

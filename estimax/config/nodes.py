@@ -57,6 +57,12 @@ class MapNode:
 Node = ScalarNode | ListNode | MapNode
 
 
+class Unresolved(str):
+    """The value of a reference that leads nowhere, which has been reported."""
+
+    __slots__ = ()
+
+
 def plain(node: Node) -> Any:  # dict, list or scalar
     """The node as Python data, without its places.
 
@@ -153,6 +159,9 @@ _FLOAT = re.compile(
     r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
+
+
+SCALAR_PATTERNS = {"null": _NULL, "bool": _BOOL, "int": _INT, "float": _FLOAT}
 
 
 def plain_scalar(text: str) -> Scalar:

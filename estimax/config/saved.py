@@ -1,0 +1,176 @@
+"""The run as it was started, kept in `model_dir/config/`, and compared on resume.
+
+    claim_model_dir(loaded)        # before training: refuse, clear or resume
+
+    model_dir/config/source.yaml       the file as written
+                     resolved.yaml     every value, defaults included
+                     overrides.txt     --set and the like, one a line
+                     environment.json  versions and machine
+
+A resumed run must describe the same model and the same data. What may differ freely is
+listed in `SAFE`; anything else is refused with a diff.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from estimax.config.dump import dump, leaves, to_plain
+from estimax.config.load import LoadedRun
+from estimax.config.nodes import parse, plain
+from estimax.config.origins import Problems
+from estimax.config.schema.run import Run
+from estimax.core.errors import ConfigError
+from estimax.wire import atomic
+
+# Addresses that do not change what the weights mean or which batches they saw.
+SAFE = (
+    "name",
+    "metadata",
+    "include",
+    "vars",
+    "run",
+    "data.prefetch",
+    "train.max_steps",
+    "eval",
+    "export",
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A value that differs between the saved run and this one."""
+
+    path: str
+    old: object
+    new: object
+
+    def __str__(self) -> str:
+        return f"{self.path}: {_shown(self.old)} -> {_shown(self.new)}"
+
+
+_ABSENT = object()
+
+
+def _shown(value: object) -> str:
+    return "(none)" if value is _ABSENT else repr(value)
+
+
+def config_dir(run: Run) -> Path:
+    """The folder of the run's own files."""
+    return Path(run.run.model_dir) / "config"
+
+
+def claim_model_dir(loaded: LoadedRun) -> list[str]:
+    """Make the model directory this run's; return remarks worth printing."""
+    run = loaded.run
+    model_dir = Path(run.run.model_dir)
+    remarks: list[str] = []
+    if model_dir.is_dir() and any(model_dir.iterdir()):
+        if run.run.on_existing == "fail":
+            raise ConfigError(
+                f"{loaded.origin('run.model_dir')}: run.model_dir: {model_dir} holds a "
+                "run already; set run.on_existing to resume or overwrite, or use "
+                "another --model-dir."
+            )
+        if run.run.on_existing == "overwrite":
+            _clear(model_dir)
+            remarks.append(f"{model_dir}: the run that was there is gone (overwrite)")
+        else:
+            remarks += _check_resume(loaded)
+    _save(loaded)
+    return remarks
+
+
+def _clear(model_dir: Path) -> None:
+    # Only what estimax made is removed: a mistyped model_dir may be someone's home.
+    if not (model_dir / "config" / "resolved.yaml").is_file():
+        raise ConfigError(
+            f"run.on_existing: overwrite would remove {model_dir}, which holds no "
+            "config/resolved.yaml and so was not made by estimax; remove it yourself."
+        )
+    shutil.rmtree(model_dir)
+
+
+def _check_resume(loaded: LoadedRun) -> list[str]:
+    saved = config_dir(loaded.run) / "resolved.yaml"
+    if not saved.is_file():
+        return []
+    changes = compare(read_plain(saved), to_plain(loaded.run), loaded.run)
+    if not changes:
+        return []
+    listed = "\n  ".join(str(change) for change in changes)
+    if loaded.run.run.on_config_change == "warn":
+        return [f"resuming with changes since {saved}:\n  {listed}"]
+    raise ConfigError(
+        f"{loaded.path} does not describe the run in {loaded.run.run.model_dir}:\n"
+        f"  {listed}\n"
+        "Undo the changes, train in another --model-dir, or accept them with "
+        "--set run.on_config_change=warn."
+    )
+
+
+def read_plain(path: Path) -> object:
+    """A resolved file as plain data."""
+    problems = Problems(str(path))
+    node = parse(path.read_text(encoding="utf-8"), str(path), problems)
+    problems.raise_if_any()
+    return plain(node) if node is not None else {}
+
+
+def compare(old: object, new: object, run: Run) -> list[Change]:
+    """The differences that matter to the weights, in the order of the new run."""
+    before, after = dict(leaves(old)), dict(leaves(new))
+    paths = [*after, *(path for path in before if path not in after)]
+    return [
+        Change(path, before.get(path, _ABSENT), after.get(path, _ABSENT))
+        for path in paths
+        if not _is_safe(path, run)
+        and before.get(path, _ABSENT) != after.get(path, _ABSENT)
+    ]
+
+
+def _is_safe(path: str, run: Run) -> bool:
+    if path.startswith("data.sources."):
+        # What is only evaluated on leaves no trace in the weights.
+        return not path.startswith(f"data.sources.{run.train.source}.")
+    return any(path == safe or path.startswith(f"{safe}.") for safe in SAFE)
+
+
+def _save(loaded: LoadedRun) -> None:
+    folder = config_dir(loaded.run)
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic.write_bytes(folder / "source.yaml", loaded.source.encode())
+    atomic.write_bytes(folder / "resolved.yaml", dump(loaded.run).encode())
+    overrides = "".join(f"{text}\n" for text in loaded.overrides)
+    atomic.write_bytes(folder / "overrides.txt", overrides.encode())
+    atomic.write_json(folder / "environment.json", environment())
+
+
+_PACKAGES = ("estimax", "jax", "jaxlib", "flax", "optax", "numpy", "pyarrow", "numba")
+
+
+def environment() -> Mapping[str, object]:
+    """Versions and machine, for whoever has to explain the run later."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        # Asked of the metadata: importing them would take seconds.
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

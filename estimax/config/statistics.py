@@ -1,0 +1,197 @@
+"""What a run asks of its data before training: means, deviations, vocabularies.
+
+    statistics = statistics_for(run, cache=model_dir / "config/statistics.json")
+    statistics.moments["age"].mean
+    statistics.vocabularies["city"]          # most frequent first
+
+One streaming pass over the train source. The result is kept in the model directory: a
+resumed run must scale and number its words exactly as the first start did, or its
+weights would mean something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from estimax.config.columns import Kind
+from estimax.config.scan import find_files, scan
+from estimax.config.schema.features import Numeric, Vocabulary
+from estimax.config.schema.run import Run
+from estimax.core.errors import FeatureError
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and standard deviation of the values that are not missing."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0  # sum of squared distances from the mean
+
+    @property
+    def std(self) -> float:
+        """The standard deviation; 1 for a constant, which nothing can scale."""
+        deviation = math.sqrt(self.squares / self.count) if self.count else 0.0
+        return deviation or 1.0
+
+    def merge(self, other: Moments) -> Moments:
+        """Both together, without the cancellation of a sum of squares."""
+        count = self.count + other.count
+        if count == 0:
+            return self
+        gap = other.mean - self.mean
+        mean = self.mean + gap * other.count / count
+        between = gap * gap * self.count * other.count / count
+        return Moments(count, mean, self.squares + other.squares + between)
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The figures by feature name; `raw` is before a feature's transform."""
+
+    raw: dict[str, Moments]
+    moments: dict[str, Moments]
+    vocabularies: dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What has to be found out, by feature name."""
+
+    numeric: dict[str, Numeric]
+    vocabulary: dict[str, Vocabulary]
+
+    def key(self) -> str:
+        """A text that changes when other figures are asked for."""
+        asked = {
+            "numeric": {n: [f.column, f.transform] for n, f in self.numeric.items()},
+            "vocabulary": {
+                n: [f.column, f.from_data and asdict(f.from_data)]
+                for n, f in self.vocabulary.items()
+            },
+        }
+        return json.dumps(asked, sort_keys=True)
+
+
+def request_of(run: Run) -> Request:
+    """The features whose figures come from the data."""
+    numeric = {
+        name: feature
+        for name, feature in run.features.items()
+        if isinstance(feature, Numeric)
+        and (feature.normalize == "zscore" or feature.default == "mean")
+    }
+    vocabulary = {
+        name: feature
+        for name, feature in run.features.items()
+        if isinstance(feature, Vocabulary) and feature.from_data is not None
+    }
+    return Request(numeric, vocabulary)
+
+
+def statistics_for(run: Run, cache: Path, *, keep: bool = False) -> Statistics:
+    """The figures of the train source, read from `cache` when it still fits.
+
+    With `keep` (a model was trained on them) they are taken even when the files have
+    changed since: new data must not change the meaning of old weights.
+    """
+    request = request_of(run)
+    if not request.numeric and not request.vocabulary:
+        return Statistics({}, {}, {})
+    files = _fingerprint(run) if not keep else ""
+    if cache.is_file():
+        saved = json.loads(cache.read_text())
+        if saved["request"] == request.key() and (keep or saved["files"] == files):
+            return _from_json(saved["statistics"])
+    found = collect(run, request)
+    from estimax.wire import atomic
+
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    content = {
+        "request": request.key(),
+        "files": files or _fingerprint(run),
+        "statistics": asdict(found),
+    }
+    atomic.write_json(cache, content)
+    return found
+
+
+def _fingerprint(run: Run) -> str:
+    source = run.data.sources[run.train.source]
+    files = find_files(source, run.train.source)
+    seen = [(f, Path(f).stat().st_size, Path(f).stat().st_mtime_ns) for f in files]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def _from_json(saved: dict[str, Any]) -> Statistics:  # what asdict made of one
+    return Statistics(
+        {name: Moments(**values) for name, values in saved["raw"].items()},
+        {name: Moments(**values) for name, values in saved["moments"].items()},
+        {name: tuple(words) for name, words in saved["vocabularies"].items()},
+    )
+
+
+def collect(run: Run, request: Request) -> Statistics:
+    """One pass over the train source."""
+    columns: dict[str, Kind] = {}
+    columns |= {f.column or name: "float" for name, f in request.numeric.items()}
+    columns |= {f.column or name: "text" for name, f in request.vocabulary.items()}
+    raw = {name: Moments() for name in request.numeric}
+    scaled = dict(raw)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in request.vocabulary}
+    source = run.train.source
+    for batch in scan(run.data.sources[source], source, columns):
+        for name, number in request.numeric.items():
+            values = batch[number.column or name]
+            raw[name] = raw[name].merge(_moments_of(values, name, None))
+            found = _moments_of(values, name, number.transform)
+            scaled[name] = scaled[name].merge(found)
+        for name, words in request.vocabulary.items():
+            for pair in batch[words.column or name].drop_null().value_counts():
+                counts[name][pair["values"].as_py()] += pair["counts"].as_py()
+    empty = [name for name, moments in raw.items() if moments.count == 0]
+    if empty:
+        raise FeatureError(f"features.{empty[0]}: the train source has no value of it.")
+    chosen = {
+        name: _words(counts[name], name, f) for name, f in request.vocabulary.items()
+    }
+    return Statistics(raw, scaled, chosen)
+
+
+def _moments_of(values: Any, name: str, transform: str | None) -> Moments:
+    import numpy as np
+
+    numbers = values.drop_null().to_numpy(zero_copy_only=False)
+    numbers = numbers[np.isfinite(numbers)]
+    if transform == "log1p":
+        if numbers.size and numbers.min() <= -1:
+            raise FeatureError(
+                f"features.{name}.transform: log1p needs values above -1, "
+                f"the train source has {numbers.min():g}."
+            )
+        numbers = np.log1p(numbers)
+    if not numbers.size:
+        return Moments()
+    mean = float(numbers.mean())
+    return Moments(len(numbers), mean, float(np.square(numbers - mean).sum()))
+
+
+def _words(counts: Counter[str], name: str, feature: Vocabulary) -> tuple[str, ...]:
+    assert feature.from_data is not None
+    limits = feature.from_data
+    enough = [(word, n) for word, n in counts.items() if n >= limits.min_count]
+    # Ties go by the word, so that the order does not depend on that of the rows.
+    enough.sort(key=lambda pair: (-pair[1], pair[0]))
+    words = tuple(word for word, _ in enough[: limits.max_size])
+    if not words:
+        raise FeatureError(
+            f"features.{name}.from_data: no word occurs "
+            f"{limits.min_count} times in the train source; lower min_count."
+        )
+    return words

@@ -1,0 +1,83 @@
+"""The model directory remembers its run, and refuses another one."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from run_files import GOOD, load_text
+
+from estimax.config import load
+from estimax.config.saved import claim_model_dir
+from estimax.core.errors import ConfigError
+
+
+def started(folder: Path, *overrides: str, text: str = GOOD):
+    text = text.replace("runs/small", str(folder / "model"))
+    loaded = load_text(folder, text, *overrides)
+    return loaded, claim_model_dir(loaded)
+
+
+def test_the_run_is_kept_as_written_and_as_resolved(tmp_path):
+    loaded, _ = started(tmp_path, "train.max_steps=77")
+    config = tmp_path / "model" / "config"
+    assert config.joinpath("source.yaml").read_text() == loaded.source
+    assert config.joinpath("overrides.txt").read_text() == "train.max_steps=77\n"
+    assert load(config / "resolved.yaml").run == loaded.run
+    environment = json.loads(config.joinpath("environment.json").read_text())
+    assert environment["packages"]["jax"]
+
+
+def test_the_same_run_may_go_on(tmp_path):
+    started(tmp_path)
+    assert started(tmp_path)[1] == []
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["train.max_steps=99", "run.log_step_count_steps=5", "data.prefetch=1", "name=b"],
+)
+def test_what_is_on_the_safe_list_may_change(tmp_path, override):
+    started(tmp_path)
+    assert started(tmp_path, override)[1] == []
+
+
+def test_another_model_is_refused_with_the_difference(tmp_path):
+    started(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        started(tmp_path, "model.dnn.hidden_units=[16]", "features.city.buckets=7")
+    assert "  features.city.buckets: 100 -> 7\n" in str(caught.value)
+    assert "  model.dnn.hidden_units: [8] -> [16]\n" in str(caught.value)
+
+
+def test_a_change_may_be_accepted_by_name(tmp_path):
+    started(tmp_path)
+    change = ["features.city.buckets=7", "run.on_config_change=warn"]
+    _, (remark,) = started(tmp_path, *change)
+    assert "features.city.buckets: 100 -> 7" in remark
+    assert started(tmp_path, *change)[1] == []
+
+
+def test_a_source_that_is_not_trained_on_may_change(tmp_path):
+    test = "data.sources.test={format: csv, files: a.csv, batch_size: 5}"
+    started(tmp_path, test)
+    assert started(tmp_path, test.replace("a.csv", "b.csv"))[1] == []
+
+
+def test_an_existing_run_may_be_an_error(tmp_path):
+    started(tmp_path)
+    with pytest.raises(ConfigError, match="holds a run already"):
+        started(tmp_path, "run.on_existing=fail")
+
+
+def test_overwrite_removes_what_estimax_made_and_nothing_else(tmp_path):
+    started(tmp_path)
+    (tmp_path / "model" / "old").touch()
+    started(tmp_path, "run.on_existing=overwrite")
+    assert not (tmp_path / "model" / "old").exists()
+    (tmp_path / "model" / "config" / "resolved.yaml").unlink()
+    with pytest.raises(ConfigError, match="was not made by estimax"):
+        started(tmp_path, "run.on_existing=overwrite")
