@@ -31,11 +31,11 @@ from estimax.heads.head import (
     Measured,
     Metrics,
 )
-from estimax.heads.labels import NumberLabels, labels_for
+from estimax.heads.labels import NumberLabels
 from estimax.heads.losses import sigmoid_cross_entropy
 from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Scored, fresh_metrics, merged_metrics, parts_of
-from estimax.heads.weights import WeightColumn, check_weight_column, weights_for
+from estimax.heads.scoring import Rules, Scored, fresh_metrics, merged_metrics, parts_of
+from estimax.heads.weights import WeightColumn
 
 
 @final
@@ -62,9 +62,7 @@ class BinaryClassHead:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        check_weight_column(self._title, self.weight_column)
-        checks.check_reduction(self._title, self.loss_reduction)
-        checks.check_loss_fn(self._title, self.loss_fn)
+        self._rules.check(self.loss_reduction)
         checks.put(
             self, "thresholds", checks.checked_thresholds(self._title, self.thresholds)
         )
@@ -85,7 +83,7 @@ class BinaryClassHead:
         regularization_losses: Losses = None,
     ) -> jax.Array:
         """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._score(labels, logits, features)
+        scored = self._rules.score(labels, logits, features)
         return scored.loss(self.loss_reduction, regularization_losses)
 
     def predictions(
@@ -121,7 +119,7 @@ class BinaryClassHead:
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
         """The metrics with this batch merged in, as a new dict."""
-        batch = self._measure(self._score(labels, logits, features))
+        batch = self._measure(self._rules.score(labels, logits, features))
         return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
@@ -147,18 +145,17 @@ class BinaryClassHead:
         return None if self.label_vocabulary is None else tuple(self.label_vocabulary)
 
     @property
-    def _label_rule(self) -> NumberLabels:
-        return NumberLabels(self._title, 0.0, 1.0, self._words)
-
-    def _score(self, labels: Labels, logits: Logits, features: Features) -> Scored:
-        x = checks.checked_logits(self._title, logits, 1)
-        z = labels_for(self._label_rule, labels, x, width=1)
-        if self.loss_fn is None:
-            losses = sigmoid_cross_entropy(z, x)
-        else:
-            losses = checks.call_loss_fn(self._title, self.loss_fn, z, x, features, 1)
-        weights = weights_for(self._title, self.weight_column, features, x)
-        return Scored(z, x, losses, weights)
+    def _rules(self) -> Rules:
+        title = self._title
+        return Rules(
+            title,
+            labels=NumberLabels(title, 0.0, 1.0, self._words),
+            label_width=1,
+            logits_dimension=1,
+            loss_fn=self.loss_fn or sigmoid_cross_entropy,
+            loss_width=1,
+            weight_column=self.weight_column,
+        )
 
     def _measure(self, scored: Scored | None) -> Measured:
         # Without a batch every metric gets nothing and is what it is before any data.

@@ -49,8 +49,20 @@ class LabelRule(Protocol):
     def convert(self, given: staging.Raw) -> NDArray[Any]:
         """Labels as numbers, before their range is checked."""
 
-    def check(self, numbers: NDArray[Any], given: staging.Raw) -> NDArray[Any]:
-        """The numbers in the dtype of the device, or an error that names rows."""
+    def check(
+        self,
+        numbers: NDArray[Any],
+        given: staging.Raw,
+        rows: NDArray[Any] | None = None,
+    ) -> None:
+        """Raise for numbers out of range, naming the rows of the first.
+
+        `rows` has the row of each value, where that is not its place on axis 0.
+        """
+
+    @property
+    def dtype(self) -> type[np.generic]:
+        """What labels are on the device."""
 
     def on_device(self, labels: jax.Array) -> jax.Array:
         """The same for labels that only the device knows: their dtype, no values."""
@@ -69,6 +81,7 @@ class NumberLabels:
     vocabulary: tuple[str, ...] | None = None
     name: str = KEY
     keys: tuple[str, ...] = (KEY,)
+    dtype: type[np.generic] = np.float32
 
     @cached_property
     def _words(self) -> Vocabulary:
@@ -81,15 +94,19 @@ class NumberLabels:
             return lookup(self.head, self._words, given)
         return check_numbers(self.head, given)
 
-    def check(self, numbers: NDArray[Any], given: staging.Raw) -> NDArray[np.float32]:
+    def check(
+        self,
+        numbers: NDArray[Any],
+        given: staging.Raw,
+        rows: NDArray[Any] | None = None,
+    ) -> None:
         """Refuse what is out of range; NaN is."""
         if self.low is not None and self.high is not None:
             inside = (numbers >= self.low) & (numbers <= self.high)
             expected = f"within [{self.low:g}, {self.high:g}]"
             if self.vocabulary is not None:
                 expected = f"one of {_shortened(self.vocabulary[: int(self.high) + 1])}"
-            check_all(self.head, inside, given, expected)
-        return numbers.astype(np.float32)
+            check_all(self.head, inside, given, expected, rows)
 
     def on_device(self, labels: jax.Array) -> jax.Array:
         """Cast to float32."""
@@ -97,7 +114,7 @@ class NumberLabels:
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
         """Convert, then check."""
-        return self.check(self.convert(raw[KEY]), raw[KEY])
+        return _checked(self, raw[KEY])
 
 
 @dataclass(frozen=True)
@@ -109,6 +126,7 @@ class ClassLabels:
     vocabulary: tuple[str, ...] | None = None
     name: str = KEY
     keys: tuple[str, ...] = (KEY,)
+    dtype: type[np.generic] = np.int32
 
     @cached_property
     def _words(self) -> Vocabulary:
@@ -121,11 +139,15 @@ class ClassLabels:
             return lookup(self.head, self._words, given)
         return check_integers(self.head, check_numbers(self.head, given))
 
-    def check(self, numbers: NDArray[Any], given: staging.Raw) -> NDArray[np.int32]:
+    def check(
+        self,
+        numbers: NDArray[Any],
+        given: staging.Raw,
+        rows: NDArray[Any] | None = None,
+    ) -> None:
         """Refuse ids out of range."""
         inside = (numbers >= 0) & (numbers < self.n_classes)
-        check_all(self.head, inside, given, self._expected)
-        return numbers.astype(np.int32)
+        check_all(self.head, inside, given, self._expected, rows)
 
     def on_device(self, labels: jax.Array) -> jax.Array:
         """Cast to int32."""
@@ -133,7 +155,7 @@ class ClassLabels:
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
         """Convert, then check."""
-        return self.check(self.convert(raw[KEY]), raw[KEY])
+        return _checked(self, raw[KEY])
 
     @property
     def _expected(self) -> str:
@@ -154,6 +176,7 @@ class IndicatorLabels:
     vocabulary: tuple[str, ...] | None = None
     name: str = KEY
     keys: tuple[str, ...] = (KEY,)
+    dtype: type[np.generic] = np.float32
 
     @cached_property
     def _classes(self) -> ClassLabels:
@@ -170,12 +193,16 @@ class IndicatorLabels:
             )
         return np.asarray(given)
 
-    def check(self, numbers: NDArray[Any], given: staging.Raw) -> NDArray[np.float32]:
+    def check(
+        self,
+        numbers: NDArray[Any],
+        given: staging.Raw,
+        rows: NDArray[Any] | None = None,
+    ) -> None:
         """Refuse indicators outside of [0, 1]."""
         if not isinstance(given, Sparse):
             inside = (numbers >= 0) & (numbers <= 1)
-            check_all(self.head, inside, given, "indicators within [0, 1]")
-        return numbers.astype(np.float32)
+            check_all(self.head, inside, given, "indicators within [0, 1]", rows)
 
     def on_device(self, labels: jax.Array) -> jax.Array:
         """Cast to float32."""
@@ -183,7 +210,7 @@ class IndicatorLabels:
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
         """Convert, then check."""
-        return self.check(self.convert(raw[KEY]), raw[KEY])
+        return _checked(self, raw[KEY])
 
     def _spread(self, given: Sparse) -> NDArray[np.float32]:
         rows = given.indices[:, :-1]
@@ -193,6 +220,12 @@ class IndicatorLabels:
         spread = np.zeros((*given.dense_shape[:-1], self.n_classes), np.float32)
         spread[(*rows.T, numbers)] = 1.0
         return spread
+
+
+def _checked(rule: LabelRule, given: staging.Raw) -> NDArray[Any]:
+    numbers = rule.convert(given)
+    rule.check(numbers, given)
+    return numbers.astype(rule.dtype)
 
 
 class Vocabulary:

@@ -4,7 +4,7 @@ head = RegressionHead(label_dimension=2)
 head = PoissonRegressionHead()          # counts: logits are logs of rates
 head = LogisticRegressionHead()         # labels in [0, 1], regression metrics
 
-The three differ in loss, link and range of labels only, which `_Regression` holds.
+The three differ in loss, link (logits to predictions) and range of labels only.
 """
 
 from __future__ import annotations
@@ -30,76 +30,13 @@ from estimax.heads.head import (
     Measured,
     Metrics,
 )
-from estimax.heads.labels import NumberLabels, labels_for
+from estimax.heads.labels import NumberLabels
 from estimax.heads.losses import poisson, sigmoid_cross_entropy, squared_error
 from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Scored, fresh_metrics, merged_metrics, parts_of
-from estimax.heads.weights import WeightColumn, check_weight_column, weights_for
+from estimax.heads.scoring import Rules, Scored, fresh_metrics, merged_metrics, parts_of
+from estimax.heads.weights import WeightColumn
 
 Link = Callable[[jax.Array], jax.Array]
-
-
-@dataclass(frozen=True)
-class _Regression:
-    """All that the three heads do, given what they differ in."""
-
-    title: str
-    dimension: int
-    weight_column: WeightColumn | None
-    loss_fn: LossFn
-    link: Link | None
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def label_rule(self) -> NumberLabels:
-        return NumberLabels(self.title, self.low, self.high)
-
-    def check(self, reduction: str) -> None:
-        if not isinstance(self.dimension, int) or self.dimension < 1:
-            raise SpecError(
-                f"{self.title}: label_dimension must be an integer of at least 1, got "
-                f"{self.dimension}."
-            )
-        check_weight_column(self.title, self.weight_column)
-        checks.check_reduction(self.title, reduction)
-        checks.check_loss_fn(self.title, self.loss_fn)
-
-    def score(self, labels: Labels, logits: Logits, features: Features) -> Scored:
-        x = checks.checked_logits(self.title, logits, self.dimension)
-        y = labels_for(self.label_rule, labels, x, width=self.dimension)
-        losses = checks.call_loss_fn(
-            self.title, self.loss_fn, y, x, features, self.dimension
-        )
-        weights = weights_for(
-            self.title, self.weight_column, features, x, per_output=True
-        )
-        return Scored(y, x, losses, weights)
-
-    def predictions(self, logits: Logits, keys: Sequence[str] | None) -> dict[str, Any]:
-        x = checks.checked_logits(self.title, logits, self.dimension)
-        if self.link is None:
-            return checks.selected(self.title, {"predictions": x}, keys)
-        every = {"predictions": self.link(x), "logits": x}
-        return checks.selected(self.title, every, keys)
-
-    def measure(self, scored: Scored | None) -> Measured:
-        y, x, losses, w = parts_of(scored)
-        predicted = x if x is None or self.link is None else self.link(x)
-        return {
-            "average_loss": metrics.mean(losses, w),
-            "prediction/mean": metrics.mean(predicted, w),
-            "label/mean": metrics.mean(y, w),
-        }
-
-
-def _exports(predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-    regression = RegressionOutput(predictions["predictions"])
-    return {
-        "serving_default": regression,
-        "regression": regression,
-        "predict": PredictOutput(predictions),
-    }
 
 
 @final
@@ -122,7 +59,8 @@ class RegressionHead:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        self._regression.check(self.loss_reduction)
+        _check_dimension(self._rules, self.label_dimension)
+        self._rules.check(self.loss_reduction)
 
     @property
     def logits_dimension(self) -> int:
@@ -138,20 +76,18 @@ class RegressionHead:
         regularization_losses: Losses = None,
     ) -> jax.Array:
         """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._regression.score(labels, logits, features)
+        scored = self._rules.score(labels, logits, features)
         return scored.loss(self.loss_reduction, regularization_losses)
 
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """The predictions; with a link, also the logits they come from."""
-        return self._regression.predictions(logits, keys)
+        return _predictions(self._rules, self.inverse_link_fn, logits, keys)
 
     def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
         """Its metrics before any data."""
-        return fresh_metrics(
-            self._regression.measure(None), self.name, regularization_losses
-        )
+        return fresh_metrics(self._measure(None), self.name, regularization_losses)
 
     def update_metrics(
         self,
@@ -162,8 +98,7 @@ class RegressionHead:
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
         """The metrics with this batch merged in, as a new dict."""
-        scored = self._regression.score(labels, logits, features)
-        batch = self._regression.measure(scored)
+        batch = self._measure(self._rules.score(labels, logits, features))
         return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
@@ -173,18 +108,21 @@ class RegressionHead:
     create_estimator_spec = make_spec
 
     @property
-    def _label_rule(self) -> NumberLabels:
-        return self._regression.label_rule
-
-    @property
-    def _regression(self) -> _Regression:
-        return _Regression(
-            checks.title("RegressionHead", self.name),
-            self.label_dimension,
-            self.weight_column,
-            self.loss_fn or squared_error,
-            self.inverse_link_fn,
+    def _rules(self) -> Rules:
+        title = checks.title("RegressionHead", self.name)
+        return Rules(
+            title,
+            labels=NumberLabels(title),
+            label_width=self.label_dimension,
+            logits_dimension=self.label_dimension,
+            loss_fn=self.loss_fn or squared_error,
+            loss_width=self.label_dimension,
+            weight_column=self.weight_column,
+            weight_per_output=True,
         )
+
+    def _measure(self, scored: Scored | None) -> Measured:
+        return _measure(self.inverse_link_fn, scored)
 
 
 @final
@@ -204,7 +142,8 @@ class PoissonRegressionHead:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        self._regression.check(self.loss_reduction)
+        _check_dimension(self._rules, self.label_dimension)
+        self._rules.check(self.loss_reduction)
 
     @property
     def logits_dimension(self) -> int:
@@ -220,20 +159,18 @@ class PoissonRegressionHead:
         regularization_losses: Losses = None,
     ) -> jax.Array:
         """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._regression.score(labels, logits, features)
+        scored = self._rules.score(labels, logits, features)
         return scored.loss(self.loss_reduction, regularization_losses)
 
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """The rates, and the logits they come from."""
-        return self._regression.predictions(logits, keys)
+        return _predictions(self._rules, jnp.exp, logits, keys)
 
     def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
         """Its metrics before any data."""
-        return fresh_metrics(
-            self._regression.measure(None), self.name, regularization_losses
-        )
+        return fresh_metrics(self._measure(None), self.name, regularization_losses)
 
     def update_metrics(
         self,
@@ -244,8 +181,7 @@ class PoissonRegressionHead:
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
         """The metrics with this batch merged in, as a new dict."""
-        scored = self._regression.score(labels, logits, features)
-        batch = self._regression.measure(scored)
+        batch = self._measure(self._rules.score(labels, logits, features))
         return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
@@ -255,18 +191,21 @@ class PoissonRegressionHead:
     create_estimator_spec = make_spec
 
     @property
-    def _label_rule(self) -> NumberLabels:
-        return self._regression.label_rule
-
-    @property
-    def _regression(self) -> _Regression:
-        return _Regression(
-            checks.title("PoissonRegressionHead", self.name),
-            self.label_dimension,
-            self.weight_column,
-            partial(poisson, compute_full_loss=self.compute_full_loss),
-            jnp.exp,
+    def _rules(self) -> Rules:
+        title = checks.title("PoissonRegressionHead", self.name)
+        return Rules(
+            title,
+            labels=NumberLabels(title),
+            label_width=self.label_dimension,
+            logits_dimension=self.label_dimension,
+            loss_fn=partial(poisson, compute_full_loss=self.compute_full_loss),
+            loss_width=self.label_dimension,
+            weight_column=self.weight_column,
+            weight_per_output=True,
         )
+
+    def _measure(self, scored: Scored | None) -> Measured:
+        return _measure(jnp.exp, scored)
 
 
 @final
@@ -286,7 +225,7 @@ class LogisticRegressionHead:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        self._regression.check(self.loss_reduction)
+        self._rules.check(self.loss_reduction)
 
     @property
     def logits_dimension(self) -> int:
@@ -302,20 +241,18 @@ class LogisticRegressionHead:
         regularization_losses: Losses = None,
     ) -> jax.Array:
         """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._regression.score(labels, logits, features)
+        scored = self._rules.score(labels, logits, features)
         return scored.loss(self.loss_reduction, regularization_losses)
 
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """The probabilities, and the logits they come from."""
-        return self._regression.predictions(logits, keys)
+        return _predictions(self._rules, jax.nn.sigmoid, logits, keys)
 
     def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
         """Its metrics before any data."""
-        return fresh_metrics(
-            self._regression.measure(None), self.name, regularization_losses
-        )
+        return fresh_metrics(self._measure(None), self.name, regularization_losses)
 
     def update_metrics(
         self,
@@ -326,8 +263,7 @@ class LogisticRegressionHead:
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
         """The metrics with this batch merged in, as a new dict."""
-        scored = self._regression.score(labels, logits, features)
-        batch = self._regression.measure(scored)
+        batch = self._measure(self._rules.score(labels, logits, features))
         return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
@@ -337,17 +273,55 @@ class LogisticRegressionHead:
     create_estimator_spec = make_spec
 
     @property
-    def _label_rule(self) -> NumberLabels:
-        return self._regression.label_rule
-
-    @property
-    def _regression(self) -> _Regression:
-        return _Regression(
-            checks.title("LogisticRegressionHead", self.name),
-            1,
-            self.weight_column,
-            sigmoid_cross_entropy,
-            jax.nn.sigmoid,
-            low=0.0,
-            high=1.0,
+    def _rules(self) -> Rules:
+        title = checks.title("LogisticRegressionHead", self.name)
+        return Rules(
+            title,
+            labels=NumberLabels(title, 0.0, 1.0),
+            label_width=1,
+            logits_dimension=1,
+            loss_fn=sigmoid_cross_entropy,
+            loss_width=1,
+            weight_column=self.weight_column,
+            weight_per_output=True,
         )
+
+    def _measure(self, scored: Scored | None) -> Measured:
+        return _measure(jax.nn.sigmoid, scored)
+
+
+def _check_dimension(rules: Rules, dimension: object) -> None:
+    if not isinstance(dimension, int) or dimension < 1:
+        raise SpecError(
+            f"{rules.title}: label_dimension must be an integer of at least 1, got "
+            f"{dimension}."
+        )
+
+
+def _predictions(
+    rules: Rules, link: Link | None, logits: Logits, keys: Sequence[str] | None
+) -> dict[str, Any]:
+    x = checks.checked_logits(rules.title, logits, rules.logits_dimension)
+    every = {"predictions": x if link is None else link(x)}
+    if link is not None:
+        every["logits"] = x
+    return checks.selected(rules.title, every, keys)
+
+
+def _measure(link: Link | None, scored: Scored | None) -> Measured:
+    y, x, losses, w = parts_of(scored)
+    predicted = x if x is None or link is None else link(x)
+    return {
+        "average_loss": metrics.mean(losses, w),
+        "prediction/mean": metrics.mean(predicted, w),
+        "label/mean": metrics.mean(y, w),
+    }
+
+
+def _exports(predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
+    regression = RegressionOutput(predictions["predictions"])
+    return {
+        "serving_default": regression,
+        "regression": regression,
+        "predict": PredictOutput(predictions),
+    }
