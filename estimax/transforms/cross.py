@@ -57,19 +57,24 @@ class Cross:
 
     def entries(self, raw: Mapping[str, Any]) -> Sparse:
         """The ids, a row's at columns 0, 1, 2, …"""
-        values, starts = self._rows(raw)
+        ids, starts = self.row_ids(raw)
+        counts = np.diff(starts)
+        rows = np.repeat(np.arange(len(counts)), counts)
+        indices = np.stack([rows, np.arange(len(ids)) - starts[rows]], axis=1)
+        return Sparse(indices, ids, (len(counts), int(counts.max(initial=0))))
+
+    def row_ids(self, raw: Mapping[str, Any]) -> tuple[IdArray, IdArray]:
+        """The ids row after row, and where each row's start."""
+        values, starts = self._part_rows(raw)
         out_starts = np.zeros(starts.shape[1], np.int64)
-        counts = np.diff(starts, axis=1).prod(axis=0)
+        counts = (starts[:, 1:] - starts[:, :-1]).prod(axis=0)
         np.cumsum(counts, out=out_starts[1:])
         out = np.empty(out_starts[-1], np.int64)
         seed = (self.hash_key or DEFAULT_HASH_KEY) % _WRAP
-        hashing = (np.uint64(seed), np.uint64(self.num_buckets))
-        kernels().cross_rows(values, starts, *hashing, out_starts, out)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        indices = np.stack([rows, np.arange(len(out)) - out_starts[rows]], axis=1)
-        return Sparse(indices, out, (len(counts), int(counts.max(initial=0))))
+        kernels().cross_rows(values, starts, seed, self.num_buckets, out_starts, out)
+        return out, out_starts
 
-    def _rows(self, raw: Mapping[str, Any]) -> tuple[NDArray[np.uint64], IdArray]:
+    def _part_rows(self, raw: Mapping[str, Any]) -> tuple[NDArray[np.uint64], IdArray]:
         """All parts' values in hashing order, and where each part's rows start."""
         sparse, dense = [], []
         for part in self.parts:

@@ -128,12 +128,14 @@ def row_starts(rows: IdArray, batch: int) -> IdArray:
     return starts
 
 
-def padded(entries: Sparse, values: NDArray[Any], fill: float) -> NDArray[Any]:
-    """Lay entries out as [B, L], L a power of two, `fill` after a row's last."""
-    batch, rows = entries.dense_shape[0], np.asarray(entries.indices)[:, 0]
-    starts = row_starts(rows, batch)
-    longest = int(np.diff(starts).max(initial=0))
+def padded(values: NDArray[Any], starts: IdArray, fill: float) -> NDArray[Any]:
+    """Lay rows out as [B, L], L a power of two, `fill` after a row's last."""
+    counts = np.diff(starts)
+    batch, longest = len(counts), int(counts.max(initial=0))
+    if batch * longest == len(values):  # all rows are as long
+        return widened(values.reshape(batch, longest), fill)
     out = np.full((batch, padded_length(longest)), fill, values.dtype)
+    rows = np.repeat(np.arange(batch), counts)
     out[rows, np.arange(len(rows)) - starts[rows]] = values
     return out
 

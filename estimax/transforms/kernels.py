@@ -251,57 +251,61 @@ def _same(data, a, n, others, b):
     return True
 
 
+# A slot of the word table is 0 when free, else half a fingerprint above the word's
+# number plus one: most strangers are told apart without a look at any word.
+_HALF = uint64(0xFFFFFFFF00000000)
+_NUMBER = uint64(0x00000000FFFFFFFF)
+
+
 @njit
-def _find_word(data, start, n, hashed, words, ends, prints, slots):
+def _find_word(data, start, n, hashed, words, ends, slots):
     """The slot of a word in the table, or of the free place where it would go."""
     mask = len(slots) - 1
     at = np.int64(hashed & uint64(mask))
-    while slots[at] >= 0:
-        w = slots[at]
-        if (
-            prints[w] == hashed
-            and ends[w + 1] - ends[w] == n
-            and _same(data, start, n, words, ends[w])
-        ):
-            break
+    while slots[at] != uint64(0):
+        if (slots[at] ^ hashed) & _HALF == uint64(0):
+            w = np.int64(slots[at] & _NUMBER) - 1
+            if ends[w + 1] - ends[w] == n and _same(data, start, n, words, ends[w]):
+                break
         at = (at + 1) & mask
     return at
 
 
-@njit(types.int64(_BYTES, _INT64, _UINT64, _OUT_INT32), cache=True, nogil=True)
-def fill_word_slots(words, ends, prints, slots):
+@njit(types.int64(_BYTES, _INT64, _OUT_UINT64), cache=True, nogil=True)
+def fill_word_slots(words, ends, slots):
     """Enter every word into open-addressed slots; the first repeated word, or -1."""
-    for w in range(len(prints)):
+    for w in range(len(ends) - 1):
         n = ends[w + 1] - ends[w]
-        at = _find_word(words, ends[w], n, prints[w], words, ends, prints, slots)
-        if slots[at] >= 0:
+        hashed = _fingerprint(words, ends[w], n)
+        at = _find_word(words, ends[w], n, hashed, words, ends, slots)
+        if slots[at] != uint64(0):
             return w
-        slots[at] = w
+        slots[at] = (hashed & _HALF) | uint64(w + 1)
     return -1
 
 
 @njit(
     types.void(
-        *(_BYTES, _INT64, _BYTES, _INT64, _UINT64, _INT32),
+        *(_BYTES, _INT64, _BYTES, _INT64, _UINT64),
         *(types.int64, types.int64, types.boolean, _OUT_INT64),
     ),
     cache=True,
     nogil=True,
 )
 def find_words(
-    data, offsets, words, ends, prints, slots, oov_buckets, default, drop_empty, out
+    data, offsets, words, ends, slots, oov_buckets, default, drop_empty, out
 ):
     """The place of every string among the words; others by hash, or the default."""
-    size = len(prints)
+    size = len(ends) - 1
     for i in range(len(out)):
         n = offsets[i + 1] - offsets[i]
         if n == 0 and drop_empty:
             out[i] = MISSING
             continue
         hashed = _fingerprint(data, offsets[i], n)
-        at = _find_word(data, offsets[i], n, hashed, words, ends, prints, slots)
-        if slots[at] >= 0:
-            out[i] = slots[at]
+        at = _find_word(data, offsets[i], n, hashed, words, ends, slots)
+        if slots[at] != uint64(0):
+            out[i] = np.int64(slots[at] & _NUMBER) - 1
         elif oov_buckets > 0:
             out[i] = size + np.int64(hashed % uint64(oov_buckets))
         else:

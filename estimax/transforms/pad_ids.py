@@ -13,6 +13,7 @@ from estimax.core.errors import FeatureError
 from estimax.core.sparse import Ids, Sparse
 from estimax.transforms.bucketize import Bucketize
 from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
+from estimax.transforms.cross import Cross
 from estimax.transforms.entries import (
     MISSING,
     IdArray,
@@ -20,6 +21,7 @@ from estimax.transforms.entries import (
     column_of,
     dense_ids,
     padded,
+    row_starts,
     widened,
 )
 from estimax.transforms.weighted import Weighted
@@ -64,13 +66,16 @@ class PadIds:
         rectangle = self._rectangle(raw)
         if rectangle is not None:
             return Ids(widened(self._checked(rectangle), -1))
+        if isinstance(self.source, Cross):
+            ids, starts = self.source.row_ids(raw)
+            return Ids(padded(self._checked(ids), starts, -1))
         entries = self.source.entries(raw)
-        ids = np.asarray(entries.values)
-        weights = None
-        if isinstance(self.source, Weighted):
-            each = self.source.weights(raw, entries)
-            weights = padded(entries, each, 0.0)
-        return Ids(padded(entries, self._checked(ids), -1), weights)
+        starts = row_starts(np.asarray(entries.indices)[:, 0], entries.dense_shape[0])
+        ids = padded(self._checked(np.asarray(entries.values)), starts, -1)
+        if not isinstance(self.source, Weighted):
+            return Ids(ids)
+        weights = self.source.weights(raw, entries)
+        return Ids(ids, padded(weights, starts, 0.0))
 
     def _rectangle(self, raw: Mapping[str, Any]) -> IdArray | None:
         """The ids as [B, W] when the feature is dense: the common case, no indices."""

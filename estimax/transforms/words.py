@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
 from estimax.transforms.compiled import kernels
 from estimax.transforms.entries import IdArray, Values
-from estimax.transforms.fingerprint import fingerprint64
 
 
 class WordList:
@@ -68,7 +68,7 @@ class WordList:
             assert isinstance(values, Strings)
             out = np.empty(values.size, np.int64)
             text = (values.data, values.offsets, self.words.data, self.words.offsets)
-            kernels().find_words(*text, self._prints, self._slots, *rest, out)
+            kernels().find_words(*text, self._slots, *rest, out)
         else:
             assert isinstance(values, np.ndarray)
             flat = np.ascontiguousarray(values, np.int64)
@@ -81,18 +81,16 @@ class WordList:
         _ = self._slots
 
     @functools.cached_property
-    def _prints(self) -> NDArray[np.uint64]:
-        return fingerprint64(self.words)
-
-    @functools.cached_property
-    def _slots(self) -> NDArray[np.int32]:
+    def _slots(self) -> NDArray[Any]:
         # At most half full, so that a probe seldom takes a second step.
         size = 1 << (2 * len(self) + 1).bit_length()
-        slots = np.full(size, -1, np.int32)
+        slots: NDArray[Any]
         if isinstance(self.words, Strings):
+            slots = np.zeros(size, np.uint64)
             text = (self.words.data, self.words.offsets)
-            repeated = kernels().fill_word_slots(*text, self._prints, slots)
+            repeated = kernels().fill_word_slots(*text, slots)
         else:
+            slots = np.full(size, -1, np.int32)
             repeated = kernels().fill_int_slots(self.words, slots)
         if repeated >= 0:
             word = self.words[int(repeated)]
