@@ -51,10 +51,10 @@ class RMSProp:
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
         """Move the means, then the velocity, then the variable."""
-        square = self.rho * slots["rms"] + (1 - self.rho) * g * g
+        square = _mean(slots["rms"], g * g, self.rho, self.generation)
         new = {"rms": square}
         if self.centered:
-            new["mg"] = self.rho * slots["mg"] + (1 - self.rho) * g
+            new["mg"] = _mean(slots["mg"], g, self.rho, self.generation)
             square = square - new["mg"] * new["mg"]
         if self.generation == "legacy" and not self.momentum:
             return w - lr * g / (jnp.sqrt(square) + self.epsilon), new
@@ -84,10 +84,10 @@ class Adadelta:
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
         """Move the first mean, step, move the second."""
-        a = self.rho * slots["accum_grad"] + (1 - self.rho) * g * g
+        a = _mean(slots["accum_grad"], g * g, self.rho)
         d = slots["accum_var"]
         u = jnp.sqrt(d + self.epsilon) / jnp.sqrt(a + self.epsilon) * g
-        d = self.rho * d + (1 - self.rho) * u * u
+        d = _mean(d, u * u, self.rho)
         return w - lr * u, {"accum_grad": a, "accum_var": d}
 
 
@@ -104,6 +104,10 @@ class Adam:
     amsgrad: bool = False
     weight_decay: float = 0.0
     lazy: bool = False
+    generation: Generation = "legacy"
+
+    def __post_init__(self) -> None:
+        check_generation(self.generation)
 
     @property
     def untouched(self) -> Untouched:
@@ -119,15 +123,14 @@ class Adam:
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
         """Shrink the variable by its decay, then take Adam's step."""
-        k = _count(step)
-        m = self.beta_1 * slots["m"] + (1 - self.beta_1) * g
-        v = self.beta_2 * slots["v"] + (1 - self.beta_2) * g * g
+        m = _mean(slots["m"], g, self.beta_1, self.generation)
+        v = _mean(slots["v"], g * g, self.beta_2, self.generation)
         new = {"m": m, "v": v}
         if self.amsgrad:
             new["vhat"] = v = jnp.maximum(slots["vhat"], v)
         if self.weight_decay:
             w = w - lr * self.weight_decay * w
-        rate = lr * jnp.sqrt(1 - self.beta_2**k) / (1 - self.beta_1**k)
+        rate = lr * jnp.sqrt(_seen(self.beta_2, step)) / _seen(self.beta_1, step)
         return w - rate * m / (jnp.sqrt(v) + self.epsilon), new
 
 
@@ -152,9 +155,9 @@ class Adamax:
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
         """Move mean and maximum, then step."""
-        m = self.beta_1 * slots["m"] + (1 - self.beta_1) * g
+        m = _mean(slots["m"], g, self.beta_1)
         v = jnp.maximum(self.beta_2 * slots["v"], jnp.abs(g))
-        rate = lr / (1 - self.beta_1 ** _count(step))
+        rate = lr / _seen(self.beta_1, step)
         return w - rate * m / (v + self.epsilon), {"m": m, "v": v}
 
 
@@ -179,12 +182,12 @@ class Nadam:
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
         """Move the moments, then step along their look-ahead."""
-        k = _count(step)
-        m = self.beta_1 * slots["m"] + (1 - self.beta_1) * g
-        v = self.beta_2 * slots["v"] + (1 - self.beta_2) * g * g
+        m = _mean(slots["m"], g, self.beta_1)
+        v = _mean(slots["v"], g * g, self.beta_2)
+        k = jnp.asarray(step, jnp.float32) + 1
         now, ahead, product = self._mu(k), self._mu(k + 1), self._product(step)
         direction = (1 - now) * g / (1 - product) + ahead * m / (1 - product * ahead)
-        root = jnp.sqrt(v / (1 - self.beta_2**k)) + self.epsilon
+        root = jnp.sqrt(v / _seen(self.beta_2, step)) + self.epsilon
         return w - lr * direction / root, {"m": m, "v": v}
 
     def _mu(self, k: jax.Array) -> jax.Array:
@@ -203,6 +206,19 @@ class Nadam:
         return jnp.asarray(np.cumprod(mus), jnp.float32)[jnp.minimum(step, 63)]
 
 
-def _count(step: jax.Array) -> jax.Array:
-    """How many updates there are with this one, as a float to take powers with."""
-    return jnp.asarray(step, jnp.float32) + 1
+def _mean(
+    mean: jax.Array, value: jax.Array, decay: float, generation: Generation = "legacy"
+) -> jax.Array:
+    """A running mean, moved towards a value by 1 - decay.
+
+    Before the newest Keras that difference was taken in float32, where 1 - 0.999 has
+    lost three digits, and the bias correction the same ones.
+    """
+    rest = 1 - decay if generation == "keras" else float(1 - np.float32(decay))
+    return decay * mean + rest * value
+
+
+def _seen(decay: float, step: jax.Array) -> jax.Array:
+    """How much of a running mean from 0 is made of values, after this step's."""
+    count = jnp.asarray(step, jnp.float32) + 1
+    return 1 - jnp.power(jnp.float32(decay), count)

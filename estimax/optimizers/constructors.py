@@ -100,7 +100,7 @@ def Adam(  # noqa: N802
     `epsilon` is 1e-7, in v1 1e-8, and is added to the uncorrected root.
     """
     epsilon = _epsilon(epsilon, generation, v1=1e-8)
-    rule = adaptive_rules.Adam(beta_1, beta_2, epsilon, amsgrad)
+    rule = adaptive_rules.Adam(beta_1, beta_2, epsilon, amsgrad, generation=generation)
     return _optimizer("Adam", rule, learning_rate, generation, options)
 
 
@@ -135,7 +135,9 @@ def AdamW(  # noqa: N802
     """
     rules.check_at_least_zero(weight_decay=weight_decay)
     epsilon = _epsilon(epsilon, "keras")
-    rule = adaptive_rules.Adam(beta_1, beta_2, epsilon, amsgrad, weight_decay)
+    rule = adaptive_rules.Adam(
+        beta_1, beta_2, epsilon, amsgrad, weight_decay, generation="keras"
+    )
     return _optimizer("AdamW", rule, learning_rate, "keras", options)
 
 
