@@ -5,21 +5,25 @@ from estimax.heads.binary_class import BinaryClassHead
 from estimax.heads.head import Head
 from estimax.heads.make_spec import make_spec
 from estimax.heads.multi_class import MultiClassHead
+from estimax.heads.multi_head import MultiHead
 from estimax.heads.multi_label import MultiLabelHead
 from estimax.heads.regression import (
     LogisticRegressionHead,
     PoissonRegressionHead,
     RegressionHead,
 )
+from estimax.heads.sequential import SequentialHeadWrapper
 
 __all__ = [
     "BinaryClassHead",
     "Head",
     "LogisticRegressionHead",
     "MultiClassHead",
+    "MultiHead",
     "MultiLabelHead",
     "PoissonRegressionHead",
     "RegressionHead",
+    "SequentialHeadWrapper",
     "losses",
     "make_spec",
 ]

@@ -51,11 +51,7 @@ def make_spec(
         head, features, mode, logits, labels, training, regularization_losses
     )
     if mode == ModeKeys.TRAIN:
-        # An unnamed head's loss is the spec's, which the training loop logs.
-        if head.name is not None:
-            log_scalar(named("loss", head.name), spec.loss)
-        penalty = total_regularization(regularization_losses)
-        log_scalar(named("regularization_loss", head.name), penalty)
+        log_losses(head.name, spec.loss, regularization_losses)
     return spec
 
 
@@ -129,6 +125,17 @@ def build_spec(
         )
     train_op = training.train_op(loss)
     return EstimatorSpec(mode, predictions=predictions, loss=loss, train_op=train_op)
+
+
+def log_losses(
+    name: str | None, loss: jax.Array, regularization_losses: Losses
+) -> None:
+    """Have a head's losses seen under its name."""
+    # An unnamed head's loss is the spec's, which the training loop logs.
+    if name is not None:
+        log_scalar(named("loss", name), loss)
+    penalty = total_regularization(regularization_losses)
+    log_scalar(named("regularization_loss", name), penalty)
 
 
 def log_scalar(tag: str, value: jax.Array | None) -> None:

@@ -1,0 +1,106 @@
+"""Labels of the steps of sequences, of which only the unmasked count.
+
+What padding holds is nobody's label, so it is neither checked nor looked up. That takes
+the mask on the host; where a model computes it on the device, values pass unchecked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core import staging
+from estimax.core.errors import LabelError
+from estimax.core.sparse import Sparse
+from estimax.heads.labels import KEY, LabelRule, check_given
+
+_MASK = "mask"
+
+
+@dataclass(frozen=True)
+class StepLabels:
+    """The labels of steps [B, T, ...] by a head's rule, 0 where masked."""
+
+    rule: LabelRule
+    has_mask: bool
+    name: str = KEY
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw values it reads."""
+        return (KEY, _MASK) if self.has_mask else (KEY,)
+
+    def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
+        """Look up, spread sparse labels over the steps, and check what counts."""
+        given = raw[KEY]
+        mask = np.asarray(raw[_MASK]).astype(bool) if self.has_mask else None
+        if isinstance(given, Sparse):
+            return self._spread(given, mask).astype(self.rule.dtype)
+        numbers = self.rule.convert(given)
+        if mask is None:
+            return numbers.astype(self.rule.dtype)
+        _check_steps(self.rule.head, numbers.shape, mask.shape)
+        spread = mask.reshape(mask.shape + (1,) * (numbers.ndim - 2))
+        numbers = np.where(spread, numbers, np.zeros((), numbers.dtype))
+        self.rule.check(numbers, given)
+        return numbers.astype(self.rule.dtype)
+
+    def _spread(self, given: Sparse, mask: NDArray[np.bool_] | None) -> NDArray[Any]:
+        numbers = self.rule.convert(given.values)
+        self.rule.check(numbers, given.values, given.indices[:, 0])
+        if mask is None:
+            spread = np.zeros(given.dense_shape, numbers.dtype)
+            spread[tuple(given.indices.T)] = numbers
+            return spread
+        if len(numbers) != mask.sum():
+            raise LabelError(
+                f"{self.rule.head}: {len(numbers)} sparse labels for {mask.sum()} "
+                "unmasked steps; every one needs its label."
+            )
+        spread = np.zeros(mask.shape, numbers.dtype)
+        spread[mask] = numbers
+        return spread
+
+
+def step_labels(
+    rule: LabelRule, labels: Any, raw_mask: Any, mask: jax.Array
+) -> jax.Array:
+    """Labels [B, T, ...] that fit the mask [B, T]."""
+    check_given(rule.head, labels)
+    if not staging.can_stage(labels):
+        ready = rule.on_device(labels)
+    elif staging.can_stage(raw_mask):
+        both = {KEY: labels, _MASK: raw_mask}
+        ready = staging.stage(StepLabels(rule, has_mask=True), both)
+    else:
+        ready = staging.stage(StepLabels(rule, has_mask=False), {KEY: labels})
+        if _is_sparse(labels):
+            ready = _resized(ready, mask.shape[1])
+    _check_steps(rule.head, ready.shape, mask.shape)
+    return jnp.asarray(ready)
+
+
+def _check_steps(head: str, labels: tuple[int, ...], mask: tuple[int, ...]) -> None:
+    if labels[:2] != mask:
+        raise LabelError(
+            f"{head}: labels must have one value for every step of the mask, shape "
+            f"{list(mask)} and maybe more axes, got {list(labels)}."
+        )
+
+
+def _is_sparse(labels: Any) -> bool:
+    if isinstance(labels, staging.HostOnly):
+        return labels.kind == "sparse"
+    return isinstance(labels, Sparse)
+
+
+def _resized(labels: jax.Array, steps: int) -> jax.Array:
+    """[B, T'] cut or padded to T steps: sparse labels end at the longest sequence."""
+    short = max(steps - labels.shape[1], 0)
+    return jnp.pad(labels[:, :steps], ((0, 0), (0, short)))
