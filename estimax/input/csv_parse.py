@@ -175,7 +175,7 @@ def _parses(text: str, dtype: str) -> bool:
         if dtype.startswith("float"):
             float(text)
             return "_" not in text
-        limits = np.iinfo(np.dtype(dtype).name)
-        return text.lstrip("-").isdigit() and limits.min <= int(text) <= limits.max
+        bits = 8 * np.dtype(dtype).itemsize - 1
+        return text.lstrip("-").isdigit() and -(2**bits) <= int(text) < 2**bits
     except ValueError:
         return False

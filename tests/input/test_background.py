@@ -98,13 +98,22 @@ def test_prefetch_raises_what_its_source_raised():
     iterator.close()
 
 
-def test_prefetch_changes_no_content():
-    data = Dataset.range(3000).shuffle(500, seed=1)
-    expected = list(data.batch(7).take(50).map(lambda x: x.tolist()))
-    same = Dataset.range(3000).shuffle(500, seed=1)
-    for prefetched in (same.prefetch(64).batch(7), same.batch(7).prefetch(0)):
-        with prefetched.take(50).iterator() as iterator:
-            assert len(list(iterator)) == len(expected)
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        lambda data: data.prefetch(64).batch(7),
+        lambda data: data.batch(7).prefetch(3),
+        lambda data: data.batch(7).prefetch(0),
+        lambda data: data.prefetch(5000).batch(7).prefetch(),
+    ],
+)
+def test_prefetch_changes_no_content(pipeline):
+    def data():
+        return Dataset.range(3000).shuffle(500, seed=1)
+
+    with iter(pipeline(data())) as iterator:
+        found = [batch.tolist() for batch in iterator]
+    assert found == [batch.tolist() for batch in data().batch(7)]
 
 
 def test_nothing_starts_before_the_first_element_is_wanted():

@@ -235,8 +235,9 @@ def test_bad_files_are_named_with_line_column_and_remedy(write, text, arguments,
 
 
 def test_an_inferred_dtype_that_fails_later_says_where_it_came_from(write):
-    path = write("a,b\n" + "1,2\n" * 400_000 + "1,oops\n")
-    words = "line 400002: column 'b': expected int64 .inferred from the first rows."
+    long = "x" * 1000
+    path = write("a,b\n" + f"{long},2\n" * 2000 + "1,oops\n")
+    words = "line 2002: column 'b': expected int64 .inferred from the first rows."
     with pytest.raises(InputError, match=words):
         for _ in csv_files(path).batch(10_000):
             pass

@@ -78,6 +78,15 @@ def test_permutations_are_uniform():
     assert abs(counts - 1000).max() < 150
 
 
+def test_large_windows_are_permuted_whatever_the_batch_size_and_position():
+    expected = permutation(50_000, "seed", 3, (0,), 0).tolist()
+    iterator = iter(Dataset.range(50_000).shuffle(50_000, seed=3).batch(7_001))
+    found = [next(iterator) for _ in range(4)]
+    resumed = iter(Dataset.range(50_000).shuffle(50_000, seed=3).batch(20_000))
+    resumed.set_state(iterator.get_state())
+    assert np.concatenate([*found, *resumed]).tolist() == expected
+
+
 def test_batches_can_be_shuffled_too():
     data = Dataset.range(10).batch(3).shuffle(10, seed=1)
     batches = sorted(batch.tolist() for batch in data)
