@@ -153,6 +153,21 @@ def check_sizes(folder: Pathish, manifest: Manifest) -> None:
             raise CheckpointError(f"{path}: expected {file.size} bytes, found {found}.")
 
 
+def holds(folder: Pathish, arrays: Mapping[str, NDArray[Any]], extra: Any) -> bool:
+    """Whether a checkpoint is there in full and has just this content, by checksums."""
+    try:
+        manifest = read_manifest(folder)
+        check_sizes(folder, manifest)
+    except (CheckpointError, MissingFileError):
+        return False
+    if manifest.extra != _with_lists(extra):
+        return False
+    return manifest.arrays.keys() == arrays.keys() and all(
+        tensors.is_same(entry.place, arrays[name])
+        for name, entry in manifest.arrays.items()
+    )
+
+
 def check_extra(extra: Any) -> None:
     """Refuse what JSON would not give back as it was, before anything is written."""
     try:

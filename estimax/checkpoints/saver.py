@@ -87,10 +87,12 @@ class Saver:
         self, step: int, snapshot: Mapping[str, NDArray[Any]], extra: Any
     ) -> None:
         path = manager.path_of(self.model_dir, step)
-        was_marked = _marked(path)
-        formats.write(path, snapshot, step, extra)
-        if was_marked:
-            atomic.write_bytes(path / manager.KEEP_MARK, b"")
+        # A resumed run begins by saving what it has just read: that is there already.
+        if not formats.holds(path, snapshot, extra):
+            was_marked = _marked(path)
+            formats.write(path, snapshot, step, extra)
+            if was_marked:
+                atomic.write_bytes(path / manager.KEEP_MARK, b"")
         self._prune(just_written=path)
         self._write_state_file()
 
@@ -101,7 +103,8 @@ class Saver:
         # By step, but never the one just written: after a damaged checkpoint was passed
         # over, training continues below steps that are still on disk.
         old = [path for path in paths if path != just_written]
-        for path in old[: len(paths) - self._keep_max]:
+        excess = max(0, len(paths) - self._keep_max)
+        for path in old[:excess]:
             if self._is_to_preserve(path):
                 atomic.write_bytes(path / manager.KEEP_MARK, b"")
             else:

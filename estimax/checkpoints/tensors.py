@@ -115,6 +115,13 @@ def read_all(
     return arrays
 
 
+def is_same(entry: Entry, array: NDArray[Any]) -> bool:
+    """Whether an entry was written from an array like this; the file is not read."""
+    if (entry.dtype, entry.shape) != (array.dtype.name, array.shape):
+        return False
+    return zlib.crc32(_bytes_of(array), entry.crc_before) == entry.crc_after
+
+
 def _read_entry(
     file: BufferedReader, path: Path, entry: Entry, name: str
 ) -> NDArray[Any]:

@@ -42,6 +42,12 @@ def test_excess_goes_all_at_once(tmp_path: Path) -> None:
     assert steps(tmp_path) == [5, 6]
 
 
+@pytest.mark.parametrize("count", range(1, 6))
+def test_up_to_the_limit_all_stay(tmp_path: Path, count: int) -> None:
+    save(Saver(tmp_path, keep_max=5), *range(count))
+    assert steps(tmp_path) == list(range(count))
+
+
 @pytest.mark.parametrize("keep_max", [0, None])
 def test_no_limit_keeps_all(tmp_path: Path, keep_max: int | None) -> None:
     save(Saver(tmp_path, keep_max=keep_max), *range(8))
@@ -61,6 +67,28 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     saver.close()
     assert steps(tmp_path) == [1, 2]
     assert checkpoints.names(tmp_path / "model.ckpt-2") == ("v",)
+
+
+def test_saving_the_same_again_writes_nothing(tmp_path: Path) -> None:
+    save(Saver(tmp_path), 1)
+    before = (tmp_path / "model.ckpt-1").stat()
+    save(Saver(tmp_path), 1)
+    assert (tmp_path / "model.ckpt-1").stat() == before
+
+
+def test_same_arrays_at_another_input_position_are_written(tmp_path: Path) -> None:
+    saver = Saver(tmp_path)
+    for position in (1, 2):
+        saver.save(1, ARRAYS, {"input": position})
+    saver.close()
+    assert checkpoints.read(tmp_path / "model.ckpt-1").extra == {"input": 2}
+
+
+def test_damaged_checkpoint_is_written_again(tmp_path: Path) -> None:
+    save(Saver(tmp_path), 1)
+    (tmp_path / "model.ckpt-1" / "manifest.json").write_text("{")
+    save(Saver(tmp_path), 1)
+    assert steps(tmp_path) == [1]
 
 
 def test_one_every_few_hours_stays_for_good(tmp_path: Path) -> None:
