@@ -14,7 +14,7 @@ steps in one compiled call between two visits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -38,6 +38,8 @@ class RunContext:
     examples: int = 0  # trained on since the call began
     input_wait: float = 0.0  # seconds the loop waited for input since the call began
     input_state: Any = None  # position of the input after the last trained batch
+    # What the model logs and hooks may ask for: name -> scalar, histogram or text.
+    logged: Mapping[str, str] = field(default_factory=dict)
 
     def request_stop(self) -> None:
         """Ask the loop to end after this step; the other hooks still see the step."""
@@ -68,5 +70,8 @@ class Hook(Protocol):
         """Run once after a normal finish."""
 
     def next_step(self, step: int) -> int:
-        """Return the next step count, after `step` steps, at which to be called."""
+        """Return the next step count, after `step` steps, at which to be called.
+
+        `step` itself means: whenever the loop comes out, without cutting it short.
+        """
         return step + 1

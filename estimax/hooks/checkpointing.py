@@ -1,0 +1,146 @@
+"""Saving the state while training goes on.
+
+    CheckpointSaverHook(model_dir, save_steps=1000)
+
+A state that holds a NaN, or whose loss is not finite, is never saved: the last good
+checkpoint stays the latest. That holds whatever other hooks do, and at the last step.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
+
+from estimax import checkpoints
+from estimax.core.errors import SpecError
+from estimax.core.state import TrainState
+from estimax.hooks.cadence import SecondOrStepTimer
+from estimax.hooks.hook import Hook, RunContext, Values
+
+_log = logging.getLogger("estimax")
+
+
+@runtime_checkable
+class CheckpointSaverListener(Protocol):
+    """Called around every save. Subclass it and override what you need."""
+
+    def begin(self) -> None:
+        """Run once, before the first save."""
+
+    def before_save(self, step: int) -> None:
+        """Run before a checkpoint is written."""
+
+    def after_save(self, step: int, path: str) -> bool | None:
+        """Run when a checkpoint is on disk; return True to stop training."""
+
+    def end(self, step: int) -> None:
+        """Run once, after the last save."""
+
+
+class CheckpointSaverHook(Hook):
+    """Saves the start, every `save_steps` steps or `save_secs` seconds, and the end.
+
+    Writing happens in a thread while training goes on, unless there are listeners:
+    they are promised a checkpoint that is on disk, so then every save is waited for.
+    """
+
+    def __init__(
+        self,
+        checkpoint_dir: str | os.PathLike[str],
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+        listeners: Sequence[CheckpointSaverListener] | None = None,
+        *,
+        keep_max: int | None = 5,
+        keep_every_n_hours: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
+        self._directory = checkpoint_dir
+        self._keep = {"keep_max": keep_max, "keep_every_n_hours": keep_every_n_hours}
+        self._listeners = list(listeners or ())
+        for listener in self._listeners:
+            if not isinstance(listener, CheckpointSaverListener):
+                raise TypeError(
+                    "CheckpointSaverHook: listeners must be CheckpointSaverListeners, "
+                    f"got {type(listener).__name__}."
+                )
+        self._saver: checkpoints.Saver | None = None
+
+    def begin(self, context: RunContext) -> None:
+        """Save the state that training starts from."""
+        self._saver = checkpoints.Saver(self._directory, **self._keep)  # type: ignore[arg-type]
+        self._timer.reset()
+        for listener in self._listeners:
+            listener.begin()
+        self._save(context, loss=None)
+
+    def before_run(self, context: RunContext) -> Sequence[str] | None:
+        """Ask for the loss when a save may be due."""
+        return ["loss"] if self._timer.is_due_next() else None
+
+    def after_run(self, context: RunContext, values: Values) -> None:
+        """Save if it is time."""
+        if "loss" in values and self._timer.should_trigger_for_step(context.step):
+            self._save(context, loss=float(values["loss"]))
+
+    def end(self, context: RunContext) -> None:
+        """Save the last state, unless it just was, and wait until it is on disk."""
+        if self._timer.last_triggered_step() != context.step:
+            self._save(context, loss=None)
+        assert self._saver is not None, "end without begin"
+        self._saver.close()
+        for listener in self._listeners:
+            listener.end(context.step)
+
+    def next_step(self, step: int) -> int:
+        """The step count of the next save."""
+        return self._timer.next_step(step)
+
+    def _save(self, context: RunContext, *, loss: float | None) -> None:
+        assert self._saver is not None, "a hook must begin before it runs"
+        state, step = _state_of(context), context.step
+        self._timer.update_last_triggered_step(step)
+        arrays = checkpoints.snapshot(checkpoints.flatten_state(state))
+        refusal = _refusal(state, arrays, loss)
+        if refusal:
+            _log.warning("not saving step %d: %s", step, refusal)
+            return
+        for listener in self._listeners:
+            listener.before_save(step)
+        path = self._saver.save(step, arrays, {"input": context.input_state})
+        if not self._listeners:
+            return
+        self._saver.wait()
+        wants_stop = [one.after_save(step, str(path)) for one in self._listeners]
+        if any(wants_stop):
+            context.request_stop()
+
+
+def _state_of(context: RunContext) -> TrainState:
+    if context.state is None:
+        raise SpecError(
+            "CheckpointSaverHook: there is no training state to save here. Use it with "
+            "train; evaluate and predict change nothing."
+        )
+    return context.state
+
+
+def _refusal(
+    state: TrainState, arrays: dict[str, NDArray[Any]], loss: float | None
+) -> str | None:
+    """Why a state must not become the latest checkpoint, if there is a reason."""
+    if loss is not None and not math.isfinite(loss):
+        return f"the loss is {loss}"
+    # A gradient can be NaN while the loss it came from is finite. Statistics that a
+    # model keeps for itself may hold NaN on purpose, so those are not looked at.
+    trained = checkpoints.flatten_state(replace(state, model_state={}))
+    bad = checkpoints.first_nan({name: arrays[name] for name in trained})
+    return None if bad is None else f"{bad} holds NaN"

@@ -1,0 +1,173 @@
+"""Telling how training goes: speed, and values by name.
+
+Lines go to the logger "estimax"; show them with `logging.basicConfig(level="INFO")`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from estimax import summary
+from estimax.core.errors import ConfigError
+from estimax.hooks.cadence import NEVER, SecondOrStepTimer
+from estimax.hooks.hook import Hook, RunContext, Values
+
+_log = logging.getLogger("estimax")
+_STEP_NAMES = ("global_step", "step")  # told by the loop, not by the device
+
+
+class StepCounterHook(Hook):
+    """Logs and writes `global_step/sec` and `examples/sec`.
+
+    The first step only starts the clock: it compiles.
+    """
+
+    def __init__(
+        self,
+        every_n_steps: int | None = 100,
+        output_dir: str | os.PathLike[str] | None = None,
+        *,
+        every_n_secs: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if every_n_secs is not None and every_n_steps == 100:
+            every_n_steps = None  # the default gives way
+        self._timer = SecondOrStepTimer(every_n_secs, every_n_steps, clock=clock)
+        self._output_dir = output_dir
+        self._writer: summary.SummaryWriter | None = None
+        self._examples = 0
+        self._input_wait = 0.0
+
+    def begin(self, context: RunContext) -> None:
+        """Open the summaries."""
+        self._timer.reset()
+        if self._output_dir is not None:
+            self._writer = summary.SummaryWriter(self._output_dir)
+
+    def before_run(self, context: RunContext) -> Sequence[str] | None:
+        """Ask for nothing."""
+        return None
+
+    def after_run(self, context: RunContext, values: Values) -> None:
+        """Tell the speed since the time before."""
+        if not self._timer.should_trigger_for_step(context.step):
+            return
+        seconds, steps = self._timer.update_last_triggered_step(context.step)
+        examples = context.examples - self._examples
+        waited = context.input_wait - self._input_wait
+        self._examples, self._input_wait = context.examples, context.input_wait
+        if seconds and steps:
+            self._tell(context.step, steps / seconds, examples / seconds)
+            if waited > 0.1 * seconds:
+                share = 100 * waited / seconds
+                _log.info("%.0f%% of the time was spent waiting for input", share)
+
+    def end(self, context: RunContext) -> None:
+        """Close the summaries."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def next_step(self, step: int) -> int:
+        """The step count at which to tell next."""
+        return self._timer.next_step(step)
+
+    def _tell(self, step: int, steps: float, examples: float) -> None:
+        _log.info("global_step/sec: %.6g, examples/sec: %.6g", steps, examples)
+        if self._writer is not None:
+            self._writer.scalar("global_step/sec", steps, step)
+            self._writer.scalar("examples/sec", examples, step)
+
+
+class LoggingTensorHook(Hook):
+    """Logs values by name: "loss", or what the model logs with `ex.summary.scalar`.
+
+    `tensors` is a list of names, or a dict from what to call a value to its name. Logs
+    at the first step and then every `every_n_iter` steps or `every_n_secs` seconds. A
+    line ends with the step, counted as the steps done before the values were computed.
+    `at_end` logs the last step's values too, for which it has to look at every step.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[str] | Mapping[str, str],
+        every_n_iter: int | None = None,
+        every_n_secs: float | None = None,
+        at_end: bool = False,
+        formatter: Callable[[dict[str, Any]], str] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if isinstance(tensors, Mapping):
+            self._names = dict(sorted(tensors.items()))
+        else:
+            self._names = {name: name for name in tensors}
+        self._timer: SecondOrStepTimer | None = None
+        if every_n_iter is not None or every_n_secs is not None:
+            self._timer = SecondOrStepTimer(every_n_secs, every_n_iter, clock=clock)
+        elif not at_end:
+            raise ConfigError(
+                "LoggingTensorHook: give every_n_iter, every_n_secs or at_end=True."
+            )
+        self._at_end = at_end
+        self._formatter = formatter
+        self._last: tuple[int, dict[str, Any]] | None = None
+        self._logged_step: int | None = None
+
+    def begin(self, context: RunContext) -> None:
+        """Start counting from here."""
+        self._last = self._logged_step = None
+        if self._timer is not None:
+            self._timer.reset()
+
+    def before_run(self, context: RunContext) -> Sequence[str] | None:
+        """Ask for the values when a line may be due."""
+        if self._timer and not self._at_end and not self._timer.is_due_next():
+            return None
+        return [name for name in self._names.values() if name not in _STEP_NAMES]
+
+    def after_run(self, context: RunContext, values: Values) -> None:
+        """Log the values if it is time."""
+        names = self._names.items()
+        if any(n not in values for _, n in names if n not in _STEP_NAMES):
+            return
+        step = context.step - 1
+        found = {t: step if n in _STEP_NAMES else values[n] for t, n in names}
+        self._last = (step, found)
+        if self._timer and self._timer.should_trigger_for_step(context.step):
+            seconds, _ = self._timer.update_last_triggered_step(context.step)
+            self._write_line(step, found, seconds)
+
+    def end(self, context: RunContext) -> None:
+        """Log the last values, if asked to."""
+        if self._at_end and self._last and self._last[0] != self._logged_step:
+            self._write_line(*self._last, None)
+
+    def next_step(self, step: int) -> int:
+        """The step count at which to log next."""
+        if self._at_end:
+            return step + 1
+        return self._timer.next_step(step) if self._timer else NEVER
+
+    def _write_line(
+        self, step: int, values: dict[str, Any], seconds: float | None
+    ) -> None:
+        self._logged_step = step
+        if self._formatter is not None:
+            _log.info("%s", self._formatter(values))
+            return
+        told = values if "step" in values else {**values, "step": step}
+        line = ", ".join(f"{tag} = {_shown(value)}" for tag, value in told.items())
+        _log.info("%s%s", line, "" if seconds is None else f" ({seconds:.3f} sec)")
+
+
+def _shown(value: Any) -> str:
+    array = np.asarray(value)
+    if array.ndim == 0 and array.dtype.kind not in "iub":
+        return f"{float(array):.6g}"
+    return str(value)

@@ -1,0 +1,71 @@
+"""A preempted run saves before it goes.
+
+    with stopping_on_signals(context):
+        run(...)               # SIGTERM: the loop ends, hooks save, then we exit
+
+The first SIGTERM or SIGINT (Ctrl-C) asks the loop to stop after the current step, so
+that `end` of the hooks writes a checkpoint. The signal is not swallowed: it takes its
+usual effect when the block is left. A second one takes it at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from estimax.hooks.hook import RunContext
+
+_log = logging.getLogger("estimax")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_Handler = Callable[[int, Any], Any] | int | None
+
+
+@contextmanager
+def stopping_on_signals(context: RunContext) -> Iterator[None]:
+    """Turn the first SIGTERM or SIGINT inside the block into a request to stop.
+
+    Only the main thread can receive signals; in another one this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+
+    def handle(number: int, frame: Any) -> None:
+        name = signal.Signals(number).name
+        if received:
+            _log.warning("received %s again: stopping at once", name)
+            _act(previous[number], number)
+            return
+        received.append(number)
+        _log.warning(
+            "received %s: stopping after this step and saving; again to stop at once",
+            name,
+        )
+        context.request_stop()
+
+    previous: dict[int, _Handler] = {n: signal.getsignal(n) for n in _SIGNALS}
+    # A signal that is ignored (nohup) or handled outside of Python is left alone.
+    ours = [n for n, old in previous.items() if old not in (signal.SIG_IGN, None)]
+    for number in ours:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, previous[number])
+    if received:
+        _act(previous[received[0]], received[0])
+
+
+def _act(handler: _Handler, number: int) -> None:
+    """Do what a signal would have done without us."""
+    if callable(handler):
+        handler(number, None)
+    else:
+        # The default ends the process; as an exception it closes files on the way.
+        raise SystemExit(128 + number)

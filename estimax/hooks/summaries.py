@@ -1,0 +1,108 @@
+"""Writing what a model logs, and its variables, for TensorBoard."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax import summary
+from estimax.core.state import TrainState
+from estimax.hooks.cadence import SecondOrStepTimer
+from estimax.hooks.hook import Hook, RunContext, Values
+
+# A histogram of 10,000 values takes half a millisecond and looks like one of all.
+_SAMPLE = 10_000
+# Taking a sample means moving the whole array from the device; this bounds it.
+_MOST_ELEMENTS = 1_000_000
+
+
+class SummarySaverHook(Hook):
+    """Writes the loss, all that the model logs, and histograms of its variables.
+
+    Acts after the first step and then every `save_steps` steps or `save_secs` seconds.
+    Values are stamped with the number of steps done, the coming update included: 1, 51,
+    101 for `save_steps=50`. Variables of up to a million elements are written every
+    `histograms_every`-th time (0: never), from a sample of ten thousand values each.
+    """
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        output_dir: str | os.PathLike[str] = ".",
+        *,
+        save_secs: float | None = None,
+        histograms_every: int = 10,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
+        self._output_dir = output_dir
+        self._histograms_every = histograms_every
+        self._writer: summary.SummaryWriter | None = None
+        self._count = 0
+
+    def begin(self, context: RunContext) -> None:
+        """Open the summaries."""
+        self._timer.reset()
+        self._count = 0
+        self._writer = summary.SummaryWriter(self._output_dir)
+
+    def before_run(self, context: RunContext) -> Sequence[str] | None:
+        """Ask for the loss and all that the model logs, when it may be time."""
+        if not self._timer.is_due_next():
+            return None
+        return ["loss", *(name for name in context.logged if name != "loss")]
+
+    def after_run(self, context: RunContext, values: Values) -> None:
+        """Write the values if it is time."""
+        if not values or not self._timer.should_trigger_for_step(context.step):
+            return
+        self._timer.update_last_triggered_step(context.step)
+        assert self._writer is not None, "a hook must begin before it runs"
+        for name, value in values.items():
+            kind = context.logged.get(name, "scalar")
+            _write(self._writer, kind, name, value, context.step)
+        every = self._histograms_every
+        if every and context.state is not None and self._count % every == 0:
+            for name, sample in _samples(context.state):
+                self._writer.histogram(name, sample, context.step)
+        self._count += 1
+
+    def end(self, context: RunContext) -> None:
+        """Close the summaries."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def next_step(self, step: int) -> int:
+        """The step count at which to write next."""
+        return self._timer.next_step(step)
+
+
+def _write(
+    writer: summary.SummaryWriter, kind: str, name: str, value: Any, step: int
+) -> None:
+    match kind:
+        case "scalar":
+            writer.scalar(name, value, step)
+        case "histogram":
+            writer.histogram(name, value, step)
+        case "text":
+            writer.text(name, str(value), step)
+        case _:
+            raise ValueError(f"{name!r} was logged as {kind!r}, which is not known.")
+
+
+def _samples(state: TrainState) -> Iterator[tuple[str, NDArray[Any]]]:
+    trees = (state.params, state.tables)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(trees):
+        if 0 < leaf.size <= _MOST_ELEMENTS:
+            name = jax.tree_util.keystr(path[1:], simple=True, separator="/")
+            flat = np.asarray(leaf).reshape(-1)
+            # Every k-th value, with k odd: a stride that shares a factor with the
+            # width of a layer would look at few of its columns.
+            yield name, flat[:: (flat.size // _SAMPLE) | 1]
