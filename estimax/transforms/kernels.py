@@ -9,10 +9,14 @@ writable array is accepted where a read-only one is expected, but not vice versa
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
-# mypy: disallow-untyped-defs=False
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+import sys
 
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
+from numba.extending import intrinsic
 from numpy import uint64
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -33,24 +37,30 @@ _CAT = uint64(0xC6A4A7935BD1E995)
 _DIGITS = 20  # of the longest int64, sign included
 
 
+def _make_read(bits):
+    """A function (bytes, place) -> the little-endian integer there, as uint64."""
+    integer, wide = ir.IntType(bits), ir.IntType(64)
+
+    def generate(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        place = builder.gep(array.data, [args[1]])
+        loaded = builder.load(builder.bitcast(place, integer.as_pointer()))
+        loaded.align = 1
+        return loaded if bits == 64 else builder.zext(loaded, wide)
+
+    def read(typing, data, at):
+        return types.uint64(data, types.intp), generate
+
+    return intrinsic(read)
+
+
+# One unaligned load each: put together byte by byte, hashing took twice as long.
+assert sys.byteorder == "little", "the kernels read strings as little-endian numbers"
+_read32, _read64 = _make_read(32), _make_read(64)
+
+
 # Numba turns uint64 with a signed literal into float64, so every constant that meets a
 # hash is a uint64 here.
-@njit
-def _read32(data, i):
-    value = uint64(0)
-    for k in range(4):
-        value |= uint64(data[i + k]) << uint64(8 * k)
-    return value
-
-
-@njit
-def _read64(data, i):
-    value = uint64(0)
-    for k in range(8):
-        value |= uint64(data[i + k]) << uint64(8 * k)
-    return value
-
-
 @njit
 def _rotate(v, by):
     return (v >> uint64(by)) | (v << uint64(64 - by))
@@ -245,9 +255,15 @@ def hash_ints(values, size, drop_minus_one, out):
 
 @njit
 def _same(data, a, n, others, b):
-    for k in range(n):  # noqa: SIM110 Numba compiles a loop better
-        if data[a + k] != others[b + k]:
+    at = 0
+    while at + 8 <= n:
+        if _read64(data, a + at) != _read64(others, b + at):
             return False
+        at += 8
+    while at < n:
+        if data[a + at] != others[b + at]:
+            return False
+        at += 1
     return True
 
 
