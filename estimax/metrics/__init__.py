@@ -7,6 +7,10 @@ data, each gives the metric before any data.
 
 from estimax.metrics import collection, v1
 from estimax.metrics.auc import auc
+from estimax.metrics.calibration import (
+    expected_calibration_error,
+    reliability_curve,
+)
 from estimax.metrics.classification import (
     false_negatives,
     false_positives,
@@ -23,6 +27,8 @@ from estimax.metrics.crossentropy import (
     log_loss,
     sparse_categorical_crossentropy,
 )
+from estimax.metrics.group_auc import batch_group_auc, group_auc
+from estimax.metrics.lift import gain_at_k, lift_at_k
 from estimax.metrics.mean import (
     accuracy,
     accuracy_baseline,
@@ -44,6 +50,7 @@ from estimax.metrics.operating_point import (
     sensitivity_at_specificity,
     specificity_at_sensitivity,
 )
+from estimax.metrics.ranking import mean_reciprocal_rank, ndcg_at_k
 from estimax.metrics.regression import (
     cosine_similarity,
     log_cosh_error,
@@ -60,28 +67,36 @@ __all__ = [
     "accuracy",
     "accuracy_baseline",
     "auc",
+    "batch_group_auc",
     "binary_accuracy",
     "binary_crossentropy",
     "categorical_accuracy",
     "categorical_crossentropy",
     "collection",
     "cosine_similarity",
+    "expected_calibration_error",
     "false_negatives",
     "false_positives",
     "from_sums",
+    "gain_at_k",
+    "group_auc",
     "kl_divergence",
+    "lift_at_k",
     "log_cosh_error",
     "log_loss",
     "mean",
     "mean_absolute_error",
     "mean_iou",
+    "mean_reciprocal_rank",
     "mean_squared_error",
     "mean_tensor",
+    "ndcg_at_k",
     "poisson",
     "precision",
     "precision_at_recall",
     "recall",
     "recall_at_precision",
+    "reliability_curve",
     "root_mean_squared_error",
     "sensitivity_at_specificity",
     "sparse_categorical_accuracy",

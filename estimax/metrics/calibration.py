@@ -1,0 +1,86 @@
+"""Do probabilities mean what they say? Of 100 examples at 0.7, do 70 come true?
+
+    expected_calibration_error(labels, probabilities).compute()      # 0 is perfect
+    reliability_curve(labels, probabilities).compute()               # [bins, 3]
+
+Probabilities fall into bins of equal width. Both metrics keep each bin's weight, sum of
+predictions and sum of labels; soft labels count with their value.
+"""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+
+from estimax.metrics.inputs import Data, guarded, times_weights
+from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
+from estimax.metrics.thresholds import score_pair
+
+
+def expected_calibration_error(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    num_bins: int = 10,
+) -> Sums:
+    """The mean over bins, by weight, of |mean prediction - mean label|.
+
+    >>> metric = expected_calibration_error([1, 0], [0.75, 0.75])
+    >>> float(metric.compute())
+    0.25
+    """
+    sums = _bin_sums(labels, predictions, weights, num_bins)
+    return from_sums(sums, _error)
+
+
+def reliability_curve(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    num_bins: int = 10,
+) -> Sums:
+    """For each bin: mean prediction, mean label, weight. Empty bins are all 0.
+
+    >>> reliability_curve([1, 0, 1], [0.25, 0.25, 0.75], num_bins=2).compute().tolist()
+    [[0.25, 0.5, 2.0], [0.75, 1.0, 1.0]]
+    """
+    sums = _bin_sums(labels, predictions, weights, num_bins)
+    return from_sums(sums, _curve)
+
+
+def _bin_sums(
+    labels: Data | None, predictions: Data | None, weights: Data | None, num_bins: int
+) -> dict[str, jax.Array]:
+    if num_bins < 1:
+        raise MetricError(f"num_bins must be at least 1, got {num_bins}")
+    truth, scores, weighted = (
+        array.ravel() for array in score_pair(labels, predictions, weights)
+    )
+    inside = (scores >= 0) & (scores <= 1)
+    weighted = guarded(weighted, inside, "predictions must be within [0, 1]")
+    bins = jnp.floor(scores.astype(jnp.float32) * num_bins)
+    # The last bin includes 1. NaN has to go somewhere; its weight is NaN already.
+    index = jnp.clip(jnp.nan_to_num(bins), 0, num_bins - 1).astype(jnp.int32)
+    per_example = {
+        "weight": weighted,
+        "prediction": times_weights(weighted, scores),
+        "label": times_weights(weighted, truth),
+    }
+    return {
+        name: jax.ops.segment_sum(values, index, num_bins)
+        for name, values in per_example.items()
+    }
+
+
+def _error(sums: Mapping[str, jax.Array]) -> jax.Array:
+    # weight * |p/weight - y/weight| without the divisions
+    gaps = jnp.abs(sums["prediction"] - sums["label"])
+    return safe_div(jnp.sum(gaps), jnp.sum(sums["weight"]))
+
+
+def _curve(sums: Mapping[str, jax.Array]) -> jax.Array:
+    prediction = safe_div(sums["prediction"], sums["weight"])
+    label = safe_div(sums["label"], sums["weight"])
+    return jnp.stack([prediction, label, sums["weight"]], axis=-1)

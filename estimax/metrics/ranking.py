@@ -1,0 +1,84 @@
+"""How well lists are ordered: NDCG@k and the mean reciprocal rank.
+
+    ndcg_at_k(relevance, scores, k=10).compute()               # both [lists, items]
+    mean_reciprocal_rank(relevance, scores, weights).compute()  # weights [lists]
+
+Relevance is 0 or more; shorter lists are padded with a negative relevance. Of equal
+scores the earlier item ranks first. A list without a relevant item cannot be ordered
+well or badly, and is left out of the mean, as its weight is taken to be 0.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from estimax.metrics.inputs import Data, broadcast_weights, label_pair
+from estimax.metrics.mean import strict_mean
+from estimax.metrics.metric import MetricError, Sums
+
+
+def ndcg_at_k(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    k: int = 10,
+) -> Sums:
+    """Discounted gain of the k best scored items, relative to the best order.
+
+    The item at rank r gains (2^relevance - 1) / log2(r + 1).
+
+    >>> float(ndcg_at_k([[0, 1, 0]], [[0.9, 0.1, 0.5]], k=3).compute())
+    0.5
+    """
+    relevance, ranked = _by_score(labels, predictions, weights, k)
+    gained = _discounted(ranked[..., :k])
+    ideal = _discounted(-jnp.sort(-relevance, axis=-1)[..., :k])
+    has_relevant = ideal > 0
+    value = gained / jnp.where(has_relevant, ideal, 1.0)
+    return _mean_of_lists(value, has_relevant, weights)
+
+
+def mean_reciprocal_rank(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    k: int | None = None,
+) -> Sums:
+    """1 / the rank of the first relevant item, 0 if that is not among the k best.
+
+    >>> float(mean_reciprocal_rank([[0, 1, 0]], [[0.9, 0.4, 0.1]]).compute())
+    0.5
+    """
+    relevance, ranked = _by_score(labels, predictions, weights, k)
+    found = ranked[..., :k] > 0
+    first = jnp.argmax(found, axis=-1)
+    value = jnp.where(jnp.any(found, axis=-1), 1.0 / (first + 1), 0.0)
+    return _mean_of_lists(value, jnp.any(relevance > 0, axis=-1), weights)
+
+
+def _by_score(
+    labels: Data | None, predictions: Data | None, weights: Data | None, k: int | None
+) -> tuple[jax.Array, jax.Array]:
+    """Relevance as given, and by descending score; padding is 0 and comes last."""
+    if k is not None and k < 1:
+        raise MetricError(f"k must be at least 1, got {k}")
+    given, scores = label_pair(labels, predictions, weights, no_data=(0, 1))
+    if given.ndim < 2:
+        raise MetricError(f"labels {list(given.shape)} must be [lists, items]")
+    relevance = jnp.maximum(given.astype(jnp.float32), 0.0)
+    # Sorted by (padding, -score), so that even a score of -inf comes before padding.
+    order = jnp.lexsort((-scores, given < 0), axis=-1)
+    return relevance, jnp.take_along_axis(relevance, order, axis=-1)
+
+
+def _discounted(ranked: jax.Array) -> jax.Array:
+    ranks = jnp.arange(1, ranked.shape[-1] + 1)
+    return jnp.sum((jnp.exp2(ranked) - 1.0) / jnp.log2(ranks + 1.0), axis=-1)
+
+
+def _mean_of_lists(
+    values: jax.Array, has_relevant: jax.Array, weights: Data | None
+) -> Sums:
+    weighted = broadcast_weights(weights, values.shape)
+    return strict_mean(values, jnp.where(has_relevant, weighted, 0.0))
