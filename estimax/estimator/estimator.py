@@ -26,9 +26,11 @@ from numpy.typing import NDArray
 
 from estimax import checkpoints, export, training
 from estimax import hooks as stock
-from estimax.core import host_values, plan
+from estimax.core import host_values
+from estimax.core import plan as plans
 from estimax.core.errors import ConfigError, MissingFileError, SpecError
 from estimax.core.mode import Mode, ModeKeys
+from estimax.core.staging import Origin
 from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
 from estimax.estimator.feeding import Feed
@@ -65,7 +67,7 @@ class Estimator:
         self._config = _with_model_dir(config, model_dir)
         self._programs: dict[Any, Any] = {}
         self._loader = Loader()
-        self._example: dict[plan.Origin, Any] | None = None
+        self._example: dict[Origin, Any] | None = None
 
     @property
     def model_dir(self) -> str:
@@ -260,7 +262,7 @@ class Estimator:
             config=self._config,
         )
 
-    def _program(self, mode: Mode, batch: dict[plan.Origin, Any]) -> Any:
+    def _program(self, mode: Mode, batch: dict[Origin, Any]) -> Any:
         """The compiled program for this mode and structure of input."""
         key = (mode, training.structure_of(batch))
         if key not in self._programs:
@@ -277,7 +279,7 @@ class Estimator:
     def _start_state(
         self,
         program: training.TrainProgram,
-        batch: dict[plan.Origin, Any],
+        batch: dict[Origin, Any],
         checkpoint: checkpoints.Checkpoint | None,
     ) -> TrainState:
         seed = self._config.tf_random_seed
@@ -346,9 +348,9 @@ class Estimator:
 
     def _serving_example(
         self, receiver_fn: Callable[[], Any] | None
-    ) -> dict[plan.Origin, Any]:
+    ) -> dict[Origin, Any]:
         if receiver_fn is not None:
-            return plan.flatten(receiver_fn().features, None)
+            return plans.flatten(receiver_fn().features, None)
         example = self._example or exporting.recall_example(self.model_dir)
         if example is None:
             raise SpecError(
@@ -395,7 +397,7 @@ def _check_steps(**given: int | None) -> None:
             raise SpecError(f"{name} must be > 0, got {value}.")
 
 
-def _needed(feed: Feed, what: str) -> dict[plan.Origin, Any]:
+def _needed(feed: Feed, what: str) -> dict[Origin, Any]:
     if feed.first is None:
         raise SpecError(
             f"{what}: the input_fn gave no data; check its files and filters."

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from estimax import export, training
 from estimax.core.plan import Origin, PreparedBatch, RawBatch
 from estimax.core.spec import ClassificationOutput, ExportOutput, RegressionOutput
+from estimax.export import selftest
 from estimax.training.model import variables_from_names, variables_to_names
+from estimax.wire import atomic
 
-_SERVING = "tensorflow/serving/"
-_KEPT_ROWS = 4
+_EXAMPLE_FILE = "example.json"
 
 
 def servable(
@@ -47,12 +50,33 @@ def _signatures_function(
     return predict
 
 
+def remember_example(model_dir: str, batch: RawBatch) -> dict[Origin, Any]:
+    """Keep a few rows of the training features, which tell what a request carries.
+
+    In the model's folder, so that a process without the data can export as well.
+    """
+    rows = selftest.first_rows(_features(batch))
+    path = Path(model_dir) / _EXAMPLE_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_json(path, selftest.selftest_to_json(rows, {}))
+    return rows
+
+
+def recall_example(model_dir: str) -> dict[Origin, Any] | None:
+    """The rows that training kept, if it ever ran here."""
+    path = Path(model_dir) / _EXAMPLE_FILE
+    if not path.exists():
+        return None
+    rows, _ = selftest.selftest_from_json(json.loads(path.read_text()))
+    return rows
+
+
 def _method(output: ExportOutput) -> str:
     if isinstance(output, ClassificationOutput):
-        return _SERVING + "classify"
+        return export.CLASSIFY
     if isinstance(output, RegressionOutput):
-        return _SERVING + "regress"
-    return _SERVING + "predict"
+        return export.REGRESS
+    return export.PREDICT
 
 
 def _features(batch: RawBatch) -> dict[Origin, Any]:

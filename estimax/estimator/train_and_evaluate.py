@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from estimax import checkpoints
 from estimax import hooks as stock
 from estimax.core.errors import ConfigError
 from estimax.estimator.estimator import Estimator
@@ -73,7 +74,7 @@ class Evaluator(stock.CheckpointSaverListener):
     def finish(self) -> tuple[dict[str, Any], list[str | None]]:
         """Evaluate the last checkpoint, unless that is done; return the results."""
         path = self._estimator.latest_checkpoint()
-        if path is not None and self._step != stock.step_of(path):
+        if path is not None and self._step != checkpoints.step_of(path):
             self._evaluate(path, is_final=True)
         return self._results
 

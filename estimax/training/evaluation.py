@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from estimax import metrics
+from estimax.metrics import collection
 from estimax.core.errors import InputError
 from estimax.training.loop import PlacedBatch
 from estimax.training.model import Variables
@@ -45,4 +45,4 @@ def evaluate(
             "result; check the files and filters of the input."
         )
     loss = np.mean(np.asarray(jax.device_get(losses), np.float32), dtype=np.float32)
-    return {**metrics.compute(folded), "loss": loss}, examples
+    return {**collection.compute(folded), "loss": loss}, examples

@@ -44,6 +44,7 @@ class ValueKind:
 Structure = Mapping[Origin, ValueKind]
 
 
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Variables:
     """A model's variables: params and tables by name, other collections as trees."""

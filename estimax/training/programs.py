@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from estimax import metrics
+from estimax.metrics import collection
 from estimax.core.plan import Plan, PreparedBatch, RawBatch
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
@@ -85,7 +85,7 @@ def eval_program(model: Model, batch: RawBatch) -> EvalProgram:
         spec=recording.spec,
         shapes=recording.shapes,
         step=jax.jit(step),
-        merge=jax.jit(metrics.merge, donate_argnums=0),
+        merge=jax.jit(collection.merge, donate_argnums=0),
     )
 
 

@@ -208,8 +208,7 @@ def _apply_gradients(
     for index, group in enumerate(training.train_op.groups):
         mine = {n: g for n, g in every_grad.items() if _group_of(training, n) == index}
         # Clipped together: a global norm is over params and rows alike.
-        for clip in (group.clip, group.optimizer.clip):
-            mine = clip(mine) if clip is not None else mine
+        mine = group.clipped(mine)
         optimizer = group.optimizer.unclipped
         held = _held_whole(training, index, state)
         if held:
@@ -225,27 +224,17 @@ def _apply_gradients(
                 optimizer, tables[name], slots[name], unique, mine[name], state.step
             )
         for name in mine.keys() & touched.keys():
-            tables[name], slots[name] = _update_touched(
-                optimizer, tables[name], slots[name], touched[name], mine[name], state
+            tables[name], slots[name] = optimizers.update_touched(
+                optimizer,
+                tables[name],
+                slots[name],
+                touched[name],
+                mine[name],
+                state.step,
             )
     return replace(
         state, params=params, tables=tables, opt_state=opt_state, slots=slots
     )
-
-
-def _update_touched(
-    optimizer: optimizers.Optimizer,
-    table: jax.Array,
-    slots: dict[str, jax.Array],
-    touched: jax.Array,
-    grads: jax.Array,
-    state: TrainState,
-) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Update a table as a whole, and keep the rows that no id named."""
-    new, new_slots = optimizer.apply(grads, slots, table, step=state.step)
-    keep = touched[:, None]
-    kept = {name: jnp.where(keep, new_slots[name], slots[name]) for name in slots}
-    return jnp.where(keep, new, table), kept
 
 
 def _held_whole(training: Training, index: int, state: TrainState) -> dict[str, Any]:
