@@ -90,7 +90,11 @@ class Saver:
         # A resumed run begins by saving what it has just read: that is there already.
         if not formats.holds(path, snapshot, extra):
             was_marked = _marked(path)
-            formats.write(path, snapshot, step, extra)
+            try:
+                formats.write(path, snapshot, step, extra)
+            except OSError as error:  # a full disk does not say whose
+                error.add_note(f"while writing the checkpoint {path}")
+                raise
             if was_marked:
                 atomic.write_bytes(path / manager.KEEP_MARK, b"")
         self._prune(just_written=path)

@@ -149,6 +149,15 @@ def test_error_of_the_thread_comes_at_wait(tmp_path: Path) -> None:
     saver.close()
 
 
+def test_error_of_the_disk_names_the_checkpoint(tmp_path: Path) -> None:
+    saver = Saver(tmp_path)
+    (tmp_path / "model.ckpt-1").write_text("a file is in the way")
+    saver.save(1, ARRAYS)
+    with pytest.raises(NotADirectoryError) as caught:
+        saver.wait()
+    assert f"while writing the checkpoint {tmp_path}" in caught.value.__notes__[0]
+
+
 def test_save_does_not_wait_for_its_own_write(tmp_path: Path) -> None:
     release = threading.Event()
 
