@@ -1,1 +1,50 @@
-"""TODO"""
+"""Exported bundles: written by an estimator, read by anyone, code by nobody.
+
+Read `servable.py` for what goes in, `writer.py` for the folder, `bundle.py` for what
+comes out.
+"""
+
+from estimax.export.bundle import Bundle, load
+from estimax.export.exporters import (
+    BestExporter,
+    Exporter,
+    FinalExporter,
+    LatestExporter,
+    loss_smaller,
+    metric_compare,
+)
+from estimax.export.receivers import (
+    ServingInputReceiver,
+    TensorServingInputReceiver,
+    build_raw_serving_input_receiver_fn,
+)
+from estimax.export.servable import Servable
+from estimax.export.signature import (
+    CLASSIFY,
+    PREDICT,
+    REGRESS,
+    Signature,
+    TensorSpec,
+)
+from estimax.export.writer import write_bundle
+
+__all__ = [
+    "CLASSIFY",
+    "PREDICT",
+    "REGRESS",
+    "BestExporter",
+    "Bundle",
+    "Exporter",
+    "FinalExporter",
+    "LatestExporter",
+    "Servable",
+    "ServingInputReceiver",
+    "Signature",
+    "TensorServingInputReceiver",
+    "TensorSpec",
+    "build_raw_serving_input_receiver_fn",
+    "load",
+    "loss_smaller",
+    "metric_compare",
+    "write_bundle",
+]

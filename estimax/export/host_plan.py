@@ -1,0 +1,201 @@
+"""The host's part of a bundle: the plan as JSON, and its results as named arrays.
+
+    record = plan_to_json(plan, assets_dir)        # vocabularies become files
+    plan = plan_from_json(record, assets_dir)
+    flat_inputs(plan.prepare(batch))   # {"raw/features/age": …, "staged/city/ids": …}
+
+An exported function takes a flat dict of arrays and no classes of ours, so that its
+file can be read by a process, or a jax, that does not know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax import transforms
+from estimax.core import plan as plans
+from estimax.core.errors import BundleError, FeatureError
+from estimax.core.sparse import Sparse
+from estimax.core.staging import Call, Origin, Raw
+from estimax.core.strings import Strings, concatenate
+
+_PROBE_LENGTH = 5  # values added to each row: beyond the next power of two
+
+
+def plan_to_json(plan: plans.Plan, assets_dir: Path) -> dict[str, Any]:
+    """Describe a plan; the vocabularies of its transforms go to `assets_dir`."""
+    return {
+        "raw": [_origin_to_json(origin) for origin in plan.raw],
+        "calls": [
+            {
+                "name": call.name,
+                "inputs": [_origin_to_json(origin) for origin in call.inputs],
+                # Any: a transform that is not of our room is refused there, by name.
+                "transform": transforms.to_json(_as_any(call.transform), assets_dir),
+            }
+            for call in plan.calls
+        ],
+    }
+
+
+def plan_from_json(record: Mapping[str, Any], assets_dir: Path) -> plans.Plan:
+    """Build the plan that `plan_to_json` described."""
+    raw = tuple(_origin_from_json(r) for r in record["raw"])
+    calls = tuple(
+        Call(
+            name=r["name"],
+            transform=transforms.from_json(r["transform"], assets_dir),
+            inputs=tuple(_origin_from_json(i) for i in r["inputs"]),
+        )
+        for r in record["calls"]
+    )
+    return plans.Plan(raw=raw, calls=calls)
+
+
+def flat_inputs(prepared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Name every array of a prepared batch by where it sits."""
+    flat = {f"raw/{name}": array for name, array in prepared["raw"].items()}
+    for call, result in prepared["staged"].items():
+        for path, leaf in _leaves(result):
+            name = _staged_name(call, path)
+            if name in flat:
+                raise BundleError(f"two arrays of a batch are both called {name!r}.")
+            flat[name] = leaf
+    return flat
+
+
+def nested_inputs(
+    flat: Mapping[str, Any], like: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The way back from `flat_inputs`, for a batch of the same structure."""
+    staged = {}
+    for call, result in like["staged"].items():
+        leaves = [flat[_staged_name(call, path)] for path, _ in _leaves(result)]
+        staged[call] = jax.tree.unflatten(jax.tree.structure(result), leaves)
+    return {
+        "raw": {name: flat[f"raw/{name}"] for name in like["raw"]},
+        "staged": staged,
+    }
+
+
+def symbolic_axes(plan: plans.Plan, batch: plans.RawBatch) -> dict[str, dict[int, str]]:
+    """Flat name -> axis -> dimension name, for the axes that vary beside the batch."""
+    named: dict[str, dict[int, str]] = {}
+    count = 0
+    for call in plan.calls:
+        # One length per call and axis: its ids and their weights are equally long.
+        of_axis: dict[int, str] = {}
+        for path, axes in variable_axes(call, batch).items():
+            for axis in sorted(axes):
+                if axis not in of_axis:
+                    of_axis[axis] = f"l{count}"
+                    count += 1
+                named.setdefault(_staged_name(call.name, path), {})[axis] = of_axis[
+                    axis
+                ]
+    return named
+
+
+def variable_axes(call: Call, batch: plans.RawBatch) -> dict[str, set[int]]:
+    """Which axes of a call's results, the batch aside, change from batch to batch.
+
+    Found by trying: with longer sparse rows, and with dense values taken away. A
+    probe that the transform refuses tells nothing and is left out.
+    """
+    usual = dict(_leaves(call.run(batch)))
+    varying: dict[str, set[int]] = {path: set() for path in usual}
+    for change in (_lengthened, _blanked):
+        try:
+            changed = call.run({o: change(batch[o]) for o in call.inputs})
+        except FeatureError:
+            continue
+        for path, leaf in _leaves(changed):
+            shapes = zip(usual[path].shape, leaf.shape, strict=True)
+            sizes = list(enumerate(shapes))[1:]
+            varying[path] |= {axis for axis, (a, b) in sizes if a != b}
+    return varying
+
+
+def vocabulary_sizes(plan: plans.Plan) -> dict[str, int]:
+    """Feature -> number of words, for every vocabulary among the transforms."""
+    found: dict[str, int] = {}
+    for call in plan.calls:
+        for part in _parts(call.transform):
+            if isinstance(part, transforms.Vocabulary):
+                found[part.key] = len(part.words)
+    return found
+
+
+def _parts(transform: Any) -> Iterator[Any]:
+    """A transform and those that it is made of."""
+    yield transform
+    inner = [getattr(transform, "source", None), *getattr(transform, "parts", ())]
+    for part in inner:
+        if part is not None:
+            yield from _parts(part)
+
+
+def _staged_name(call: str, path: str) -> str:
+    return "/".join(filter(None, ("staged", call, path)))
+
+
+def _leaves(result: Any) -> list[tuple[str, Any]]:
+    leaves = jax.tree_util.tree_leaves_with_path(result)
+    return [(_path_name(path), leaf) for path, leaf in leaves]
+
+
+def _path_name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _lengthened(value: Raw) -> Raw:
+    """The same rows with more values in each, where a row may have any number."""
+    if not isinstance(value, Sparse) or len(value.dense_shape) != 2:
+        return value
+    rows, width = value.dense_shape
+    filler = _first_or_default(value.values)
+    added = np.indices((rows, _PROBE_LENGTH)).reshape(2, -1).T + np.array([0, width])
+    indices = np.concatenate([np.reshape(value.indices, (-1, 2)), added])
+    values = _joined(value.values, [filler] * len(added))
+    order = np.lexsort((indices[:, 1], indices[:, 0]))
+    return Sparse(indices[order], values[order], (rows, width + _PROBE_LENGTH))
+
+
+def _blanked(value: Raw) -> Raw:
+    """The same shape with nothing in it: columns drop '', -1 and a weight of 0."""
+    if isinstance(value, Sparse):
+        return value
+    if isinstance(value, Strings):
+        return Strings.of(np.full(value.shape, b"", dtype=object))
+    blank = -1 if value.dtype.kind == "i" else 0
+    return np.full_like(value, blank)
+
+
+def _first_or_default(values: NDArray[Any] | Strings) -> Any:
+    if len(values):
+        return values[0]
+    return b"" if isinstance(values, Strings) else values.dtype.type(0)
+
+
+def _joined(values: NDArray[Any] | Strings, added: list[Any]) -> NDArray[Any] | Strings:
+    if isinstance(values, Strings):
+        return concatenate([values, Strings.of(np.array(added, dtype=object))])
+    return np.concatenate([values, np.array(added, values.dtype)])
+
+
+def _origin_to_json(origin: Origin) -> dict[str, Any]:
+    return {"part": origin.part, "key": origin.key}
+
+
+def _origin_from_json(record: Mapping[str, Any]) -> Origin:
+    return Origin(record["part"], record["key"])
+
+
+def _as_any(value: Any) -> Any:
+    return value

@@ -1,0 +1,152 @@
+"""The manifest of a bundle: what it holds, made by what, and that nothing changed.
+
+    write_manifest(folder, about)                  # last: it lists every other file
+    files = BundleFiles.open(folder)               # reads and checks the manifest
+    files.read("signatures.json")                  # checked against size and sha256
+
+A bundle without a manifest is one that is still being copied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from estimax.core.errors import BundleError
+
+MANIFEST = "manifest.json"
+FORMAT_VERSION = 1
+_CHUNK = 1 << 20
+
+
+def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
+    """List every file of a folder with size and hash; call it when all are written."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(folder).as_posix()
+            files[name] = {"size": path.stat().st_size, "sha256": _hash_file(path)}
+    record = {"format_version": FORMAT_VERSION, **about, "files": files}
+    record["checksum"] = _checksum(record)
+    (folder / MANIFEST).write_text(json.dumps(record, indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class BundleFiles:
+    """The files of a bundle, read through its manifest."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+
+    @staticmethod
+    def open(folder: Path) -> BundleFiles:
+        """Read the manifest and check that it is whole and of a known format."""
+        path = folder / MANIFEST
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise BundleError(
+                f"{path}: expected a manifest, found none; the bundle is incomplete "
+                "or still being copied."
+            ) from None
+        record = parse_json(path, data)
+        _check_format(path, record)
+        if record.get("checksum") != _checksum(record):
+            raise BundleError(
+                f"{path}: expected the checksum {_checksum(record)}, found "
+                f"{record.get('checksum')}; the manifest was changed. {_AGAIN}"
+            )
+        return BundleFiles(folder, record)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file, if it is what the manifest promises."""
+        self.check(name, content=False)
+        data = self.path(name).read_bytes()
+        self._compare(name, "sha256", hashlib.sha256(data).hexdigest())
+        return data
+
+    def read_json(self, name: str) -> Any:
+        """The content of a JSON file."""
+        return parse_json(self.path(name), self.read(name))
+
+    def path(self, name: str) -> Path:
+        """Where a listed file lies; names that lead out of the bundle are refused."""
+        parts = PurePosixPath(name)
+        if parts.is_absolute() or ".." in parts.parts:
+            raise BundleError(
+                f"{self.folder / MANIFEST}: {name!r} is not a file in it."
+            )
+        return self.folder / parts
+
+    def check_all(self, *, content: bool) -> None:
+        """Check that every listed file is there; with `content`, its hash as well."""
+        for name in self.manifest["files"]:
+            self.check(name, content=content)
+
+    def check(self, name: str, *, content: bool) -> None:
+        """Check one file's size, and with `content` its hash."""
+        path = self.path(name)
+        if name not in self.manifest["files"]:
+            raise BundleError(
+                f"{path}: expected it among the files of {MANIFEST}, found no entry."
+            )
+        if not path.is_file():
+            size = self.manifest["files"][name]["size"]
+            raise BundleError(
+                f"{path}: expected a file of {size} bytes, found none. {_AGAIN}"
+            )
+        self._compare(name, "size", path.stat().st_size)
+        if content:
+            self._compare(name, "sha256", _hash_file(path))
+
+    def _compare(self, name: str, what: str, found: Any) -> None:
+        expected = self.manifest["files"][name][what]
+        if found != expected:
+            raise BundleError(
+                f"{self.path(name)}: expected {what} {expected}, found {found}; the "
+                f"file is damaged. {_AGAIN}"
+            )
+
+
+def parse_json(path: Path, data: bytes) -> Any:
+    """Parse JSON, naming the file when it is none."""
+    try:
+        return json.loads(data)
+    except ValueError as error:
+        raise BundleError(
+            f"{path}: expected JSON, found text that is not ({error}). {_AGAIN}"
+        ) from error
+
+
+_AGAIN = "Copy or export the bundle again."
+
+
+def _check_format(path: Path, record: Any) -> None:
+    found = record.get("format_version") if isinstance(record, dict) else None
+    if not isinstance(found, int) or not isinstance(record.get("files"), dict):
+        raise BundleError(
+            f"{path}: expected an estimax manifest, found something else. {_AGAIN}"
+        )
+    if found > FORMAT_VERSION:
+        raise BundleError(
+            f"{path}: expected format version {FORMAT_VERSION} or older, found "
+            f"{found}; the bundle was written by a newer estimax. Update this one."
+        )
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in record.items() if name != "checksum"}
+    canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _hash_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,206 @@
+"""Requests: whatever a caller sends for a signature, checked and in raw form.
+
+    batch = read_request(signature.inputs, {"age": [31, 46], "city": ["Oslo", "Rome"]})
+
+Numbers are widened where nothing is lost and never guessed: no 1.5 to an integer, no
+"3" to a number, no True to 1. Every error names the feature, what was expected and
+what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core import plan as plans
+from estimax.core.errors import BundleError, InputError, SpecError, did_you_mean
+from estimax.core.sparse import Sparse
+from estimax.core.staging import Origin
+from estimax.core.strings import Strings, is_text
+from estimax.export.servable import LONE_FEATURE
+from estimax.export.signature import STRING, TensorSpec
+
+
+def read_request(
+    specs: Sequence[TensorSpec], features: Any, *, lone: bool = False
+) -> dict[Origin, Any]:
+    """Turn given features into a raw batch; `lone` when they are one array, unnamed."""
+    if not isinstance(features, Mapping):
+        if not lone:
+            names = ", ".join(spec.name for spec in specs)
+            raise BundleError(
+                f"expected a dict of features ({names}), found "
+                f"{type(features).__name__}."
+            )
+        features = {LONE_FEATURE: features}
+    check_names(specs, features)
+    batch = {
+        Origin("features", None if lone else spec.name): column_from(
+            spec, features[spec.name]
+        )
+        for spec in specs
+    }
+    try:
+        plans.batch_size(batch)
+    except SpecError as error:
+        raise BundleError(str(error)) from None
+    return batch
+
+
+def check_names(specs: Sequence[TensorSpec], features: Mapping[str, Any]) -> None:
+    """Refuse features that are missing or that nobody asked for."""
+    expected = [spec.name for spec in specs]
+    unknown = [str(name) for name in features if name not in expected]
+    missing = [name for name in expected if name not in features]
+    if unknown:
+        raise BundleError(
+            f"unknown feature {unknown[0]!r}"
+            f"{did_you_mean(unknown[0], missing or expected)}"
+        )
+    if missing:
+        raise BundleError(
+            f"feature {missing[0]!r} is missing; the signature needs "
+            f"{', '.join(expected)}, found {', '.join(map(str, features)) or 'none'}."
+        )
+
+
+def column_from(spec: TensorSpec, value: Any) -> Any:  # ndarray, Strings or Sparse
+    """Bring one feature into the raw form that its spec promises."""
+    if spec.kind == "sparse":
+        return _sparse_from(spec, value)
+    if isinstance(value, Sparse):
+        raise _unfit(spec, "a sparse value")
+    return _shaped(spec, _typed(spec, _array(spec, value)))
+
+
+def _array(spec: TensorSpec, value: Any) -> NDArray[Any] | Strings:
+    if isinstance(value, Strings):
+        return value
+    try:
+        array = np.asarray(value)
+        return Strings.of(array) if is_text(array) else array
+    except InputError as error:
+        raise _unfit(spec, f"an array with other values ({error})") from None
+    except ValueError:
+        raise _unfit(spec, "rows of different lengths") from None
+
+
+def _typed(spec: TensorSpec, array: NDArray[Any] | Strings) -> NDArray[Any] | Strings:
+    """The same values in the promised dtype, or an error."""
+    if array.size == 0:
+        empty = np.empty(array.shape, object if spec.dtype == STRING else spec.dtype)
+        return Strings.of(empty) if spec.dtype == STRING else empty
+    if isinstance(array, Strings):
+        if spec.dtype != STRING:
+            raise _unfit(spec, "text")
+        return array
+    if spec.dtype == STRING:
+        raise _unfit(spec, f"dtype {array.dtype.name}")
+    wanted = np.dtype(spec.dtype)
+    if array.dtype == wanted:
+        return array
+    # kind "V": jax's own small floats, such as bfloat16.
+    widens = {"f": "fiu", "V": "Vfiu", "i": "iu", "u": "iu", "c": "cfiu"}
+    if array.dtype.kind not in widens.get(wanted.kind, ""):
+        raise _unfit(spec, f"dtype {array.dtype.name}")
+    if wanted.kind in "iu":
+        _check_range(spec, array, wanted)
+    return array.astype(wanted)
+
+
+def _check_range(spec: TensorSpec, array: NDArray[Any], wanted: np.dtype[Any]) -> None:
+    limits = np.iinfo(wanted)
+    worst = next(
+        (v for v in (int(array.min()), int(array.max())) if not _within(limits, v)),
+        None,
+    )
+    if worst is not None:
+        raise _unfit(spec, f"{worst}, which does not fit")
+
+
+def _within(limits: np.iinfo[Any], value: int) -> bool:
+    return int(limits.min) <= value <= int(limits.max)
+
+
+def _shaped(spec: TensorSpec, array: Any) -> Any:  # ndarray or Strings, as given
+    if array.ndim == 0:
+        raise _unfit(spec, "a single value; send a list, one per row")
+    if array.shape[1:] == spec.tail:
+        return array
+    # [B] and [B, 1] say the same; clients mix them up, and nothing can go wrong.
+    if _without_ones(array.shape[1:]) == _without_ones(spec.tail):
+        return array.reshape((len(array), *spec.tail))
+    raise _unfit(spec, f"shape {_shape_text((None, *array.shape[1:]))}")
+
+
+def _without_ones(shape: Iterable[int | None]) -> list[int | None]:
+    return [n for n in shape if n != 1]
+
+
+def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
+    if isinstance(value, Sparse):
+        if len(value.dense_shape) != len(spec.shape):
+            raise _unfit(spec, f"a sparse value of shape {value.dense_shape}")
+        values = _typed(spec, _array(spec, value.values))
+        return Sparse(value.indices, values, value.dense_shape)
+    if len(spec.shape) != 2:
+        raise _unfit(spec, f"{type(value).__name__}; send an estimax Sparse")
+    if isinstance(value, np.ndarray | Strings):
+        return _sparse_from_dense(spec, value)
+    return _sparse_from_rows(spec, value)
+
+
+def _sparse_from_rows(spec: TensorSpec, rows: Sequence[Any]) -> Sparse:
+    """Read lists, one per row, of any lengths; a bare value is a list of one."""
+    lists = [_as_list(row) for row in rows]
+    lengths = np.array([len(row) for row in lists], np.int64)
+    flat = [item for row in lists for item in row]
+    values = _typed(spec, _array(spec, flat))
+    if values.ndim != 1:
+        raise _unfit(spec, "lists within lists")
+    starts = np.cumsum(lengths) - lengths
+    places = np.arange(len(flat)) - np.repeat(starts, lengths)
+    indices = np.stack([np.repeat(np.arange(len(lists)), lengths), places], axis=1)
+    return Sparse(indices, values, (len(lists), int(lengths.max(initial=0))))
+
+
+def _as_list(row: Any) -> list[Any]:
+    if isinstance(row, np.ndarray):
+        listed: list[Any] = np.atleast_1d(row).tolist()
+        return listed
+    return list(row) if isinstance(row, list | tuple) else [row]
+
+
+def _sparse_from_dense(spec: TensorSpec, value: NDArray[Any] | Strings) -> Sparse:
+    """Read a rectangle; '' and -1 stand for nothing, as in TensorFlow's columns."""
+    if value.ndim == 1 and not isinstance(value, Strings) and value.dtype == object:
+        return _sparse_from_rows(spec, value.tolist())
+    array = _typed(spec, _array(spec, value))
+    if array.ndim == 1:
+        array = array.reshape((-1, 1))
+    if array.ndim != 2:
+        raise _unfit(spec, f"shape {_shape_text((None, *array.shape[1:]))}")
+    if isinstance(array, Strings):
+        present = (array.lengths > 0).reshape(array.shape)
+    elif array.dtype.kind == "i":
+        present = array != -1
+    else:
+        present = np.ones(array.shape, bool)
+    values = array.reshape((-1,))[np.flatnonzero(present)]
+    rows, width = array.shape
+    return Sparse(np.argwhere(present), values, (rows, width))
+
+
+def _unfit(spec: TensorSpec, found: str) -> BundleError:
+    form = "sparse " if spec.kind == "sparse" else ""
+    return BundleError(
+        f"feature {spec.name!r}: expected {form}{spec.dtype} of shape "
+        f"{_shape_text(spec.shape)}, found {found}."
+    )
+
+
+def _shape_text(shape: Iterable[int | None]) -> str:
+    return "[" + ", ".join("B" if n is None else str(n) for n in shape) + "]"

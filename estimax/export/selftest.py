@@ -1,0 +1,151 @@
+"""The self-test of a bundle: example rows and the answers they must give.
+
+    record = selftest_to_json(example, expected)     # by the exporter's own function
+    example, expected = selftest_from_json(record)
+    check_answers("predict", expected["predict"], bundle.predict(example))
+
+Answers come from the function that was exported and not from the export, so passing it
+proves that transforms, weights and program of the bundle do what the model did.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core import plan as plans
+from estimax.core.errors import BundleError
+from estimax.core.sparse import Sparse
+from estimax.core.staging import Origin
+from estimax.core.strings import Strings, is_text
+
+MOST_ROWS = 8
+_MOST_VALUES = 20_000  # of dense features: images should not swell the bundle
+# Batches of other sizes are summed in another order, hence not exact.
+RELATIVE, ABSOLUTE = 1e-4, 1e-5
+# Accelerators multiply with fewer bits.
+_LOOSE = 2e-2
+
+Answers = dict[str, dict[str, NDArray[Any]]]  # signature -> output -> array
+
+
+def first_rows(batch: plans.RawBatch) -> dict[Origin, Any]:
+    """The first rows of a batch, few enough to be kept in a bundle."""
+    arrays = [value for value in batch.values() if not isinstance(value, Sparse)]
+    per_row = sum(int(np.prod(a.shape[1:], dtype=np.int64)) for a in arrays)
+    rows = min(MOST_ROWS, max(1, _MOST_VALUES // max(per_row, 1)))
+    return {origin: _head(value, rows) for origin, value in batch.items()}
+
+
+def selftest_to_json(example: plans.RawBatch, answers: Answers) -> dict[str, Any]:
+    """The test as plain JSON values."""
+    return {
+        "example": [
+            {"part": o.part, "key": o.key, **_raw_to_json(value)}
+            for o, value in example.items()
+        ],
+        "answers": {
+            signature: {name: _raw_to_json(array) for name, array in outputs.items()}
+            for signature, outputs in answers.items()
+        },
+    }
+
+
+def selftest_from_json(record: Mapping[str, Any]) -> tuple[dict[Origin, Any], Answers]:
+    """The way back from `selftest_to_json`."""
+    example = {
+        Origin(r["part"], r["key"]): _raw_from_json(r) for r in record["example"]
+    }
+    answers = {
+        signature: {name: np.asarray(_raw_from_json(r)) for name, r in outputs.items()}
+        for signature, outputs in record["answers"].items()
+    }
+    return example, answers
+
+
+def check_answers(
+    signature: str,
+    expected: Mapping[str, NDArray[Any]],
+    found: Mapping[str, NDArray[Any]],
+    *,
+    platform: str = "cpu",
+) -> None:
+    """Raise when answers differ: floats by more than rounding, others at all."""
+    exact = platform == "cpu"
+    for name, wanted in expected.items():
+        got = found[name]
+        if wanted.shape == got.shape and wanted.dtype.kind in "fcV":
+            relative = RELATIVE if exact else _LOOSE
+            absolute = ABSOLUTE if exact else _LOOSE
+            a, b = (x.astype(np.float64) for x in (wanted, got))
+            same = np.allclose(a, b, relative, absolute, equal_nan=True)
+        else:
+            # On another platform a tie may fall the other way, and with it a class.
+            same = wanted.shape == got.shape and (
+                not exact or bool(np.array_equal(wanted, got))
+            )
+        if not same:
+            raise BundleError(
+                f"self-test of signature {signature!r}, output {name!r}: expected "
+                f"{_shown(wanted)}, found {_shown(got)}. The bundle does not do what "
+                f"the exported model did (on {platform})."
+            )
+
+
+def _head(value: Any, rows: int) -> Any:
+    if not isinstance(value, Sparse):
+        return value[:rows]
+    kept = np.flatnonzero(np.asarray(value.indices)[:, 0] < rows)
+    shape = (min(rows, len(value)), *value.dense_shape[1:])
+    return Sparse(np.asarray(value.indices)[kept], value.values[kept], shape)
+
+
+def _raw_to_json(value: Any) -> dict[str, Any]:
+    if isinstance(value, Sparse):
+        return {
+            "form": "sparse",
+            "indices": np.asarray(value.indices).tolist(),
+            "dense_shape": [int(n) for n in value.dense_shape],
+            "values": _raw_to_json(value.values),
+        }
+    if is_text(value):
+        text = Strings.of(value)
+        words = [_word_to_json(word) for word in text.tolist()]
+        return {"form": "text", "shape": list(text.shape), "values": words}
+    wide = value.astype(np.float64) if value.dtype.kind == "V" else value
+    record = {"form": "array", "dtype": value.dtype.name, "shape": list(value.shape)}
+    return {**record, "values": wide.reshape(-1).tolist()}
+
+
+def _raw_from_json(record: Mapping[str, Any]) -> Any:
+    if record["form"] == "sparse":
+        indices = np.array(record["indices"], np.int64)
+        indices = indices.reshape((-1, len(record["dense_shape"])))
+        values = _raw_from_json(record["values"])
+        return Sparse(indices, values, tuple(record["dense_shape"]))
+    shape = tuple(record["shape"])
+    if record["form"] == "text":
+        words = np.empty(len(record["values"]), object)
+        words[:] = [_word_from_json(word) for word in record["values"]]
+        return Strings.of(words).reshape(shape)
+    return np.array(record["values"], np.dtype(record["dtype"])).reshape(shape)
+
+
+def _word_to_json(word: bytes) -> Any:  # str, or an object for what is not UTF-8
+    try:
+        return word.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(word).decode()}
+
+
+def _word_from_json(word: Any) -> bytes:
+    return base64.b64decode(word["b64"]) if isinstance(word, dict) else word.encode()
+
+
+def _shown(array: NDArray[Any]) -> str:
+    values = ", ".join(str(v) for v in array.reshape(-1)[:4].tolist())
+    return f"{list(array.shape)} of {values}{', …' if array.size > 4 else ''}"

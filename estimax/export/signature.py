@@ -1,0 +1,119 @@
+"""Signatures: what may be asked of a bundle and what it answers, as values.
+
+    Signature("predict", PREDICT, inputs=(TensorSpec("age", "float32", (None,)),), …)
+
+Two dtypes per tensor: the one promised to callers (`dtype`, "string" for text) and the
+one on the device (`compute_dtype`). A device has no int64 and no text, so `class_ids`
+is promised as int64 and computed as int32, and words travel as ids with a vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import BundleError, did_you_mean
+
+PREDICT: Final = "tensorflow/serving/predict"
+CLASSIFY: Final = "tensorflow/serving/classify"
+REGRESS: Final = "tensorflow/serving/regress"
+METHODS: Final = (PREDICT, CLASSIFY, REGRESS)
+
+DEFAULT_SIGNATURE: Final = "serving_default"
+STRING: Final = "string"
+
+Kind = Literal["dense", "sparse"]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One named input or output; None in the shape is free, the batch among it.
+
+    >>> TensorSpec("age", "float32", (None, 2)).tail
+    (2,)
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    kind: Kind = "dense"
+    compute_dtype: str | None = None  # None: never on the device as it is
+    vocabulary: tuple[str, ...] | None = None  # of a computed text output
+
+    @property
+    def tail(self) -> tuple[int | None, ...]:
+        """The shape of one row."""
+        return self.shape[1:]
+
+    def to_wire(self, computed: NDArray[Any]) -> NDArray[Any]:
+        """Turn a computed array into what callers were promised."""
+        if self.vocabulary is None:
+            return computed.astype(self.dtype, copy=False)
+        words = np.array([word.encode() for word in self.vocabulary], dtype=object)
+        found: NDArray[Any] = words[computed]
+        return found
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function of a bundle by name, with the features it takes and its answers."""
+
+    name: str
+    method_name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def __post_init__(self) -> None:
+        check_method(self.name, self.method_name)
+
+
+def check_method(signature: str, method: str) -> None:
+    """Refuse a method that no client could call."""
+    if method not in METHODS:
+        raise BundleError(
+            f"signature {signature!r}: unknown method {method!r}"
+            f"{did_you_mean(method, METHODS)}"
+        )
+
+
+def signature_to_json(signature: Signature) -> dict[str, Any]:
+    """A signature as plain JSON values, without its name."""
+    return {
+        "method_name": signature.method_name,
+        "inputs": {spec.name: _spec_to_json(spec) for spec in signature.inputs},
+        "outputs": {spec.name: _spec_to_json(spec) for spec in signature.outputs},
+    }
+
+
+def signature_from_json(name: str, record: Mapping[str, Any]) -> Signature:
+    """The way back from `signature_to_json`."""
+    return Signature(
+        name=name,
+        method_name=record["method_name"],
+        inputs=tuple(_spec_from_json(n, r) for n, r in record["inputs"].items()),
+        outputs=tuple(_spec_from_json(n, r) for n, r in record["outputs"].items()),
+    )
+
+
+def _spec_to_json(spec: TensorSpec) -> dict[str, Any]:
+    record: dict[str, Any] = {"dtype": spec.dtype, "shape": list(spec.shape)}
+    record |= {"kind": spec.kind, "compute_dtype": spec.compute_dtype}
+    if spec.vocabulary is not None:
+        record["vocabulary"] = list(spec.vocabulary)
+    return record
+
+
+def _spec_from_json(name: str, record: Mapping[str, Any]) -> TensorSpec:
+    vocabulary = record.get("vocabulary")
+    return TensorSpec(
+        name=name,
+        dtype=record["dtype"],
+        shape=tuple(record["shape"]),
+        kind=record["kind"],
+        compute_dtype=record["compute_dtype"],
+        vocabulary=None if vocabulary is None else tuple(vocabulary),
+    )

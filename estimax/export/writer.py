@@ -1,0 +1,330 @@
+"""Writing a bundle: one versioned folder, there whole or not at all.
+
+path = write_bundle(servable, "model/export/final", step=1000)
+
+1700000000/
+    manifest.json            sizes and hashes of the others, versions; written last
+    signatures.json          what can be asked, with names, dtypes and shapes
+    functions/<name>.*       the program, twice (see functions.py)
+    weights.safetensors      one copy for all functions, passed as arguments
+    transforms.json, assets/ host transforms and their vocabularies
+    selftest.json            example rows and their answers
+    assets.extra/            the user's own files
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+import jax
+import jaxlib.version
+import numpy as np
+import safetensors.numpy
+from jax import export
+
+from estimax.core import plan as plans
+from estimax.core.errors import BundleError, MissingFileError
+from estimax.core.host_values import Int64, Words, materialize
+from estimax.core.sparse import Sparse
+from estimax.core.staging import Origin
+from estimax.core.strings import Strings
+from estimax.export import functions, host_plan, selftest, versions
+from estimax.export.bundle import load
+from estimax.export.functions import BATCH, ArgumentSpec
+from estimax.export.manifest import write_manifest
+from estimax.export.servable import Outputs, Servable, input_name, origins_of
+from estimax.export.signature import (
+    DEFAULT_SIGNATURE,
+    PREDICT,
+    STRING,
+    Signature,
+    TensorSpec,
+    signature_to_json,
+)
+from estimax.wire import atomic
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+# jax promises to read what it exported for half a year; the StableHLO lasts longer.
+_JAXEXPORT_DAYS = 180
+
+
+def write_bundle(
+    servable: Servable,
+    base_dir: str | os.PathLike[str],
+    *,
+    assets_extra: Mapping[str, str | os.PathLike[str]] | None = None,
+    step: int | None = None,
+    platforms: Sequence[str] = PLATFORMS,
+    now: Callable[[], float] = time.time,
+) -> Path:
+    """Export a servable as a new version under `base_dir`; returns its folder.
+
+    `assets_extra` maps a path under assets.extra/ to the file to copy there. What was
+    written is loaded and put to its self-test before it becomes visible, if this
+    process has one of the `platforms`.
+    """
+    extra = _checked_extra(assets_extra or {})
+    base = Path(base_dir)
+    base.mkdir(parents=True, exist_ok=True)
+    atomic.remove_leftovers(base)
+    program = _export(servable, tuple(platforms))
+    while True:
+        created = now()
+        version = versions.next_version(base, created)
+        about = _about(program, version, created, step)
+        try:
+            with atomic.folder(base / str(version)) as folder:
+                _write_content(folder, servable, program, extra)
+                write_manifest(folder, about)
+                if functions.runs_here(platforms):
+                    load(folder, verify=False).self_test()
+                _take(base / str(version))
+        except _TakenError:
+            continue
+        return base / str(version)
+
+
+class _TakenError(Exception):
+    """Another export has this version."""
+
+
+def _take(final: Path) -> None:
+    """Make the empty folder that the finished one replaces in the next instant."""
+    # Not earlier, so that an export under way is never seen. And an error when it is
+    # there, because the renaming itself would replace another's export.
+    try:
+        final.mkdir()
+    except FileExistsError:
+        raise _TakenError from None
+
+
+@dataclass(frozen=True)
+class _Program:
+    """All signatures of a servable, exported."""
+
+    signatures: Mapping[str, Signature]
+    stems: Mapping[str, str]  # signature -> the file of its function
+    exported: Mapping[str, export.Exported]  # file -> function
+    example: Mapping[Origin, Any]
+    answers: selftest.Answers
+
+
+def _export(servable: Servable, platforms: tuple[str, ...]) -> _Program:
+    example = {o: servable.example[o] for o in origins_of(servable.plan)}
+    prepared = servable.plan.prepare(example)
+    weights = {name: _spec_of(array) for name, array in servable.weights.items()}
+    inputs = _input_specs(servable.plan, example, prepared)
+    outputs = _abstract_outputs(servable, prepared)
+    features = tuple(_feature_spec(o, example[o], servable.plan) for o in example)
+    signatures, stems = {}, {}
+    kept: dict[str, export.Exported] = {}
+    for name, answer in outputs.items():
+        function = _function_of(servable, name, prepared)
+        try:
+            exported = functions.export_function(function, weights, inputs, platforms)
+        except Exception as error:
+            error.add_note(_advice(name, inputs, platforms))
+            raise
+        results = functions.results_of(exported)
+        specs = tuple(_output_spec(name, k, answer[k], results[k]) for k in answer)
+        method = servable.methods.get(name, PREDICT)
+        signatures[name] = Signature(name, method, features, specs)
+        stems[name] = _stem_for(name, exported, kept)
+        kept.setdefault(stems[name], exported)
+    rows = selftest.first_rows(example)
+    return _Program(signatures, stems, kept, rows, _answers(servable, rows))
+
+
+def _input_specs(
+    plan: plans.Plan, example: plans.RawBatch, prepared: Mapping[str, Any]
+) -> dict[str, ArgumentSpec]:
+    free = host_plan.symbolic_axes(plan, example)
+    specs = {}
+    for name, array in host_plan.flat_inputs(prepared).items():
+        named = {0: BATCH, **free.get(name, {})}
+        shape = tuple(named.get(axis, n) for axis, n in enumerate(array.shape))
+        specs[name] = ArgumentSpec(_spec_of(array).dtype, shape)
+    return specs
+
+
+def _abstract_outputs(servable: Servable, prepared: Mapping[str, Any]) -> Outputs:
+    """The outputs of the function with shapes for arrays; says which are words."""
+    inputs = {part: prepared[part] for part in ("raw", "staged")}
+    outputs: Outputs = jax.eval_shape(servable.function, dict(servable.weights), inputs)
+    unknown = sorted(set(servable.methods) - set(outputs))
+    if unknown:
+        raise BundleError(
+            f"Servable: methods name the signature {unknown[0]!r}, but the function "
+            f"answers {sorted(outputs)}."
+        )
+    if DEFAULT_SIGNATURE not in outputs:
+        raise BundleError(
+            f"Servable: the function must answer a signature {DEFAULT_SIGNATURE!r}; it "
+            f"answers {sorted(outputs)}."
+        )
+    return outputs
+
+
+def _function_of(
+    servable: Servable, signature: str, like: Mapping[str, Any]
+) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
+    # One name for all: equal functions of two signatures are then equal files.
+    def answer(weights: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+        nested = host_plan.nested_inputs(inputs, like)
+        outputs = servable.function(weights, nested)[signature]
+        return {name: _on_device(value) for name, value in outputs.items()}
+
+    return answer
+
+
+def _on_device(value: Any) -> Any:
+    if isinstance(value, Words):
+        return value.ids
+    return value.values if isinstance(value, Int64) else value
+
+
+def _advice(signature: str, inputs: Mapping[str, Any], platforms: Sequence[str]) -> str:
+    shapes = ", ".join(f"{n} {list(spec.shape)}" for n, spec in inputs.items())
+    return (
+        f"While exporting signature {signature!r} for {', '.join(platforms)} with "
+        f"these shapes, where names are free: {shapes}. A function that needs fixed "
+        "sizes (reshape to numbers, a loop over rows) must use x.shape instead; one "
+        "that does not exist on a platform needs platforms=('cpu',), say."
+    )
+
+
+def _feature_spec(origin: Origin, value: Any, plan: plans.Plan) -> TensorSpec:
+    name, on_device = input_name(origin), origin in plan.raw
+    kind: Any = "dense"
+    shape: tuple[int | None, ...]
+    if isinstance(value, Sparse):
+        kind, shape, value = "sparse", (None,) * len(value.dense_shape), value.values
+    else:
+        shape = (None, *value.shape[1:])
+    if isinstance(value, Strings):
+        return TensorSpec(name, STRING, shape, kind)
+    computed = plans.as_device_dtype(origin, value).dtype.name if on_device else None
+    hosted = any(origin in call.inputs for call in plan.calls)
+    # Nobody but the device reads it, so callers need not send double precision.
+    narrow = value.dtype == np.float64 and not hosted
+    dtype = "float32" if narrow else value.dtype.name
+    return TensorSpec(name, dtype, shape, kind, computed)
+
+
+def _output_spec(
+    signature: str, name: str, answer: Any, result: ArgumentSpec
+) -> TensorSpec:
+    if not result.shape or result.shape[0] != BATCH:
+        raise BundleError(
+            f"signature {signature!r}, output {name!r}: expected one row per example, "
+            f"found shape {list(result.shape)}. Spread it over the batch with "
+            "jnp.broadcast_to, or leave it out."
+        )
+    shape = tuple(dim if isinstance(dim, int) else None for dim in result.shape)
+    if isinstance(answer, Words):
+        words = answer.vocabulary
+        return TensorSpec(name, STRING, shape, "dense", result.dtype, words)
+    dtype = "int64" if isinstance(answer, Int64) else result.dtype
+    return TensorSpec(name, dtype, shape, "dense", result.dtype)
+
+
+def _stem_for(
+    signature: str, exported: export.Exported, kept: Mapping[str, export.Exported]
+) -> str:
+    """The file name of a function; that of an equal one when there is one."""
+    for stem, other in kept.items():
+        same_results = functions.results_of(other) == functions.results_of(exported)
+        same_program = other.mlir_module_serialized == exported.mlir_module_serialized
+        if same_program and same_results:
+            return stem
+    return quote(signature, safe="")
+
+
+def _answers(servable: Servable, example: plans.RawBatch) -> selftest.Answers:
+    prepared = servable.plan.prepare(example)
+    inputs = {part: prepared[part] for part in ("raw", "staged")}
+    outputs = jax.jit(servable.function)(dict(servable.weights), inputs)
+    answers: selftest.Answers = materialize(outputs)
+    return answers
+
+
+def _write_content(
+    folder: Path,
+    servable: Servable,
+    program: _Program,
+    extra: Mapping[str, Path],
+) -> None:
+    signatures = {
+        name: {"function": program.stems[name], **signature_to_json(signature)}
+        for name, signature in program.signatures.items()
+    }
+    _write_json(folder / "signatures.json", signatures)
+    for stem, exported in program.exported.items():
+        functions.write_function(folder, stem, exported)
+    arrays = {n: np.ascontiguousarray(a) for n, a in servable.weights.items()}
+    safetensors.numpy.save_file(arrays, folder / "weights.safetensors")
+    described = host_plan.plan_to_json(servable.plan, folder / "assets")
+    _write_json(folder / "transforms.json", described)
+    test = selftest.selftest_to_json(program.example, program.answers)
+    _write_json(folder / "selftest.json", test)
+    for name, source in extra.items():
+        target = folder / "assets.extra" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def _about(
+    program: _Program, version: int, created: float, step: int | None
+) -> dict[str, Any]:
+    first = next(iter(program.exported.values()))
+    at = datetime.datetime.fromtimestamp(created, datetime.UTC)
+    expires = at + datetime.timedelta(days=_JAXEXPORT_DAYS)
+    return {
+        "version": version,
+        "created": at.isoformat(timespec="seconds"),
+        "step": step,
+        "estimax": _own_version(),
+        "jax": jax.__version__,
+        "jaxlib": jaxlib.version.__version__,
+        "platforms": list(first.platforms),
+        "calling_convention_version": first.calling_convention_version,
+        "jaxexport_expires": expires.date().isoformat(),
+    }
+
+
+def _own_version() -> str:
+    try:
+        return importlib.metadata.version("estimax")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown, not installed"
+
+
+def _checked_extra(given: Mapping[str, str | os.PathLike[str]]) -> dict[str, Path]:
+    for name, source in given.items():
+        parts = PurePosixPath(name)
+        if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+            raise BundleError(
+                f"assets_extra: {name!r} must be a relative path inside assets.extra/."
+            )
+        if not Path(source).is_file():
+            raise MissingFileError(f"assets_extra: {source} is not a file.")
+    return {name: Path(source) for name, source in given.items()}
+
+
+def _spec_of(array: Any) -> ArgumentSpec:
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+    return ArgumentSpec(np.dtype(dtype).name, tuple(array.shape))
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n")
