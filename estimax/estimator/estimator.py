@@ -115,7 +115,9 @@ class Estimator:
                 return self
             program = self._program(ModeKeys.TRAIN, feed.first)
             state = self._start_state(program, feed.first, checkpoint)
-            context = RunContext(step=start, input_state=feed.position)
+            context = RunContext(
+                step=start, input_state=feed.position, logged=program.logged
+            )
             every_hook = self._training_hooks(
                 program.spec, hooks or (), saving_listeners or (), last
             )
@@ -127,6 +129,7 @@ class Estimator:
                     every_hook,
                     context,
                     iterations_per_loop=self._config.iterations_per_loop,
+                    waited=lambda: feed.waited_seconds,
                 )
         return self
 
@@ -244,7 +247,12 @@ class Estimator:
         returned = calling.call_input_fn(input_fn, available)
         if not self._config.resume_input:
             position = None
-        return Feed(returned, position=position, with_labels=mode != ModeKeys.PREDICT)
+        return Feed(
+            returned,
+            position=position,
+            seed=self._config.tf_random_seed,
+            with_labels=mode != ModeKeys.PREDICT,
+        )
 
     def _model(self, mode: Mode) -> training.Model:
         def function(features: Any, labels: Any) -> Any:

@@ -26,14 +26,19 @@ class Feed:
     """The batches of one call, from a position on; the first one may be looked at."""
 
     def __init__(
-        self, returned: Any, *, position: Any = None, with_labels: bool = True
+        self,
+        returned: Any,
+        *,
+        position: Any = None,
+        seed: int | None = None,
+        with_labels: bool = True,
     ) -> None:
         self._with_labels = with_labels
-        self._batches = _Peekable(returned, position)
+        self._batches = _Peekable(returned, position, seed)
         if self._batches.first is None and position is not None:
             # The run had used its data up. Training on means another pass.
             self._batches.close()
-            self._batches = _Peekable(returned, None)
+            self._batches = _Peekable(returned, None, seed)
         self._prefetched: Any = None
 
     def __enter__(self) -> Feed:
@@ -79,8 +84,9 @@ class Feed:
 class _Peekable:
     """An iterator of batches whose first one has been taken out and is given back."""
 
-    def __init__(self, returned: Any, position: Any) -> None:
-        self._batches = inputs.as_batches(returned)
+    def __init__(self, returned: Any, position: Any, seed: int | None) -> None:
+        # The run's seed is for shuffles that were given none.
+        self._batches = inputs.as_batches(returned, seed=seed)
         if position is not None:
             self._go_to(position)
         self.start = self._batches.get_state()

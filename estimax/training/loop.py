@@ -9,7 +9,7 @@ run in one compiled call. Nothing waits for the device but a hook that asks for 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,8 +39,12 @@ def run(
     context: RunContext,
     *,
     iterations_per_loop: int = 1,
+    waited: Callable[[], float] = lambda: 0.0,
 ) -> TrainState:
-    """Step until the data ends or a hook asks to stop; returns the last state."""
+    """Step until the data ends or a hook asks to stop; returns the last state.
+
+    `waited` tells how many seconds `batches` has kept us waiting so far.
+    """
     context.state = state
     for hook in hooks:
         hook.begin(context)
@@ -57,6 +61,7 @@ def run(
         context.step += len(chunk)
         context.examples += sum(batch.examples for batch in chunk)
         context.input_state = chunk[-1].position
+        context.input_wait = waited()
         fetched = _fetch(outputs, {name for names in wanted for name in names})
         for hook, names in zip(due, wanted, strict=True):
             hook.after_run(context, {name: fetched[name] for name in names})
@@ -77,8 +82,9 @@ class _Schedule:
         # Loops end at multiples of their length, whatever step a run began at: a
         # resumed run then runs the same programs on the same steps, to the same bits.
         room = at_most - step % at_most
-        nearest = min(self._next, default=step + room)
-        return max(1, min(room, nearest - step))
+        # A hook on the clock names the present step: it is called when the loop ends.
+        nearest = min((at for at in self._next if at > step), default=step + room)
+        return min(room, nearest - step)
 
     def due(self, step: int) -> list[Hook]:
         return [

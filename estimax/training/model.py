@@ -64,6 +64,7 @@ class Recording:
     )
     shapes: Variables  # shape and dtype of every variable
     lookups: tuple[Lookup, ...]
+    logged: dict[str, str]  # name of every value that the model logs -> its kind
     structure: Structure
 
 
@@ -109,7 +110,9 @@ class Model:
             calls=tuple(trace.calls.values()),
         )
         variables = variables_from_flax(shapes[0])
-        return Recording(plan, specs[0], variables, tuple(trace.lookups), structure)
+        logged = {name: value.kind for name, value in trace.logged.items()}
+        lookups = tuple(trace.lookups)
+        return Recording(plan, specs[0], variables, lookups, logged, structure)
 
     def init(
         self,

@@ -32,6 +32,7 @@ class TrainProgram:
     plan: Plan
     spec: EstimatorSpec
     training: Training
+    logged: dict[str, str]  # name of every value that the model logs -> its kind
     init: Callable[[jax.Array, PreparedBatch], TrainState]
     step: steps.TrainStep
     multi_step: Callable[
@@ -68,6 +69,7 @@ def train_program(model: Model, batch: RawBatch) -> TrainProgram:
         plan=training.plan,
         spec=recording.spec,
         training=training,
+        logged=recording.logged,
         init=jax.jit(steps.make_init(training)),
         # Donated: the old state's memory becomes the new one's. Hooks copy what they
         # keep.

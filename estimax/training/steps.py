@@ -21,7 +21,7 @@ from estimax.core.state import TrainState
 from estimax.training.model import Applied, Model, Structure, Variables
 from estimax.training.updates import Training, Way
 
-Outputs = dict[str, jax.Array]  # "loss" and every scalar that the model logged
+Outputs = dict[str, jax.Array]  # "loss" and everything that the model logged
 TrainStep = Callable[[TrainState, PreparedBatch], tuple[TrainState, Outputs]]
 
 
@@ -43,15 +43,19 @@ def make_train_step(training: Training) -> TrainStep:
                 key=key,
                 rows=_table_rows(training, rows, batch),
             )
-            aux = (applied.model_state, _scalars(applied), _touched(training, applied))
+            aux = (
+                applied.model_state,
+                _logged_arrays(applied),
+                _touched(training, applied),
+            )
             return applied.spec.loss, aux
 
         gradient = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
         (loss, aux), (grads, row_grads) = gradient(trained, rows)
-        model_state, scalars, touched = aux
+        model_state, logged, touched = aux
         state = _apply_gradients(training, state, batch, grads, row_grads, touched)
         new = replace(state, step=state.step + 1, model_state=model_state)
-        return new, {"loss": loss, **scalars}
+        return new, {"loss": loss, **logged}
 
     return train_step
 
@@ -169,9 +173,9 @@ def _table_rows(
     }
 
 
-def _scalars(applied: Applied) -> Outputs:
+def _logged_arrays(applied: Applied) -> Outputs:
     logged = applied.logged.items()
-    return {name: jnp.asarray(v.value) for name, v in logged if v.kind == "scalar"}
+    return {name: jnp.asarray(v.value) for name, v in logged if v.kind != "text"}
 
 
 def _touched(training: Training, applied: Applied) -> dict[str, jax.Array]:
