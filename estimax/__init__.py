@@ -27,6 +27,9 @@ _ROOMS = (
 
 # Where each top-level name lives. One line per name, sorted; `__all__` follows it.
 _NAMES = {
+    "BaselineClassifier": "estimax.canned",
+    "BaselineEstimator": "estimax.canned",
+    "BaselineRegressor": "estimax.canned",
     "BestExporter": "estimax.export",
     "ClassificationOutput": "estimax.core.spec",
     "DNNClassifier": "estimax.canned",
@@ -70,6 +73,9 @@ if TYPE_CHECKING:
         transforms,
     )
     from estimax.canned import (
+        BaselineClassifier,
+        BaselineEstimator,
+        BaselineRegressor,
         DNNClassifier,
         DNNEstimator,
         DNNLinearCombinedClassifier,

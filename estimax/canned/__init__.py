@@ -1,5 +1,10 @@
 """Ready models: columns, layers and a head handed to Estimator."""
 
+from estimax.canned.baseline import (
+    BaselineClassifier,
+    BaselineEstimator,
+    BaselineRegressor,
+)
 from estimax.canned.dnn import DNNClassifier, DNNEstimator, DNNRegressor
 from estimax.canned.dnn_linear_combined import (
     DNNLinearCombinedClassifier,
@@ -9,6 +14,9 @@ from estimax.canned.dnn_linear_combined import (
 from estimax.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
 
 __all__ = [
+    "BaselineClassifier",
+    "BaselineEstimator",
+    "BaselineRegressor",
     "DNNClassifier",
     "DNNEstimator",
     "DNNLinearCombinedClassifier",
