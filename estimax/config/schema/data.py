@@ -82,5 +82,5 @@ class DataSection:
         About("Named sets of files, such as train and eval."),
     ]
     prefetch: Annotated[
-        int, About("Batches made ready ahead of the step; 0 turns it off.", at_least=0)
+        int, About("Batches made ready ahead of the step, in a thread.", at_least=1)
     ] = 4

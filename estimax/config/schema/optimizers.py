@@ -119,6 +119,9 @@ class Adam:
     beta_1: Annotated[float, About("First moment.", at_least=0, below=1)] = 0.9
     beta_2: Annotated[float, About("Second moment.", at_least=0, below=1)] = 0.999
     epsilon: Annotated[float, About("Added to the root.", above=0)] = 1e-7
+    lazy: Annotated[
+        bool, About("Move only the embedding rows that a batch touches.")
+    ] = False
     clip_global_norm: Annotated[float | None, _CLIP] = None
 
 

@@ -1,0 +1,5 @@
+"""`python -m estimax` is `estimax`."""
+
+from estimax.cli.main import main
+
+main()

@@ -1,0 +1,66 @@
+"""`estimax check`: is this run file right? With --data: do the files fit it?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from estimax import config
+from estimax.cli.screen import note, results
+from estimax.config.schema.model import CustomModel
+from estimax.core.errors import InputError, MissingFileError
+
+
+def check(path: Path, overrides: Sequence[str], *, with_data: bool) -> None:
+    """Print that all is well, or raise everything that is not."""
+    loaded = config.load(path, overrides)
+    run = loaded.run
+    if isinstance(run.model, CustomModel):
+        from estimax.config.build_custom import resolve
+
+        resolve(loaded)
+    results.print(f"{path}: [green]ok[/green], {_summary(run)}", soft_wrap=True)
+    if with_data:
+        _check_data(run)
+    else:
+        _remark_on_files(run)
+
+
+def _summary(run: config.Run) -> str:
+    model = run.model
+    kind = model.class_ if isinstance(model, CustomModel) else model.type
+    steps = run.train.max_steps
+    length = f"{steps:,} steps" if steps else "until the data ends"
+    sources = ", ".join(run.data.sources)
+    return f"{kind}, {len(run.features)} features, sources: {sources}; {length}"
+
+
+def _remark_on_files(run: config.Run) -> None:
+    from estimax.config.scan import find_files
+
+    for name, source in run.data.sources.items():
+        try:
+            find_files(source, name)
+        except MissingFileError as error:
+            note(f"note: {error}", "yellow")
+
+
+def _check_data(run: config.Run) -> None:
+    from rich.table import Table
+
+    from estimax.config.data_report import report
+
+    wrong: list[str] = []
+    for name in run.data.sources:
+        found = report(run, name)
+        title = f"{name}: {found.rows:,} rows in {found.files} files"
+        table = Table(title=title, title_justify="left")
+        for heading in ("column", "read as", "missing", "values"):
+            table.add_column(heading)
+        for column in found.columns:
+            missing = f"{column.missing:,} ({column.missing / max(found.rows, 1):.1%})"
+            table.add_row(column.name, column.kind, missing, column.values)
+        results.print(table)
+        wrong += found.problems
+    if wrong:
+        raise InputError("\n  ".join(["the files do not fit the run:", *wrong]))

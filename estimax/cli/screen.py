@@ -1,0 +1,85 @@
+"""What goes to the screen: results on standard output, everything else on error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from estimax.core.errors import EstimaxError
+
+results = Console(highlight=False)
+notes = Console(stderr=True, highlight=False)
+
+
+def print_error(error: EstimaxError) -> None:
+    """The error in red, as it is: its lines are for people and for editors."""
+    first, _, rest = str(error).partition("\n")
+    notes.print(Text(first, style="bold red"), soft_wrap=True)
+    if rest:
+        notes.print(Text(rest, style="red"), soft_wrap=True)
+
+
+def note(text: str, style: str = "") -> None:
+    """A remark beside the results."""
+    notes.print(Text(text, style=style), soft_wrap=True)
+
+
+def metrics_table(metrics: Mapping[str, object], title: str) -> Table:
+    """Metrics by name; arrays are left to TensorBoard."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    for name, value in sorted(metrics.items()):
+        table.add_row(name, number(value))
+    return table
+
+
+def number(value: object) -> str:
+    """A metric's value in few digits.
+
+    >>> number(0.123456789), number(1000)
+    ('0.123457', '1,000')
+    """
+    try:
+        as_float = float(value)  # type: ignore[arg-type]  # also NumPy's scalars
+    except (TypeError, ValueError):
+        return str(value)
+    whole = as_float.is_integer() and abs(as_float) >= 1
+    return f"{int(as_float):,}" if whole else f"{as_float:.6g}"
+
+
+def size(count: float) -> str:
+    """Bytes for people.
+
+    >>> size(2_500_000)
+    '2.5 MB'
+    """
+    for unit in ("bytes", "kB", "MB"):
+        if abs(count) < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def log_to(console: Console) -> None:
+    """Send the library's messages to a console."""
+    logger = logging.getLogger("estimax")
+    logger.handlers = [_ConsoleHandler(console)]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        # Steps and losses are told by the progress display.
+        self.addFilter(lambda record: record.module != "progress")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        style = "yellow" if record.levelno >= logging.WARNING else "dim"
+        self._console.print(Text(record.getMessage(), style=style), soft_wrap=True)

@@ -1,0 +1,110 @@
+"""`model: {class: "package.module:MyEstimator", params: {...}}`, checked and called."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from estimax.config.load import LoadedRun
+from estimax.config.origins import Problems
+from estimax.config.schema.model import CustomModel
+from estimax.core.errors import did_you_mean
+
+# By type and by name: a module may keep its annotations as text.
+_CHECKED: dict[Any, type] = {
+    k: t for t in (int, float, str, bool) for k in (t, t.__name__)
+}
+
+
+def build_custom(loaded: LoadedRun, columns: Mapping[str, Any], config: Any) -> Any:
+    """Call the class with its params, the config, and the columns if it takes them."""
+    model = loaded.run.model
+    assert isinstance(model, CustomModel)
+    make = resolve(loaded)
+    arguments: dict[str, Any] = {**model.params, "config": config}
+    if "feature_columns" in _parameters(make):
+        arguments.setdefault("feature_columns", columns)
+    return make(**arguments)
+
+
+def resolve(loaded: LoadedRun) -> Callable[..., Any]:
+    """Import the class and check `params` against its signature.
+
+    This runs your module, which `load` never does.
+    """
+    model = loaded.run.model
+    assert isinstance(model, CustomModel)
+    problems = Problems(str(loaded.path))
+    found = _import(loaded, model.class_, problems)
+    problems.raise_if_any()
+    _check_params(loaded, model, found, problems)
+    problems.raise_if_any()
+    make: Callable[..., Any] = found
+    return make
+
+
+def _import(loaded: LoadedRun, name: str, problems: Problems) -> Any:
+    module_name, _, attribute = name.partition(":")
+    origin = loaded.origin("model.class")
+    here = str(Path.cwd())
+    if here not in sys.path:  # as `python -m` does; a script's path lacks it
+        sys.path.insert(0, here)
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        text = f"cannot import {module_name!r}: {error} (looked from {here})"
+        problems.add(origin, "model.class", text)
+        return None
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            hint = did_you_mean(part, [n for n in dir(value) if not n.startswith("_")])
+            text = f"{module_name} has no {attribute!r}{hint}"
+            problems.add(origin, "model.class", text)
+            return None
+        value = getattr(value, part)
+    if not callable(value):
+        problems.add(origin, "model.class", f"{name} cannot be called")
+    return value
+
+
+def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(make).parameters
+
+
+def _check_params(
+    loaded: LoadedRun, model: CustomModel, make: Callable[..., Any], problems: Problems
+) -> None:
+    known = _parameters(make)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
+    for name, value in model.params.items():
+        path = f"model.params.{name}"
+        origin = loaded.origins.get(path, loaded.origin("model.params"))
+        if name not in known:
+            if not takes_any:
+                hint = did_you_mean(name, known)
+                text = f"{model.class_} has no such argument{hint}"
+                problems.add(origin, path, text)
+            continue
+        wanted = _CHECKED.get(known[name].annotation)
+        if wanted is not None and not _fits(value, wanted):
+            text = f"expected {wanted.__name__}, got {type(value).__name__} {value!r}"
+            problems.add(origin, path, text)
+    given = {*model.params, "config", "feature_columns", "self"}
+    for name, parameter in known.items():
+        optional = parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        if name not in given and parameter.default is parameter.empty and not optional:
+            text = f"{model.class_} needs the argument {name!r}"
+            problems.add(loaded.origin("model.class"), "model.params", text)
+    if "config" not in known and not takes_any:
+        text = f"{model.class_} must take `config`, which says where the model lives"
+        problems.add(loaded.origin("model.class"), "model.class", text)
+
+
+def _fits(value: object, wanted: type) -> bool:
+    if isinstance(value, bool):
+        return wanted is bool
+    return isinstance(value, wanted) or (wanted is float and isinstance(value, int))
