@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
+from estimax import checkpoints
 from estimax.core.errors import FeatureError
 from estimax.feature_columns.column import (
     CategoricalColumn,
@@ -50,7 +53,7 @@ class Table:
         rows = table_rows(
             *(layer, scope, "embedding_weights"),
             (column.num_buckets, self.dimension),
-            self._initializer(),
+            self._initializer(scope),
             ids.ids,
             trainable=trainable and self.trainable,
         )
@@ -58,12 +61,28 @@ class Table:
             rows = clip_norm(rows, self.max_norm)
         return combine(rows, ids, self.combiner, prune=is_safe)
 
-    def _initializer(self) -> Initializer:
+    def _initializer(self, scope: str) -> Initializer:
+        if self.ckpt_to_load_from is not None:
+            return lambda key, shape, dtype: self._loaded(scope, shape)
         if self.initializer is not None:
             return self.initializer
         # Redrawn at ±2σ and not rescaled, as TensorFlow does.
         start: Initializer = nn.initializers.truncated_normal(self.dimension**-0.5)
         return start
+
+    def _loaded(self, scope: str, shape: tuple[int, int]) -> jax.Array:
+        """The rows that a checkpoint, or the newest of a directory, holds."""
+        assert self.ckpt_to_load_from is not None
+        assert self.tensor_name_in_ckpt is not None
+        given = self.ckpt_to_load_from
+        checkpoint = checkpoints.latest(given) if Path(given).is_dir() else None
+        found = checkpoints.read_array(checkpoint or given, self.tensor_name_in_ckpt)
+        if found.shape != shape:
+            raise FeatureError(
+                f"{scope}: {self.tensor_name_in_ckpt!r} in {given} has shape "
+                f"{found.shape}, the table has {shape}."
+            )
+        return jnp.asarray(found)
 
 
 @dataclass(frozen=True)

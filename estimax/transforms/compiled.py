@@ -17,12 +17,12 @@ def kernels() -> ModuleType:
     spec = find_spec("estimax.transforms.kernels")
     assert spec is not None
     assert spec.origin is not None
-    if not _is_cached(Path(spec.origin)):
+    if not is_cached(Path(spec.origin)):
         _log.info("compiling the host kernels (once per machine, about 10 seconds)")
     return importlib.import_module("estimax.transforms.kernels")
 
 
-def _is_cached(source: Path) -> bool:
+def is_cached(source: Path) -> bool:
     """Whether a Numba index newer than the source exists beside it."""
     # Numba writes elsewhere when this folder is read-only; then the line is logged
     # once per process, which is a line too many but never one too few.

@@ -93,7 +93,7 @@ class WordList:
             slots = np.full(size, -1, np.int32)
             repeated = kernels().fill_int_slots(self.words, slots)
         if repeated >= 0:
-            word = self.words[int(repeated)]
+            word = self.words[repeated : repeated + 1].tolist()[0]
             raise FeatureError(
                 f"vocabulary: {word!r} is there twice (the second time as word "
                 f"{repeated}, counted from 0); every word must be there once."

@@ -1,0 +1,181 @@
+"""Layers beyond the golden cases: variables, names, gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from estimax import checkpoints
+from estimax import feature_columns as fc
+from estimax.core.strings import Strings
+
+KEY = jax.random.key(0)
+
+
+def _embedding(key="n", buckets=4, dimension=2, **options):
+    categorical = fc.categorical_column_with_identity(key, buckets)
+    return fc.embedding_column(categorical, dimension, **options)
+
+
+def test_variables_are_named_by_column_with_odd_characters_replaced():
+    column = _embedding("my key/ä")
+    made = fc.DenseFeatures([column]).init(KEY, {"my key/ä": np.array([1])})
+    assert list(made["tables"]) == ["my_key___embedding"]
+
+
+@pytest.mark.parametrize("key", ["name", "path", "scope", "parent", "variables"])
+def test_features_may_be_called_like_attributes_of_a_module(key):
+    layer = fc.LinearModel([fc.numeric_column(key)])
+    made = layer.init(KEY, {key: np.ones(2, np.float32)})
+    assert made["params"][key]["weights"].shape == (1, 1)
+
+
+def test_layers_inside_a_model_nest_their_names():
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, features):
+            a = fc.input_layer(features, [_embedding()])
+            b = fc.linear_model(features, [fc.categorical_column_with_identity("n", 4)])
+            return a.sum() + b.sum()
+
+    made = Net().init(KEY, {"n": np.array([1])})
+    assert made["tables"]["input_layer"]["n_embedding"]["embedding_weights"].shape == (
+        (4, 2)
+    )
+    assert made["tables"]["linear_model"]["n"]["weights"].shape == (4, 1)
+    assert made["params"]["linear_model"]["bias_weights"].shape == (1,)
+
+
+def test_the_default_initializer_is_cut_at_two_sigma():
+    made = fc.DenseFeatures([_embedding(buckets=20_000, dimension=4)]).init(
+        KEY, {"n": np.array([1])}
+    )
+    table = made["tables"]["n_embedding"]["embedding_weights"]
+    assert jnp.abs(table).max() <= 1.0  # 2σ, σ = 1/√4
+    assert 0.42 < jnp.std(table) < 0.46  # 0.88σ: redrawn, not rescaled
+
+
+def test_an_initializer_gets_key_shape_and_dtype():
+    def ones(key, shape, dtype):
+        return jnp.ones(shape, dtype)
+
+    made = fc.DenseFeatures([_embedding(initializer=ones)]).init(
+        KEY, {"n": np.array([1])}
+    )
+    assert made["tables"]["n_embedding"]["embedding_weights"].tolist() == [[1, 1]] * 4
+
+
+def test_two_tables_start_differently():
+    columns = [_embedding("a"), _embedding("b")]
+    made = fc.DenseFeatures(columns).init(KEY, {"a": np.ones(1, int), "b": [1]})
+    tables = made["tables"]
+    a, b = (tables[f"{k}_embedding"]["embedding_weights"] for k in "ab")
+    assert not np.array_equal(a, b)
+
+
+def _gradient(layer, variables, features, collection):
+    def loss(given):
+        return layer.apply({**variables, collection: given}, features).sum()
+
+    return jax.grad(loss)(variables[collection])
+
+
+def test_a_table_that_is_not_trainable_has_no_gradient():
+    layer = fc.DenseFeatures([_embedding(trainable=False)])
+    features = {"n": np.array([1])}
+    gradient = _gradient(layer, layer.init(KEY, features), features, "tables")
+    assert not gradient["n_embedding"]["embedding_weights"].any()
+
+
+def test_a_linear_model_that_is_not_trainable_has_no_gradient():
+    layer = fc.LinearModel([fc.numeric_column("a")], trainable=False)
+    features = {"a": np.ones(2, np.float32)}
+    gradient = _gradient(layer, layer.init(KEY, features), features, "params")
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
+
+
+def test_the_gradient_of_a_clipped_zero_row_is_finite():
+    layer = fc.DenseFeatures(
+        [_embedding(max_norm=1.0, initializer=nn.initializers.zeros)]
+    )
+    features = {"n": np.array([1])}
+    gradient = _gradient(layer, layer.init(KEY, features), features, "tables")
+    assert np.isfinite(gradient["n_embedding"]["embedding_weights"]).all()
+
+
+def test_a_broken_row_does_not_spoil_examples_without_ids():
+    layer = fc.DenseFeatures([_embedding()])
+    table = np.full((4, 2), np.nan, np.float32)
+    variables = {"tables": {"n_embedding": {"embedding_weights": table}}}
+    assert layer.apply(variables, {"n": np.array([[-1, -1]])}).tolist() == [[0, 0]]
+
+
+def test_many_ids_in_many_buckets_are_counted_alike():
+    many = fc.indicator_column(fc.categorical_column_with_identity("n", 500))
+    ids = np.array([[3, 3, 499, -1], [7, 600, -5, 3]])
+    counts = np.asarray(fc.DenseFeatures([many]).apply({}, {"n": ids}))
+    assert counts[0, 3] == 2
+    assert counts[0, 499] == counts[1, 7] == counts[1, 3] == 1
+    assert counts.sum() == 5
+
+
+def test_an_embedding_starts_from_a_checkpoint_when_asked(tmp_path):
+    rows = np.arange(8, dtype=np.float32).reshape(4, 2)
+    checkpoints.write(checkpoints.path_of(tmp_path, 5), {"old/table": rows}, step=5)
+    column = _embedding(
+        ckpt_to_load_from=str(tmp_path), tensor_name_in_ckpt="old/table"
+    )
+    made = fc.DenseFeatures([column]).init(KEY, {"n": np.array([1])})
+    np.testing.assert_array_equal(
+        made["tables"]["n_embedding"]["embedding_weights"], rows
+    )
+
+
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
+    checkpoints.write(
+        checkpoints.path_of(tmp_path, 5),
+        {"old/table": np.zeros((3, 2), np.float32)},
+        step=5,
+    )
+    column = _embedding(
+        ckpt_to_load_from=str(tmp_path), tensor_name_in_ckpt="old/table"
+    )
+    with pytest.raises(ValueError, match=r"\(3, 2\).*\(4, 2\)"):
+        fc.DenseFeatures([column]).init(KEY, {"n": np.array([1])})
+
+
+def test_negative_ids_are_refused_without_the_safe_lookup():
+    layer = fc.DenseFeatures([_embedding(use_safe_embedding_lookup=False)])
+    with pytest.raises(ValueError, match="id -2"):
+        layer.init(KEY, {"n": np.array([-2])})
+
+
+def test_a_missing_feature_names_its_neighbour():
+    layer = fc.DenseFeatures([fc.numeric_column("weight")])
+    with pytest.raises(ValueError, match="did you mean 'weigth'"):
+        layer.init(KEY, {"weigth": np.ones(2)})
+
+
+def test_text_for_a_numeric_column_is_refused():
+    layer = fc.DenseFeatures([fc.numeric_column("age")])
+    with pytest.raises(ValueError, match=r"'age' is text"):
+        layer.init(KEY, {"age": Strings.of(["3"])})
+
+
+def test_features_must_be_a_dict():
+    with pytest.raises(ValueError, match="must be a dict"):
+        fc.DenseFeatures([fc.numeric_column("age")]).init(KEY, np.ones(2))
+
+
+def test_integers_beyond_32_bits_survive_as_floats():
+    layer = fc.DenseFeatures([fc.numeric_column("big", dtype="int64")])
+    found = layer.apply({}, {"big": np.array([2**40, -(2**40)])})
+    assert found.tolist() == [[2.0**40], [-(2.0**40)]]
+
+
+def test_the_normalizer_sees_the_raw_dtype():
+    seen = []
+    column = fc.numeric_column("n", normalizer_fn=lambda x: seen.append(x.dtype) or x)
+    fc.DenseFeatures([column]).apply({}, {"n": np.array([1, 2], np.int32)})
+    assert seen == [np.int32]

@@ -1,0 +1,108 @@
+"""Columns inside a trace: what is asked of the host, what stays on the device."""
+
+import jax
+import numpy as np
+import pytest
+from jax import export
+
+from estimax import feature_columns as fc
+from estimax import transforms
+from estimax.core import staging
+from estimax.core.sparse import Ids
+from estimax.core.strings import Strings
+
+KEY = jax.random.key(0)
+
+
+def _traced(layer, raw):
+    """Initialise a layer on tracers of a raw batch; the trace, and what came out."""
+    origins = {key: staging.Origin("features", key) for key in raw}
+    batch = {origins[key]: staging.as_raw(value) for key, value in raw.items()}
+    trace = staging.Trace(
+        "train", lambda call: jax.tree.map(jax.numpy.asarray, call.run(batch))
+    )
+    numbers = {k: v for k, v in raw.items() if isinstance(v, np.ndarray)}
+
+    def run(arrays):
+        features = {
+            key: trace.knows(
+                arrays.get(key, staging.HostOnly(origins[key], "text")), origins[key]
+            )
+            for key in raw
+        }
+        with staging.tracing(trace):
+            return layer.init_with_output(KEY, features)
+
+    return trace, jax.eval_shape(run, numbers)
+
+
+def _city():
+    return fc.categorical_column_with_hash_bucket("city", 10)
+
+
+def test_text_is_looked_up_through_the_host():
+    trace, _ = _traced(
+        fc.DenseFeatures([fc.embedding_column(_city(), 3)]),
+        {"city": Strings.of(["Oslo", "Rome"])},
+    )
+    (lookup,) = trace.lookups
+    assert lookup.table == "city_embedding/embedding_weights"
+    assert lookup.call.transform == transforms.pad_ids(_city().host_half, "error")
+
+
+def test_two_columns_of_one_feature_share_the_host_work():
+    columns = [fc.embedding_column(_city(), 3), fc.indicator_column(_city())]
+    trace, _ = _traced(fc.DenseFeatures(columns), {"city": Strings.of(["Oslo"])})
+    assert len(trace.calls) == 1
+
+
+def test_raw_numbers_are_bucketized_on_the_host():
+    age = fc.bucketized_column(fc.numeric_column("age"), [18.0])
+    trace, _ = _traced(fc.LinearModel([age]), {"age": np.ones(2, np.float32)})
+    assert trace.lookups[0].call is not None
+
+
+def test_normalized_numbers_are_bucketized_on_the_device():
+    source = fc.numeric_column("age", normalizer_fn=lambda x: x / 10)
+    age = fc.bucketized_column(source, [1.8])
+    trace, _ = _traced(fc.LinearModel([age]), {"age": np.ones(2, np.float32)})
+    assert not trace.calls
+    assert trace.lookups[0].call is None
+
+
+def test_shared_tables_are_looked_up_once_per_column():
+    pair = [fc.categorical_column_with_identity(key, 5) for key in ("a", "b")]
+    layer = fc.DenseFeatures(fc.shared_embeddings(pair, 2))
+    trace, (block, variables) = _traced(layer, {"a": np.ones(3, int), "b": [1, 2, 3]})
+    names = {lookup.table for lookup in trace.lookups}
+    assert names == {"a_b_shared_embedding/embedding_weights"}
+    assert len(trace.lookups) == 2
+    assert len(jax.tree.leaves(variables)) == 1
+    assert block.shape == (3, 4)
+
+
+def test_text_for_a_numeric_column_is_refused_while_tracing():
+    layer = fc.DenseFeatures([fc.numeric_column("age")])
+    with pytest.raises(ValueError, match=r"'age' is text"):
+        _traced(layer, {"age": Strings.of(["3"])})
+
+
+@pytest.mark.parametrize("buckets", [10, 1000])
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+def test_batch_and_number_of_ids_may_stay_open_in_an_export(buckets, combiner):
+    from estimax.feature_columns.combine import combine, count
+
+    def both(ids, weights, table):
+        given = Ids(ids, weights)
+        rows = table[jax.numpy.maximum(ids, 0)]
+        return combine(rows, given, combiner), count(given, buckets)
+
+    b, n = export.symbolic_shape("b, n")
+    shapes = [
+        jax.ShapeDtypeStruct((b, n), np.int32),
+        jax.ShapeDtypeStruct((b, n), np.float32),
+        jax.ShapeDtypeStruct((buckets, 3), np.float32),
+    ]
+    exported = export.export(jax.jit(both))(*shapes)
+    assert exported.out_avals[0].shape == (b, 3)
+    assert exported.out_avals[1].shape == (b, buckets)
