@@ -49,13 +49,14 @@ def export_function(
         {name: _struct(spec, scope) for name, spec in group.items()}
         for group in (weights, inputs)
     ]
-    exported = export.export(jax.jit(function), platforms=tuple(platforms))(*arguments)
-    if exported.ordered_effects or exported.unordered_effects:
+    jitted = jax.jit(function)
+    # Looked at before lowering, which fails on them without a word of sense.
+    if jitted.trace(*arguments).jaxpr.effects:
         raise BundleError(
             "the function has side effects (a print or a callback into Python), which "
             "cannot be exported. Remove them in mode 'infer'."
         )
-    return exported
+    return export.export(jitted, platforms=tuple(platforms))(*arguments)
 
 
 def results_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
