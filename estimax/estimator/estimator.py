@@ -30,6 +30,7 @@ from estimax.core import host_values
 from estimax.core import plan as plans
 from estimax.core.errors import ConfigError, MissingFileError, SpecError
 from estimax.core.mode import Mode, ModeKeys
+from estimax.core.packing import pack
 from estimax.core.staging import Origin
 from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
@@ -292,7 +293,7 @@ class Estimator:
     ) -> TrainState:
         seed = self._config.tf_random_seed
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
-        arrays = program.plan.prepare(batch)
+        arrays = pack(program.plan.prepare(batch))
         if checkpoint is None:
             return program.init(key, arrays)
         template = jax.eval_shape(program.init, key, arrays)

@@ -16,6 +16,7 @@ import jax
 from estimax import input as inputs
 from estimax.core import plan as plans
 from estimax.core.errors import InputError
+from estimax.core.packing import Packed, pack
 from estimax.core.staging import Origin
 from estimax.training import PlacedBatch
 
@@ -68,9 +69,10 @@ class Feed:
     def placed(self, plan: plans.Plan, *, depth: int) -> Iterator[PlacedBatch]:
         """Prepare batches in a background thread and put them on the device."""
 
-        def prepare(element: Any) -> tuple[plans.PreparedBatch, int]:
+        def prepare(element: Any) -> tuple[Packed, int]:
             raw = self._flatten(element)
-            return jax.device_put(plan.prepare(raw)), plans.batch_size(raw)
+            packed = pack(plan.prepare(raw))
+            return jax.device_put(packed), plans.batch_size(raw)
 
         self._prefetched = inputs.prefetch_batches(self._batches, prepare, depth=depth)
         for (arrays, examples), position in self._prefetched:

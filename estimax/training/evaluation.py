@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from estimax.metrics import collection
 from estimax.core.errors import InputError
+from estimax.metrics import collection
 from estimax.training.loop import PlacedBatch
 from estimax.training.model import Variables
 from estimax.training.programs import EvalProgram

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from estimax.core.plan import PreparedBatch
+from estimax.core.packing import Packed
 from estimax.core.state import TrainState
 from estimax.hooks.hook import Hook, RunContext
 from estimax.training.programs import TrainProgram
@@ -26,7 +26,7 @@ from estimax.training.steps import Outputs
 class PlacedBatch:
     """A batch on the device, its number of examples, and where the input was after."""
 
-    arrays: PreparedBatch
+    arrays: Packed
     examples: int
     position: Any  # JSON-able; None where the input has no position
 
@@ -102,16 +102,12 @@ def _advance(
     program: TrainProgram, state: TrainState, chunk: list[PlacedBatch], full: int
 ) -> tuple[TrainState, Outputs]:
     """Run the steps of a chunk: in one call if it is a full loop of equal shapes."""
-    if len(chunk) == full > 1 and len({_shapes(batch) for batch in chunk}) == 1:
+    if len(chunk) == full > 1 and len({batch.arrays.layout for batch in chunk}) == 1:
         return program.multi_step(state, [batch.arrays for batch in chunk])
     outputs: Outputs = {}
     for batch in chunk:
         state, outputs = program.step(state, batch.arrays)
     return state, outputs
-
-
-def _shapes(batch: PlacedBatch) -> tuple[tuple[int, ...], ...]:
-    return tuple(leaf.shape for leaf in jax.tree.leaves(batch.arrays))
 
 
 def _fetch(outputs: Outputs, names: set[str]) -> dict[str, Any]:

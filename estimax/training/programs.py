@@ -1,8 +1,8 @@
 """Compiled functions, each with the plan of the host work that feeds it.
 
     program = train_program(model, raw_batch)
-    arrays = program.plan.prepare(raw_batch)      # in the input thread
-    state, outputs = program.step(state, arrays)
+    batch = pack(program.plan.prepare(raw_batch))     # in the input thread
+    state, outputs = program.step(state, batch)
 
 A program belongs to one model, mode and structure of input; whoever holds on to it
 compiles nothing twice.
@@ -16,10 +16,11 @@ from typing import Any
 
 import jax
 
-from estimax.metrics import collection
-from estimax.core.plan import Plan, PreparedBatch, RawBatch
+from estimax.core.packing import Packed, unpack
+from estimax.core.plan import Plan, RawBatch
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
+from estimax.metrics import collection
 from estimax.training import steps
 from estimax.training.model import Model, Recording, Variables
 from estimax.training.updates import Training
@@ -33,10 +34,10 @@ class TrainProgram:
     spec: EstimatorSpec
     training: Training
     logged: dict[str, str]  # name of every value that the model logs -> its kind
-    init: Callable[[jax.Array, PreparedBatch], TrainState]
-    step: steps.TrainStep
+    init: Callable[[jax.Array, Packed], TrainState]
+    step: Callable[[TrainState, Packed], tuple[TrainState, steps.Outputs]]
     multi_step: Callable[
-        [TrainState, Sequence[PreparedBatch]], tuple[TrainState, steps.Outputs]
+        [TrainState, Sequence[Packed]], tuple[TrainState, steps.Outputs]
     ]
 
 
@@ -47,7 +48,7 @@ class EvalProgram:
     plan: Plan
     spec: EstimatorSpec
     shapes: Variables
-    step: Callable[[Variables, PreparedBatch], dict[str, Any]]
+    step: Callable[[Variables, Packed], dict[str, Any]]
     merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 
 
@@ -57,20 +58,20 @@ class PredictProgram:
 
     plan: Plan
     recording: Recording
-    step: Callable[[Variables, PreparedBatch], Any]
+    step: Callable[[Variables, Packed], Any]
 
 
 def train_program(model: Model, batch: RawBatch) -> TrainProgram:
     """Record a model on its first batch and build its training functions."""
     recording = model.record(batch)
     training = Training.from_recording(model, recording)
-    step = steps.make_train_step(training)
+    step = _unpacking(steps.make_train_step(training))
     return TrainProgram(
         plan=training.plan,
         spec=recording.spec,
         training=training,
         logged=recording.logged,
-        init=jax.jit(steps.make_init(training)),
+        init=jax.jit(_unpacking(steps.make_init(training))),
         # Donated: the old state's memory becomes the new one's. Hooks copy what they
         # keep.
         step=jax.jit(step, donate_argnums=0),
@@ -86,7 +87,7 @@ def eval_program(model: Model, batch: RawBatch) -> EvalProgram:
         plan=recording.plan,
         spec=recording.spec,
         shapes=recording.shapes,
-        step=jax.jit(step),
+        step=jax.jit(_unpacking(step)),
         merge=jax.jit(collection.merge, donate_argnums=0),
     )
 
@@ -95,4 +96,13 @@ def predict_program(model: Model, batch: RawBatch) -> PredictProgram:
     """Record a model in PREDICT mode and build its prediction function."""
     recording = model.record(batch)
     step = steps.make_predict_step(model, recording.structure)
-    return PredictProgram(recording.plan, recording, jax.jit(step))
+    return PredictProgram(recording.plan, recording, jax.jit(_unpacking(step)))
+
+
+def _unpacking(function: Callable[[Any, Any], Any]) -> Callable[[Any, Packed], Any]:
+    """The same function, of a batch that came to the device as a few buffers."""
+
+    def call(first: Any, batch: Packed) -> Any:
+        return function(first, unpack(batch))
+
+    return call

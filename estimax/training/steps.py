@@ -60,12 +60,12 @@ def make_train_step(training: Training) -> TrainStep:
     return train_step
 
 
-def make_multi_step(step: TrainStep) -> Callable[..., tuple[TrainState, Outputs]]:
+def make_multi_step(
+    step: Callable[[TrainState, Any], tuple[TrainState, Outputs]],
+) -> Callable[[TrainState, Sequence[Any]], tuple[TrainState, Outputs]]:
     """Build steps(state, batches): a step for each batch, in one compiled call."""
 
-    def steps(
-        state: TrainState, batches: Sequence[PreparedBatch]
-    ) -> tuple[TrainState, Outputs]:
+    def steps(state: TrainState, batches: Sequence[Any]) -> tuple[TrainState, Outputs]:
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
         state, outputs = jax.lax.scan(step, state, stacked)
         return state, jax.tree.map(lambda leaf: leaf[-1], outputs)
