@@ -54,6 +54,10 @@ def load(
 
     Sizes are always checked and every file that is parsed is checked by hash; `verify`
     also hashes the weights and assets. `self_test` runs the example of the export.
+
+    >>> load("no/such/folder")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    MissingFileError: no/such/folder: expected a bundle's folder, found none.
     """
     folder = versions.resolve(Path(path))
     files = BundleFiles.open(folder)
@@ -110,8 +114,7 @@ class Bundle:
         Every signature of a bundle takes the same features.
         """
         specs = next(iter(self.signatures.values())).inputs
-        lone = any(origin.key is None for origin in origins_of(self.plan))
-        return read_request(specs, features, lone=lone)
+        return read_request(specs, features, origins_of(self.plan))
 
     def transform(self, batch: plans.RawBatch) -> Arrays:
         """Do the host's part: the arrays that `run` takes, by flat name."""

@@ -1,6 +1,6 @@
 """Requests: whatever a caller sends for a signature, checked and in raw form.
 
-    batch = read_request(signature.inputs, {"age": [31, 46], "city": ["Oslo", "Rome"]})
+    batch = read_request(signature.inputs, {"age": [31, 46]}, origins_of(plan))
 
 Numbers are widened where nothing is lost and never guessed: no 1.5 to an integer, no
 "3" to a number, no True to 1. Every error names the feature, what was expected and
@@ -20,29 +20,26 @@ from estimax.core.errors import BundleError, InputError, SpecError, did_you_mean
 from estimax.core.sparse import Sparse
 from estimax.core.staging import Origin
 from estimax.core.strings import Strings, is_text
-from estimax.export.servable import LONE_FEATURE
+from estimax.export.servable import LONE_FEATURE, input_name
 from estimax.export.signature import STRING, TensorSpec
 
 
 def read_request(
-    specs: Sequence[TensorSpec], features: Any, *, lone: bool = False
+    specs: Sequence[TensorSpec], features: Any, origins: Iterable[Origin]
 ) -> dict[Origin, Any]:
-    """Turn given features into a raw batch; `lone` when they are one array, unnamed."""
+    """Turn given features into a raw batch of the origins that a plan reads."""
+    by_name = {input_name(origin): origin for origin in origins}
     if not isinstance(features, Mapping):
-        if not lone:
+        if all(origin.key is not None for origin in by_name.values()):
             names = ", ".join(spec.name for spec in specs)
             raise BundleError(
                 f"expected a dict of features ({names}), found "
                 f"{type(features).__name__}."
             )
         features = {LONE_FEATURE: features}
-    check_names(specs, features)
-    batch = {
-        Origin("features", None if lone else spec.name): column_from(
-            spec, features[spec.name]
-        )
-        for spec in specs
-    }
+    named = {str(name): value for name, value in features.items()}
+    check_names(specs, named)
+    batch = {by_name[s.name]: column_from(s, named[s.name]) for s in specs}
     try:
         plans.batch_size(batch)
     except SpecError as error:
@@ -53,7 +50,7 @@ def read_request(
 def check_names(specs: Sequence[TensorSpec], features: Mapping[str, Any]) -> None:
     """Refuse features that are missing or that nobody asked for."""
     expected = [spec.name for spec in specs]
-    unknown = [str(name) for name in features if name not in expected]
+    unknown = [name for name in features if name not in expected]
     missing = [name for name in expected if name not in features]
     if unknown:
         raise BundleError(
@@ -63,7 +60,7 @@ def check_names(specs: Sequence[TensorSpec], features: Mapping[str, Any]) -> Non
     if missing:
         raise BundleError(
             f"feature {missing[0]!r} is missing; the signature needs "
-            f"{', '.join(expected)}, found {', '.join(map(str, features)) or 'none'}."
+            f"{', '.join(expected)}, found {', '.join(features) or 'none'}."
         )
 
 

@@ -35,6 +35,18 @@ class Servable:
     `plan` is the host's part for features alone: no labels, no row groups. `example`
     holds at least one row of every raw feature; shapes and dtypes are taken from it,
     and its first rows become the bundle's self-test.
+
+    >>> age = Origin("features", "age")
+    >>> servable = Servable(
+    ...     function=lambda w, x: {
+    ...         "serving_default": {"y": x["raw"]["features/age"] * w["k"]}
+    ...     },
+    ...     weights={"k": np.float32(2)},
+    ...     plan=plans.Plan(raw=(age,), calls=()),
+    ...     example={age: np.array([31.0])},
+    ... )
+    >>> [input_name(origin) for origin in origins_of(servable.plan)]
+    ['age']
     """
 
     function: ServableFunction

@@ -60,7 +60,12 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Signature:
-    """A function of a bundle by name, with the features it takes and its answers."""
+    """A function of a bundle by name, with the features it takes and its answers.
+
+    >>> age = TensorSpec("age", "float32", (None,))
+    >>> Signature("predict", PREDICT, (age,), ()).inputs[0].name
+    'age'
+    """
 
     name: str
     method_name: str

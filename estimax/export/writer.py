@@ -72,6 +72,16 @@ def write_bundle(
     `assets_extra` maps a path under assets.extra/ to the file to copy there. What was
     written is loaded and put to its self-test before it becomes visible, if this
     process has one of the `platforms`.
+
+    >>> import tempfile
+    >>> age = Origin("features", "age")
+    >>> double = lambda w, x: {"serving_default": {"y": x["raw"]["features/age"] * 2}}
+    >>> plan = plans.Plan(raw=(age,), calls=())
+    >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
+    >>> with tempfile.TemporaryDirectory() as base:
+    ...     folder = write_bundle(servable, base, platforms=("cpu",))
+    ...     print(load(folder).predict({"age": [1.0, 2.0, 3.0]}))
+    {'y': array([2., 4., 6.], dtype=float32)}
     """
     extra = _checked_extra(assets_extra or {})
     base = Path(base_dir)

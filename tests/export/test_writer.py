@@ -231,3 +231,16 @@ def test_a_cross_of_dense_features_may_grow_beyond_its_example(tmp_path):
 def test_a_servable_that_cannot_be_served_is_refused(changes, words):
     with pytest.raises(BundleError, match=words):
         dataclasses.replace(servables.numeric_servable(), **changes)
+
+
+def test_features_may_have_numbers_for_names(tmp_path):
+    origin = Origin("features", 0)
+    servable = export.Servable(
+        function=lambda w, x: {"serving_default": {"y": x["raw"]["features/0"] * 2}},
+        weights={},
+        plan=Plan(raw=(origin,), calls=()),
+        example={origin: np.ones(1, np.float32)},
+    )
+    bundle = export.load(write_at(tmp_path, 1700000000, servable))
+    for name in (0, "0"):
+        assert bundle.predict({name: [1.5]})["y"].tolist() == [3.0]
