@@ -104,7 +104,7 @@ answers = {
 }
 rooms = "training estimator heads feature_columns optimizers hooks variables".split()
 rooms += "checkpoints input metrics summary canned config".split()
-banned = {f"estimax.{room}" for room in rooms} | {"flax", "optax", "pyarrow", "pickle5"}
+banned = {f"estimax.{room}" for room in rooms} | {"flax", "optax", "pyarrow"}
 print(json.dumps({"answers": answers, "banned": sorted(banned & set(sys.modules))}))
 """
 
