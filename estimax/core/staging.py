@@ -241,7 +241,7 @@ def as_raw(value: Any) -> Raw:
     if isinstance(value, Strings | Sparse):
         return value
     array = np.asarray(value)
-    return Strings.of(array) if is_text(array) else array
+    return Strings.of(value) if is_text(array) else array
 
 
 def _value_of(transform: HostTransform, values: Mapping[str, Any], key: str) -> Any:

@@ -41,7 +41,9 @@ class Strings:
             return values
         if hasattr(values, "buffers") and hasattr(values, "type"):
             return _from_arrow(values)
-        array = np.asarray(values)
+        # NumPy's own bytes arrays lose trailing zero bytes; objects keep them.
+        as_objects = object if isinstance(values, list | tuple) else None
+        array = np.asarray(values, dtype=as_objects)
         if array.dtype.kind not in "OSUT":
             raise InputError(
                 f"Strings.of: expected text or bytes, got dtype {array.dtype}."
