@@ -34,7 +34,8 @@ class Words:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
         words = np.array([word.encode() for word in self.vocabulary], dtype=object)
-        return words[np.asarray(self.ids)]
+        found: NDArray[Any] = words[np.asarray(self.ids)]
+        return found
 
 
 @jax.tree_util.register_dataclass

@@ -3,6 +3,6 @@
 from estimax.estimator.estimator import Estimator
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.specs import EvalSpec, TrainSpec
-from estimax.estimator.train_and_evaluate import train_and_evaluate
+from estimax.estimator.train_evaluate import train_and_evaluate
 
 __all__ = ["Estimator", "EvalSpec", "RunConfig", "TrainSpec", "train_and_evaluate"]

@@ -120,7 +120,7 @@ class Estimator:
                 step=start, input_state=feed.position, logged=program.logged
             )
             every_hook = self._training_hooks(
-                program.spec, hooks or (), saving_listeners or (), last
+                program.spec, _checked(hooks), saving_listeners or (), last
             )
             with self._debugging(), stock.stopping_on_signals(context):
                 training.run(
@@ -153,18 +153,17 @@ class Estimator:
             program = self._program(ModeKeys.EVAL, _needed(feed, "evaluate"))
             variables, step = self._loader.load(path, program.shapes)
             context = RunContext(step=step)
-            every_hook = (*(hooks or ()), *program.spec.evaluation_hooks)
-            for hook in every_hook:
-                hook.begin(context)
-            batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
-            results, examples = training.evaluate(
-                program, variables, batches, steps=steps
+            results = training.evaluate(
+                program,
+                variables,
+                feed.placed(program.plan, depth=self._config.prefetch_batches),
+                (*_checked(hooks), *program.spec.evaluation_hooks),
+                context,
+                steps=steps,
             )
-            for hook in every_hook:
-                hook.end(context)
         results["global_step"] = np.int64(step)
         reports.write_evaluation(self.eval_dir(name), results, step, str(path))
-        reports.log_evaluation(results, examples, name)
+        reports.log_evaluation(results, context.examples, name)
         return results
 
     def predict(
@@ -187,12 +186,14 @@ class Estimator:
             variables, step = self._loader.load(path, program.recording.shapes)
             spec = program.recording.spec
             context = RunContext(step=step)
-            every_hook = (*(hooks or ()), *spec.prediction_hooks)
+            every_hook = (*_checked(hooks), *spec.prediction_hooks)
             for hook in every_hook:
                 hook.begin(context)
             batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
             for batch in batches:
+                wanted = [hook.before_run(context) for hook in every_hook]
                 predictions = program.step(variables, batch.arrays)
+                training.tell(every_hook, wanted, context, {})
                 kept = reports.only_keys(predictions, predict_keys)
                 values = host_values.materialize(jax.device_get(kept))
                 if yield_single_examples:
@@ -404,6 +405,16 @@ def _check_steps(**given: int | None) -> None:
     for name, value in values.items():
         if value <= 0:
             raise SpecError(f"{name} must be > 0, got {value}.")
+
+
+def _checked(hooks: Sequence[Hook] | None) -> tuple[Hook, ...]:
+    for hook in hooks or ():
+        if not isinstance(hook, Hook):
+            raise TypeError(
+                f"hooks must be Hooks, got {type(hook).__name__}. Subclass "
+                "ex.hooks.Hook and override what you need."
+            )
+    return tuple(hooks or ())
 
 
 def _needed(feed: Feed, what: str) -> dict[Origin, Any]:

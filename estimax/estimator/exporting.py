@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from estimax import export, training
-from estimax.core.plan import Origin, PreparedBatch, RawBatch
+from estimax.core.plan import PreparedBatch, RawBatch
 from estimax.core.spec import ClassificationOutput, ExportOutput, RegressionOutput
+from estimax.core.staging import Origin
 from estimax.export import selftest
 from estimax.training.model import variables_from_names, variables_to_names
 from estimax.wire import atomic

@@ -58,17 +58,18 @@ class EvalSpec:
             raise SpecError(
                 "EvalSpec: throttle_secs and start_delay_secs must be >= 0."
             )
-        given = self.exporters
-        if given is None:
-            exporters: tuple[Exporter, ...] = ()
-        elif isinstance(given, Exporter):
-            exporters = (given,)
-        else:
-            exporters = tuple(given)
-        names = [exporter.name for exporter in exporters]
+        object.__setattr__(self, "exporters", self.every_exporter)
+        names = [exporter.name for exporter in self.every_exporter]
         if len(set(names)) < len(names) or not all(names):
             raise SpecError(f"EvalSpec: exporters need distinct names, got {names}.")
-        object.__setattr__(self, "exporters", exporters)
+
+    @property
+    def every_exporter(self) -> tuple[Exporter, ...]:
+        """The exporters as a tuple, however they were given."""
+        given = self.exporters
+        if given is None:
+            return ()
+        return (given,) if isinstance(given, Exporter) else tuple(given)
 
 
 def _check_input_fn(where: str, input_fn: Any) -> None:

@@ -33,15 +33,19 @@ class CheckpointSaverListener(Protocol):
 
     def begin(self) -> None:
         """Run once, before the first save."""
+        return
 
     def before_save(self, step: int) -> None:
         """Run before a checkpoint is written."""
+        return
 
     def after_save(self, step: int, path: str) -> bool | None:
         """Run when a checkpoint is on disk; return True to stop training."""
+        return None
 
     def end(self, step: int) -> None:
         """Run once, after the last save."""
+        return
 
 
 class CheckpointSaverHook(Hook):

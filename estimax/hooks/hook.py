@@ -59,15 +59,19 @@ class Hook(Protocol):
 
     def begin(self, context: RunContext) -> None:
         """Run once, when the state is there and before the first step."""
+        return
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
         """Name the values wanted from the coming step, such as ["loss"]."""
+        return None
 
     def after_run(self, context: RunContext, values: Values) -> None:
         """Receive the wanted values after the step."""
+        return
 
     def end(self, context: RunContext) -> None:
         """Run once after a normal finish."""
+        return
 
     def next_step(self, step: int) -> int:
         """Return the next step count, after `step` steps, at which to be called.

@@ -1,7 +1,7 @@
 """Steps, the loop around them, and evaluation. Read `loop.py`, then `steps.py`."""
 
 from estimax.training.evaluation import evaluate
-from estimax.training.loop import PlacedBatch, run
+from estimax.training.loop import PlacedBatch, run, tell
 from estimax.training.model import Model, Recording, Variables, structure_of
 from estimax.training.programs import (
     EvalProgram,
@@ -26,6 +26,7 @@ __all__ = [
     "predict_program",
     "run",
     "structure_of",
+    "tell",
     "train_program",
     "variables_of",
 ]

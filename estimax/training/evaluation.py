@@ -1,6 +1,6 @@
 """Metrics folded over a dataset.
 
-    results = evaluate(program, variables, batches, steps=None)
+    results = evaluate(program, variables, batches, hooks, context, steps=None)
 
 Metric values merge exactly, so neither the size nor the order of batches matters to
 them; `loss` is the plain mean over batches, as in tf.estimator.
@@ -9,15 +9,16 @@ them; `loss` is the plain mean over batches, as in tf.estimator.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from estimax.core.errors import InputError
+from estimax.hooks import Hook, RunContext
 from estimax.metrics import collection
-from estimax.training.loop import PlacedBatch
+from estimax.training.loop import PlacedBatch, tell
 from estimax.training.model import Variables
 from estimax.training.programs import EvalProgram
 
@@ -26,23 +27,36 @@ def evaluate(
     program: EvalProgram,
     variables: Variables,
     batches: Iterator[PlacedBatch],
+    hooks: Sequence[Hook],
+    context: RunContext,
     *,
     steps: int | None = None,
-) -> tuple[dict[str, Any], int]:
-    """Fold the metrics of up to `steps` batches; returns them and the example count."""
+) -> dict[str, Any]:
+    """Fold the metrics of up to `steps` batches; the context counts the examples.
+
+    Hooks are called around every batch and may ask for its "loss".
+    """
     losses: list[jax.Array] = []
     folded: dict[str, Any] | None = None
-    examples = 0
+    for hook in hooks:
+        hook.begin(context)
     for batch in itertools.islice(batches, steps):
+        wanted = [hook.before_run(context) for hook in hooks]
         result = program.step(variables, batch.arrays)
         losses.append(result["loss"])
         values = result["metrics"]
         folded = values if folded is None else program.merge(folded, values)
-        examples += batch.examples
+        context.examples += batch.examples
+        tell(hooks, wanted, context, {"loss": result["loss"]})
+        if context.stop_requested:
+            break
     if folded is None:
         raise InputError(
             "evaluate: the input_fn gave no batch. An evaluation of nothing has no "
             "result; check the files and filters of the input."
         )
     loss = np.mean(np.asarray(jax.device_get(losses), np.float32), dtype=np.float32)
-    return {**collection.compute(folded), "loss": loss}, examples
+    results = {**collection.compute(folded), "loss": loss}
+    for hook in hooks:
+        hook.end(context)
+    return results

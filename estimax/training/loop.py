@@ -9,7 +9,7 @@ run in one compiled call. Nothing waits for the device but a hook that asks for 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,20 +55,30 @@ def run(
         if not chunk:
             break
         due = schedule.due(context.step + len(chunk))
-        wanted = [tuple(hook.before_run(context) or ()) for hook in due]
+        wanted = [hook.before_run(context) for hook in due]
         state, outputs = _advance(program, state, chunk, iterations_per_loop)
         context.state = state
         context.step += len(chunk)
         context.examples += sum(batch.examples for batch in chunk)
         context.input_state = chunk[-1].position
         context.input_wait = waited()
-        fetched = _fetch(outputs, {name for names in wanted for name in names})
-        for hook, names in zip(due, wanted, strict=True):
-            hook.after_run(context, {name: fetched[name] for name in names})
+        tell(due, wanted, context, outputs)
         schedule.visited(context.step)
     for hook in hooks:
         hook.end(context)
     return state
+
+
+def tell(
+    hooks: Sequence[Hook],
+    wanted: Sequence[Sequence[str] | None],
+    context: RunContext,
+    outputs: Mapping[str, Any],
+) -> None:
+    """Hand every hook the values that it wanted, fetched from the device only now."""
+    fetched = _fetch(outputs, {name for names in wanted for name in names or ()})
+    for hook, names in zip(hooks, wanted, strict=True):
+        hook.after_run(context, {name: fetched[name] for name in names or ()})
 
 
 class _Schedule:
@@ -110,7 +120,7 @@ def _advance(
     return state, outputs
 
 
-def _fetch(outputs: Outputs, names: set[str]) -> dict[str, Any]:
+def _fetch(outputs: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     if not names:
         return {}
     unknown = names - outputs.keys()

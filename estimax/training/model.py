@@ -21,7 +21,7 @@ from flax import traverse_util
 
 from estimax.core import plan as plans
 from estimax.core import staging
-from estimax.core.mode import Mode
+from estimax.core.mode import Mode, ModeKeys
 from estimax.core.spec import EstimatorSpec
 from estimax.core.staging import HostOnly, Lookup, Origin
 from estimax.core.strings import Strings
@@ -99,12 +99,13 @@ class Model:
         def run(key: jax.Array, raw: dict[str, Any]) -> Any:
             spec, variables = self._init(trace, structure, key, raw)
             specs.append(spec)
-            return variables, spec.loss, spec.predictions, spec.eval_metric_ops
+            kept = (spec.loss, spec.predictions, spec.eval_metric_ops, _exported(spec))
+            return variables, kept
 
         jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(
             jax.random.key(0), arrays
         )
-        used = _used_names(jaxpr.jaxpr, arrays)
+        used = _used_names(jaxpr.jaxpr, arrays) or _smallest(arrays)
         plan = plans.Plan(
             raw=tuple(o for o in batch if o.name in used),
             calls=tuple(trace.calls.values()),
@@ -187,8 +188,8 @@ def variables_from_flax(tree: Mapping[str, Any]) -> Variables:
 def variables_to_flax(variables: Variables) -> dict[str, Any]:
     """Put named variables back into Flax's collections."""
     return {
-        PARAMS: traverse_util.unflatten_dict(variables.params, sep="/"),
-        TABLES: traverse_util.unflatten_dict(variables.tables, sep="/"),
+        PARAMS: _nested(variables.params),
+        TABLES: _nested(variables.tables),
         **variables.model_state,
     }
 
@@ -205,9 +206,7 @@ def variables_to_names(variables: Variables) -> Flat:
 def variables_from_names(shapes: Variables, named: Mapping[str, Any]) -> Variables:
     """The way back, for a model with these variables."""
     state = {
-        collection: traverse_util.unflatten_dict(
-            {name: named[name] for name in _flat(tree)}, sep="/"
-        )
+        collection: _nested({name: named[name] for name in _flat(tree)})
         for collection, tree in shapes.model_state.items()
     }
     return Variables(
@@ -218,7 +217,15 @@ def variables_from_names(shapes: Variables, named: Mapping[str, Any]) -> Variabl
 
 
 def _flat(tree: Any) -> Flat:
-    return dict(sorted(traverse_util.flatten_dict(tree, sep="/").items()))
+    flat = traverse_util.flatten_dict(tree, sep="/")  # type: ignore[no-untyped-call]
+    return dict(sorted(flat.items()))
+
+
+def _nested(flat: Flat) -> dict[str, Any]:
+    tree: dict[str, Any] = traverse_util.unflatten_dict(  # type: ignore[no-untyped-call]
+        flat, sep="/"
+    )
+    return tree
 
 
 def _view(
@@ -249,6 +256,21 @@ def _rows_of(arrays: Mapping[str, Any]) -> Any:  # an int, or a symbolic dimensi
 
 def _on_device(tree: Any) -> Any:
     return jax.tree.map(jnp.asarray, tree)
+
+
+def _exported(spec: EstimatorSpec) -> list[dict[str, Any]]:
+    """What a bundle would answer, which need not be among the predictions."""
+    if spec.mode != ModeKeys.PREDICT:
+        return []
+    return [output.as_outputs() for output in (spec.export_outputs or {}).values()]
+
+
+def _smallest(arrays: Mapping[str, Any]) -> set[str]:
+    """The smallest array's name: a model that reads none may still ask how many rows.
+
+    A baseline is such a model, whose answers must be as many as the examples.
+    """
+    return {min(arrays, key=lambda name: arrays[name].nbytes)} if arrays else set()
 
 
 def _used_names(jaxpr: Any, arrays: Mapping[str, Any]) -> set[str]:

@@ -92,7 +92,7 @@ class Evaluator(stock.CheckpointSaverListener):
         )
         self._step = int(metrics["global_step"])
         exports = []
-        for exporter in spec.exporters or ():
+        for exporter in spec.every_exporter:
             folder = os.path.join(self._estimator.model_dir, "export", exporter.name)
             exports.append(
                 exporter.export(self._estimator, folder, path, metrics, is_final)
