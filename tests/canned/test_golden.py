@@ -1,0 +1,141 @@
+"""Canned estimators against tf.estimator's: trained, evaluated and asked alike."""
+
+import shutil
+
+import golden_files
+import numpy as np
+import pytest
+from golden_models import data_of, decode, model_of
+
+from estimax import checkpoints
+from estimax.hooks import Hook
+from estimax.input import Dataset
+
+pytestmark = pytest.mark.golden
+
+GOLDEN = golden_files.load_golden("canned.json")
+CASES = {case["id"]: case for case in GOLDEN["cases"]}
+PREDICTED_ROWS = 6
+LOSS = {"rtol": 1e-4, "atol": 1e-6}
+VARIABLE = {"rtol": 1e-5, "atol": 1e-4}
+compared: list[str] = []
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_case_trains_evaluates_and_predicts_as_tensorflow(case, tmp_path):
+    expected = case["expected"]
+    model = model_of(case, str(tmp_path))
+    train_data = data_of(GOLDEN, "train", case)
+    eval_data = data_of(GOLDEN, "eval", case)
+    start_from(model, train_data, case)
+
+    losses = Losses()
+    model.train(batches(train_data, case), hooks=[losses], steps=case["train_steps"])
+    np.testing.assert_allclose(losses.seen, expected["loss_per_step"], **LOSS)
+    check_variables(model, expected)
+    check_slots(model, expected["final_slots"])
+
+    results = model.evaluate(
+        lambda: Dataset.from_tensor_slices(eval_data).batch(case["eval_batch_size"])
+    )
+    check_named(results, expected["evaluate"])
+    first = Dataset.from_tensor_slices(eval_data).take(PREDICTED_ROWS)
+    rows = list(model.predict(lambda: first.batch(case["eval_batch_size"])))
+    predicted = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    named = {"|".join(k) if isinstance(k, tuple) else k: predicted[k] for k in rows[0]}
+    check_named(named, expected["predict"])
+    compared.append(case["id"])
+
+
+def test_every_case_of_the_file_was_compared():
+    if len(compared) < len(CASES):
+        pytest.skip("only some of the cases were run")
+    assert sorted(compared) == sorted(CASES)
+
+
+class Losses(Hook):
+    """Keeps the loss of every step."""
+
+    def __init__(self):
+        self.seen = []
+
+    def before_run(self, context):
+        return ["loss"]
+
+    def after_run(self, context, values):
+        self.seen.append(float(values["loss"]))
+
+
+def batches(data, case):
+    dataset = Dataset.from_tensor_slices(data).repeat().batch(case["train_batch_size"])
+    return lambda: dataset
+
+
+def start_from(model, data, case):
+    """Make the initial variables the golden ones, in the model's first checkpoint."""
+    model.train(batches(data, case), steps=1)
+    first = checkpoints.path_of(model.model_dir, 0)
+    checkpoint = checkpoints.read(first)
+    given = {n: decode(v) for n, v in case["expected"]["initial_variables"].items()}
+    assert given.keys() <= checkpoint.arrays.keys()
+    changed = {name: given.get(name, a) for name, a in checkpoint.arrays.items()}
+    shutil.rmtree(checkpoints.path_of(model.model_dir, 1))
+    checkpoints.write(first, changed, 0, checkpoint.extra)
+
+
+def check_variables(model, expected):
+    assert model.get_variable_value("global_step") == expected["global_step"]
+    for name, value in expected["final_variables"].items():
+        found = model.get_variable_value(name)
+        np.testing.assert_allclose(found, decode(value), err_msg=name, **VARIABLE)
+
+
+def check_slots(model, expected):
+    """Compare optimizer state; hyper-parameters come from code and are not kept."""
+    names = {_slot_key(n): n for n in model.get_variable_names() if "training/" in n}
+    for name, value in expected.items():
+        variable, _, slot = name.rpartition("/")
+        if name.count("/") < 3 or (variable, slot) == ("training/Ftrl", "iter"):
+            continue
+        key = _golden_slot_key(name)
+        assert key in names, f"{name}: no such slot among {sorted(names)}"
+        if value is not None:
+            found = model.get_variable_value(names[key])
+            np.testing.assert_allclose(found, decode(value), err_msg=name, **VARIABLE)
+
+
+_V1_SLOTS = {"Adagrad": "accumulator", "Ftrl": "accumulator", "Ftrl_1": "linear"}
+
+
+def _golden_slot_key(name):
+    """(variable, slot) of training/<Opt>/<variable>/<slot> or v1's <variable>/<Opt>."""
+    variable, _, slot = name.rpartition("/")
+    if name.startswith("training/"):
+        return variable.split("/", 2)[2], slot
+    for partition in ("/part_0", "/t_0"):
+        variable = variable.removesuffix(partition)
+    return variable, _V1_SLOTS[slot]
+
+
+def _slot_key(name):
+    """(variable, slot) of ours: training/slots/<variable>/<slot>, training/0/…"""
+    _, group, rest = name.split("/", 2)
+    if group == "slots":
+        variable, _, slot = rest.rpartition("/")
+    else:
+        slot, _, variable = rest.partition("/")
+    return variable, slot
+
+
+def check_named(found, expected):
+    assert sorted(found) == sorted(expected)
+    for name, value in expected.items():
+        wanted = decode(value)
+        if wanted.dtype == object:
+            texts = [v.decode() for v in np.asarray(found[name]).reshape(-1)]
+            assert texts == wanted.reshape(-1).tolist(), name
+        else:
+            np.testing.assert_allclose(
+                found[name], wanted, rtol=1e-4, atol=1e-4, err_msg=name
+            )
+            assert np.shape(found[name]) == wanted.shape, name
