@@ -1,0 +1,63 @@
+"""Racer: `tf.estimator.DNNClassifier.train` on the Criteo-shaped task.
+
+Runs in an environment of its own with TensorFlow 2.15.1; never beside JAX.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import numpy as np
+import tensorflow as tf
+from criteo import Setup, checksum, examples
+from pacing import Pacer
+from tf_pacing import PacingHook, versions
+
+
+def main() -> None:
+    setup = Setup.from_json(sys.argv[1])
+    features, labels = examples(setup)
+    pacer = Pacer(setup.warmup, data=checksum(features), versions=versions())
+
+    def input_fn() -> tf.data.Dataset:
+        # Cut into batches by NumPy, once: letting tf.data stack 1024 rows of 40
+        # scalars for every batch would make the input its bottleneck.
+        def cut(column: np.ndarray) -> np.ndarray:
+            return column.reshape(setup.batches, setup.batch_size)
+
+        batched = ({k: cut(v) for k, v in features.items()}, cut(labels))
+        return tf.data.Dataset.from_tensor_slices(batched).repeat().prefetch(2)
+
+    with tempfile.TemporaryDirectory(prefix="bench-") as model_dir:
+        estimator = tf.estimator.DNNClassifier(
+            hidden_units=setup.hidden_units,
+            feature_columns=columns(setup),
+            model_dir=model_dir,
+            optimizer=tf.keras.optimizers.legacy.Adagrad(setup.learning_rate),
+            # As in criteo_estimax.py.
+            config=tf.estimator.RunConfig(
+                tf_random_seed=setup.seed,
+                save_summary_steps=None,
+                save_checkpoints_steps=None,
+                save_checkpoints_secs=None,
+                log_step_count_steps=100,
+            ),
+        )
+        estimator.train(input_fn, hooks=[PacingHook(pacer)])
+
+
+def columns(setup: Setup) -> list[object]:
+    fc = tf.feature_column
+    numbers = [fc.numeric_column(f"n{i}") for i in range(setup.numeric)]
+    ids = [
+        fc.categorical_column_with_identity(f"c{i}", setup.vocabulary)
+        for i in range(setup.categorical)
+    ]
+    return [*numbers, *(fc.embedding_column(c, setup.dimension) for c in ids)]
+
+
+if __name__ == "__main__":
+    main()
