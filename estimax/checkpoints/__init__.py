@@ -21,6 +21,7 @@ from estimax.checkpoints.manager import (
 )
 from estimax.checkpoints.saver import Saver
 from estimax.checkpoints.state_names import (
+    averaged,
     flatten_state,
     unflatten_state,
     unflatten_variables,
@@ -32,6 +33,7 @@ __all__ = [
     "Manifest",
     "Saver",
     "all_checkpoints",
+    "averaged",
     "first_nan",
     "flatten_state",
     "latest",

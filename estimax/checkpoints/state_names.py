@@ -4,6 +4,7 @@
     dnn/logits/kernel                 variables, whatever collection they live in
     training/<group>/<path>           optimizer state
     training/slots/<table>/<slot>     optimizer state of tables updated by row
+    dnn/logits/kernel/ExponentialMovingAverage      where averages are kept
     random_key                        the run's key, as numbers
 
 Hyper-parameters that optax keeps in its state (`inject_hyperparams`) are left out: a
@@ -26,6 +27,7 @@ from estimax.core.state import TrainState
 
 STEP = "global_step"
 KEY = "random_key"
+AVERAGE = "ExponentialMovingAverage"
 _TRAINING = "training"
 _MOST_LISTED = 20
 
@@ -70,10 +72,21 @@ def unflatten_variables(
 
     Optimizer state, slots and key stay the template's, and a checkpoint may hold more.
     """
-    bare = replace(template, opt_state={}, slots={})
+    bare = replace(template, opt_state={}, slots={}, averages={})
     wanted = {n: v for n, v in flatten_state(bare).items() if n != KEY}
     _check(wanted, arrays, extra_is_wrong=False)
     return _filled(template, {name: arrays[name] for name in wanted})
+
+
+def averaged(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The arrays of a checkpoint, with averages in the place of what they average.
+
+    >>> averaged({"w": np.ones(1), "w/ExponentialMovingAverage": np.zeros(1)})["w"]
+    array([0.])
+    """
+    suffix = f"/{AVERAGE}"
+    averages = {n[: -len(suffix)]: a for n, a in arrays.items() if n.endswith(suffix)}
+    return {**arrays, **averages}
 
 
 def _named_leaves(state: TrainState) -> Iterator[tuple[str, Any]]:
@@ -99,6 +112,8 @@ def _name(path: KeyPath) -> str | None:
             return f"{_TRAINING}/slots/{_joined(rest)}"
         case "model_state":
             return _joined(rest[1:])  # without the collection's name
+        case "averages":
+            return f"{_joined(rest)}/{AVERAGE}"
         case _:
             return _joined(rest)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -24,3 +24,4 @@ class TrainState:
     opt_state: Any  # one entry per optimizer group
     slots: dict[str, dict[str, jax.Array]]  # table name -> slot name -> [V, D]
     key: jax.Array  # the run's random key; a step folds its number in
+    averages: dict[str, jax.Array] = field(default_factory=dict)  # of trained variables

@@ -67,7 +67,7 @@ class Estimator:
         self._params = copy.deepcopy(params) if params is not None else {}
         self._config = _with_model_dir(config, model_dir)
         self._programs: dict[Any, Any] = {}
-        self._loader = Loader()
+        self._loader = Loader(use_averages=self._config.use_averages)
         self._example: dict[Origin, Any] | None = None
 
     @property
@@ -276,15 +276,18 @@ class Estimator:
         """The compiled program for this mode and structure of input."""
         key = (mode, training.structure_of(batch))
         if key not in self._programs:
-            build = {
-                ModeKeys.TRAIN: training.train_program,
-                ModeKeys.EVAL: training.eval_program,
-                ModeKeys.PREDICT: training.predict_program,
-            }[mode]
-            self._programs[key] = build(self._model(mode), batch)
+            self._programs[key] = self._build(mode, batch)
         if mode == ModeKeys.TRAIN:
             self._example = exporting.remember_example(self.model_dir, batch)
         return self._programs[key]
+
+    def _build(self, mode: Mode, batch: dict[Origin, Any]) -> Any:
+        model = self._model(mode)
+        if mode == ModeKeys.TRAIN:
+            return training.train_program(model, batch, self._config.average_decay)
+        if mode == ModeKeys.EVAL:
+            return training.eval_program(model, batch)
+        return training.predict_program(model, batch)
 
     def _start_state(
         self,

@@ -16,7 +16,8 @@ from estimax.core.state import TrainState
 class Loader:
     """Keeps the variables of the checkpoint that was loaded last."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, use_averages: bool) -> None:
+        self._use_averages = use_averages
         self._key: Any = None
         self._loaded: tuple[training.Variables, int] | None = None
 
@@ -29,22 +30,24 @@ class Loader:
         stamp = manifest.stat().st_mtime_ns if manifest.exists() else None
         key = (os.fspath(path), stamp, tuple(shapes.params), tuple(shapes.tables))
         if self._loaded is None or key != self._key:
-            self._key, self._loaded = key, _read(path, shapes)
+            self._key, self._loaded = key, self._read(path, shapes)
         return self._loaded
 
-
-def _read(
-    path: str | os.PathLike[str], shapes: training.Variables
-) -> tuple[training.Variables, int]:
-    template = TrainState(
-        step=jnp.zeros((), jnp.int32),
-        params=shapes.params,
-        tables=shapes.tables,
-        model_state=shapes.model_state,
-        opt_state={},
-        slots={},
-        key=jax.random.key(0),
-    )
-    checkpoint = checkpoints.read(path)
-    state = checkpoints.unflatten_variables(template, checkpoint.arrays)
-    return training.variables_of(state), checkpoint.step
+    def _read(
+        self, path: str | os.PathLike[str], shapes: training.Variables
+    ) -> tuple[training.Variables, int]:
+        template = TrainState(
+            step=jnp.zeros((), jnp.int32),
+            params=shapes.params,
+            tables=shapes.tables,
+            model_state=shapes.model_state,
+            opt_state={},
+            slots={},
+            key=jax.random.key(0),
+        )
+        checkpoint = checkpoints.read(path)
+        arrays = checkpoint.arrays
+        if self._use_averages:
+            arrays = checkpoints.averaged(arrays)
+        state = checkpoints.unflatten_variables(template, arrays)
+        return training.variables_of(state), checkpoint.step

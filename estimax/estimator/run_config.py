@@ -26,7 +26,10 @@ class RunConfig:
     of it); `prefetch_batches` batches are made ready ahead; `compilation_cache_dir`
     keeps compiled programs for the next start; `debug` runs the `model_fn` without
     jit, so that print and pdb work; `resume_input` False starts the data over when a
-    run resumes.
+    run resumes; `average_decay` keeps an exponential moving average of every trained
+    variable (for a table that costs time and memory of its size at every step), which
+    evaluation, prediction and export take instead of the variable, unless
+    `use_averages` is False.
 
     Gone, because JAX has no sessions, graphs or parameter servers: session_config,
     device_fn, protocol, train_distribute, eval_distribute, experimental_distribute,
@@ -50,6 +53,8 @@ class RunConfig:
     compilation_cache_dir: str | None
     debug: bool
     resume_input: bool
+    average_decay: float | None
+    use_averages: bool
 
     def __init__(
         self,
@@ -67,6 +72,8 @@ class RunConfig:
         compilation_cache_dir: str | os.PathLike[str] | None = None,
         debug: bool = False,
         resume_input: bool = True,
+        average_decay: float | None = None,
+        use_averages: bool = True,
     ) -> None:
         steps, secs = _checkpoint_interval(
             save_checkpoints_steps, save_checkpoints_secs
@@ -87,6 +94,8 @@ class RunConfig:
             ),
             "debug": debug,
             "resume_input": resume_input,
+            "average_decay": average_decay,
+            "use_averages": use_averages,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -134,6 +143,11 @@ class RunConfig:
             raise ConfigError(
                 "RunConfig: keep_checkpoint_every_n_hours must be > 0, got "
                 f"{self.keep_checkpoint_every_n_hours}."
+            )
+        decay = self.average_decay
+        if decay is not None and not 0 <= decay < 1:
+            raise ConfigError(
+                f"RunConfig: average_decay must be at least 0 and below 1, got {decay}."
             )
         seed = self.tf_random_seed
         if seed is not None and not isinstance(seed, int):

@@ -61,10 +61,12 @@ class PredictProgram:
     step: Callable[[Variables, Packed], Any]
 
 
-def train_program(model: Model, batch: RawBatch) -> TrainProgram:
+def train_program(
+    model: Model, batch: RawBatch, average_decay: float | None = None
+) -> TrainProgram:
     """Record a model on its first batch and build its training functions."""
     recording = model.record(batch)
-    training = Training.from_recording(model, recording)
+    training = Training.from_recording(model, recording, average_decay)
     step = _unpacking(steps.make_train_step(training))
     return TrainProgram(
         plan=training.plan,

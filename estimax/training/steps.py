@@ -54,7 +54,10 @@ def make_train_step(training: Training) -> TrainStep:
         (loss, aux), (grads, row_grads) = gradient(trained, rows)
         model_state, logged, touched = aux
         state = _apply_gradients(training, state, batch, grads, row_grads, touched)
-        new = replace(state, step=state.step + 1, model_state=model_state)
+        averages = _averages(training, state)
+        new = replace(
+            state, step=state.step + 1, model_state=model_state, averages=averages
+        )
         return new, {"loss": loss, **logged}
 
     return train_step
@@ -99,6 +102,7 @@ def make_init(
                 )
                 for name in training.tables_by(Way.ROWS, Way.MASKED)
             },
+            averages=_first_averages(training, state),
         )
 
     return init
@@ -222,12 +226,14 @@ def _apply_gradients(
             )
             params |= {n: v for n, v in new.items() if n in params}
             tables |= {n: v for n, v in new.items() if n in tables}
-        for name in mine.keys() & row_grads.keys():
+        # In the order of dicts: a set's order changes from process to process, and the
+        # compilation cache would never know the program again.
+        for name in [name for name in mine if name in row_grads]:
             unique = batch["unique"][str(training.tables[name].rows)]
             tables[name], slots[name] = optimizers.update_rows(
                 optimizer, tables[name], slots[name], unique, mine[name], state.step
             )
-        for name in mine.keys() & touched.keys():
+        for name in [name for name in mine if name in touched]:
             tables[name], slots[name] = optimizers.update_touched(
                 optimizer,
                 tables[name],
@@ -239,6 +245,35 @@ def _apply_gradients(
     return replace(
         state, params=params, tables=tables, opt_state=opt_state, slots=slots
     )
+
+
+def _first_averages(training: Training, state: TrainState) -> dict[str, jax.Array]:
+    """Averages start at the initial values."""
+    if training.average_decay is None:
+        return {}
+    start = optimizers.init_average(_averaged(training, state))
+    averages: dict[str, jax.Array] = start.average
+    return averages
+
+
+def _averages(training: Training, state: TrainState) -> dict[str, jax.Array]:
+    """Moving averages of the trained variables, after their update."""
+    if training.average_decay is None:
+        return {}
+    now = optimizers.update_average(
+        optimizers.MovingAverage(state.averages),
+        _averaged(training, state),
+        training.average_decay,
+        # Counted in: the averages would otherwise cling to the initial values.
+        num_updates=state.step,
+    )
+    averages: dict[str, jax.Array] = now.average
+    return averages
+
+
+def _averaged(training: Training, state: TrainState) -> dict[str, jax.Array]:
+    every = {**state.params, **state.tables}
+    return {n: v for n, v in every.items() if _group_of(training, n) is not None}
 
 
 def _held_whole(training: Training, index: int, state: TrainState) -> dict[str, Any]:

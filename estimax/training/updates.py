@@ -50,9 +50,12 @@ class Training:
     train_op: optimizers.TrainOp
     param_groups: dict[str, int | None]  # None: frozen
     tables: dict[str, TableUpdate]
+    average_decay: float | None = None  # of moving averages; None: none are kept
 
     @classmethod
-    def from_recording(cls, model: Model, recording: Recording) -> Training:
+    def from_recording(
+        cls, model: Model, recording: Recording, average_decay: float | None = None
+    ) -> Training:
         """Assign optimizers and decide how each table is updated."""
         train_op = optimizers.as_train_op(recording.spec.train_op)
         shapes = recording.shapes
@@ -70,6 +73,7 @@ class Training:
             train_op,
             {name: group_of[name] for name in shapes.params},
             tables,
+            average_decay,
         )
 
     def optimizer(self, group: int) -> optimizers.Optimizer:
