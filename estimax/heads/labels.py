@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax import transforms
 from estimax.core import staging
 from estimax.core.errors import LabelError
 from estimax.core.sparse import Sparse
@@ -84,8 +85,8 @@ class NumberLabels:
     dtype: type[np.generic] = np.float32
 
     @cached_property
-    def _words(self) -> Vocabulary:
-        return Vocabulary(self.vocabulary or ())
+    def _words(self) -> transforms.WordList:
+        return transforms.WordList.of(self.vocabulary or ())
 
     def convert(self, given: staging.Raw) -> NDArray[Any]:
         """Look words up, or take numbers as they are."""
@@ -129,8 +130,8 @@ class ClassLabels:
     dtype: type[np.generic] = np.int32
 
     @cached_property
-    def _words(self) -> Vocabulary:
-        return Vocabulary(self.vocabulary or ())
+    def _words(self) -> transforms.WordList:
+        return transforms.WordList.of(self.vocabulary or ())
 
     def convert(self, given: staging.Raw) -> NDArray[Any]:
         """Look words up, or take integers as they are."""
@@ -228,38 +229,6 @@ def _checked(rule: LabelRule, given: staging.Raw) -> NDArray[Any]:
     return numbers.astype(rule.dtype)
 
 
-class Vocabulary:
-    """Words to ids for whole arrays; -1 for a word it does not have."""
-
-    def __init__(self, words: tuple[str, ...]) -> None:
-        encoded = [word.encode() for word in words]
-        self._width = max(map(len, encoded), default=0) + 1
-        flat = self._fixed_width(Strings.of(np.array(encoded, dtype=object)))
-        self._order = np.argsort(flat, kind="stable")
-        self._sorted = flat[self._order]
-
-    def ids_of(self, strings: Strings) -> NDArray[np.int64]:
-        """The position of every string in the vocabulary, in the strings' shape."""
-        words = self._fixed_width(strings)
-        places = np.searchsorted(self._sorted, words)
-        places = np.minimum(places, len(self._sorted) - 1)
-        ids = np.where(self._sorted[places] == words, self._order[places], -1)
-        return ids.reshape(strings.shape)
-
-    def _fixed_width(self, strings: Strings) -> NDArray[Any]:
-        """Every string cut to a width that no word reaches, as NumPy compares them."""
-        starts, lengths = strings.offsets[:-1], strings.lengths
-        places = np.arange(self._width)
-        taken = places < lengths[:, None]
-        if not strings.data.size:
-            return np.zeros(strings.size, f"S{self._width}")
-        at = np.where(taken, starts[:, None] + places, 0)
-        # Bytes past the end are 0, as NumPy pads; so a word and the same word with
-        # zero bytes behind it are one.
-        cells = np.where(taken, strings.data[at], 0).astype(np.uint8)
-        return np.ascontiguousarray(cells).view(f"S{self._width}").reshape(-1)
-
-
 def labels_for(
     rule: LabelRule,
     labels: Any,  # an array, text, sparse, a tracer or a placeholder for one
@@ -339,14 +308,17 @@ def check_integers(head: str, numbers: _Numbers) -> _Numbers:
     return numbers
 
 
-def lookup(head: str, words: Vocabulary, given: staging.Raw) -> NDArray[np.int64]:
+def lookup(
+    head: str, words: transforms.WordList, given: staging.Raw
+) -> NDArray[np.int64]:
     """The ids of text labels; -1 for words not in the vocabulary."""
     if not isinstance(given, Strings):
         raise LabelError(
             f"{head}: with a label_vocabulary, labels must be text, got dtype "
             f"{np.asarray(given).dtype}. Leave label_vocabulary out for numbers."
         )
-    return words.ids_of(given)
+    ids = words.ids_of(given, oov_buckets=0, default=-1, drop=False)
+    return ids.reshape(given.shape)
 
 
 def check_all(

@@ -108,6 +108,19 @@ def flat_key(key):
     return "|".join(key) if isinstance(key, tuple) else key
 
 
+COMPARED = {
+    "properties",
+    "loss",
+    "metrics_after_1",
+    "metrics_after_all",
+    "train_loss",
+    "train_loss_grad_logits",
+    "train_summary_tags",
+    "predictions",
+    "export_outputs",
+}
+
+
 def check_case(case):
     """Compare everything a case holds; returns the names of what was compared."""
     head = build(case["head"])
@@ -117,53 +130,41 @@ def check_case(case):
         {part: decode(value) for part, value in batch.items()}
         for batch in case["batches"]
     ]
-    checked = {
-        "properties": check_properties(head, expected),
-        "loss": check_losses(head, batches, regularization, expected),
-        "metrics_after_1": check_metrics(head, batches, regularization, expected),
-        "metrics_after_all": True,  # by check_metrics, which folds all batches
-        "train_loss": check_training(head, batches[0], regularization, expected),
-        "train_loss_grad_logits": True,  # by check_training
-        "train_summary_tags": True,
-        "predictions": check_predictions(head, batches[0], expected),
-        "export_outputs": True,  # by check_predictions, from the same spec
-    }
-    return set(checked)
+    check_properties(head, expected)
+    losses = check_losses(head, batches, regularization, expected)
+    check_metrics(head, batches, losses, regularization, expected)
+    check_training(head, batches[0], regularization, expected)
+    check_predictions(head, batches[0], expected)
+    return COMPARED
 
 
 def check_properties(head, expected):
     for key, value in expected["properties"].items():
         assert getattr(head, key) == value, key
-    return True
 
 
 def check_losses(head, batches, regularization, expected):
+    losses = []
     for batch, value in zip(batches, expected["loss"], strict=True):
         loss = head.loss(**batch, regularization_losses=regularization)
         assert loss.dtype == jnp.float32
         assert loss.shape == ()
         np.testing.assert_allclose(loss, float(value), **CLOSE)
-    return True
+        losses.append(loss)
+    return losses
 
 
-def check_metrics(head, batches, regularization, expected):
-    seen = head.metrics(regularization)
-    losses = []
-    for i, batch in enumerate(batches):
-        spec = head.create_estimator_spec(
-            **batch, mode="eval", regularization_losses=regularization
-        )
-        losses.append(spec.loss)
+def check_metrics(head, batches, losses, regularization, expected):
+    spec = head.create_estimator_spec(
+        **batches[0], mode="eval", regularization_losses=regularization
+    )
+    np.testing.assert_allclose(spec.loss, losses[0], rtol=1e-6)
+    compare_metrics(spec.eval_metric_ops, losses[:1], expected["metrics_after_1"])
+    assert head.metrics(regularization).keys() == spec.eval_metric_ops.keys()
+    seen = spec.eval_metric_ops
+    for batch in batches[1:]:
         seen = head.update_metrics(seen, **batch, regularization_losses=regularization)
-        if i == 0:
-            compare_metrics(spec.eval_metric_ops, losses, expected["metrics_after_1"])
-            compare_metrics(seen, losses, expected["metrics_after_1"])
-            folded = spec.eval_metric_ops
-        else:
-            folded = {k: folded[k].merge(m) for k, m in spec.eval_metric_ops.items()}
     compare_metrics(seen, losses, expected["metrics_after_all"])
-    compare_metrics(folded, losses, expected["metrics_after_all"])
-    return True
 
 
 def compare_metrics(metrics, losses, expected):
@@ -198,7 +199,6 @@ def check_training(head, batch, regularization, expected):
     assert set(gradient) == set(wanted)
     for key, value in wanted.items():
         assert_same(np.asarray(gradient[key]), value, f"gradient {key}")
-    return True
 
 
 def check_predictions(head, batch, expected):
@@ -220,7 +220,6 @@ def check_predictions(head, batch, expected):
             assert same["dtype"] == tensor["dtype"]
             assert same["shape"] == tensor["shape"]
             assert_same(arrays[key], same, f"{name} {key}")
-    return True
 
 
 def check_error(case):

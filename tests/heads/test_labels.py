@@ -10,7 +10,6 @@ from estimax.core import staging
 from estimax.core.errors import LabelError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.heads.labels import Vocabulary
 
 COLORS = ["red", "green", "blue"]
 
@@ -138,14 +137,16 @@ def test_labels_computed_on_the_device_still_have_their_dtype_checked():
         jax.jit(head.loss)(jnp.ones((2, 1)), jnp.ones((2, 3)))
 
 
-def test_a_vocabulary_finds_words_of_any_shape():
-    words = Vocabulary(("b", "", "a", "long word"))
-    given = Strings.of(np.array([["a", "b"], ["", "c"], ["long word", "long wordy"]]))
-    assert words.ids_of(given).tolist() == [[2, 0], [1, -1], [3, -1]]
+def test_words_are_found_in_labels_of_any_shape():
+    rule = heads.MultiClassHead(3, label_vocabulary=["b", "", "long"])._rules.labels
+    words = [["b", ""], ["long", "longer"], ["c", "b\0"]]
+    given = Strings.of(np.array(words, dtype=object))
+    assert rule.convert(given).tolist() == [[0, 1], [2, -1], [-1, -1]]
 
 
-def test_a_vocabulary_takes_an_empty_batch():
-    assert Vocabulary(("a",)).ids_of(Strings.of(np.array([], dtype=str))).size == 0
+def test_an_empty_batch_of_words_has_no_loss():
+    head = heads.MultiClassHead(3, label_vocabulary=COLORS)
+    assert float(loss(head, np.array([], dtype=str), np.zeros((0, 3)))) == 0.0
 
 
 def test_equal_heads_share_one_host_transform():
