@@ -94,6 +94,12 @@ def from_sums(
     >>> float(monday.merge(tuesday).compute())
     1.5
     """
+    unhashable = [name for name, value in options.items() if not _is_hashable(value)]
+    if unhashable:
+        raise MetricError(
+            f"from_sums: options {', '.join(unhashable)} must be hashable: they "
+            "are static under jit. Give tuples instead of lists, or put arrays in sums"
+        )
     arrays = {name: jnp.asarray(value, jnp.float32) for name, value in sums.items()}
     return Sums(arrays, result, tuple(sorted(options.items())))
 
@@ -111,6 +117,14 @@ def safe_div(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
 def ratio(sums: Mapping[str, jax.Array]) -> jax.Array:
     """The result of the mean family: total / count, 0 before any data."""
     return safe_div(sums["total"], sums["count"])
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:  # a tuple may still hold a list
+        return False
+    return True
 
 
 def _kind(metric: Sums) -> str:

@@ -73,3 +73,8 @@ def test_empty_keeps_the_options() -> None:
 def test_accumulators_are_float32_whatever_comes_in() -> None:
     metric = metrics.from_sums({"n": np.int64(3)}, lambda sums: sums["n"])
     assert metric.sums["n"].dtype == jnp.float32
+
+
+def test_options_that_cannot_be_static_are_refused() -> None:
+    with pytest.raises(metrics.MetricError, match="options k must be hashable"):
+        metrics.from_sums({"x": 1.0}, lambda sums, k: sums["x"], k=[1, 2])
