@@ -5,10 +5,10 @@ A JAX array holds no strings. So while a `model_fn` is traced, whoever needs hos
 
     ids = staging.stage(HashBucket("city", 1000), features)   # inside model_fn
 
-The first trace runs with `recording(...)`: the transform is run on the first batch and
-remembered. From then on the input thread runs the remembered transforms (`Plan`), and
-the compiled step is traced with `replaying(...)`, where the same call returns the array
-that the plan delivered. Outside of any trace the transform simply runs.
+While the model is recorded (`training/model.py`), the transform is run on the first
+batch and remembered. From then on the input thread runs the remembered transforms
+(`core/plan.py`), and when the compiled step is traced, the same call returns the array
+that the plan will deliver. Outside of any trace the transform simply runs.
 
 Features reach the model as a plain dict of arrays. Where each came from is known by the
 identity of the array object, so a model may rename, drop or re-pack features freely.

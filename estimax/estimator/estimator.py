@@ -37,6 +37,7 @@ from estimax.estimator import calling, exporting, reports
 from estimax.estimator.feeding import Feed
 from estimax.estimator.loading import Loader
 from estimax.estimator.run_config import RunConfig
+from estimax.estimator.training_hooks import training_hooks
 from estimax.hooks import Hook, RunContext
 
 _log = logging.getLogger("estimax")
@@ -302,53 +303,6 @@ class Estimator:
             return program.init(key, arrays)
         template = jax.eval_shape(program.init, key, arrays)
         return checkpoints.unflatten_state(template, checkpoint.arrays)
-
-    def _training_hooks(
-        self,
-        spec: Any,
-        hooks: Sequence[Hook],
-        listeners: Sequence[stock.CheckpointSaverListener],
-        last_step: int | None,
-    ) -> list[Hook]:
-        config = self._config
-        every: list[Hook] = []
-        if config.saves_checkpoints:
-            every.append(
-                stock.CheckpointSaverHook(
-                    self.model_dir,
-                    save_secs=config.save_checkpoints_secs,
-                    save_steps=config.save_checkpoints_steps,
-                    listeners=listeners,
-                    keep_max=config.keep_checkpoint_max,
-                    keep_every_n_hours=config.keep_checkpoint_every_n_hours,
-                )
-            )
-        elif listeners:
-            raise ConfigError(
-                "train: saving_listeners need checkpoints, which the RunConfig "
-                "switches off. Set save_checkpoints_steps or save_checkpoints_secs."
-            )
-        every += spec.training_chief_hooks
-        if config.log_step_count_steps:
-            every.append(
-                stock.StepCounterHook(config.log_step_count_steps, self.model_dir)
-            )
-        if config.save_summary_steps:
-            every.append(
-                stock.SummarySaverHook(config.save_summary_steps, self.model_dir)
-            )
-        every += hooks
-        if last_step is not None:
-            every.append(stock.StopAtStepHook(last_step=last_step))
-        every.append(stock.NanTensorHook())
-        if config.log_step_count_steps:
-            every.append(
-                stock.LoggingTensorHook(
-                    ["loss"], every_n_iter=config.log_step_count_steps
-                )
-            )
-        every += spec.training_hooks
-        return every
 
     def _checkpoint(self, given: str | os.PathLike[str] | None) -> str:
         path = given if given is not None else checkpoints.latest(self.model_dir)

@@ -1,0 +1,67 @@
+"""The hooks of a training run, in tf.estimator's order: ours, the model's, the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from estimax import hooks as stock
+from estimax.core.errors import ConfigError
+from estimax.core.spec import EstimatorSpec
+from estimax.estimator.run_config import RunConfig
+from estimax.hooks import Hook
+
+
+def training_hooks(
+    config: RunConfig,
+    spec: EstimatorSpec,
+    hooks: Sequence[Hook],
+    listeners: Sequence[stock.CheckpointSaverListener],
+    *,
+    last_step: int | None,
+) -> list[Hook]:
+    """Every hook that a call of `train` runs, in the order in which they are called."""
+    every = [
+        *_checkpointing(config, listeners),
+        *spec.training_chief_hooks,
+        *_summarizing(config),
+        *hooks,
+    ]
+    if last_step is not None:
+        every.append(stock.StopAtStepHook(last_step=last_step))
+    every.append(stock.NanTensorHook())
+    if config.log_step_count_steps:
+        interval = config.log_step_count_steps
+        every.append(stock.LoggingTensorHook(["loss"], every_n_iter=interval))
+    return [*every, *spec.training_hooks]
+
+
+def _checkpointing(
+    config: RunConfig, listeners: Sequence[stock.CheckpointSaverListener]
+) -> list[Hook]:
+    if config.saves_checkpoints:
+        return [
+            stock.CheckpointSaverHook(
+                str(config.model_dir),
+                save_secs=config.save_checkpoints_secs,
+                save_steps=config.save_checkpoints_steps,
+                listeners=listeners,
+                keep_max=config.keep_checkpoint_max,
+                keep_every_n_hours=config.keep_checkpoint_every_n_hours,
+            )
+        ]
+    if listeners:
+        raise ConfigError(
+            "train: saving_listeners need checkpoints, which the RunConfig switches "
+            "off. Set save_checkpoints_steps or save_checkpoints_secs."
+        )
+    return []
+
+
+def _summarizing(config: RunConfig) -> list[Hook]:
+    folder = str(config.model_dir)
+    found: list[Hook] = []
+    if config.log_step_count_steps:
+        found.append(stock.StepCounterHook(config.log_step_count_steps, folder))
+    if config.save_summary_steps:
+        found.append(stock.SummarySaverHook(config.save_summary_steps, folder))
+    return found
