@@ -120,8 +120,12 @@ class Estimator:
             context = RunContext(
                 step=start, input_state=feed.position, logged=program.logged
             )
-            every_hook = self._training_hooks(
-                program.spec, _checked(hooks), saving_listeners or (), last
+            every_hook = training_hooks(
+                self._config,
+                program.spec,
+                _checked(hooks),
+                saving_listeners or (),
+                last_step=last,
             )
             with self._debugging(), stock.stopping_on_signals(context):
                 training.run(

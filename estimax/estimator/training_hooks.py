@@ -1,4 +1,4 @@
-"""The hooks of a training run, in tf.estimator's order: ours, the model's, the user's."""
+"""The hooks of a training run, in the order in which tf.estimator calls them."""
 
 from __future__ import annotations
 
