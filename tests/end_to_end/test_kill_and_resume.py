@@ -1,0 +1,96 @@
+"""A run that is killed, at whatever moment, ends like one that was left alone."""
+
+import random
+import signal
+import time
+
+import pytest
+from processes import differences
+
+KILLED = -signal.SIGKILL
+LONG = 120  # steps
+
+
+def test_twice_killed_run_ends_bit_identical(start_run, undisturbed, cache):
+    run = start_run("--pause", "0.03", env=cache)
+    run.start()
+    assert run.wait_until(lambda: run.has_saved(15))
+    assert run.stop(signal.SIGKILL)[0] == KILLED
+    run.start()
+    # Steps that no checkpoint holds are lost, and made again.
+    assert run.wait_until(lambda: (run.step or 0) >= 38)
+    assert run.stop(signal.SIGKILL)[0] == KILLED
+    run.finish()
+    assert differences(run.model_dir, undisturbed) == []
+
+
+def test_terminated_and_interrupted_run_ends_bit_identical(
+    start_run, undisturbed, cache
+):
+    run = start_run("--pause", "0.03", "--save-steps", "1000", env=cache)
+    run.start()
+    assert run.wait_until(lambda: (run.step or 0) >= 13)
+    code, step = run.stop(signal.SIGTERM)
+    assert code == 128 + signal.SIGTERM
+    assert run.has_saved(step)
+    run.start()
+    assert run.wait_until(lambda: (run.step or 0) >= 31)
+    code, step = run.stop(signal.SIGINT)
+    # Python ends of the signal itself after a KeyboardInterrupt: a shell shows 130.
+    assert code == -signal.SIGINT
+    assert run.has_saved(step)
+    run.finish()
+    assert differences(run.model_dir, undisturbed) == []
+
+
+MOMENTS = (
+    "starting",
+    "stepping",
+    "writing",
+    "written",
+    "starting",
+    "writing",
+    "stepping",
+    "written",
+    "writing",
+    "stepping",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("iterations_per_loop", [1, 4])
+def test_ten_times_killed_run_ends_bit_identical(start_run, iterations_per_loop):
+    # Without a compilation cache: every start is then one from nothing.
+    options = ("--iterations-per-loop", str(iterations_per_loop), "--save-steps", "4")
+    whole = start_run(*options, name="whole", steps=LONG)
+    whole.finish()
+    run = start_run(*options, "--pause", "0.05", name="killed", steps=LONG)
+    chance = random.Random(iterations_per_loop)
+    for moment in MOMENTS:
+        run.start()
+        wait_for(moment, run, chance)
+        code, step = run.stop(signal.SIGKILL)
+        torn = ", in the middle of a checkpoint" if run.is_writing() else ""
+        print(f"killed {moment} at step {step}{torn}")
+        assert code == KILLED, "it was done before it could be killed"
+    run.finish()
+    assert differences(run.model_dir, whole.model_dir, step=LONG) == []
+
+
+def wait_for(moment, run, chance):
+    """Wait for a moment of this kind, a little random each time."""
+    if moment == "starting":
+        time.sleep(chance.uniform(0.5, 6))
+        return
+    assert run.wait_until(lambda: run.step is not None)
+    # One or two checkpoints a start: there must be something left for the last kill.
+    least = run.step + chance.randint(2, 7)
+    assert run.wait_until(lambda: run.step >= least)
+    if moment == "stepping":
+        time.sleep(chance.uniform(0, 0.05))
+    elif moment == "writing":
+        assert run.wait_until(run.is_writing)
+        time.sleep(chance.uniform(0, 0.002))
+    elif moment == "written":
+        before = run.newest_saved()
+        assert run.wait_until(lambda: run.newest_saved() > before)
