@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from estimax import feature_columns as fc
-from estimax.config.scaling import Scaling
 from estimax.config.schema.features import (
     Bucketized,
     Crossed,
@@ -23,6 +22,7 @@ from estimax.config.schema.features import (
 from estimax.config.schema.model import DeepFeatures, LinearPart
 from estimax.config.schema.run import Run
 from estimax.config.statistics import Statistics
+from estimax.transforms import Scaling
 
 Column = Any  # one of feature_columns' dense or categorical columns
 

@@ -11,6 +11,7 @@ from estimax.transforms.cross import Cross
 from estimax.transforms.entries import IdSource
 from estimax.transforms.fingerprint import fingerprint64, fingerprint_cat64
 from estimax.transforms.pad_ids import PadIds, pad_ids
+from estimax.transforms.scaling import Scaling
 from estimax.transforms.serialize import from_json, to_json
 from estimax.transforms.vocabulary_files import count_words, load_words
 from estimax.transforms.weighted import Weighted
@@ -23,6 +24,7 @@ __all__ = [
     "IdSource",
     "Identity",
     "PadIds",
+    "Scaling",
     "Vocabulary",
     "Weighted",
     "WordList",

@@ -25,6 +25,7 @@ from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
 from estimax.transforms.cross import Cross
 from estimax.transforms.entries import IdSource
 from estimax.transforms.pad_ids import PadIds
+from estimax.transforms.scaling import Scaling
 from estimax.transforms.weighted import Weighted
 from estimax.transforms.words import WordList
 
@@ -89,16 +90,19 @@ def _fields(transform: Any) -> Record:
 
 
 def _bucketize_fields(transform: Bucketize) -> Record:
-    if transform.normalizer is not None:
+    scaling = transform.normalizer
+    if not isinstance(scaling, Scaling | None):
         raise FeatureError(
             f"column {transform.name!r}: its normalizer_fn would have to run on the "
             "host, inside a cross or under weights, and a bundle cannot carry Python "
-            "code. Drop the normalizer_fn and scale the boundaries instead, or "
-            "normalize in the input_fn."
+            "code. Use ex.transforms.Scaling, which is data; or drop it and scale the "
+            "boundaries instead, or normalize in the input_fn."
         )
-    fields = _fields(transform)
-    del fields["normalizer"]
-    return {**fields, "boundaries": list(transform.boundaries)}
+    return {
+        **_fields(transform),
+        "boundaries": list(transform.boundaries),
+        "normalizer": None if scaling is None else _fields(scaling),
+    }
 
 
 def _vocabulary_fields(transform: Vocabulary, assets: Path) -> Record:
@@ -158,7 +162,14 @@ def _build_vocabulary(fields: Record, assets: Path) -> Vocabulary:
 
 
 def _build_bucketize(fields: Record, _: Path) -> Bucketize:
-    return Bucketize(**{**fields, "boundaries": tuple(fields["boundaries"])})
+    scaling = fields.get("normalizer")
+    return Bucketize(
+        **{
+            **fields,
+            "boundaries": tuple(fields["boundaries"]),
+            "normalizer": None if scaling is None else Scaling(**scaling),
+        }
+    )
 
 
 def _build_cross(fields: Record, assets: Path) -> Cross:

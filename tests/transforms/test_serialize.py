@@ -15,6 +15,7 @@ from estimax.transforms import (
     HashBucket,
     Identity,
     PadIds,
+    Scaling,
     Vocabulary,
     Weighted,
     WordList,
@@ -107,3 +108,9 @@ def test_the_room_loads_without_anything_that_trains():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_scaling_on_the_host_survives_the_trip(tmp_path):
+    scaling = Scaling(fill=1.0, log1p=True, mean=2.0, std=3.0)
+    buckets = Bucketize("x", (0.0,), normalizer=scaling)
+    assert from_json(to_json(buckets, tmp_path), tmp_path) == buckets

@@ -3,9 +3,9 @@
     normalizer = Scaling(fill=38.0, log1p=False, mean=38.6, std=13.6)
     normalizer(np.array([50.0, np.nan]))
 
-Handed to `numeric_column` as its `normalizer_fn`. It computes with NumPy on the host
-and is traced by JAX into the exported function, so a bundle scales as training did and
-needs none of this code.
+Handed to `numeric_column` as its `normalizer_fn`. It is traced by JAX into an exported
+function, and is data where the host needs it (buckets inside a cross): so a bundle
+scales as training did. A normalizer_fn of one's own can do only the first.
 """
 
 from __future__ import annotations
