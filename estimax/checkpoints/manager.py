@@ -55,10 +55,16 @@ def all_checkpoints(model_dir: Pathish) -> list[Path]:
 
 
 def latest(model_dir: Pathish) -> Path | None:
-    """The newest checkpoint that is there in full; its content is not read."""
+    """The newest checkpoint that is there in full; its content is not read.
+
+    One of which something is missing is reported and passed over.
+    """
     for path in reversed(_folders(model_dir)):
-        if _problem(path) is None:
+        problem = _problem(path)
+        if problem is None:
             return path
+        if path.is_dir():  # else its trainer has removed it since
+            _report(path, problem)
     return None
 
 
@@ -76,7 +82,7 @@ def restore_latest(model_dir: Pathish) -> Checkpoint | None:
             continue  # removed by its trainer since the directory was listed
         except (CheckpointError, OSError) as error:
             problems.append(f"{path}: {error}")
-            log.warning("passing over a damaged checkpoint, %s: %s", path, error)
+            _report(path, error)
             continue
         if problems:
             log.warning("going back to %s", path)
@@ -111,6 +117,10 @@ def _folders(model_dir: Pathish) -> list[Path]:
         return []
     found = [e for e in entries if _FOLDER.fullmatch(e.name) and e.is_dir()]
     return sorted(found, key=step_of)
+
+
+def _report(path: Path, problem: object) -> None:
+    log.warning("passing over a damaged checkpoint, %s: %s", path, problem)
 
 
 def _problem(path: Path) -> str | None:

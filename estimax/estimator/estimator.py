@@ -147,16 +147,20 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Evaluate on up to `steps` batches (None: all) of the latest checkpoint.
+        """Evaluate the latest checkpoint on up to `steps` batches (None: all).
 
         Returns the model's metrics with `loss` (mean over batches) and `global_step`,
-        and writes them for TensorBoard under `eval_dir(name)`.
+        and writes them for TensorBoard under `eval_dir(name)`. A damaged checkpoint is
+        passed over for the one before it, with a warning; `global_step` tells which it
+        was. One that `checkpoint_path` names is used or refused.
         """
         _check_steps(steps=steps)
         path = self._checkpoint(checkpoint_path)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
             program = self._program(ModeKeys.EVAL, _needed(feed, "evaluate"))
-            variables, step = self._loader.load(path, program.shapes)
+            variables, step, path = self._loader.load(
+                path, program.shapes, or_earlier=checkpoint_path is None
+            )
             context = RunContext(step=step)
             results = training.evaluate(
                 program,
@@ -167,7 +171,7 @@ class Estimator:
                 steps=steps,
             )
         results["global_step"] = np.int64(step)
-        reports.write_evaluation(self.eval_dir(name), results, step, str(path))
+        reports.write_evaluation(self.eval_dir(name), results, step, path)
         reports.log_evaluation(results, context.examples, name)
         return results
 
@@ -188,7 +192,9 @@ class Estimator:
             if feed.first is None:
                 return
             program = self._program(ModeKeys.PREDICT, feed.first)
-            variables, step = self._loader.load(path, program.recording.shapes)
+            variables, step, _ = self._loader.load(
+                path, program.recording.shapes, or_earlier=checkpoint_path is None
+            )
             spec = program.recording.spec
             context = RunContext(step=step)
             every_hook = (*_checked(hooks), *spec.prediction_hooks)
@@ -223,7 +229,9 @@ class Estimator:
         path = self._checkpoint(checkpoint_path)
         example = self._serving_example(serving_input_receiver_fn)
         program = self._program(ModeKeys.PREDICT, example)
-        variables, step = self._loader.load(path, program.recording.shapes)
+        variables, step, _ = self._loader.load(
+            path, program.recording.shapes, or_earlier=checkpoint_path is None
+        )
         servable = exporting.servable(
             self._model(ModeKeys.PREDICT), program.recording, variables, example
         )

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from estimax import checkpoints, training
+from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.core.state import TrainState
+
+
+class Loaded(NamedTuple):
+    """The variables of a checkpoint, its step and its path."""
+
+    variables: training.Variables
+    step: int
+    path: str
 
 
 class Loader:
@@ -19,12 +28,34 @@ class Loader:
     def __init__(self, *, use_averages: bool) -> None:
         self._use_averages = use_averages
         self._key: Any = None
-        self._loaded: tuple[training.Variables, int] | None = None
+        self._loaded: Loaded | None = None
 
     def load(
+        self,
+        path: str | os.PathLike[str],
+        shapes: training.Variables,
+        *,
+        or_earlier: bool,
+    ) -> Loaded:
+        """The variables that a model needs from a checkpoint.
+
+        `or_earlier`: if it is damaged, from the newest sound one beside it.
+        """
+        try:
+            return self._cached(path, shapes)
+        except (CheckpointError, MissingFileError):
+            if not or_earlier:
+                raise
+            folder, step = Path(path).parent, checkpoints.step_of(path)
+            # Raises when there is none, and warns of those that it passes over.
+            sound = checkpoints.restore_latest(folder)
+            if sound is None or sound.step == step:
+                raise  # not damaged: it does not fit the model
+            return self._cached(checkpoints.path_of(folder, sound.step), shapes)
+
+    def _cached(
         self, path: str | os.PathLike[str], shapes: training.Variables
-    ) -> tuple[training.Variables, int]:
-        """The variables that a model needs from a checkpoint, and its step."""
+    ) -> Loaded:
         manifest = Path(path) / "manifest.json"
         # A step that is saved again keeps its path; its manifest's time tells.
         stamp = manifest.stat().st_mtime_ns if manifest.exists() else None
@@ -33,9 +64,7 @@ class Loader:
             self._key, self._loaded = key, self._read(path, shapes)
         return self._loaded
 
-    def _read(
-        self, path: str | os.PathLike[str], shapes: training.Variables
-    ) -> tuple[training.Variables, int]:
+    def _read(self, path: str | os.PathLike[str], shapes: training.Variables) -> Loaded:
         template = TrainState(
             step=jnp.zeros((), jnp.int32),
             params=shapes.params,
@@ -50,4 +79,4 @@ class Loader:
         if self._use_averages:
             arrays = checkpoints.averaged(arrays)
         state = checkpoints.unflatten_variables(template, arrays)
-        return training.variables_of(state), checkpoint.step
+        return Loaded(training.variables_of(state), checkpoint.step, os.fspath(path))
