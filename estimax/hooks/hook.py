@@ -13,6 +13,7 @@ steps in one compiled call between two visits.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -21,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.state import TrainState
+
+REMEMBERED_LOSSES = 256
 
 
 @dataclass
@@ -40,6 +43,10 @@ class RunContext:
     input_state: Any = None  # position of the input after the last trained batch
     # What the model logs and hooks may ask for: name -> scalar, histogram or text.
     logged: Mapping[str, str] = field(default_factory=dict)
+    # The latest (step, loss), still on the device: reading one waits for it.
+    losses: deque[tuple[int, Any]] = field(
+        default_factory=lambda: deque(maxlen=REMEMBERED_LOSSES)
+    )
 
     def request_stop(self) -> None:
         """Ask the loop to end after this step; the other hooks still see the step."""

@@ -66,12 +66,7 @@ class NanTensorHook(Hook):
         return self._timer.next_step(step)
 
     def _complain(self, context: RunContext, what: str) -> None:
-        since = (
-            ""
-            if self._last_finite is None
-            else f" (the loss was a number at step {self._last_finite})"
-        )
-        message = f"{what} at step {context.step}{since}."
+        message = f"{what} at step {context.step}{self._since(context)}."
         if self._fail:
             raise NanLossError(
                 f"{message} No checkpoint holds it; training again goes on from the "
@@ -80,6 +75,20 @@ class NanTensorHook(Hook):
             )
         _log.warning("%s Stopping.", message)
         context.request_stop()
+
+    def _since(self, context: RunContext) -> str:
+        first = _first_nan_step(context)
+        if first is not None and first != context.step:
+            return f" (the loss is NaN since step {first})"
+        if first is None and self._last_finite is not None:
+            return f" (the loss was a number at step {self._last_finite})"
+        return ""
+
+
+def _first_nan_step(context: RunContext) -> int | None:
+    """The first of the remembered steps whose loss was NaN."""
+    steps = (step for step, loss in context.losses if math.isnan(float(loss)))
+    return next(steps, None)
 
 
 def _named(tree: object) -> dict[str, np.ndarray]:

@@ -62,6 +62,7 @@ def run(
         context.examples += sum(batch.examples for batch in chunk)
         context.input_state = chunk[-1].position
         context.input_wait = waited()
+        context.losses.append((context.step, outputs["loss"]))
         tell(due, wanted, context, outputs)
         schedule.visited(context.step)
     for hook in hooks:

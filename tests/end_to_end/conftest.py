@@ -39,7 +39,7 @@ def start_run(tmp_path, data):
     """Make runs whose processes do not outlive the test."""
     made = []
 
-    def make(*options, name="model", **settings):
+    def make(*options, data=data, name="model", **settings):
         made.append(processes.Run(data, tmp_path / name, *options, **settings))
         return made[-1]
 

@@ -61,8 +61,11 @@ class Run:
     def finish(self):
         """Start the program and wait until it is done."""
         self.start()
-        code = self._process.wait(PATIENCE)
-        assert code == 0, self.log
+        assert self.wait() == 0, self.log
+
+    def wait(self):
+        """Wait until the program ends by itself; returns its exit code."""
+        return self._process.wait(PATIENCE)
 
     @property
     def log(self):
