@@ -105,7 +105,7 @@ class EstimatorSpec:
         self._put("predictions", _checked_predictions(self.predictions))
         self._put("eval_metric_ops", _checked_metrics(self.eval_metric_ops))
         for name in _HOOK_FIELDS:
-            self._put(name, tuple(getattr(self, name) or ()))
+            self._put(name, _checked_hooks(name, getattr(self, name)))
         if self.mode in (ModeKeys.TRAIN, ModeKeys.EVAL) and self.loss is None:
             raise SpecError(f"EstimatorSpec: loss is missing in mode {self.mode!r}.")
         if self.mode == ModeKeys.TRAIN and self.train_op is None:
@@ -127,7 +127,16 @@ class EstimatorSpec:
         """A copy with other fields, validated again; the mode cannot change."""
         if changes.get("mode", self.mode) != self.mode:
             raise SpecError("EstimatorSpec: the mode of a spec cannot be replaced.")
+        if "predictions" in changes and self._exports_predictions():
+            changes = {"export_outputs": None, **changes}
         return dataclasses.replace(self, **changes)
+
+    def _exports_predictions(self) -> bool:
+        """Whether the exports are the default ones, made of the predictions."""
+        exports = self.export_outputs or {}
+        default = exports.get("serving_default")
+        made_of_them = getattr(default, "outputs", None) is self.predictions
+        return len(exports) == 1 and default is not None and made_of_them
 
 
 _HOOK_FIELDS = (
@@ -188,6 +197,17 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
                 f"ex.metrics.mean(x), got {type(metric).__name__}."
             )
     return dict(metrics)
+
+
+def _checked_hooks(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
+    for hook in hooks or ():
+        # By its methods, not its class: the hooks room is above this one.
+        if not (hasattr(hook, "begin") and hasattr(hook, "after_run")):
+            raise TypeError(
+                f"EstimatorSpec: {name} must be hooks, got {type(hook).__name__}. "
+                "Subclass ex.hooks.Hook and override what you need."
+            )
+    return tuple(hooks or ())
 
 
 def _checked_exports(spec: EstimatorSpec) -> dict[str, ExportOutput]:

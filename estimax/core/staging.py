@@ -100,9 +100,14 @@ class HostOnly:
             "text labels give the head a label_vocabulary."
         )
 
-    __jax_array__ = __array__ = __getitem__ = __len__ = __iter__ = _refuse
+    # No __jax_array__: jax would then speak of itself and not of the feature.
+    __array__ = __getitem__ = __len__ = __iter__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = _refuse
-    __truediv__ = __matmul__ = __lt__ = __gt__ = __neg__ = __float__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = _refuse
+    __matmul__ = __rmatmul__ = __neg__ = __float__ = __int__ = __bool__ = _refuse
+    # `city == "Oslo"` would otherwise be False for every example, without a word.
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __hash__ = object.__hash__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -6,6 +6,7 @@ from flax import linen as nn
 import estimax as ex
 from estimax import canned, heads, optimizers
 from estimax import feature_columns as fc
+from estimax.optimizers import v1
 
 _LEGACY_NAMES = {"RMSprop": "RMSProp"}
 
@@ -23,8 +24,8 @@ def model_of(case, model_dir):
 def _v1_defaults(kind):
     """What `tf.compat.v1.estimator` did where the arguments say nothing."""
     made = {"loss_reduction": "sum"}
-    dnn = optimizers.v1.AdagradOptimizer
-    linear = optimizers.v1.FtrlOptimizer
+    dnn = v1.AdagradOptimizer
+    linear = v1.FtrlOptimizer
     if kind.startswith("DNNLinearCombined"):
         return made | {"dnn_optimizer": dnn(0.001), "linear_optimizer": linear(0.005)}
     if kind.startswith("DNN"):

@@ -1,0 +1,162 @@
+import functools
+
+import numpy as np
+import pytest
+from tiny_models import X, data, features_only, line_model_fn, once
+
+import estimax as ex
+from estimax.core.errors import CheckpointError, ConfigError, SpecError
+from estimax.input import Dataset
+
+
+def test_a_model_fn_is_called_with_the_arguments_that_it_names(make):
+    seen = []
+
+    def model_fn(features, labels, mode, params, config):
+        seen.append((mode, params, config.tf_random_seed))
+        return line_model_fn(features, labels, mode)
+
+    make(model_fn, {"units": 3}).train(data(), steps=1)
+    assert seen[0] == ("train", {"units": 3}, 1)
+
+
+def test_partials_objects_and_methods_are_model_fns(make):
+    class Model:
+        def __call__(self, features, labels, mode):
+            return line_model_fn(features, labels, mode)
+
+        def method(self, features, labels, mode):
+            return line_model_fn(features, labels, mode)
+
+    def with_more(features, labels, mode, scale):
+        return line_model_fn(features, labels, mode)
+
+    for model_fn in (Model(), Model().method, functools.partial(with_more, scale=2)):
+        make(model_fn)
+    make(functools.partial(with_more, scale=2)).train(data(), steps=1)
+
+
+def test_a_model_fn_may_be_a_method_of_a_subclass(tmp_path):
+    class Line(ex.Estimator):
+        def model_fn(self, features, labels, mode):
+            return line_model_fn(features, labels, mode)
+
+    model = Line(model_dir=tmp_path).train(data(), steps=1)
+    assert model.evaluate(once())["global_step"] == 1
+
+
+@pytest.mark.parametrize(
+    ("model_fn", "params", "words"),
+    [
+        (lambda features, lables: None, None, "did you mean 'labels'"),
+        (lambda labels, mode: None, None, "must have an argument 'features'"),
+        (lambda features: None, {}, "model_fn has no argument 'params'"),
+        (None, None, "model_fn must be a function"),
+    ],
+)
+def test_a_model_fn_that_cannot_be_called_is_refused_at_once(
+    make, model_fn, params, words
+):
+    with pytest.raises(SpecError, match=words):
+        make(model_fn, params)
+
+
+def test_labels_need_an_argument(make):
+    def model_fn(features, mode):
+        raise AssertionError("called without its labels")
+
+    with pytest.raises(SpecError, match="model_fn has no argument 'labels'"):
+        make(model_fn).train(data(), steps=1)
+
+
+def test_what_is_no_spec_is_refused(make):
+    with pytest.raises(SpecError, match="must return an EstimatorSpec, got dict"):
+        make(lambda features: {}).train(features_only(), steps=1)
+
+
+def test_an_input_fn_is_called_with_what_it_names(make):
+    seen = {}
+
+    def input_fn(mode, params, config):
+        seen.update(mode=mode, params=params, config=config)
+        return data()()
+
+    def model_fn(features, labels, mode, params):
+        return line_model_fn(features, labels, mode)
+
+    model = make(model_fn, {"batch": 2})
+    model.train(input_fn, steps=1)
+    assert seen == {"mode": "train", "params": {"batch": 2}, "config": model.config}
+
+
+def test_an_input_fn_that_wants_more_fails_as_python_does(make):
+    with pytest.raises(TypeError, match="path"):
+        make().train(lambda path: None, steps=1)
+
+
+@pytest.mark.parametrize(
+    "returned", [(1, 2, 3), [{"x": X}], "rows.csv", lambda: None], ids=str
+)
+def test_an_input_fn_that_returns_something_else_is_told(make, returned):
+    with pytest.raises(SpecError, match="input_fn"):
+        make().train(lambda: returned, steps=1)
+
+
+def test_params_cannot_be_changed_from_inside(make):
+    def model_fn(features, labels, mode, params):
+        params["sizes"].append(99)
+        return line_model_fn(features, labels, mode)
+
+    def input_fn(params):
+        params["sizes"].append(99)
+        return data()()
+
+    given = {"sizes": [4]}
+    model = make(model_fn, given)
+    given["sizes"].append(99)
+    model.params["sizes"].append(99)
+    model.train(input_fn, steps=1)
+    assert model.params == {"sizes": [4]}
+
+
+def test_a_config_cannot_be_changed(make):
+    config = make().config
+    with pytest.raises(AttributeError):
+        config.tf_random_seed = 3
+
+
+def test_construction_touches_no_files(make):
+    model = make()
+    assert model.latest_checkpoint() is None
+    with pytest.raises(FileNotFoundError, match="has not been trained"):
+        model.get_variable_names()
+
+
+def test_two_model_dirs_are_refused(tmp_path):
+    config = ex.RunConfig(model_dir=tmp_path / "a")
+    with pytest.raises(ConfigError, match="Give one of them"):
+        ex.Estimator(line_model_fn, tmp_path / "b", config)
+    assert ex.Estimator(line_model_fn, None, config).model_dir == str(tmp_path / "a")
+    assert ex.Estimator(line_model_fn).model_dir
+    with pytest.raises(ConfigError, match="config must be a RunConfig, got dict"):
+        ex.Estimator(line_model_fn, tmp_path, {})
+
+
+def test_any_iterable_of_batches_is_an_input(make):
+    model = make()
+    model.train(lambda: (({"x": X[i : i + 2]}, X[i : i + 2]) for i in (0, 2, 4)))
+    assert model.get_variable_value("global_step") == 3
+    rows = [({"x": X[:2]}, X[:2])] * 2
+    model.train(lambda: Dataset.from_batches(rows))
+    assert model.get_variable_value("global_step") == 5
+
+
+def test_variables_have_names_and_values(make):
+    model = make().train(data(), steps=1)
+    assert {"global_step", "line/bias", "line/kernel"} <= set(
+        model.get_variable_names()
+    )
+    assert model.get_variable_value("line/kernel").shape == (1, 1)
+    with pytest.raises(CheckpointError, match="did you mean 'line/kernel'"):
+        model.get_variable_value("line/kernle")
+    assert isinstance(model.get_variable_value("line/bias"), np.ndarray)

@@ -1,0 +1,81 @@
+import pytest
+
+from estimax import RunConfig
+from estimax.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("given", "steps", "secs"),
+    [
+        ({}, None, 600),
+        ({"save_checkpoints_steps": 7}, 7, None),
+        ({"save_checkpoints_secs": 7}, None, 7),
+        ({"save_checkpoints_steps": None}, None, None),
+        ({"save_checkpoints_steps": None, "save_checkpoints_secs": None}, None, None),
+        ({"save_checkpoints_steps": 0}, 0, None),
+    ],
+    ids=str,
+)
+def test_one_checkpoint_interval_replaces_the_other(given, steps, secs):
+    config = RunConfig(**given)
+    assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == (
+        steps,
+        secs,
+    )
+    assert config.saves_checkpoints == bool(steps or secs)
+
+
+def test_two_checkpoint_intervals_are_refused():
+    with pytest.raises(ConfigError, match="give one"):
+        RunConfig(save_checkpoints_steps=1, save_checkpoints_secs=1)
+    with pytest.raises(ConfigError, match="give one"):
+        RunConfig().replace(save_checkpoints_steps=1, save_checkpoints_secs=1)
+
+
+def test_replacing_one_interval_unsets_the_other():
+    config = RunConfig().replace(save_checkpoints_steps=10)
+    assert config.save_checkpoints_secs is None
+    assert config.replace(save_checkpoints_secs=5).save_checkpoints_steps is None
+    assert RunConfig().replace(save_checkpoints_secs=None).saves_checkpoints is False
+
+
+def test_replacing_keeps_the_rest_and_makes_a_new_object():
+    config = RunConfig(tf_random_seed=3, keep_checkpoint_max=7)
+    changed = config.replace(model_dir="runs/a")
+    assert (changed.tf_random_seed, changed.keep_checkpoint_max) == (3, 7)
+    assert config.model_dir is None
+    assert changed.save_checkpoints_secs == 600
+
+
+def test_an_unknown_field_is_told_with_its_neighbour():
+    with pytest.raises(ConfigError, match="did you mean 'save_summary_steps'"):
+        RunConfig().replace(save_sumary_steps=1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"save_summary_steps": -1},
+        {"save_checkpoints_steps": -1},
+        {"keep_checkpoint_max": -1},
+        {"keep_checkpoint_every_n_hours": 0},
+        {"log_step_count_steps": 0},
+        {"iterations_per_loop": 0},
+        {"prefetch_batches": 0},
+        {"tf_random_seed": 1.5},
+        {"model_dir": ""},
+    ],
+    ids=str,
+)
+def test_a_value_that_cannot_be_meant_is_refused_by_name(given):
+    (name,) = given
+    with pytest.raises(ConfigError, match=name):
+        RunConfig(**given)
+
+
+def test_the_defaults_are_tf_estimators():
+    config = RunConfig()
+    assert config.save_summary_steps == 100
+    assert config.keep_checkpoint_max == 5
+    assert config.keep_checkpoint_every_n_hours == 10_000
+    assert config.log_step_count_steps == 100
