@@ -138,8 +138,10 @@ def tell(line: str) -> None:
 
 def _start(racer: Racer, log_dir: Path) -> _Worker:
     log = log_dir / f"{racer.name}.log"
-    # A racer must not see the other's environment by accident, nor a GPU.
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    # A racer must not see the other's libraries by accident, nor a GPU.
+    env = dict(os.environ)
+    if racer.python != sys.executable:
+        env.pop("PYTHONPATH", None)
     env |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     with log.open("w") as errors:
         process = subprocess.Popen(

@@ -1,0 +1,106 @@
+"""Run every benchmark and print one table.
+
+    python benchmarks/run.py            # about 15 minutes on a quiet machine
+    python benchmarks/run.py --quick    # a few rounds, to see that all of it works
+
+Each benchmark is a program of its own, whose JSON also goes to benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import machine
+from race import tell
+
+HERE = Path(__file__).resolve().parent
+Row = tuple[str, str, str, str]
+
+
+def main() -> None:
+    options = _options()
+    results = []
+    for script, arguments in _programs(options).items():
+        tell(f"== {script}")
+        command = [sys.executable, str(HERE / script), *arguments]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            tell(f"{script} failed with {done.returncode}; the others go on")
+            continue
+        results.append(json.loads(done.stdout))
+    about = machine.describe()
+    print(f"{about['cpu']}, {about['cores']} cores, commit {about['commit']}, ", end="")
+    print(f"load {machine.load()[0]} (numbers want a load near the racer's own)")
+    _print_table([row for result in results for row in _rows(result)])
+    if len(results) < len(_programs(options)):
+        raise SystemExit(1)
+
+
+def _programs(options: argparse.Namespace) -> dict[str, list[str]]:
+    tf = ["--tf-python", options.tf_python] if options.tf_python else []
+    if options.without_tf:
+        tf = ["--without-tf"]
+    quick = options.quick
+    few = ["--rounds", "2", "--steps", "30"] if quick else []
+    sizes = ["--vocabularies", "10000", "100000"] if quick else []
+    return {
+        "bench_criteo.py": few + tf,
+        "bench_vocabulary.py": few + sizes,
+        "bench_small_dnn.py": (["--rounds", "2", "--steps", "300"] if quick else [])
+        + tf,
+        "bench_import.py": ["--rounds", "2"] if quick else [],
+    }
+
+
+def _rows(result: dict[str, Any]) -> Iterator[Row]:
+    name = result["benchmark"]
+    for racer, told in result.get("racers", {}).items():
+        step, cpu = told["ms_per_step"], told["cpu_ms_per_step"]
+        rate = told["examples_per_second"]["median"]
+        yield (
+            name,
+            racer,
+            f"{step['median']:.3f} ms a step (best {step['best']:.3f})",
+            f"{cpu['median']:.3f} ms CPU, {rate:,.0f} examples/s",
+        )
+    for statement, told in result.get("imports", {}).items():
+        shown = f"{told['ms_median']:.0f} ms (best {told['ms_best']:.0f})"
+        yield name, statement, shown, f"{told['cpu_ms_median']:.0f} ms CPU"
+    ratios = result["ratios"]
+    if isinstance(ratios, dict):
+        for statement, told in ratios.items():
+            shown = f"{told['median']:.2f} × import jax, flax, optax"
+            yield name, statement, shown, f"CPU {told['cpu_median']:.2f}"
+        return
+    for told in ratios:
+        spread = f"median {told['median']:.2f} (min {told['min']:.2f})"
+        yield name, told["what"], spread, f"CPU median {told['cpu']['median']:.2f}"
+
+
+def _print_table(rows: list[Row]) -> None:
+    header: Row = ("benchmark", "what", "wall", "beside")
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(4)]
+    line = "  ".join("-" * width for width in widths)
+    for row in (header, *rows):
+        cells = zip(row, widths, strict=True)
+        print("  ".join(cell.ljust(width) for cell, width in cells).rstrip())
+        if row is header:
+            print(line)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rounds, small tables")
+    parser.add_argument("--tf-python", help="a Python with TensorFlow 2.15.1")
+    parser.add_argument("--without-tf", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
