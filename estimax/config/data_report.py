@@ -133,15 +133,22 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
         if isinstance(feature, Numeric) and seen.missing and feature.default is None:
             text = f"{column!r} misses {seen.missing:,} values: give"
             found.append(f"{text} features.{name}.default a number or mean")
-        strict = isinstance(feature, Identity) and feature.default is None
-        if strict and seen.high >= feature.buckets:
-            text = f"{column!r} goes up to {seen.high:g}, beyond features.{name}"
-            found.append(f"{text}.buckets ({feature.buckets})")
+        if isinstance(feature, Identity) and feature.default is None:
+            found += _ids_out_of_range(name, feature, column, seen)
         if isinstance(feature, Vocabulary) and not seen.words and seen.kind == "text":
             found.append(f"{column!r} holds no word at all")
     if column == run.data.label:
         found += _label_problems(run, column, seen)
     return found
+
+
+def _ids_out_of_range(
+    name: str, feature: Identity, column: str, seen: _Seen
+) -> list[str]:
+    if seen.high < feature.buckets:
+        return []
+    text = f"{column!r} goes up to {seen.high:g}, beyond features.{name}.buckets"
+    return [f"{text} ({feature.buckets})"]
 
 
 def _label_problems(run: Run, column: str, seen: _Seen) -> list[str]:
