@@ -75,7 +75,7 @@ def _rows(result: dict[str, Any]) -> Iterator[Row]:
     ratios = result["ratios"]
     if isinstance(ratios, dict):
         for statement, told in ratios.items():
-            shown = f"{told['median']:.2f} × import jax, flax, optax"
+            shown = f"{told['median']:.2f} of import jax, flax, optax"
             yield name, statement, shown, f"CPU {told['cpu_median']:.2f}"
         return
     for told in ratios:
