@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from processes import differences
@@ -41,6 +42,18 @@ def test_terminated_and_interrupted_run_ends_bit_identical(
     assert run.has_saved(step)
     run.finish()
     assert differences(run.model_dir, undisturbed) == []
+
+
+def test_second_start_compiles_nothing_anew(start_run, undisturbed, cache):
+    # Else the same model would be another program in every process, and maybe round
+    # differently as well.
+    def programs():
+        folder = Path(cache["JAX_COMPILATION_CACHE_DIR"])
+        return {path.name for path in folder.glob("*-cache")}
+
+    compiled = programs()
+    start_run(steps=5, env=cache).finish()
+    assert programs() == compiled != set()
 
 
 MOMENTS = (
