@@ -81,8 +81,10 @@ def unflatten_variables(
 def averaged(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """The arrays of a checkpoint, with averages in the place of what they average.
 
-    >>> averaged({"w": np.ones(1), "w/ExponentialMovingAverage": np.zeros(1)})["w"]
-    array([0.])
+    >>> import numpy as np
+    >>> arrays = {"w": np.ones(1), "w/ExponentialMovingAverage": np.zeros(1)}
+    >>> averaged(arrays)["w"].tolist()
+    [0.0]
     """
     suffix = f"/{AVERAGE}"
     averages = {n[: -len(suffix)]: a for n, a in arrays.items() if n.endswith(suffix)}

@@ -52,7 +52,8 @@ def main():
 
     def train_input_fn():
         rows = ({"image": images[train]}, labels[train])
-        return ex.input.Dataset.from_tensor_slices(rows).shuffle(1500).repeat().batch(64)
+        rows = ex.input.Dataset.from_tensor_slices(rows)
+        return rows.shuffle(1500).repeat().batch(64)
 
     def test_input_fn():
         rows = ({"image": images[test]}, labels[test])
