@@ -34,6 +34,7 @@ from estimax.core.packing import pack
 from estimax.core.staging import Origin
 from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
+from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.feeding import Feed
 from estimax.estimator.loading import Loader
 from estimax.estimator.run_config import RunConfig
@@ -188,7 +189,7 @@ class Estimator:
         A generator: nothing happens until the first value is asked for.
         """
         path = self._checkpoint(checkpoint_path)
-        with self._feed(input_fn, ModeKeys.PREDICT) as feed, self._debugging():
+        with self._feed(input_fn, ModeKeys.PREDICT) as feed:
             if feed.first is None:
                 return
             program = self._program(ModeKeys.PREDICT, feed.first)
@@ -203,7 +204,9 @@ class Estimator:
             batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
             for batch in batches:
                 wanted = [hook.before_run(context) for hook in every_hook]
-                predictions = program.step(variables, batch.arrays)
+                # Not around the loop: it would hold for the caller, between two values.
+                with self._debugging():
+                    predictions = program.step(variables, batch.arrays)
                 training.tell(every_hook, wanted, context, {})
                 kept = reports.only_keys(predictions, predict_keys)
                 values = host_values.materialize(jax.device_get(kept))
@@ -289,6 +292,7 @@ class Estimator:
         """The compiled program for this mode and structure of input."""
         key = (mode, training.structure_of(batch))
         if key not in self._programs:
+            keep_compiled_programs(self._config.compilation_cache_dir)
             self._programs[key] = self._build(mode, batch)
         if mode == ModeKeys.TRAIN:
             self._example = exporting.remember_example(self.model_dir, batch)

@@ -101,6 +101,14 @@ def test_debug_runs_the_model_on_values_that_can_be_looked_at(make):
     assert seen == [0.0, 2.0, 4.0]
 
 
+def test_debug_of_a_prediction_leaves_the_callers_jit_alone(make):
+    model = make(debug=True).train(data(), steps=1)
+    predictions = model.predict(once())
+    next(predictions)
+    assert not jax.config.jax_disable_jit
+    predictions.close()
+
+
 def test_debug_trains_as_jit_does(make, tmp_path):
     jitted = embedding_model(tmp_path / "jit").train(cities(), steps=2)
     config = ex.RunConfig(tf_random_seed=3, log_step_count_steps=None, debug=True)
