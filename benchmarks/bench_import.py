@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import machine
 from race import tell
@@ -36,12 +38,17 @@ def main() -> None:
     options = _options()
     load = machine.load()
     times: dict[str, list[list[float]]] = {name: [] for name in STATEMENTS}
-    for number in range(options.rounds + 1):
-        tell(f"round {number} of {options.rounds}")
-        for name, statement in STATEMENTS.items():
-            taken = _measure(statement)
-            if number:
-                times[name].append(taken)
+    with tempfile.TemporaryDirectory(prefix="bench-") as cache:
+        # Compiled modules of all libraries alike go here, whatever the environment
+        # says about writing them: installed ones must not have an advantage.
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        env["PYTHONPYCACHEPREFIX"] = cache
+        for number in range(options.rounds + 1):
+            tell(f"round {number} of {options.rounds}")
+            for name, statement in STATEMENTS.items():
+                taken = _measure(statement, env)
+                if number:
+                    times[name].append(taken)
     base = "import jax, flax, optax"
     machine.write_result(
         "import",
@@ -57,11 +64,10 @@ def main() -> None:
     )
 
 
-def _measure(statement: str) -> list[float]:
+def _measure(statement: str, env: dict[str, str]) -> list[float]:
     program = _PROGRAM.format(statement=statement)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     taken: list[float] = json.loads(done.stdout)
     return taken
 
