@@ -6,7 +6,9 @@ with TrainingProgress(max_steps=1000, every=50, console=notes) as progress:
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
@@ -44,6 +46,8 @@ class TrainingProgress(Hook):
         self._first_step = 0
         # The first visit ends the compilation, from which no speed can be told.
         self._mark: tuple[float, int] | None = None
+        # Of the last few visits the middle one: an evaluation is no slow training.
+        self._speeds: deque[float] = deque(maxlen=5)
         self._told = -_SECONDS_A_LINE
         self._loss = "-"
         self._bar = Progress(
@@ -88,11 +92,11 @@ class TrainingProgress(Hook):
         self._loss = f"{float(values['loss']):.4f}"
         told = f"step {self._step(context.step)}  loss {self._loss}"
         now = self._clock()
-        if self._mark is None:
-            self._mark = (now, context.examples)
-        elif now > self._mark[0]:
+        if self._mark is not None and now > self._mark[0]:
             speed = (context.examples - self._mark[1]) / (now - self._mark[0])
-            told += f"  {speed:,.0f} examples/s"
+            self._speeds.append(speed)
+            told += f"  {statistics.median(self._speeds):,.0f} examples/s"
+        self._mark = (now, context.examples)
         self._bar.update(
             self._task, description="training", completed=context.step, told=told
         )

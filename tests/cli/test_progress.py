@@ -31,7 +31,7 @@ def test_lines_are_few_and_tell_step_loss_and_speed():
     lines = console.file.getvalue().splitlines()
     assert lines == [
         "step 10/100  loss 0.5000",
-        "step 30/100  loss 0.5000  64 examples/s",
+        "step 30/100  loss 0.5000  178 examples/s",
         "trained 30 steps in 30.0 s, last loss 0.5000 (step 30/100)",
     ]
 
