@@ -1,0 +1,240 @@
+"""From a checked run to the objects that train it."""
+
+import math
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from run_files import GOOD, load_text
+
+from estimax import canned, export, heads
+from estimax.config.build import (
+    Built,
+    build,
+    build_exporter,
+    build_head,
+    build_run_config,
+)
+from estimax.config.build_columns import Columns
+from estimax.config.build_input import make_input_fn, make_predict_input_fn
+from estimax.config.build_optimizers import build_optimizer, build_rate
+from estimax.config.schema.optimizers import (
+    Adagrad,
+    Adam,
+    Cosine,
+    Exponential,
+    Ftrl,
+    InverseTime,
+    Piecewise,
+    Polynomial,
+    RmsProp,
+    Sgd,
+)
+from estimax.config.schema.run import BestExport, FinalExport, LatestExport
+from estimax.config.statistics import Moments, Statistics
+from estimax.core.errors import InputError
+from estimax.transforms import Scaling
+
+ROWS = "age,city,late,other\n10,rome,1,x\n,oslo,0,y\n30,,1,z\n"
+FEATURES = """\
+  age: {type: numeric, default: mean, normalize: zscore}
+  size: {type: numeric, transform: log1p, normalize: {mean: 1, std: 2}}
+  age_cut: {type: bucketized, source: age, boundaries: [20, 40]}
+  city: {type: vocabulary, from_data: {}, oov_buckets: 2}
+  kind: {type: vocabulary, list: [a, b]}
+  plane: {type: hashed, column: tail, buckets: 50}
+  gate: {type: identity, buckets: 9, default: 0}
+  mix: {type: crossed, keys: [age_cut, city, plane], buckets: 30}
+"""
+STATISTICS = Statistics(
+    raw={"age": Moments(4, 40.0, 400.0)},
+    moments={"age": Moments(4, 40.0, 400.0)},
+    vocabularies={"city": ("rome", "oslo")},
+)
+
+
+def all_columns(folder):
+    start, end = GOOD.index("  age: {"), GOOD.index("train: {max_steps")
+    model = (
+        "model:\n  type: linear\n"
+        "  linear: {features: [age, size, age_cut, city, kind, plane, gate, mix]}\n"
+    )
+    text = GOOD[:start] + FEATURES + model + GOOD[end:]
+    return Columns(load_text(folder, text).run, STATISTICS)
+
+
+def small_run(folder: Path, *overrides: str):
+    (folder / "train.csv").write_text(ROWS)
+    text = GOOD.replace("train.csv", str(folder / "train.csv"))
+    text = text.replace("runs/small", str(folder / "model"))
+    return load_text(folder, text, *overrides)
+
+
+def test_a_number_is_filled_and_scaled_by_the_data(tmp_path):
+    column = all_columns(tmp_path).column("age")
+    assert column.normalizer_fn == Scaling(fill=40.0, mean=40.0, std=10.0)
+    assert column.key == "age"
+
+
+def test_a_given_scale_follows_the_transform(tmp_path):
+    scaling = all_columns(tmp_path).column("size").normalizer_fn
+    assert scaling(np.array([math.e - 1])) == pytest.approx(0.0)
+
+
+def test_boundaries_are_in_the_units_of_the_data(tmp_path):
+    column = all_columns(tmp_path).column("age_cut")
+    assert column.boundaries == (20.0, 40.0)
+    assert column.source_column.normalizer_fn == Scaling(fill=40.0)
+
+
+def test_categorical_features_have_the_sizes_that_were_asked_for(tmp_path):
+    columns = all_columns(tmp_path).all()
+    sizes = {name: columns[name].num_buckets for name in ("city", "kind", "plane")}
+    assert sizes == {"city": 4, "kind": 2, "plane": 50}
+    assert columns["plane"].key == "tail"
+    assert columns["gate"].num_buckets == 9
+
+
+def test_a_cross_takes_columns_and_the_raw_words_of_hashed_features(tmp_path):
+    assert all_columns(tmp_path).column("mix").name == "age_bucketized_X_city_X_tail"
+
+
+def test_scaling_is_the_same_for_numpy_and_for_jax():
+    scaling = Scaling(fill=3.0, log1p=True, mean=0.5, std=2.0)
+    values = np.array([1.0, np.nan, 7.0], np.float32)
+    expected = (np.log1p(np.array([1.0, 3.0, 7.0])) - 0.5) / 2
+    np.testing.assert_allclose(scaling(values), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(scaling)(values), expected, rtol=1e-6)
+
+
+def test_whole_numbers_are_scaled_without_looking_for_missing_ones():
+    assert Scaling(fill=1.0, mean=1.0, std=2.0)(np.array([5])).tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [
+        (Sgd(learning_rate=0.1, momentum=0.9, nesterov=True), "SGD"),
+        (Adagrad(learning_rate=0.1, clip_global_norm=5.0), "Adagrad"),
+        (Adam(learning_rate=0.1), "Adam"),
+        (Adam(learning_rate=0.1, lazy=True), "LazyAdam"),
+        (RmsProp(learning_rate=0.1, centered=True), "RMSProp"),
+        (Ftrl(learning_rate=0.1, l1=0.01), "Ftrl"),
+    ],
+)
+def test_every_optimizer_can_be_built(section, name):
+    assert build_optimizer(section).name.lower() == name.lower()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "at_zero", "at_ten"),
+    [
+        (Exponential(initial=1.0, decay_steps=10, decay_rate=0.5), 1.0, 0.5),
+        (InverseTime(initial=1.0, decay_steps=10, decay_rate=1.0), 1.0, 0.5),
+        (Polynomial(initial=1.0, decay_steps=20, end=0.0), 1.0, 0.5),
+        (Cosine(initial=1.0, decay_steps=20), 1.0, 0.5),
+        (Cosine(initial=1.0, decay_steps=20, warmup_steps=10), 0.0, 1.0),
+        (Piecewise(boundaries=(5,), values=(1.0, 0.5)), 1.0, 0.5),
+    ],
+)
+def test_every_schedule_can_be_built(schedule, at_zero, at_ten):
+    rate = build_rate(schedule)
+    assert float(rate(0)) == pytest.approx(at_zero)
+    assert float(rate(10)) == pytest.approx(at_ten, abs=1e-6)
+
+
+def test_the_exporters_compare_the_metric_that_was_named():
+    best = build_exporter(BestExport(metric="eval/auc", keep=2))
+    assert best.compare_fn(
+        best_eval_result={"auc": 0.6}, current_eval_result={"auc": 0.7}
+    )
+    assert best.exports_to_keep == 2
+    assert isinstance(build_exporter(LatestExport()), export.LatestExporter)
+    assert isinstance(build_exporter(FinalExport()), export.FinalExporter)
+
+
+def test_heads_get_weights_words_and_thresholds(tmp_path):
+    loaded = small_run(
+        tmp_path,
+        "model.head={type: binary, thresholds: [0.3]}",
+        "data.weight=other",
+        "data.label_vocabulary=[no, yes]",
+    )
+    head = build_head(loaded.run, loaded.run.model.head)
+    assert isinstance(head, heads.BinaryClassHead)
+    assert head.thresholds == (0.3,)
+    assert head.weight_column == "other"
+    assert tuple(head.label_vocabulary) == ("no", "yes")
+    loaded = small_run(tmp_path, "model.head={type: multi_class, classes: 4}")
+    assert build_head(loaded.run, loaded.run.model.head).logits_dimension == 4
+    loaded = small_run(tmp_path, "model.head={type: regression}")
+    head = build_head(loaded.run, loaded.run.model.head)
+    assert isinstance(head, heads.RegressionHead)
+
+
+def test_the_run_config_is_that_of_the_section(tmp_path):
+    loaded = small_run(
+        tmp_path,
+        "run.save_checkpoints={every_steps: 7, keep_last: null}",
+        "run.compilation_cache=off",
+        "seed=9",
+        "data.prefetch=3",
+    )
+    config = build_run_config(loaded.run)
+    assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == (7, None)
+    assert config.keep_checkpoint_max is None
+    assert config.compilation_cache_dir is None
+    assert (config.tf_random_seed, config.prefetch_batches) == (9, 3)
+
+
+def test_a_stock_run_becomes_its_estimator(tmp_path):
+    built = build(small_run(tmp_path, "run.compilation_cache=off"))
+    assert isinstance(built, Built)
+    assert isinstance(built.estimator, canned.DNNEstimator)
+    assert built.train_spec().max_steps == 10
+    assert built.eval_spec() is None
+
+
+def test_a_run_without_an_optimizer_has_that_of_tf_estimator(tmp_path):
+    loaded = small_run(tmp_path)
+    assert loaded.run.optimizers.dnn is None
+
+
+def test_missing_numbers_reach_the_column_as_nan(tmp_path):
+    run = small_run(tmp_path, "features.age.default=mean").run
+    features, labels = next(iter(make_input_fn(run, "train")()))
+    assert set(features) == {"age", "city"}
+    np.testing.assert_array_equal(features["age"], [10.0, np.nan, 30.0])
+    assert labels.tolist() == [1.0, 0.0, 1.0]
+
+
+def test_a_missing_number_without_a_default_is_an_error(tmp_path):
+    run = small_run(tmp_path).run
+    with pytest.raises(InputError, match="age"):
+        next(iter(make_input_fn(run, "train")()))
+
+
+def test_prediction_needs_no_label(tmp_path):
+    (tmp_path / "new.csv").write_text("age,city\n5,rome\n6,oslo\n")
+    run = small_run(tmp_path).run
+    batch = next(iter(make_predict_input_fn(run, str(tmp_path / "new.csv"))()))
+    assert batch["age"].tolist() == [5.0, 6.0]
+
+
+def test_shuffling_follows_the_seed_of_the_run(tmp_path):
+    def order(*overrides):
+        shuffled = "data.sources.train.shuffle={buffer_rows: 100}"
+        run = small_run(tmp_path, shuffled, *overrides).run
+        rows = "".join(f"{i},rome,1,x\n" for i in range(50))
+        (tmp_path / "train.csv").write_text("age,city,late,other\n" + rows)
+        features, _ = next(iter(make_input_fn(run, "train")()))
+        return features["age"].tolist()
+
+    assert order("seed=1") == order("seed=1") != order("seed=2")
+    own = "data.sources.train.shuffle.seed=5"
+    assert order(own, "seed=1") == order(own, "seed=2")
