@@ -26,7 +26,10 @@ def main() -> None:
     racers = [Racer("estimax", "criteo_estimax.py", argument)]
     if not options.without_tf:
         python = tf_python(options.tf_python)
-        racers.append(Racer("tf.estimator", "criteo_tf.py", argument, python))
+        racers += [
+            Racer("tf.estimator", "criteo_tf.py", f"v2:{argument}", python),
+            Racer("tf.estimator v1", "criteo_tf.py", f"v1:{argument}", python),
+        ]
     racers.append(Racer("dense layers", "criteo_jax.py", f"dense_layers:{argument}"))
     if not options.without_naive:
         # A handful of its steps is enough: one takes as long as ten of the others.
@@ -50,7 +53,11 @@ def main() -> None:
         "laps": laps,
     }
     if not options.without_tf:
-        found["ratios"].insert(0, ratios(laps, "tf.estimator", "estimax"))
+        against_tf = [
+            ratios(laps, "tf.estimator", "estimax"),
+            ratios(laps, "tf.estimator v1", "estimax"),
+        ]
+        found["ratios"] = against_tf + found["ratios"]
     if not options.without_naive:
         found["ratios"].append(ratios(laps, "naive", "estimax"))
     name = f"criteo-{setup.vocabulary}" if options.vocabulary != 100_000 else "criteo"
