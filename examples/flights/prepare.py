@@ -112,7 +112,8 @@ def _read_csv(source: Path | io.BytesIO) -> pa.Table:
 def _labelled(flights: pa.Table) -> pa.Table:
     known = flights.filter(pc.is_valid(flights["arr_delay"]))
     dropped = flights.num_rows - known.num_rows
-    print(f"{dropped:,} of {flights.num_rows:,} flights were cancelled or diverted: dropped")
+    total = flights.num_rows
+    print(f"{dropped:,} of {total:,} flights were cancelled or diverted: dropped")
     late = pc.cast(pc.greater(known["arr_delay"], LATE_MINUTES), pa.int64())
     weekday = pc.day_of_week(_local_day(known))
     keep = known.select([*SCHEDULE, *FLIGHT, "tailnum", "time_hour"])
