@@ -1,7 +1,7 @@
 """Racer: `tf.estimator.DNNClassifier.train` on the Criteo-shaped task.
 
 Its argument starts with the API: v2 is `tf.estimator` with a Keras optimizer, v1 is
-`tf.compat.v1.estimator` with a `tf.compat.v1.train` one, which is a little faster.
+`tf.compat.v1.estimator` with a `tf.compat.v1.train` one.
 Runs in an environment of its own with TensorFlow 2.15.1; never beside JAX.
 """
 
