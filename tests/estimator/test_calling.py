@@ -95,7 +95,9 @@ def test_an_input_fn_that_wants_more_fails_as_python_does(make):
 
 
 @pytest.mark.parametrize(
-    "returned", [(1, 2, 3), [{"x": X}], "rows.csv", lambda: None], ids=str
+    "returned",
+    [(1, 2, 3), [{"x": X}], "rows.csv", lambda: None],
+    ids=["three", "list of one", "text", "function"],
 )
 def test_an_input_fn_that_returns_something_else_is_told(make, returned):
     with pytest.raises(SpecError, match="input_fn"):
