@@ -148,7 +148,9 @@ def _unique_rows(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
     # Sorting (id, position) pairs packed into one integer is several times faster
     # than an argsort, which NumPy does not vectorise.
     shift = max(size - 1, 1).bit_length()
-    packed = (ids.astype(np.int64) << shift) | np.arange(size)
+    fits = int(limits.max()).bit_length() + shift < 32
+    wide = np.dtype(np.int32 if fits else np.int64)
+    packed = (ids.astype(wide) << shift) | np.arange(size, dtype=wide)
     packed.sort(axis=1)
     order = packed & ((1 << shift) - 1)
     ordered = packed >> shift
@@ -156,7 +158,7 @@ def _unique_rows(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
     starts[:, :1] = ordered[:, :1] >= 0
     np.not_equal(ordered[:, 1:], ordered[:, :-1], out=starts[:, 1:])
     ranks = np.cumsum(starts, axis=1, dtype=np.int32) - 1  # -1 for missing ids
-    base = np.arange(0, rows * size, size)[:, None]
+    base = np.arange(0, rows * size, size, dtype=np.intp)[:, None]
     distinct = np.repeat(limits, size)
     distinct[(ranks + base)[starts]] = ordered[starts]
     places = np.empty(rows * size, np.int32)

@@ -71,8 +71,7 @@ class Feed:
 
         def prepare(element: Any) -> tuple[Packed, int]:
             raw = self._flatten(element)
-            packed = pack(plan.prepare(raw))
-            return jax.device_put(packed), plans.batch_size(raw)
+            return _to_device(pack(plan.prepare(raw))), plans.batch_size(raw)
 
         self._prefetched = inputs.prefetch_batches(self._batches, prepare, depth=depth)
         for (arrays, examples), position in self._prefetched:
@@ -81,6 +80,12 @@ class Feed:
     def _flatten(self, element: Any) -> dict[Origin, Any]:
         features, labels = element
         return plans.flatten(features, labels if self._with_labels else None)
+
+
+@jax.jit
+def _to_device(packed: Packed) -> Packed:
+    """Put a batch on the device: a compiled identity has less to do than device_put."""
+    return packed
 
 
 class _Peekable:

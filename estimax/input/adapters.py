@@ -112,6 +112,31 @@ def _checked(batch: Batch) -> Batch:
     features, labels = (as_element(frames_to_dicts(part)) for part in batch)
     if features is None:
         raise SpecError("input_fn: features are None; expected arrays, or a dict.")
+    # Names are made for a message only: a batch of a wide model has a hundred columns.
+    rows = {_rows(column) for column in _leaves((features, labels))}
+    if len(rows) != 1 or () in rows:
+        _explain_rows(features, labels)
+    return features, labels
+
+
+def _leaves(tree: Structure) -> Iterator[Any]:
+    if isinstance(tree, Mapping):
+        tree = tuple(tree.values())
+    if isinstance(tree, tuple):
+        for value in tree:
+            yield from _leaves(value)
+    elif tree is not None:
+        yield tree
+
+
+def _rows(column: Any) -> tuple[int, ...]:
+    """The number of rows in a tuple, empty for a scalar."""
+    shape = column.dense_shape if isinstance(column, Sparse) else column.shape
+    return tuple(shape[:1])
+
+
+def _explain_rows(features: Structure, labels: Structure) -> None:
+    """Raise what is wrong with the numbers of rows of a batch."""
     sizes = {
         f"{what}{name}": row_count(column, f"{what}{name}")
         for what, part in (("features", features), ("labels", labels))
@@ -119,13 +144,11 @@ def _checked(batch: Batch) -> Batch:
     }
     if not sizes:
         raise SpecError("input_fn: a batch without any feature.")
-    if len(set(sizes.values())) > 1:
-        shown = ", ".join(f"{name}: {rows}" for name, rows in sizes.items())
-        raise InputError(
-            "input_fn: features and labels of a batch must have the same number of "
-            f"rows, got {shown}."
-        )
-    return features, labels
+    shown = ", ".join(f"{name}: {rows}" for name, rows in sizes.items())
+    raise InputError(
+        "input_fn: features and labels of a batch must have the same number of "
+        f"rows, got {shown}."
+    )
 
 
 class _Constant:

@@ -63,6 +63,9 @@ class PadIds:
 
     def __call__(self, raw: Mapping[str, Any]) -> Ids:
         """Transform a batch."""
+        plain = self._plain(raw)
+        if plain is not None:
+            return Ids(widened(plain, -1))
         rectangle = self._rectangle(raw)
         if rectangle is not None:
             return Ids(widened(self._checked(rectangle), -1))
@@ -76,6 +79,19 @@ class PadIds:
             return Ids(ids)
         weights = self.source.weights(raw, entries)
         return Ids(ids, padded(weights, starts, 0.0))
+
+    def _plain(self, raw: Mapping[str, Any]) -> NDArray[np.int32] | None:
+        """Dense integers that are ids already, none out of range: no more to do."""
+        if not isinstance(self.source, Identity):
+            return None
+        column = column_of(raw, self.source.key)
+        if not isinstance(column, np.ndarray) or column.dtype.kind not in "iu":
+            return None
+        if not column.size or column.min() < -1:
+            return None
+        if column.max() >= self.source.num_buckets:
+            return None
+        return column.astype(np.int32).reshape(len(column), -1)
 
     def _rectangle(self, raw: Mapping[str, Any]) -> IdArray | None:
         """The ids as [B, W] when the feature is dense: the common case, no indices."""
