@@ -27,8 +27,9 @@ def main() -> None:
     if not options.without_tf:
         python = tf_python(options.tf_python)
         racers += [
-            Racer("tf.estimator", "criteo_tf.py", f"v2:{argument}", python),
-            Racer("tf.estimator v1", "criteo_tf.py", f"v1:{argument}", python),
+            Racer("tf.estimator", "criteo_tf.py", f"v2:rows:{argument}", python),
+            Racer("tf.estimator, cut", "criteo_tf.py", f"v2:cut:{argument}", python),
+            Racer("tf.estimator v1, cut", "criteo_tf.py", f"v1:cut:{argument}", python),
         ]
     racers.append(Racer("dense layers", "criteo_jax.py", f"dense_layers:{argument}"))
     if not options.without_naive:
@@ -55,7 +56,8 @@ def main() -> None:
     if not options.without_tf:
         against_tf = [
             ratios(laps, "tf.estimator", "estimax"),
-            ratios(laps, "tf.estimator v1", "estimax"),
+            ratios(laps, "tf.estimator, cut", "estimax"),
+            ratios(laps, "tf.estimator v1, cut", "estimax"),
         ]
         found["ratios"] = against_tf + found["ratios"]
     if not options.without_naive:

@@ -4,7 +4,8 @@
     features, labels = examples(setup)          # NumPy columns, the same everywhere
 
 Ids follow a power law (the k-th most frequent about 1/k as often as the first), with
-the frequent ones scattered over the table as a hash scatters them.
+the frequent ones scattered over the table as a hash scatters them; or, on demand, all
+are equally frequent.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Setup:
     learning_rate: float = 0.05
     warmup: int = 20
     seed: int = 7
+    ids: str = "power_law"  # or "uniform"
 
     @property
     def input_width(self) -> int:
@@ -66,7 +68,11 @@ def examples(setup: Setup) -> tuple[Columns, np.ndarray]:
     for i in range(setup.numeric):
         features[f"n{i}"] = rng.random(count).astype(np.float32)
     for i in range(setup.categorical):
-        features[f"c{i}"] = power_law_ids(rng.random(count), setup.vocabulary)
+        uniform = rng.random(count)
+        if setup.ids == "uniform":
+            features[f"c{i}"] = (uniform * setup.vocabulary).astype(np.int64)
+        else:
+            features[f"c{i}"] = power_law_ids(uniform, setup.vocabulary)
     labels = (rng.random(count) < 0.5 * features["n0"]).astype(np.int64)
     return features, labels
 
