@@ -6,9 +6,9 @@ The Criteo-shaped task of `bench_criteo.py` with tables of 10,000, 100,000 and
 1,000,000 rows, in one race. Bar: the largest within 1.3 times of the smallest.
 
 Ids are uniform by default: a batch of 1024 then names 975 to 1024 distinct rows of each
-table, whatever its size, so only the size differs. With `--ids power_law` a batch over a
-million ids names a third more distinct rows than one over ten thousand, and a step has
-that much more to do.
+table, whatever its size, so only the size differs. With `--ids power_law` a batch over
+a million ids names a third more distinct rows than one over ten thousand, and a step
+has that much more to do.
 """
 
 from __future__ import annotations
