@@ -28,6 +28,11 @@ def note(text: str, style: str = "") -> None:
     notes.print(Text(text, style=style), soft_wrap=True)
 
 
+def say(text: str) -> None:
+    """Print a line of the result as it is: a wrapped path could not be copied."""
+    results.print(Text(text), soft_wrap=True)
+
+
 def metrics_table(metrics: Mapping[str, object], title: str) -> Table:
     """Metrics by name; arrays are left to TensorBoard."""
     table = Table(title=title, title_justify="left")

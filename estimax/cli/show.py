@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from estimax import config
-from estimax.cli.screen import results, size
+from estimax.cli.screen import results, say, size
 from estimax.core.errors import MissingFileError
 
 
@@ -67,10 +67,10 @@ def _show_bundle(path: Path) -> None:
     from estimax import export
 
     about = export.load(path).describe()
-    results.print(f"bundle {about['path']}, {size(about['size'])}")
+    say(f"bundle {about['path']}, {size(about['size'])}")
     plain = {k: v for k, v in about.items() if isinstance(v, str | int | float)}
     for key in sorted(plain.keys() - {"path", "size"}):
-        results.print(f"  {key}: {plain[key]}")
+        say(f"  {key}: {plain[key]}")
     _print_features(about["features"])
     _print_signatures(about["signatures"])
     weights = {
@@ -120,15 +120,15 @@ def _show_model_dir(path: Path) -> None:
     if latest is None:
         raise MissingFileError(f"{path}: no checkpoint, no bundle and no run in it.")
     manifest = checkpoints.read_manifest(latest)
-    results.print(f"model directory {path}, latest checkpoint {latest.name}")
+    say(f"model directory {path}, latest checkpoint {latest.name}")
     kept = ", ".join(
         str(checkpoints.step_of(p)) for p in checkpoints.all_checkpoints(path)
     )
-    results.print(f"  checkpoints at steps {kept}")
+    say(f"  checkpoints at steps {kept}")
     for export in sorted((path / "export").glob("*/")):
-        results.print(f"  bundle {export}")
+        say(f"  bundle {export}")
     if (path / "config" / "resolved.yaml").is_file():
-        results.print(f"  run {path / 'config' / 'resolved.yaml'}")
+        say(f"  run {path / 'config' / 'resolved.yaml'}")
     arrays = {
         name: (entry.shape, entry.dtype, entry.place.size)
         for name, entry in manifest.arrays.items()

@@ -29,7 +29,7 @@ class Background(Generic[T]):
     """Runs an iterator in a thread, at most `depth` items ahead of its consumer."""
 
     def __init__(self, items: Iterator[T], *, depth: int, name: str = "input") -> None:
-        self._worker = _Worker(items, depth, f"estimax-{name}")
+        self._worker = _Worker(items, depth, f"estimax-input-{name}")
         # Collected or not, at exit the thread must be joined: a daemon thread that
         # is inside native code while the interpreter ends can crash it.
         atexit.register(self._worker.stop)

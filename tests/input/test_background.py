@@ -13,7 +13,7 @@ from estimax.input.background import Background
 
 
 def threads():
-    return {t for t in threading.enumerate() if t.name.startswith("estimax-")}
+    return {t for t in threading.enumerate() if t.name.startswith("estimax-input-")}
 
 
 def wait_until(condition):
