@@ -41,6 +41,7 @@ from estimax.optimizers.moving_average import (
 from estimax.optimizers.optimizer import Optimizer
 from estimax.optimizers.regularizers import l1, l1_l2, l2, l2_loss
 from estimax.optimizers.rows import (
+    gather_rows,
     init_slots,
     sum_duplicates,
     update_rows,
@@ -92,6 +93,7 @@ __all__ = [
     "cosine_decay",
     "cosine_decay_restarts",
     "exponential_decay",
+    "gather_rows",
     "global_norm",
     "group",
     "init_average",

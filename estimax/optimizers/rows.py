@@ -44,8 +44,8 @@ def update_rows(
         grads = _scatter(jnp.zeros_like(table), unique_ids, row_grads)
         return update_touched(optimizer, table, slots, touched, grads, step)
     rate = optimizer.learning_rate_at(step)
-    rows = _gather(table, unique_ids)
-    row_slots = {name: _gather(slot, unique_ids) for name, slot in slots.items()}
+    rows = gather_rows(table, unique_ids)
+    row_slots = {name: gather_rows(slot, unique_ids) for name, slot in slots.items()}
     rows, row_slots = update_array(rule, row_grads, rows, row_slots, rate, step)
     new_slots = {
         name: _scatter(slot, unique_ids, row_slots[name])
@@ -99,8 +99,8 @@ def sum_duplicates(
     return unique, sums
 
 
-def _gather(table: jax.Array, ids: jax.Array) -> jax.Array:
-    # Clipped: a padding id reads the last row, and what comes of it is dropped.
+def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """The rows of sorted ids [U]; a padding id reads the last row, for nothing."""
     return table.at[ids].get(
         mode="clip", indices_are_sorted=True, wrap_negative_indices=False
     )

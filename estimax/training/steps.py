@@ -158,12 +158,7 @@ def _gather_rows(
     rows = {}
     for name in training.tables_by(Way.ROWS):
         unique = batch["unique"][str(training.tables[name].rows)]
-        # Clipped: padding ids read the last row, which no inverse points to.
-        rows[name] = (
-            state.tables[name]
-            .at[unique]
-            .get(mode="clip", indices_are_sorted=True, wrap_negative_indices=False)
-        )
+        rows[name] = optimizers.gather_rows(state.tables[name], unique)
     return rows
 
 
