@@ -27,9 +27,7 @@ def train(path: Path, overrides: Sequence[str], model_dir: str | None) -> None:
         log_to(notes)
         built = build(loaded)
     run = loaded.run
-    every = max(run.run.iterations_per_loop, 1)
-    if every == 1:
-        every = run.run.log_step_count_steps or 100
+    every = run.run.log_step_count_steps or 100
     eval_spec = built.eval_spec()
     with TrainingProgress(run.train.max_steps, every, notes) as progress:
         train_spec = built.train_spec([progress])

@@ -1,6 +1,7 @@
 """Many small arrays as one buffer per dtype, so that one copy takes them to a device.
 
     packed = pack(arrays)             # on the host: NumPy, one buffer per dtype
+    many = stack([packed, packed], 8) # several of one layout: buffers [8, n]
     arrays = unpack(jax.device_put(packed))       # inside jit: slices, which fuse
 
 Putting an array on a device costs tens of microseconds however small it is, and a batch
@@ -9,6 +10,7 @@ of a wide model has a hundred. The layout is static, so a layout compiles once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +34,11 @@ class Packed:
 
     buffers: dict[str, Any]  # dtype name -> [n]
     layout: Layout = field(metadata={"static": True})
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all buffers."""
+        return sum(int(buffer.nbytes) for buffer in self.buffers.values())
 
 
 _layouts: dict[Any, Layout] = {}
@@ -61,6 +68,23 @@ def unpack(packed: Packed) -> Any:
         for name, start, shape in packed.layout.places
     ]
     return jax.tree.unflatten(packed.layout.treedef, leaves)
+
+
+def stack(batches: Sequence[Packed], length: int) -> Packed:
+    """Put packed trees of one layout under each other, with room for `length`.
+
+    Rows past the last tree hold nothing that means anything.
+    """
+    first = batches[0]
+    buffers = {}
+    for name, example in first.buffers.items():
+        rows = np.empty((length, example.size), example.dtype)
+        for row, batch in zip(rows, batches, strict=False):
+            row[:] = batch.buffers[name]
+        # What is never read must still be something: it crosses to the device.
+        rows[len(batches) :] = 0
+        buffers[name] = rows
+    return Packed(buffers, first.layout)
 
 
 def _lay_out(treedef: Any, leaves: list[NDArray[Any]]) -> Layout:

@@ -30,12 +30,12 @@ from estimax.core import host_values
 from estimax.core import plan as plans
 from estimax.core.errors import ConfigError, MissingFileError, SpecError
 from estimax.core.mode import Mode, ModeKeys
-from estimax.core.packing import pack
+from estimax.core.packing import Packed, pack
 from estimax.core.staging import Origin
 from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
 from estimax.estimator.compilation import keep_compiled_programs
-from estimax.estimator.feeding import Feed
+from estimax.estimator.feeding import Feed, loop_length
 from estimax.estimator.loading import Loader
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import training_hooks
@@ -117,7 +117,8 @@ class Estimator:
                 _log.warning("train: the input_fn gave no data; nothing was trained")
                 return self
             program = self._program(ModeKeys.TRAIN, feed.first)
-            state = self._start_state(program, feed.first, checkpoint)
+            first = pack(program.plan.prepare(feed.first))
+            state = self._start_state(program, first, checkpoint)
             context = RunContext(
                 step=start, input_state=feed.position, logged=program.logged
             )
@@ -132,10 +133,13 @@ class Estimator:
                 training.run(
                     program,
                     state,
-                    feed.placed(program.plan, depth=self._config.prefetch_batches),
+                    feed.placed_loops(
+                        program.plan,
+                        depth=self._config.prefetch_batches,
+                        length=self._loop_length(first),
+                    ),
                     every_hook,
                     context,
-                    iterations_per_loop=self._config.iterations_per_loop,
                     waited=lambda: feed.waited_seconds,
                 )
         return self
@@ -309,12 +313,11 @@ class Estimator:
     def _start_state(
         self,
         program: training.TrainProgram,
-        batch: dict[Origin, Any],
+        arrays: Packed,
         checkpoint: checkpoints.Checkpoint | None,
     ) -> TrainState:
         seed = self._config.tf_random_seed
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
-        arrays = pack(program.plan.prepare(batch))
         if checkpoint is None:
             return program.init(key, arrays)
         template = jax.eval_shape(program.init, key, arrays)
@@ -342,6 +345,11 @@ class Estimator:
                 "such as ex.export.build_raw_serving_input_receiver_fn(features)."
             )
         return example
+
+    def _loop_length(self, batch: Packed) -> int:
+        if self._config.debug:
+            return 1  # a step that is looked into runs by itself
+        return self._config.iterations_per_loop or loop_length(batch)
 
     def _debugging(self) -> Any:
         return jax.disable_jit() if self._config.debug else nullcontext()

@@ -3,10 +3,12 @@
 with Feed(returned, position=None) as feed:
     program = train_program(model, feed.first)       # a raw batch to record with
     for batch in feed.placed(program.plan): ...      # from a background thread
+    for loop in feed.placed_loops(program.plan, length=16): ...    # several at once
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -16,11 +18,23 @@ import jax
 from estimax import input as inputs
 from estimax.core import plan as plans
 from estimax.core.errors import InputError
-from estimax.core.packing import Packed, pack
+from estimax.core.packing import Packed, pack, stack
 from estimax.core.staging import Origin
-from estimax.training import PlacedBatch
+from estimax.training import PlacedBatch, PlacedLoop
 
 _log = logging.getLogger("estimax")
+
+# Batches of a small model are stacked until they fill this much, or number this many:
+# below it a call costs more than its steps, above it nothing is gained any more.
+_STACK_BYTES = 256 * 1024
+_STACK_LENGTH = 32
+# How long a stack that has begun waits for a slow input before it is used as it is.
+_PATIENCE_SECONDS = 0.005
+
+
+def loop_length(batch: Packed) -> int:
+    """How many batches of this size to give to the device in one call."""
+    return max(1, min(_STACK_LENGTH, _STACK_BYTES // max(batch.nbytes, 1)))
 
 
 class Feed:
@@ -76,6 +90,34 @@ class Feed:
         self._prefetched = inputs.prefetch_batches(self._batches, prepare, depth=depth)
         for (arrays, examples), position in self._prefetched:
             yield PlacedBatch(arrays, examples, position)
+
+    def placed_loops(
+        self, plan: plans.Plan, *, depth: int, length: int
+    ) -> Iterator[PlacedLoop]:
+        """The same, up to `length` batches at once; those of a stack are of one shape.
+
+        A stack always has room for `length`: one program serves whatever fills it.
+        """
+        if length == 1:
+            for batch in self.placed(plan, depth=depth):
+                yield PlacedLoop(
+                    batch.arrays, [batch.examples], [batch.position], is_stack=False
+                )
+            return
+
+        def prepare(element: Any) -> tuple[Packed, int]:
+            raw = self._flatten(element)
+            return pack(plan.prepare(raw)), plans.batch_size(raw)
+
+        self._prefetched = inputs.prefetch_batches(
+            self._batches, prepare, depth=depth * length
+        )
+        while taken := self._prefetched.take(length, patience=_PATIENCE_SECONDS):
+            for _, same in itertools.groupby(taken, key=lambda item: item[0][0].layout):
+                batches, positions = zip(*same, strict=True)
+                arrays, examples = zip(*batches, strict=True)
+                stacked = _to_device(stack(arrays, length))
+                yield PlacedLoop(stacked, examples, positions, is_stack=True)
 
     def _flatten(self, element: Any) -> dict[Origin, Any]:
         features, labels = element

@@ -21,9 +21,9 @@ class RunConfig:
     `save_checkpoints_secs` seconds, not both; neither given means every 600 seconds,
     both None (or 0) means never. `keep_checkpoint_max` 0 or None keeps all.
 
-    New here: `iterations_per_loop` steps run in one compiled call when no hook wants
-    to see them (a run resumes to the same bits if the other intervals are multiples
-    of it); `prefetch_batches` batches are made ready ahead; `compilation_cache_dir`
+    New here: up to `iterations_per_loop` steps run in one compiled call when no hook
+    wants to see them (None: as many as pay, by the size of a batch; 1: each alone);
+    `prefetch_batches` batches are made ready ahead; `compilation_cache_dir`
     keeps compiled programs for the next start; `debug` runs the `model_fn` without
     jit, so that print and pdb work; `resume_input` False starts the data over when a
     run resumes; `average_decay` keeps an exponential moving average of every trained
@@ -48,7 +48,7 @@ class RunConfig:
     keep_checkpoint_max: int | None
     keep_checkpoint_every_n_hours: float
     log_step_count_steps: int | None
-    iterations_per_loop: int
+    iterations_per_loop: int | None
     prefetch_batches: int
     compilation_cache_dir: str | None
     debug: bool
@@ -67,7 +67,7 @@ class RunConfig:
         keep_checkpoint_every_n_hours: float = 10_000,
         log_step_count_steps: int | None = 100,
         *,
-        iterations_per_loop: int = 1,
+        iterations_per_loop: int | None = None,
         prefetch_batches: int = 2,
         compilation_cache_dir: str | os.PathLike[str] | None = None,
         debug: bool = False,

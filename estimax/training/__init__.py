@@ -1,7 +1,7 @@
 """Steps, the loop around them, and evaluation. Read `loop.py`, then `steps.py`."""
 
 from estimax.training.evaluation import evaluate
-from estimax.training.loop import PlacedBatch, run, tell
+from estimax.training.loop import PlacedBatch, PlacedLoop, run, tell
 from estimax.training.model import Model, Recording, Variables, structure_of
 from estimax.training.programs import (
     EvalProgram,
@@ -17,6 +17,7 @@ __all__ = [
     "EvalProgram",
     "Model",
     "PlacedBatch",
+    "PlacedLoop",
     "PredictProgram",
     "Recording",
     "TrainProgram",

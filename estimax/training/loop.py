@@ -1,14 +1,14 @@
 """The one place where time passes: steps are run until the data ends or a hook stops.
 
-    state = run(program, state, batches, hooks, context, iterations_per_loop=1)
+    state = run(program, state, loops, hooks, context)
 
-Between two steps at which a hook wants to be called, up to `iterations_per_loop` steps
-run in one compiled call. Nothing waits for the device but a hook that asks for a value.
+Batches come alone or stacked. Those of a stack run in one compiled call, or in several
+where a hook wants to be called in between. Nothing waits for the device but a hook that
+asks for a value.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,9 @@ import jax
 
 from estimax.core.packing import Packed
 from estimax.core.state import TrainState
+from estimax.hooks.cadence import NEVER
 from estimax.hooks.hook import Hook, RunContext
 from estimax.training.programs import TrainProgram
-from estimax.training.steps import Outputs
 
 
 @dataclass(frozen=True)
@@ -31,38 +31,56 @@ class PlacedBatch:
     position: Any  # JSON-able; None where the input has no position
 
 
+@dataclass(frozen=True)
+class PlacedLoop:
+    """Batches on the device for one call, and what is known of each."""
+
+    arrays: Packed  # of one batch, or a stack of them with room for more
+    examples: Sequence[int]
+    positions: Sequence[Any]
+    is_stack: bool
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
 def run(
     program: TrainProgram,
     state: TrainState,
-    batches: Iterator[PlacedBatch],
+    loops: Iterator[PlacedLoop],
     hooks: Sequence[Hook],
     context: RunContext,
     *,
-    iterations_per_loop: int = 1,
     waited: Callable[[], float] = lambda: 0.0,
 ) -> TrainState:
     """Step until the data ends or a hook asks to stop; returns the last state.
 
-    `waited` tells how many seconds `batches` has kept us waiting so far.
+    `waited` tells how many seconds `loops` has kept us waiting so far.
     """
     context.state = state
     for hook in hooks:
         hook.begin(context)
     schedule = _Schedule(hooks, context.step)
+    loop, at = None, 0
     while not context.stop_requested:
-        length = schedule.steps_until_due(context.step, iterations_per_loop)
-        chunk = list(itertools.islice(batches, length))
-        if not chunk:
+        if loop is None or at == len(loop):
+            loop, at = next(loops, None), 0
+        if loop is None:
             break
-        due = schedule.due(context.step + len(chunk))
+        stop = min(len(loop), at + schedule.steps_until_due(context.step))
+        due = schedule.due(context.step + stop - at)
         wanted = [hook.before_run(context) for hook in due]
-        state, outputs = _advance(program, state, chunk, iterations_per_loop)
+        if loop.is_stack:
+            state, outputs = program.loop(state, loop.arrays, at, stop)
+        else:
+            state, outputs = program.step(state, loop.arrays)
         context.state = state
-        context.step += len(chunk)
-        context.examples += sum(batch.examples for batch in chunk)
-        context.input_state = chunk[-1].position
+        context.step += stop - at
+        context.examples += sum(loop.examples[at:stop])
+        context.input_state = loop.positions[stop - 1]
         context.input_wait = waited()
         context.losses.append((context.step, outputs["loss"]))
+        at = stop
         tell(due, wanted, context, outputs)
         schedule.visited(context.step)
     for hook in hooks:
@@ -89,13 +107,9 @@ class _Schedule:
         self._hooks = hooks
         self._next = [hook.next_step(step) for hook in hooks]
 
-    def steps_until_due(self, step: int, at_most: int) -> int:
-        # Loops end at multiples of their length, whatever step a run began at: a
-        # resumed run then runs the same programs on the same steps, to the same bits.
-        room = at_most - step % at_most
+    def steps_until_due(self, step: int) -> int:
         # A hook on the clock names the present step: it is called when the loop ends.
-        nearest = min((at for at in self._next if at > step), default=step + room)
-        return min(room, nearest - step)
+        return min((at for at in self._next if at > step), default=NEVER) - step
 
     def due(self, step: int) -> list[Hook]:
         return [
@@ -107,18 +121,6 @@ class _Schedule:
         for index, at in enumerate(self._next):
             if at <= step:
                 self._next[index] = self._hooks[index].next_step(step)
-
-
-def _advance(
-    program: TrainProgram, state: TrainState, chunk: list[PlacedBatch], full: int
-) -> tuple[TrainState, Outputs]:
-    """Run the steps of a chunk: in one call if it is a full loop of equal shapes."""
-    if len(chunk) == full > 1 and len({batch.arrays.layout for batch in chunk}) == 1:
-        return program.multi_step(state, [batch.arrays for batch in chunk])
-    outputs: Outputs = {}
-    for batch in chunk:
-        state, outputs = program.step(state, batch.arrays)
-    return state, outputs
 
 
 def _fetch(outputs: Mapping[str, Any], names: set[str]) -> dict[str, Any]:

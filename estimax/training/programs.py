@@ -10,7 +10,7 @@ compiles nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +35,8 @@ class TrainProgram:
     training: Training
     logged: dict[str, str]  # name of every value that the model logs -> its kind
     init: Callable[[jax.Array, Packed], TrainState]
-    step: Callable[[TrainState, Packed], tuple[TrainState, steps.Outputs]]
-    multi_step: Callable[
-        [TrainState, Sequence[Packed]], tuple[TrainState, steps.Outputs]
-    ]
+    step: steps.TrainStep  # (state, batch)
+    loop: steps.TrainLoop  # (state, stack of batches, start, stop)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def train_program(
         # Donated: the old state's memory becomes the new one's. Hooks copy what they
         # keep.
         step=jax.jit(step, donate_argnums=0),
-        multi_step=jax.jit(steps.make_multi_step(step), donate_argnums=0),
+        loop=jax.jit(steps.make_loop(step), donate_argnums=0),
     )
 
 

@@ -7,7 +7,7 @@ Same inputs, same bits. The gradient is taken here, in `train_step`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,8 @@ from estimax.training.model import Applied, Model, Structure, Variables
 from estimax.training.updates import Training, Way
 
 Outputs = dict[str, jax.Array]  # "loss" and everything that the model logged
-TrainStep = Callable[[TrainState, PreparedBatch], tuple[TrainState, Outputs]]
+TrainStep = Callable[[TrainState, Any], tuple[TrainState, Outputs]]
+TrainLoop = Callable[[TrainState, Any, Any, Any], tuple[TrainState, Outputs]]
 
 
 def make_train_step(training: Training) -> TrainStep:
@@ -63,17 +64,33 @@ def make_train_step(training: Training) -> TrainStep:
     return train_step
 
 
-def make_multi_step(
-    step: Callable[[TrainState, Any], tuple[TrainState, Outputs]],
-) -> Callable[[TrainState, Sequence[Any]], tuple[TrainState, Outputs]]:
-    """Build steps(state, batches): a step for each batch, in one compiled call."""
+def make_loop(step: TrainStep) -> TrainLoop:
+    """Build loop(state, batches, start, stop): a step for each of batches[start:stop].
 
-    def steps(state: TrainState, batches: Sequence[Any]) -> tuple[TrainState, Outputs]:
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-        state, outputs = jax.lax.scan(step, state, stacked)
-        return state, jax.tree.map(lambda leaf: leaf[-1], outputs)
+    The bounds are arguments, so that one program runs every part of a stack: a step's
+    bits do not depend on which others shared its call.
+    """
 
-    return steps
+    def loop(
+        state: TrainState, batches: Any, start: jax.Array, stop: jax.Array
+    ) -> tuple[TrainState, Outputs]:
+        def batch_at(index: Any) -> Any:
+            return jax.tree.map(
+                lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False),
+                batches,
+            )
+
+        def body(index: Any, carry: Any) -> Any:
+            return step(carry[0], batch_at(index))
+
+        shapes = jax.eval_shape(lambda: step(state, batch_at(0))[1])
+        outputs = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        ran: tuple[TrainState, Outputs] = jax.lax.fori_loop(
+            start, stop, body, (state, outputs)
+        )
+        return ran
+
+    return loop
 
 
 def make_init(

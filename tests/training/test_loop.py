@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -17,16 +15,22 @@ class CountingProgram:
         self.calls.append(1)
         return state + 1, {"loss": np.float32(state)}
 
-    def multi_step(self, state, batches):
-        self.calls.append(len(batches))
-        return state + len(batches), {"loss": np.float32(state + len(batches) - 1)}
+    def loop(self, state, batches, start, stop):
+        self.calls.append((start, stop))
+        state += stop - start
+        return state, {"loss": np.float32(state - 1)}
 
 
-def batches(count, layouts="same"):
-    for i in range(count):
-        layout = "short" if layouts == "last differs" and i == count - 1 else "full"
-        arrays = SimpleNamespace(layout=layout)
-        yield training.PlacedBatch(arrays, examples=2, position={"at": i + 1})
+def loops(count, length):
+    """So many batches, in stacks of `length`."""
+    for first in range(0, count, length):
+        numbers = range(first, min(first + length, count))
+        yield training.PlacedLoop(
+            arrays=None,
+            examples=[2 for _ in numbers],
+            positions=[{"at": i + 1} for i in numbers],
+            is_stack=length > 1,
+        )
 
 
 class Every(Hook):
@@ -46,11 +50,10 @@ class Every(Hook):
         self.seen.append((context.step, float(values["loss"])))
 
 
-def run(count, hooks, *, loop=1, start=0, layouts="same"):
+def run(count, hooks, *, loop=1, start=0):
     program = CountingProgram()
     context = RunContext(step=start)
-    data = batches(count, layouts)
-    training.run(program, start, data, hooks, context, iterations_per_loop=loop)
+    training.run(program, start, loops(count, loop), hooks, context)
     return program, context
 
 
@@ -61,27 +64,27 @@ def test_steps_run_until_the_data_ends():
     assert context.input_state == {"at": 5}
 
 
-def test_full_loops_run_in_one_call_and_the_rest_step_by_step():
-    program, _ = run(10, [], loop=4)
-    assert program.calls == [4, 4, 1, 1]
-
-
-def test_loops_end_at_multiples_of_their_length_wherever_a_run_began():
-    program, _ = run(7, [], loop=4, start=2)
-    assert program.calls == [1, 1, 4, 1]
+def test_a_stack_runs_in_one_call():
+    program, context = run(10, [], loop=4)
+    assert program.calls == [(0, 4), (0, 4), (0, 2)]
+    assert (context.step, context.examples) == (10, 20)
+    assert context.input_state == {"at": 10}
 
 
 def test_a_hook_cuts_a_loop_short_at_the_step_it_asked_for():
     hook = Every(6)
     program, _ = run(12, [hook], loop=4)
     assert hook.seen == [(6, 5.0), (12, 11.0)]
-    assert program.calls == [4, 1, 1, 1, 1, 4]
+    assert program.calls == [(0, 4), (0, 2), (2, 4), (0, 4)]
 
 
-def test_batches_of_another_shape_do_not_share_a_call():
-    program, context = run(4, [], loop=4, layouts="last differs")
-    assert program.calls == [1] * 4
-    assert context.step == 4
+def test_the_position_is_that_of_the_last_trained_batch_of_a_stack():
+    class StopsAtSix(Every):
+        def after_run(self, context, values):
+            context.request_stop()
+
+    _, context = run(12, [StopsAtSix(6)], loop=4)
+    assert context.input_state == {"at": 6}
 
 
 def test_hooks_are_called_only_at_their_steps():
@@ -114,7 +117,7 @@ def test_a_batch_is_read_only_when_a_step_is_due():
     taken = []
 
     def watched():
-        for batch in batches(100):
+        for batch in loops(100, 1):
             taken.append(batch)
             yield batch
 

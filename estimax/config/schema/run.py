@@ -49,8 +49,9 @@ class RunSection:
         int | None, About("Steps between reports of the loss.", at_least=1)
     ] = 100
     iterations_per_loop: Annotated[
-        int, About("Steps in one compiled call, at most.", at_least=1)
-    ] = 1
+        int | None,
+        About("Steps in one compiled call, at most; null: as many as pay.", at_least=1),
+    ] = None
     compilation_cache: Annotated[
         str,
         About(
