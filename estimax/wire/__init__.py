@@ -1,5 +1,24 @@
-"""Bytes: files written whole or not at all."""
+"""Bytes: files written whole or not at all, TFRecord framing, checksums."""
 
-from estimax.wire import atomic
+from estimax.wire import atomic, crc32c
+from estimax.wire.record_writer import TFRecordOptions, TFRecordWriter, write_records
+from estimax.wire.records import (
+    RecordBlock,
+    RecordError,
+    RecordReader,
+    iter_record_blocks,
+    read_records,
+)
 
-__all__ = ["atomic"]
+__all__ = [
+    "RecordBlock",
+    "RecordError",
+    "RecordReader",
+    "TFRecordOptions",
+    "TFRecordWriter",
+    "atomic",
+    "crc32c",
+    "iter_record_blocks",
+    "read_records",
+    "write_records",
+]

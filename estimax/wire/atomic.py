@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 Pathish = str | os.PathLike[str]
 
@@ -43,14 +43,24 @@ _in_use: set[str] = set()  # names of this process's temporaries
 
 def write_bytes(path: Pathish, data: bytes) -> None:
     """Write a file whole; readers see the old content or the new, never a part."""
-    final = Path(path)
+    with file(path) as opened:
+        opened.write(data)
+
+
+@contextlib.contextmanager
+def file(final_path: Pathish) -> Iterator[BinaryIO]:
+    """Yield a new file that takes `final_path` at a clean exit.
+
+    After an exception nothing has changed.
+    """
+    final = Path(final_path)
     temporary = _temporary_beside(final)
     _in_use.add(temporary.name)
     try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        with open(temporary, "xb") as opened:
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
         os.replace(temporary, final)
         sync_directory(final.parent)
     finally:

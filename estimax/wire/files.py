@@ -1,0 +1,60 @@
+"""Opening files by path or URL: local ones, and what fsspec or pyarrow can reach.
+
+    with files.open_to_read("s3://bucket/train-00.tfrecord") as file: ...
+
+A path with `://` goes through fsspec when it is installed, else through pyarrow.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO, cast
+
+from estimax.core.errors import InputError
+
+Pathish = str | os.PathLike[str]
+
+
+def is_remote(path: Pathish) -> bool:
+    """Whether a path is a URL rather than a place in the local file system.
+
+    >>> is_remote("gs://bucket/a"), is_remote("data/a")
+    (True, False)
+    """
+    return "://" in os.fspath(path)
+
+
+def open_to_read(path: Pathish) -> BinaryIO:
+    """Open without a buffer of Python's own: callers read large pieces."""
+    try:
+        if is_remote(path):
+            return _open_remote(os.fspath(path), "rb")
+        return open(path, "rb", buffering=0)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {_reason(error)}.") from error
+
+
+def open_to_write(path: Pathish) -> BinaryIO:
+    """Open a new file, or an old one for writing it anew."""
+    try:
+        if is_remote(path):
+            return _open_remote(os.fspath(path), "wb")
+        return open(path, "wb")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {_reason(error)}.") from error
+
+
+def _open_remote(url: str, mode: str) -> BinaryIO:
+    try:
+        import fsspec  # type: ignore[import-untyped]  # it ships no types
+    except ImportError:
+        from pyarrow import fs
+
+        system, path = fs.FileSystem.from_uri(url)
+        opener = system.open_input_file if mode == "rb" else system.open_output_stream
+        return cast(BinaryIO, opener(path))
+    return cast(BinaryIO, fsspec.open(url, mode).open())
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error).rstrip(".") or type(error).__name__

@@ -1,0 +1,158 @@
+"""The compiled loops over framed records: checksums, finding records, framing them.
+
+Import this only through `compiled.load`, which announces the compilation.
+"""
+
+# Numba has its own types, in the signatures; annotations would say nothing more.
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+import numpy as np
+from numba import njit, types
+from numpy import uint32, uint64
+
+from estimax.wire.loads import (
+    crc_step8,
+    crc_step64,
+    has_crc_instruction,
+    load8,
+    load32,
+    load64,
+    move,
+    store32,
+    store64,
+)
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_INT64 = types.Array(types.int64, 1, "C", readonly=True)
+_OUT_BYTES = types.Array(types.uint8, 1, "C")
+_OUT_INT64 = types.Array(types.int64, 1, "C")
+
+HEADER, FOOTER = 12, 4
+# How a walk over records ended.
+NEEDS_MORE, BAD_LENGTH_CRC, BAD_DATA_CRC, ABSURD_LENGTH = 0, 1, 2, 3
+
+_LOW = uint64(0xFFFFFFFF)
+_MASK_DELTA = uint64(0xA282EAD8)
+# No file is as long, and sums with it do not overflow.
+_LONGEST = uint64(1 << 60)
+
+
+def _make_tables():
+    """Table k says what a byte does to the CRC when k zero bytes follow it."""
+    tables = np.zeros((8, 256), np.uint32)
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+        tables[0, byte] = crc
+    for k in range(1, 8):
+        before = tables[k - 1]
+        tables[k] = tables[0][before & 0xFF] ^ (before >> np.uint32(8))
+    return tables
+
+
+_TABLES = _make_tables()
+
+
+@njit
+def _crc_by_table(data, start, n):
+    crc = _LOW
+    at, end = start, start + n
+    while at + 8 <= end:
+        word = load64(data, at) ^ crc
+        crc = uint64(
+            _TABLES[7, word & uint64(0xFF)]
+            ^ _TABLES[6, (word >> uint64(8)) & uint64(0xFF)]
+            ^ _TABLES[5, (word >> uint64(16)) & uint64(0xFF)]
+            ^ _TABLES[4, (word >> uint64(24)) & uint64(0xFF)]
+            ^ _TABLES[3, (word >> uint64(32)) & uint64(0xFF)]
+            ^ _TABLES[2, (word >> uint64(40)) & uint64(0xFF)]
+            ^ _TABLES[1, (word >> uint64(48)) & uint64(0xFF)]
+            ^ _TABLES[0, word >> uint64(56)]
+        )
+        at += 8
+    while at < end:
+        low = (crc ^ load8(data, at)) & uint64(0xFF)
+        crc = (crc >> uint64(8)) ^ uint64(_TABLES[0, low])
+        at += 1
+    return crc ^ _LOW
+
+
+@njit
+def _crc_by_instruction(data, start, n):
+    crc = _LOW
+    at, end = start, start + n
+    while at + 8 <= end:
+        crc = crc_step64(crc, load64(data, at))
+        at += 8
+    while at < end:
+        crc = crc_step8(crc, load8(data, at))
+        at += 1
+    return crc ^ _LOW
+
+
+_crc = _crc_by_instruction if has_crc_instruction() else _crc_by_table
+
+
+@njit
+def _masked(crc):
+    return (((crc >> uint64(15)) | (crc << uint64(17))) + _MASK_DELTA) & _LOW
+
+
+@njit(types.uint32(_BYTES), cache=True, nogil=True)
+def crc32c(data):
+    """CRC-32C of the bytes, by the processor's instruction where it has one."""
+    return uint32(_crc(data, 0, len(data)))
+
+
+@njit(types.uint32(_BYTES), cache=True, nogil=True)
+def crc32c_by_table(data):
+    """CRC-32C of the bytes, on any processor."""
+    return uint32(_crc_by_table(data, 0, len(data)))
+
+
+@njit(
+    types.UniTuple(types.int64, 3)(_OUT_BYTES, types.int64, types.boolean, _OUT_INT64),
+    cache=True,
+    nogil=True,
+)
+def unframe(buffer, size, check, offsets):
+    """Find the records in `buffer[:size]` and move them together at its start.
+
+    Record i becomes `buffer[offsets[i]:offsets[i + 1]]`. Returns how many there are,
+    where the first that is incomplete or broken begins, and which it is. `offsets`
+    has room for `size // 16 + 1`.
+    """
+    count, at, to = 0, 0, 0
+    offsets[0] = 0
+    while at + HEADER <= size:
+        length = load64(buffer, at)
+        if check and _masked(_crc(buffer, at, 8)) != load32(buffer, at + 8):
+            return count, at, BAD_LENGTH_CRC
+        if length > _LONGEST:
+            return count, at, ABSURD_LENGTH
+        n = np.int64(length)
+        start = at + HEADER
+        if n + FOOTER > size - start:
+            break
+        if check and _masked(_crc(buffer, start, n)) != load32(buffer, start + n):
+            return count, at, BAD_DATA_CRC
+        move(buffer, to, buffer, start, n)
+        to += n
+        count += 1
+        offsets[count] = to
+        at = start + n + FOOTER
+    return count, at, NEEDS_MORE
+
+
+@njit(types.void(_BYTES, _INT64, _OUT_BYTES), cache=True, nogil=True)
+def frame(data, offsets, out):
+    """Write every record with its length and checksums; the opposite of `unframe`."""
+    to = 0
+    for i in range(len(offsets) - 1):
+        start, n = offsets[i], offsets[i + 1] - offsets[i]
+        store64(out, to, uint64(n))
+        store32(out, to + 8, _masked(_crc(out, to, 8)))
+        move(out, to + HEADER, data, start, n)
+        store32(out, to + HEADER + n, _masked(_crc(data, start, n)))
+        to += HEADER + n + FOOTER

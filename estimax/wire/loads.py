@@ -1,0 +1,113 @@
+"""Compiled loads, stores and moves of bytes: what Numba lacks for wire formats.
+
+Nothing here checks a bound, wraps a negative place or takes the GIL: the kernels that
+call these have compared the place with the end of the buffer first.
+"""
+
+# Numba has its own types; annotations would say nothing more.
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+import sys
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+# One unaligned load each: put together byte by byte, hashing took twice as long.
+assert sys.byteorder == "little", "the kernels read bytes as little-endian numbers"
+
+_WIDE = ir.IntType(64)
+
+
+def _make_load(bits):
+    """A function (bytes, place) -> the little-endian integer there, as uint64."""
+    integer = ir.IntType(bits)
+
+    def generate(context, builder, signature, args):
+        place = _place(context, builder, signature, args)
+        loaded = builder.load(builder.bitcast(place, integer.as_pointer()))
+        loaded.align = 1
+        return loaded if bits == 64 else builder.zext(loaded, _WIDE)
+
+    def load(typing, data, at):
+        return types.uint64(data, types.intp), generate
+
+    return intrinsic(load)
+
+
+def _make_store(bits):
+    """A function (bytes, place, value) that writes the value's low bits there."""
+    integer = ir.IntType(bits)
+
+    def generate(context, builder, signature, args):
+        place = _place(context, builder, signature, args)
+        value = args[2] if bits == 64 else builder.trunc(args[2], integer)
+        stored = builder.store(value, builder.bitcast(place, integer.as_pointer()))
+        stored.align = 1
+        return context.get_dummy_value()
+
+    def store(typing, data, at, value):
+        return types.void(data, types.intp, types.uint64), generate
+
+    return intrinsic(store)
+
+
+def _place(context, builder, signature, args):
+    array = context.make_array(signature.args[0])(context, builder, args[0])
+    start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
+    return builder.gep(start, [args[1]])
+
+
+load8, load32, load64 = _make_load(8), _make_load(32), _make_load(64)
+store8, store32, store64 = _make_store(8), _make_store(32), _make_store(64)
+
+
+def _move(typing, target, to, source, at, count):
+    """Copy `count` bytes; the ranges may overlap, and places are counted in bytes."""
+
+    def generate(context, builder, signature, args):
+        there = _place(context, builder, signature, args)
+        rest = signature.args[2:]
+        here = _place(context, builder, types.void(*rest), args[2:])
+        cgutils.raw_memmove(builder, there, here, args[4], 1)
+        return context.get_dummy_value()
+
+    places = (target, types.intp, source, types.intp, types.intp)
+    return types.void(*places), generate
+
+
+# Not as a decorator: mypy would count the typing context among the arguments.
+move: Any = intrinsic(_move)
+
+
+def _make_crc_step(bits):
+    """A function (crc, value) -> crc: the processor's own CRC-32C instruction."""
+    integer, crc = ir.IntType(bits), ir.IntType(64 if bits == 64 else 32)
+    name = f"llvm.x86.sse42.crc32.{crc.width}.{bits}"
+
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(crc, [crc, integer])
+        step = cgutils.get_or_insert_function(builder.module, kind, name)
+        if bits == 64:
+            return builder.call(step, args)
+        narrow = [builder.trunc(args[0], crc), builder.trunc(args[1], integer)]
+        return builder.zext(builder.call(step, narrow), _WIDE)
+
+    def advance(typing, value, data):
+        return types.uint64(types.uint64, types.uint64), generate
+
+    return intrinsic(advance)
+
+
+crc_step8, crc_step64 = _make_crc_step(8), _make_crc_step(64)
+
+
+def has_crc_instruction() -> bool:
+    """Whether the code that Numba makes here may use `crc_step8` and `crc_step64`."""
+    from numba.core.registry import cpu_target
+
+    # What Numba compiles for, which NUMBA_CPU_FEATURES may set lower than the machine.
+    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return triple.startswith("x86_64") and "+sse4.2" in features.split(",")

@@ -1,0 +1,244 @@
+"""TFRecord files, read in blocks of records: one kernel call a block.
+
+    for block in iter_record_blocks("train-00.tfrecord"):
+        block.records              # Strings: the records, checked
+        block.offsets[i]           # where record i begins in the file
+
+    reader = RecordReader(path, "GZIP", offset=saved_offset, record=saved_number)
+    block = reader.read_block()    # None at the end
+
+A position is the byte at which a record begins and its number in the file. Bytes of
+compressed files are counted after decompression: going to a place in one means
+decompressing up to it, without looking at the records on the way.
+
+The framing is, little-endian: uint64 length, uint32 CRC of the length, the data,
+uint32 CRC of the data. Records before a damaged one are delivered, then the error.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import InputError
+from estimax.core.strings import Strings
+from estimax.wire import compiled
+from estimax.wire.compression import check_compression, source_of
+from estimax.wire.files import Pathish, open_to_read
+
+BLOCK_BYTES = 4 << 20
+FRAME_BYTES = 16  # around every record
+_HEADER_BYTES = 12
+
+
+class RecordError(InputError):
+    """A damaged record; `record` is its number, `offset` the byte where it begins."""
+
+    def __init__(self, message: str, record: int, offset: int) -> None:
+        super().__init__(message)
+        self.record = record
+        self.offset = offset
+
+
+@dataclass(frozen=True, eq=False)
+class RecordBlock:
+    """Records that follow each other in a file.
+
+    `start` is the byte at which the first begins and `first` its number in the file.
+    """
+
+    path: str
+    records: Strings
+    start: int
+    first: int
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each record begins in the file, and last, where the next block does."""
+        sizes = self.records.offsets - self.records.offsets[0]
+        frames = FRAME_BYTES * np.arange(len(sizes), dtype=np.int64)
+        return self.start + sizes + frames
+
+    @property
+    def end(self) -> int:
+        """Where the next block begins in the file."""
+        size = self.records.offsets[-1] - self.records.offsets[0]
+        return int(self.start + size + FRAME_BYTES * len(self))
+
+    def name(self, i: int) -> str:
+        """Where record i of the block comes from, for messages."""
+        return f"{self.path}, record {self.first + i} (byte {self.offsets[i]})"
+
+
+def iter_record_blocks(
+    path: Pathish,
+    compression: str | None = None,
+    start_offset: int = 0,
+    *,
+    start_record: int = 0,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[RecordBlock]:
+    """Read a file from a record's beginning to the end, about `block_bytes` at once.
+
+    >>> import os, tempfile
+    >>> from estimax.wire.record_writer import write_records
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "a.tfrecord")
+    ...     write_records(path, [b"one", b"three"])
+    ...     [(b.records.tolist(), b.end) for b in iter_record_blocks(path)]
+    [([b'one', b'three'], 40)]
+    """
+    with RecordReader(
+        path,
+        compression,
+        offset=start_offset,
+        record=start_record,
+        block_bytes=block_bytes,
+    ) as reader:
+        while (block := reader.read_block()) is not None:
+            yield block
+
+
+def read_records(path: Pathish, compression: str | None = None) -> Strings:
+    """All records of a file at once."""
+    from estimax.core.strings import concatenate
+
+    blocks = [block.records for block in iter_record_blocks(path, compression)]
+    return concatenate(blocks) if blocks else Strings.of([])
+
+
+class RecordReader:
+    """One pass over a file, from `offset`, at which record number `record` begins.
+
+    `compression` is None, "GZIP" or "ZLIB". `check=False` leaves out the checksums of
+    files whose storage has its own; lengths are always kept within the file.
+    """
+
+    def __init__(
+        self,
+        path: Pathish,
+        compression: str | None = None,
+        *,
+        offset: int = 0,
+        record: int = 0,
+        block_bytes: int = BLOCK_BYTES,
+        check: bool = True,
+    ) -> None:
+        self._path = str(path)
+        self._compression = check_compression(compression, self._path)
+        self._block_bytes = max(int(block_bytes), FRAME_BYTES)
+        self._check = check
+        self._offset, self._record = int(offset), int(record)
+        self._file = open_to_read(path)
+        self._source = source_of(self._file, self._compression)
+        self._rest = np.empty(0, np.uint8)  # read already, of an incomplete record
+        self._error: RecordError | None = None
+        self._skip_to_offset()
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """The byte at which the next block begins, and its first record's number."""
+        return self._offset, self._record
+
+    def read_block(self) -> RecordBlock | None:
+        """The next records, at least one; None at the end of the file.
+
+        A damaged file gives the records before the damage, then a `RecordError`.
+        """
+        if self._error is not None:
+            raise self._error
+        buffer, size, is_end = self._fill(self._rest, self._block_bytes)
+        while True:
+            offsets = np.empty(size // FRAME_BYTES + 1, np.int64)
+            found = _kernels().unframe(buffer, size, self._check, offsets)
+            count, at, status = found
+            if count or status or is_end:
+                break
+            # One record larger than the buffer. Doubling, not trusting its length:
+            # a damaged one would ask for all memory.
+            buffer, size, is_end = self._fill(buffer[:size], 2 * len(buffer))
+        block = self._block(buffer, offsets[: count + 1].copy())
+        self._offset, self._record = self._offset + at, self._record + count
+        self._rest = buffer[at:size]
+        is_cut = is_end and size - at >= _HEADER_BYTES
+        if status or is_cut or self._source.failure:
+            self._error = self._describe(status, buffer, at, size)
+            if not count:
+                raise self._error
+        return block if count else None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> RecordReader:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _skip_to_offset(self) -> None:
+        try:
+            self._source.skip(self._offset)
+        except (zlib.error, OSError) as error:
+            self.close()
+            raise RecordError(
+                f"{self._where()}: cannot go to this position: {error}.",
+                self._record,
+                self._offset,
+            ) from error
+
+    def _fill(
+        self, rest: NDArray[np.uint8], size: int
+    ) -> tuple[NDArray[np.uint8], int, bool]:
+        """A buffer of `rest` and what follows; its fill, and whether the file ended."""
+        buffer = np.empty(max(size, len(rest) + FRAME_BYTES), np.uint8)
+        buffer[: len(rest)] = rest
+        filled = len(rest) + self._source.readinto(buffer.data[len(rest) :])
+        return buffer, filled, filled < len(buffer)
+
+    def _block(
+        self, buffer: NDArray[np.uint8], offsets: NDArray[np.int64]
+    ) -> RecordBlock:
+        records = Strings(buffer, offsets, (len(offsets) - 1,))
+        return RecordBlock(self._path, records, self._offset, self._record)
+
+    def _describe(
+        self, status: int, buffer: NDArray[np.uint8], at: int, size: int
+    ) -> RecordError:
+        kernels = _kernels()
+        if status == kernels.BAD_DATA_CRC:
+            what = "the checksum of its data is wrong: the file is damaged."
+        elif status:
+            what = (
+                "its length and the checksum of its length do not agree. The file is "
+                "damaged, is compressed (pass compression 'GZIP' or 'ZLIB'), or holds "
+                "no TFRecords."
+            )
+        elif self._source.failure:
+            what = (
+                f"the file is not {self._compression} or is damaged "
+                f"({self._source.failure}). Pass the compression it was written with."
+            )
+        else:
+            length = int(buffer[at : at + 8].view("<u8")[0])
+            what = (
+                f"it should have {length} bytes and the file ends after "
+                f"{size - at - _HEADER_BYTES}: it was cut off."
+            )
+        return RecordError(f"{self._where()}: {what}", self._record, self._offset)
+
+    def _where(self) -> str:
+        return f"{self._path}, record {self._record} (byte {self._offset})"
+
+
+def _kernels() -> ModuleType:
+    return compiled.load("estimax.wire.kernels")
