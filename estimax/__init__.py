@@ -27,6 +27,7 @@ _ROOMS = (
 
 # Where each top-level name lives. One line per name, sorted; `__all__` follows it.
 _NAMES = {
+    "AUTO_REUSE": "estimax.variables",
     "BaselineClassifier": "estimax.canned",
     "BaselineEstimator": "estimax.canned",
     "BaselineRegressor": "estimax.canned",
@@ -52,9 +53,17 @@ _NAMES = {
     "RegressionOutput": "estimax.core.spec",
     "RunConfig": "estimax.estimator",
     "TrainSpec": "estimax.estimator",
+    "VocabInfo": "estimax.checkpoints",
+    "WarmStartSettings": "estimax.checkpoints",
+    "assign": "estimax.variables",
+    "get_variable": "estimax.variables",
+    "get_variable_scope": "estimax.variables",
     "group": "estimax.optimizers",
+    "log_value": "estimax.summary",
     "minimize": "estimax.optimizers",
+    "regularization_losses": "estimax.variables",
     "train_and_evaluate": "estimax.estimator",
+    "variable_scope": "estimax.variables",
 }
 
 __version__ = "0.1.0.dev0"
@@ -86,6 +95,7 @@ if TYPE_CHECKING:
         LinearEstimator,
         LinearRegressor,
     )
+    from estimax.checkpoints import VocabInfo, WarmStartSettings
     from estimax.core.errors import EstimaxError
     from estimax.core.mode import ModeKeys
     from estimax.core.spec import (
@@ -103,6 +113,15 @@ if TYPE_CHECKING:
     )
     from estimax.export import BestExporter, FinalExporter, LatestExporter
     from estimax.optimizers import group, minimize
+    from estimax.summary import log_value
+    from estimax.variables import (
+        AUTO_REUSE,
+        assign,
+        get_variable,
+        get_variable_scope,
+        regularization_losses,
+        variable_scope,
+    )
 
 
 def __getattr__(name: str) -> Any:  # a module or one of its names

@@ -126,6 +126,9 @@ class Trace:
         self.calls: dict[tuple[HostTransform, tuple[Origin, ...]], Call] = {}
         self.logged: dict[str, LoggedValue] = {}
         self.lookups: list[Lookup] = []
+        # By `variables/declare.py`: penalties by variable, and whose value an array is.
+        self.penalties: dict[str, Any] = {}
+        self.declared: dict[int, tuple[Any, Any]] = {}
         self.rows: Mapping[str, TableRows] = {}
         self._deliver = deliver
         self._delivered: dict[str, Any] = {}
@@ -185,7 +188,10 @@ class TableRows:
 
 @dataclass(frozen=True)
 class LoggedValue:
-    """A named value the model wants seen: kind is scalar, histogram, image or text."""
+    """A named value the model wants seen: kind is scalar, histogram, image or text.
+
+    A kind of "value" is for hooks that ask for it by name, and is not written.
+    """
 
     kind: str
     value: Any

@@ -56,7 +56,9 @@ class SummarySaverHook(Hook):
         """Ask for the loss and all that the model logs, when it may be time."""
         if not self._timer.is_due_next():
             return None
-        return ["loss", *(name for name in context.logged if name != "loss")]
+        # What is named by `ex.log_value` is for hooks that ask for it.
+        logged = (name for name, kind in context.logged.items() if kind != "value")
+        return ["loss", *(name for name in logged if name != "loss")]
 
     def after_run(self, context: RunContext, values: Values) -> None:
         """Write the values if it is time."""

@@ -5,8 +5,9 @@
         ex.summary.scalar("accuracy", accuracy)
         ex.summary.histogram("logits", logits)
 
-Hooks write them (`SummarySaverHook`) and can ask for them by name. Outside of a
-`model_fn` that estimax runs, in a unit test say, these calls do nothing.
+Hooks write them (`SummarySaverHook`) and can ask for them by name. What is only to be
+asked for is named by `log_value`. Outside of a `model_fn` that estimax runs, in a unit
+test say, these calls do nothing.
 """
 
 from __future__ import annotations
@@ -51,6 +52,26 @@ def text(name: str, value: str) -> None:
             "Text cannot be computed on a device."
         )
     _log(name, staging.LoggedValue("text", value))
+
+
+def log_value(name: str, value: ArrayLike) -> None:
+    """Name a value of any shape for hooks to ask for; nothing is written by itself.
+
+    `LoggingTensorHook({"norm": "norm"}, every_n_iter=10)` logs it, and any hook gets it
+    by returning its name from `before_run`. It is brought to the host only then. Of
+    steps that ran in one loop (`iterations_per_loop`) a hook gets the last one's.
+
+    >>> log_value("norm", jnp.float32(2.0))  # no model_fn is running: nothing happens
+    """
+    trace = staging.current()
+    if trace is None:
+        return
+    if name in trace.logged or name in ("loss", "global_step", "step"):
+        raise SpecError(
+            f"log_value: {name!r} already names a value of this model. Hooks ask by "
+            "name: give each value its own."
+        )
+    trace.logged[name] = staging.LoggedValue("value", jnp.asarray(value))
 
 
 def _log(name: str, value: staging.LoggedValue) -> None:

@@ -34,7 +34,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Fold the metrics of up to `steps` batches; the context counts the examples.
 
-    Hooks are called around every batch and may ask for its "loss".
+    Hooks are called around every batch and may ask for its "loss" and for what the model
+    names with `ex.log_value`.
     """
     losses: list[jax.Array] = []
     folded: dict[str, Any] | None = None
@@ -43,11 +44,11 @@ def evaluate(
     for batch in itertools.islice(batches, steps):
         wanted = [hook.before_run(context) for hook in hooks]
         result = program.step(variables, batch.arrays)
-        losses.append(result["loss"])
+        losses.append(result["outputs"]["loss"])
         values = result["metrics"]
         folded = values if folded is None else program.merge(folded, values)
         context.examples += batch.examples
-        tell(hooks, wanted, context, {"loss": result["loss"]})
+        tell(hooks, wanted, context, result["outputs"])
         if context.stop_requested:
             break
     if folded is None:

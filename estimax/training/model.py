@@ -100,7 +100,7 @@ class Model:
             spec, variables = self._init(trace, structure, key, raw)
             specs.append(spec)
             kept = (spec.loss, spec.predictions, spec.eval_metric_ops, _exported(spec))
-            return variables, kept
+            return variables, (kept, logged_arrays(trace.logged))
 
         jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(
             jax.random.key(0), arrays
@@ -163,6 +163,11 @@ class Model:
                 {"params": params_key, "dropout": dropout_key}, features, labels
             )
         return spec, variables
+
+
+def logged_arrays(logged: Mapping[str, staging.LoggedValue]) -> dict[str, jax.Array]:
+    """What a model logs, all but text."""
+    return {n: jnp.asarray(v.value) for n, v in logged.items() if v.kind != "text"}
 
 
 def kind_of(value: staging.Raw) -> ValueKind:

@@ -18,7 +18,13 @@ from estimax import optimizers
 from estimax.core.plan import PreparedBatch
 from estimax.core.staging import Lookup, TableRows
 from estimax.core.state import TrainState
-from estimax.training.model import Applied, Model, Structure, Variables
+from estimax.training.model import (
+    Applied,
+    Model,
+    Structure,
+    Variables,
+    logged_arrays,
+)
 from estimax.training.updates import Training, Way
 
 Outputs = dict[str, jax.Array]  # "loss" and everything that the model logged
@@ -46,7 +52,7 @@ def make_train_step(training: Training) -> TrainStep:
             )
             aux = (
                 applied.model_state,
-                _logged_arrays(applied),
+                logged_arrays(applied.logged),
                 _touched(training, applied),
             )
             return applied.spec.loss, aux
@@ -128,11 +134,17 @@ def make_init(
 def make_eval_step(
     model: Model, structure: Structure
 ) -> Callable[[Variables, PreparedBatch], dict[str, Any]]:
-    """Build step(variables, batch) -> metric values of that batch, and its loss."""
+    """Build step(variables, batch) -> metric values of that batch, and its outputs."""
 
     def eval_step(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
-        spec = model.apply(variables, batch, structure).spec
-        return {"loss": spec.loss, "metrics": spec.eval_metric_ops}
+        applied = model.apply(variables, batch, structure)
+        # Only what hooks alone can ask for: summaries of training cost nothing here.
+        named = {n: v for n, v in applied.logged.items() if v.kind == "value"}
+        spec = applied.spec
+        return {
+            "outputs": {"loss": spec.loss, **logged_arrays(named)},
+            "metrics": spec.eval_metric_ops,
+        }
 
     return eval_step
 
@@ -187,11 +199,6 @@ def _table_rows(
         name: TableRows(array, inverse[str(training.tables[name].rows)])
         for name, array in rows.items()
     }
-
-
-def _logged_arrays(applied: Applied) -> Outputs:
-    logged = applied.logged.items()
-    return {name: jnp.asarray(v.value) for name, v in logged if v.kind != "text"}
 
 
 def _touched(training: Training, applied: Applied) -> dict[str, jax.Array]:

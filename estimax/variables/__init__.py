@@ -1,7 +1,25 @@
-"""What Flax lacks: a `model_fn` as one module, and tables updated by row."""
+"""What Flax lacks: a `model_fn` as one module, scopes, and tables updated by row."""
 
+from estimax.variables.declare import assign, get_variable, regularization_losses
 from estimax.variables.module import ModelModule
-from estimax.variables.scope import scoped
+from estimax.variables.scope import (
+    AUTO_REUSE,
+    VariableScope,
+    get_variable_scope,
+    scoped,
+    variable_scope,
+)
 from estimax.variables.tables import lookup
 
-__all__ = ["ModelModule", "lookup", "scoped"]
+__all__ = [
+    "AUTO_REUSE",
+    "ModelModule",
+    "VariableScope",
+    "assign",
+    "get_variable",
+    "get_variable_scope",
+    "lookup",
+    "regularization_losses",
+    "scoped",
+    "variable_scope",
+]

@@ -1,0 +1,201 @@
+"""Variables declared by hand: `get_variable`, `assign`, and their penalties.
+
+    w = ex.get_variable("w", (3, 1), regularizer=ex.optimizers.l2(0.01))
+    seen = ex.get_variable("seen", (), initializer=0.0, trainable=False)
+    ex.assign(seen, seen + batch_size)             # kept with the next checkpoint
+
+What comes back is the variable's value, an array like any other. Trainable ones are
+Flax params, the others live in a collection beside them, as batch statistics do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike, DTypeLike
+
+from estimax.core import staging
+from estimax.core.errors import SpecError
+from estimax.variables.scope import current_module, get_variable_scope, variable_scope
+
+PARAMS = "params"
+UNTRAINED = "untrained"  # the Flax collection of variables that no optimizer moves
+
+Initializer = Callable[..., Any]  # (key, shape, dtype) -> array, as Flax's are
+
+
+def get_variable(
+    name: str,
+    shape: Sequence[int] | int | None = None,
+    dtype: DTypeLike = jnp.float32,
+    initializer: Initializer | ArrayLike | None = None,
+    regularizer: Callable[[jax.Array], Any] | None = None,
+    trainable: bool = True,
+) -> jax.Array:
+    """The value of a variable of the current scope, made if there is none.
+
+    `initializer` is a function of key, shape and dtype, or a constant (which may tell
+    the shape); by default the scope's, or else Glorot's uniform for floats and zero
+    for others. A second call with the same name is an error, unless the scope reuses.
+
+    >>> from flax import linen as nn
+    >>> class Line(nn.Module):
+    ...     @nn.compact
+    ...     def __call__(self, x):
+    ...         return x @ get_variable("w", (2, 1)) + get_variable("b", 1)
+    >>> jax.tree.map(jnp.shape, Line().init(jax.random.key(0), jnp.ones((4, 2))))
+    {'params': {'b': (1,), 'w': (2, 1)}}
+    """
+    head, _, last = name.rpartition("/")
+    if head:
+        with variable_scope(head):
+            return get_variable(last, shape, dtype, initializer, regularizer, trainable)
+    scope = get_variable_scope()
+    module = current_module(f"get_variable({name!r})")
+    path = "/".join((*module.path, name))
+    collection = PARAMS if trainable else UNTRAINED
+    made = module.has_variable(collection, name)
+    if module.is_initializing():
+        _check_use(path, made, scope.reuse)
+    if initializer is None:
+        initializer = scope.initializer
+    make = _maker(path, shape, jnp.dtype(dtype), initializer)
+    if made and scope.reuse:
+        value: jax.Array = module.get_variable(collection, name)
+        _check_shape(path, value, shape)
+    elif trainable:
+        value = module.param(name, make)
+        _penalize(path, value, regularizer or scope.regularizer)
+    else:
+        value = module.variable(
+            collection, name, lambda: make(module.make_rng(PARAMS))
+        ).value
+    trace = staging.current()
+    if trace is not None:
+        # The array is kept with its id: a freed object's id may be given out again.
+        trace.declared[id(value)] = (value, (module, name, trainable))
+    return value
+
+
+def assign(variable: jax.Array, value: ArrayLike) -> jax.Array:
+    """Give a non-trainable variable its value for the next step; returns that value.
+
+    `variable` is what `get_variable(…, trainable=False)` returned; it keeps the value
+    of this step. What evaluation and prediction assign is forgotten after the batch.
+
+    >>> assign(jnp.zeros(()), 1.0)
+    Traceback (most recent call last):
+    estimax.core.errors.SpecError: assign: this array is not a variable. Give what \
+ex.get_variable(…, trainable=False) returned in this call of the model_fn.
+    """
+    trace = staging.current()
+    found = trace.declared.get(id(variable)) if trace is not None else None
+    if found is None:
+        raise SpecError(
+            "assign: this array is not a variable. Give what ex.get_variable(…, "
+            "trainable=False) returned in this call of the model_fn."
+        )
+    module, name, trainable = found[1]
+    path = "/".join((*module.path, name))
+    if trainable:
+        raise SpecError(
+            f"assign: {path} is trainable, so the optimizer changes it. Declare it "
+            "with trainable=False to assign it yourself."
+        )
+    new = jnp.asarray(value, variable.dtype)
+    if new.shape != variable.shape:
+        raise SpecError(
+            f"assign: {path} has shape {variable.shape}, the value {new.shape}."
+        )
+    # A model that is being initialised takes no step.
+    if not module.is_initializing():
+        module.put_variable(UNTRAINED, name, new)
+    return new
+
+
+def regularization_losses(scope: str | None = None) -> list[jax.Array]:
+    """The penalties of all variables so far that have a regularizer, one scalar each.
+
+    `scope` keeps those whose variable's name begins with it. Nothing adds them to a
+    loss by itself: give them to a head (`regularization_losses=`), or add their sum.
+
+    >>> regularization_losses()
+    []
+    """
+    trace = staging.current()
+    penalties = trace.penalties if trace is not None else {}
+    return [v for name, v in penalties.items() if name.startswith(scope or "")]
+
+
+def _check_use(path: str, made: bool, reuse: bool | str | None) -> None:
+    if made and not reuse:
+        raise SpecError(
+            f"get_variable: {path} exists already. Share it with "
+            "variable_scope(…, reuse=True) or reuse=ex.AUTO_REUSE, or give it "
+            "another name."
+        )
+    if not made and reuse is True:
+        raise SpecError(
+            f"get_variable: {path} does not exist, and reuse=True only shares what "
+            "does. Make it first without reuse, or use reuse=ex.AUTO_REUSE."
+        )
+
+
+def _check_shape(
+    path: str, value: jax.Array, shape: Sequence[int] | int | None
+) -> None:
+    if shape is not None and value.shape != _as_shape(shape):
+        raise SpecError(
+            f"get_variable: {path} has shape {value.shape} and is reused with shape "
+            f"{_as_shape(shape)}."
+        )
+
+
+def _maker(
+    path: str, shape: Sequence[int] | int | None, dtype: Any, initializer: Any
+) -> Callable[[jax.Array], jax.Array]:
+    """Build make(key) -> the initial value."""
+    if initializer is not None and not callable(initializer):
+        constant = jnp.asarray(initializer, dtype)
+        whole = constant.shape if shape is None else _as_shape(shape)
+        return lambda key: jnp.broadcast_to(constant, whole)
+    if shape is None:
+        raise SpecError(
+            f"get_variable: {path} needs a shape, or a constant as its initializer."
+        )
+    chosen = initializer or _default_initializer(dtype)
+    return lambda key: jnp.asarray(chosen(key, _as_shape(shape), dtype))
+
+
+def _default_initializer(dtype: Any) -> Initializer:
+    return _glorot if jnp.issubdtype(dtype, jnp.floating) else jax.nn.initializers.zeros
+
+
+def _glorot(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    # Not jax's: that one refuses vectors and scalars, which TensorFlow has fans for.
+    fan_in, fan_out = _fans(shape)
+    limit = math.sqrt(6 / (fan_in + fan_out))
+    return jax.random.uniform(key, shape, dtype, -limit, limit)
+
+
+def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
+    if not shape:
+        return 1, 1
+    if len(shape) == 1:
+        return shape[0], shape[0]
+    field = math.prod(shape[:-2])
+    return shape[-2] * field, shape[-1] * field
+
+
+def _penalize(path: str, value: jax.Array, regularizer: Any) -> None:
+    trace = staging.current()
+    if trace is not None and regularizer is not None:
+        trace.penalties[path] = regularizer(value)
+
+
+def _as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
