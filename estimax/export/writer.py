@@ -281,7 +281,8 @@ def _write_content(
     _write_json(folder / "signatures.json", signatures)
     for stem, exported in program.exported.items():
         functions.write_function(folder, stem, exported)
-    arrays = {n: np.ascontiguousarray(a) for n, a in servable.weights.items()}
+    # Not ascontiguousarray, which turns a scalar into a vector of one.
+    arrays = {n: np.asarray(a, order="C") for n, a in servable.weights.items()}
     safetensors.numpy.save_file(arrays, folder / "weights.safetensors")
     described = host_plan.plan_to_json(servable.plan, folder / "assets")
     _write_json(folder / "transforms.json", described)

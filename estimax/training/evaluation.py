@@ -34,8 +34,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Fold the metrics of up to `steps` batches; the context counts the examples.
 
-    Hooks are called around every batch and may ask for its "loss" and for what the model
-    names with `ex.log_value`.
+    Hooks are called around every batch and may ask for its "loss" and for what the
+    model names with `ex.log_value`.
     """
     losses: list[jax.Array] = []
     folded: dict[str, Any] | None = None
