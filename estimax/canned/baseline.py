@@ -12,6 +12,7 @@ from flax import linen as nn
 
 from estimax import heads
 from estimax.canned import parts
+from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import FeatureError
 from estimax.core.spec import EstimatorSpec
 from estimax.core.staging import HostOnly
@@ -30,6 +31,7 @@ class BaselineEstimator(Estimator):
         model_dir: Path | None = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
     ) -> None:
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             parts.check_features(features, "Baseline")
@@ -40,7 +42,7 @@ class BaselineEstimator(Estimator):
                 features, mode, logits, labels, optimizer=trained_by
             )
 
-        super().__init__(model_fn, model_dir, config)
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
 class BaselineClassifier(BaselineEstimator):
@@ -59,11 +61,12 @@ class BaselineClassifier(BaselineEstimator):
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         loss_reduction: str = parts.MEAN,
+        warm_start_from: WarmStart = None,
     ) -> None:
         head = parts.classifier_head(
             n_classes, weight_column, label_vocabulary, loss_reduction
         )
-        super().__init__(head, model_dir, optimizer, config)
+        super().__init__(head, model_dir, optimizer, config, warm_start_from)
 
 
 class BaselineRegressor(BaselineEstimator):
@@ -81,9 +84,10 @@ class BaselineRegressor(BaselineEstimator):
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         loss_reduction: str = parts.MEAN,
+        warm_start_from: WarmStart = None,
     ) -> None:
         head = parts.regressor_head(label_dimension, weight_column, loss_reduction)
-        super().__init__(head, model_dir, optimizer, config)
+        super().__init__(head, model_dir, optimizer, config, warm_start_from)
 
 
 class Bias(nn.Module):

@@ -11,6 +11,7 @@ from flax import linen as nn
 from estimax import heads, variables
 from estimax.canned import parts
 from estimax.canned.layers import Activation, dnn_logits
+from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
@@ -34,6 +35,7 @@ class DNNEstimator(Estimator):
         activation_fn: Activation | None = nn.relu,
         dropout: float | None = None,
         config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
         batch_norm: bool = False,
     ) -> None:
         columns = tuple(feature_columns)
@@ -55,7 +57,7 @@ class DNNEstimator(Estimator):
                 features, mode, logits, labels, optimizer=trained_by
             )
 
-        super().__init__(model_fn, model_dir, config)
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
 class DNNClassifier(DNNEstimator):
@@ -78,6 +80,7 @@ class DNNClassifier(DNNEstimator):
         activation_fn: Activation | None = nn.relu,
         dropout: float | None = None,
         config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
         loss_reduction: str = parts.MEAN,
         batch_norm: bool = False,
     ) -> None:
@@ -92,6 +95,7 @@ class DNNClassifier(DNNEstimator):
             activation_fn,
             dropout,
             config,
+            warm_start_from,
             batch_norm,
         )
 
@@ -115,6 +119,7 @@ class DNNRegressor(DNNEstimator):
         activation_fn: Activation | None = nn.relu,
         dropout: float | None = None,
         config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
         loss_reduction: str = parts.MEAN,
         batch_norm: bool = False,
     ) -> None:
@@ -127,5 +132,6 @@ class DNNRegressor(DNNEstimator):
             activation_fn,
             dropout,
             config,
+            warm_start_from,
             batch_norm,
         )

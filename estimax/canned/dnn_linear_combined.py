@@ -11,6 +11,7 @@ from flax import linen as nn
 from estimax import heads, optimizers, variables
 from estimax.canned import parts
 from estimax.canned.layers import Activation, dnn_logits, linear_logits
+from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
@@ -40,6 +41,7 @@ class DNNLinearCombinedEstimator(Estimator):
         config: RunConfig | None = None,
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
+        warm_start_from: WarmStart = None,
     ) -> None:
         wide = tuple(linear_feature_columns or ())
         deep = tuple(dnn_feature_columns or ())
@@ -87,7 +89,7 @@ class DNNLinearCombinedEstimator(Estimator):
                 train_op_fn=lambda loss: optimizers.group(*train_ops),
             )
 
-        super().__init__(model_fn, model_dir, config)
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
 class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
@@ -117,6 +119,7 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
         config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
         loss_reduction: str = parts.MEAN,
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
@@ -136,6 +139,7 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
             config,
             batch_norm,
             linear_sparse_combiner,
+            warm_start_from,
         )
 
 
@@ -164,6 +168,7 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
         label_dimension: int = 1,
         weight_column: Any = None,
         config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
         loss_reduction: str = parts.MEAN,
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
@@ -181,6 +186,7 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
             config,
             batch_norm,
             linear_sparse_combiner,
+            warm_start_from,
         )
 
 

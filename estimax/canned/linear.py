@@ -10,6 +10,7 @@ from typing import Any
 from estimax import heads, optimizers, variables
 from estimax.canned import parts
 from estimax.canned.layers import linear_logits
+from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
@@ -32,6 +33,7 @@ class LinearEstimator(Estimator):
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         sparse_combiner: str = "sum",
+        warm_start_from: WarmStart = None,
     ) -> None:
         columns = tuple(feature_columns)
 
@@ -47,7 +49,7 @@ class LinearEstimator(Estimator):
                 features, mode, logits, labels, optimizer=_optimizer(optimizer, columns)
             )
 
-        super().__init__(model_fn, model_dir, config)
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
 class LinearClassifier(LinearEstimator):
@@ -67,6 +69,7 @@ class LinearClassifier(LinearEstimator):
         label_vocabulary: Sequence[str] | None = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
         loss_reduction: str = parts.MEAN,
         sparse_combiner: str = "sum",
     ) -> None:
@@ -74,7 +77,13 @@ class LinearClassifier(LinearEstimator):
             n_classes, weight_column, label_vocabulary, loss_reduction
         )
         super().__init__(
-            head, feature_columns, model_dir, optimizer, config, sparse_combiner
+            head,
+            feature_columns,
+            model_dir,
+            optimizer,
+            config,
+            sparse_combiner,
+            warm_start_from,
         )
 
 
@@ -94,12 +103,19 @@ class LinearRegressor(LinearEstimator):
         weight_column: Any = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
         loss_reduction: str = parts.MEAN,
         sparse_combiner: str = "sum",
     ) -> None:
         head = parts.regressor_head(label_dimension, weight_column, loss_reduction)
         super().__init__(
-            head, feature_columns, model_dir, optimizer, config, sparse_combiner
+            head,
+            feature_columns,
+            model_dir,
+            optimizer,
+            config,
+            sparse_combiner,
+            warm_start_from,
         )
 
 

@@ -26,13 +26,18 @@ from estimax.checkpoints.state_names import (
     unflatten_state,
     unflatten_variables,
 )
+from estimax.checkpoints.vocabularies import VocabInfo
+from estimax.checkpoints.warm_start import WarmStartSettings, as_settings, warm_start
 
 __all__ = [
     "ArrayEntry",
     "Checkpoint",
     "Manifest",
     "Saver",
+    "VocabInfo",
+    "WarmStartSettings",
     "all_checkpoints",
+    "as_settings",
     "averaged",
     "first_nan",
     "flatten_state",
@@ -47,5 +52,6 @@ __all__ = [
     "step_of",
     "unflatten_state",
     "unflatten_variables",
+    "warm_start",
     "write",
 ]

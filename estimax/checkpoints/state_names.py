@@ -13,7 +13,7 @@ learning rate comes from the code, so that changing it there changes it on resum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +62,7 @@ def unflatten_state(
     The template's leaves may be arrays or `jax.ShapeDtypeStruct`s.
     """
     _check(flatten_state(template), arrays, extra_is_wrong=True)
-    return _filled(template, arrays)
+    return filled(template, arrays)
 
 
 def unflatten_variables(
@@ -75,7 +75,7 @@ def unflatten_variables(
     bare = replace(template, opt_state={}, slots={}, averages={})
     wanted = {n: v for n, v in flatten_state(bare).items() if n != KEY}
     _check(wanted, arrays, extra_is_wrong=False)
-    return _filled(template, {name: arrays[name] for name in wanted})
+    return filled(template, {name: arrays[name] for name in wanted})
 
 
 def averaged(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -89,6 +89,64 @@ def averaged(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     suffix = f"/{AVERAGE}"
     averages = {n[: -len(suffix)]: a for n, a in arrays.items() if n.endswith(suffix)}
     return {**arrays, **averages}
+
+
+def variable_names(state: TrainState) -> list[str]:
+    """The names of a state's variables: no optimizer state, step or key."""
+    bare = replace(state, opt_state={}, slots={}, averages={})
+    return [name for name in flatten_state(bare) if name not in (STEP, KEY)]
+
+
+def slots_of(
+    names: Iterable[str], variables: Iterable[str]
+) -> dict[str, dict[str, str]]:
+    """The optimizer's arrays of each variable: variable -> slot -> name.
+
+    The same slot has one label, whichever way a variable is updated and whichever
+    group of a model it belongs to.
+
+    >>> slots_of(["training/0/m/w", "training/slots/w/v", "training/0/0/count"], ["w"])
+    {'w': {'m': 'training/0/m/w', 'v': 'training/slots/w/v'}}
+    """
+    known = set(variables)
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        parts = name.split("/")
+        if parts[0] != _TRAINING or len(parts) < 4:
+            continue
+        if parts[1] == "slots":
+            variable, slot = "/".join(parts[2:-1]), parts[-1]
+        else:
+            variable, slot = _variable_at_end(parts[2:], known)
+        if variable in known:
+            found.setdefault(variable, {})[slot] = name
+    return found
+
+
+def filled(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> TrainState:
+    """A state with these arrays in the place of its own, the rest as it was."""
+
+    def fill(path: KeyPath, leaf: Any) -> Any:
+        name = _name(path)
+        if name is None or name not in arrays:
+            return leaf
+        if name == KEY and _is_typed_key(leaf):
+            return jax.random.wrap_key_data(
+                _on_device(arrays[name], None), impl=_key_impl(leaf)
+            )
+        return _on_device(arrays[name], getattr(leaf, "sharding", None))
+
+    new: TrainState = jax.tree_util.tree_map_with_path(fill, template)
+    return new
+
+
+def _variable_at_end(parts: list[str], known: set[str]) -> tuple[str, str]:
+    """Split a path of optimizer state where the name of its variable begins."""
+    for start in range(1, len(parts)):
+        variable = "/".join(parts[start:])
+        if variable in known:
+            return variable, "/".join(parts[:start])
+    return "", ""
 
 
 def _named_leaves(state: TrainState) -> Iterator[tuple[str, Any]]:
@@ -122,21 +180,6 @@ def _name(path: KeyPath) -> str | None:
 
 def _joined(path: KeyPath) -> str:
     return keystr(path, simple=True, separator="/")
-
-
-def _filled(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> TrainState:
-    def fill(path: KeyPath, leaf: Any) -> Any:
-        name = _name(path)
-        if name is None or name not in arrays:
-            return leaf
-        if name == KEY and _is_typed_key(leaf):
-            return jax.random.wrap_key_data(
-                _on_device(arrays[name], None), impl=_key_impl(leaf)
-            )
-        return _on_device(arrays[name], getattr(leaf, "sharding", None))
-
-    filled: TrainState = jax.tree_util.tree_map_with_path(fill, template)
-    return filled
 
 
 def _on_device(array: NDArray[Any], sharding: Any) -> jax.Array:

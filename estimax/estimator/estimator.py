@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from estimax import checkpoints, export, training
 from estimax import hooks as stock
+from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import host_values
 from estimax.core import plan as plans
 from estimax.core.errors import ConfigError, MissingFileError, SpecError
@@ -36,7 +37,7 @@ from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
 from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.feeding import Feed, loop_length
-from estimax.estimator.loading import Loader
+from estimax.estimator.loading import Loaded, Loader, warm_started
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import training_hooks
 from estimax.hooks import Hook, RunContext
@@ -50,7 +51,8 @@ class Estimator:
 
     `model_fn(features, labels, mode, params, config)` returns an `EstimatorSpec`; it
     may take any of these arguments, and is called with those it takes. A subclass may
-    define `model_fn` as a method instead.
+    define `model_fn` as a method instead. `warm_start_from`, a checkpoint, a model_dir
+    or `WarmStartSettings`, is where a model_dir without a checkpoint starts from.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Estimator:
         model_dir: str | os.PathLike[str] | None = None,
         config: RunConfig | None = None,
         params: Any = None,
+        warm_start_from: WarmStart = None,
     ) -> None:
         own = getattr(type(self), "model_fn", None)
         if model_fn is None and own is not Estimator.model_fn:
@@ -68,6 +71,7 @@ class Estimator:
         self._model_fn = model_fn
         self._params = copy.deepcopy(params) if params is not None else {}
         self._config = _with_model_dir(config, model_dir)
+        self._warm_start = checkpoints.as_settings(warm_start_from)
         self._programs: dict[Any, Any] = {}
         self._loader = Loader(use_averages=self._config.use_averages)
         self._example: dict[Origin, Any] | None = None
@@ -110,7 +114,6 @@ class Estimator:
         if max_steps is not None and start >= max_steps:
             _log.info("already trained to step %d of %d", start, max_steps)
             return self
-        last = max_steps if max_steps is not None else start + steps if steps else None
         position = checkpoint.extra.get("input") if checkpoint else None
         with self._feed(input_fn, ModeKeys.TRAIN, position) as feed:
             if feed.first is None:
@@ -119,6 +122,9 @@ class Estimator:
             program = self._program(ModeKeys.TRAIN, feed.first)
             first = pack(program.plan.prepare(feed.first))
             state = self._start_state(program, first, checkpoint)
+            if checkpoint is None and self._warm_start:
+                start = int(state.step)  # it may have been asked for, too
+            last = start + steps if steps else max_steps
             context = RunContext(
                 step=start, input_state=feed.position, logged=program.logged
             )
@@ -160,11 +166,12 @@ class Estimator:
         was. One that `checkpoint_path` names is used or refused.
         """
         _check_steps(steps=steps)
-        path = self._checkpoint(checkpoint_path)
+        self._check_trained(checkpoint_path)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
-            program = self._program(ModeKeys.EVAL, _needed(feed, "evaluate"))
-            variables, step, path = self._loader.load(
-                path, program.shapes, or_earlier=checkpoint_path is None
+            first = _needed(feed, "evaluate")
+            program = self._program(ModeKeys.EVAL, first)
+            variables, step, path = self._load(
+                checkpoint_path, ModeKeys.EVAL, program.plan, program.shapes, first
             )
             context = RunContext(step=step)
             results = training.evaluate(
@@ -192,13 +199,14 @@ class Estimator:
 
         A generator: nothing happens until the first value is asked for.
         """
-        path = self._checkpoint(checkpoint_path)
+        self._check_trained(checkpoint_path)
         with self._feed(input_fn, ModeKeys.PREDICT) as feed:
             if feed.first is None:
                 return
             program = self._program(ModeKeys.PREDICT, feed.first)
-            variables, step, _ = self._loader.load(
-                path, program.recording.shapes, or_earlier=checkpoint_path is None
+            shapes = program.recording.shapes
+            variables, step, _ = self._load(
+                checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, feed.first
             )
             spec = program.recording.spec
             context = RunContext(step=step)
@@ -233,11 +241,12 @@ class Estimator:
         The features that a request carries are those of the training data, unless a
         `serving_input_receiver_fn` says otherwise. Returns the bundle's folder.
         """
-        path = self._checkpoint(checkpoint_path)
+        self._check_trained(checkpoint_path)
         example = self._serving_example(serving_input_receiver_fn)
         program = self._program(ModeKeys.PREDICT, example)
-        variables, step, _ = self._loader.load(
-            path, program.recording.shapes, or_earlier=checkpoint_path is None
+        shapes = program.recording.shapes
+        variables, step, _ = self._load(
+            checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, example
         )
         servable = exporting.servable(
             self._model(ModeKeys.PREDICT), program.recording, variables, example
@@ -319,7 +328,10 @@ class Estimator:
         seed = self._config.tf_random_seed
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
         if checkpoint is None:
-            return program.init(key, arrays)
+            state = program.init(key, arrays)
+            return warm_started(state, self._warm_start) if self._warm_start else state
+        if self._warm_start:
+            _log.info("no warm start: %s has a checkpoint", self.model_dir)
         template = jax.eval_shape(program.init, key, arrays)
         return checkpoints.unflatten_state(template, checkpoint.arrays)
 
@@ -331,6 +343,28 @@ class Estimator:
                 "trained. Call train first, or give checkpoint_path."
             )
         return os.fspath(path)
+
+    def _check_trained(self, given: str | os.PathLike[str] | None) -> None:
+        """Refuse at once to use a model that has learned nothing."""
+        if self._warm_start is None:
+            self._checkpoint(given)
+
+    def _load(
+        self,
+        given: str | os.PathLike[str] | None,
+        mode: Mode,
+        plan: plans.Plan,
+        shapes: training.Variables,
+        batch: dict[Origin, Any],
+    ) -> Loaded:
+        """The variables of a checkpoint; without one, those of the warm start."""
+        if given is None and self._warm_start and not self.latest_checkpoint():
+            key = jax.random.key(self._config.tf_random_seed or 0)
+            return self._loader.warm_start(
+                self._model(mode), plan, batch, key, self._warm_start
+            )
+        path = self._checkpoint(given)
+        return self._loader.load(path, shapes, or_earlier=given is None)
 
     def _serving_example(
         self, receiver_fn: Callable[[], Any] | None

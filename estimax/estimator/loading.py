@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,8 +11,12 @@ import jax
 import jax.numpy as jnp
 
 from estimax import checkpoints, training
+from estimax.core import plan as plans
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.core.state import TrainState
+from estimax.training.model import kind_of
+
+_log = logging.getLogger("estimax")
 
 
 class Loaded(NamedTuple):
@@ -53,6 +58,26 @@ class Loader:
                 raise  # not damaged: it does not fit the model
             return self._cached(checkpoints.path_of(folder, sound.step), shapes)
 
+    def warm_start(
+        self,
+        model: training.Model,
+        plan: plans.Plan,
+        batch: plans.RawBatch,
+        key: jax.Array,
+        settings: checkpoints.WarmStartSettings,
+    ) -> Loaded:
+        """The variables of a model that was never trained, but starts from another."""
+        structure = {origin: kind_of(value) for origin, value in batch.items()}
+        cache_key = ("warm start", model.mode, frozenset(structure.items()))
+        if self._loaded is None or cache_key != self._key:
+            arrays = jax.tree.map(jnp.asarray, plan.prepare(batch))
+            init = jax.jit(lambda key, arrays: model.init(key, arrays, structure))
+            state = warm_started(_state_of(init(key, arrays)), settings)
+            path = os.fspath(settings.ckpt_to_initialize_from)
+            loaded = Loaded(training.variables_of(state), int(state.step), path)
+            self._key, self._loaded = cache_key, loaded
+        return self._loaded
+
     def _cached(
         self, path: str | os.PathLike[str], shapes: training.Variables
     ) -> Loaded:
@@ -65,18 +90,31 @@ class Loader:
         return self._loaded
 
     def _read(self, path: str | os.PathLike[str], shapes: training.Variables) -> Loaded:
-        template = TrainState(
-            step=jnp.zeros((), jnp.int32),
-            params=shapes.params,
-            tables=shapes.tables,
-            model_state=shapes.model_state,
-            opt_state={},
-            slots={},
-            key=jax.random.key(0),
-        )
         checkpoint = checkpoints.read(path)
         arrays = checkpoint.arrays
         if self._use_averages:
             arrays = checkpoints.averaged(arrays)
-        state = checkpoints.unflatten_variables(template, arrays)
+        state = checkpoints.unflatten_variables(_state_of(shapes), arrays)
         return Loaded(training.variables_of(state), checkpoint.step, os.fspath(path))
+
+
+def warm_started(
+    state: TrainState, settings: checkpoints.WarmStartSettings
+) -> TrainState:
+    """A new state with what it takes from a checkpoint; logs what that is."""
+    state, report = checkpoints.warm_start(state, settings)
+    _log.info("%s", report)
+    return state
+
+
+def _state_of(variables: training.Variables) -> TrainState:
+    """A state of nothing but variables."""
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=variables.params,
+        tables=variables.tables,
+        model_state=variables.model_state,
+        opt_state={},
+        slots={},
+        key=jax.random.key(0),
+    )

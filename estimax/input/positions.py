@@ -67,6 +67,11 @@ class Cursor:
 
     def set_state(self, state: State) -> None:
         """Go there: at once where the object can, by running up to it otherwise."""
+        if self._unit not in state:
+            raise InputError(
+                f"cannot resume the input: the saved position counts no {self._unit}; "
+                "it is that of another kind of input."
+            )
         self.close()
         self._open()
         count = int(state[self._unit])

@@ -1,0 +1,158 @@
+import inspect
+import logging
+
+import numpy as np
+import pytest
+from tiny_models import X, data, line_model_fn, once
+
+import estimax as ex
+from estimax.core.errors import CheckpointError, ConfigError, MissingFileError
+
+QUIET = ex.RunConfig(save_summary_steps=0, log_step_count_steps=None, tf_random_seed=1)
+
+
+@pytest.fixture
+def warm(trained, tmp_path):
+    """warm(warm_start_from=trained's folder) -> an Estimator in a new model_dir."""
+
+    def warm(given=None, model_fn=line_model_fn, folder="warm"):
+        given = trained.model_dir if given is None else given
+        return ex.Estimator(model_fn, tmp_path / folder, QUIET, warm_start_from=given)
+
+    return warm
+
+
+def weight(model):
+    return model.get_variable_value("line/kernel")
+
+
+def test_training_starts_from_the_other_models_weights_at_step_0(trained, warm):
+    model = warm().train(lambda: iter([({"x": 0 * X}, 0 * X)]))
+    assert model.get_variable_value("global_step") == 1
+    np.testing.assert_array_equal(weight(model), weight(trained))
+
+
+def test_a_checkpoint_of_its_own_wins_over_the_warm_start(trained, warm, caplog):
+    first = warm().train(data(), steps=2)
+    before = weight(first)
+    with caplog.at_level(logging.INFO, "estimax"):
+        again = warm().train(lambda: iter([({"x": 0 * X}, 0 * X)]))
+    assert "no warm start" in caplog.text
+    np.testing.assert_array_equal(weight(again), before)
+
+
+def test_a_list_that_names_the_step_continues_its_count(trained, warm):
+    settings = ex.WarmStartSettings(trained.model_dir, vars_to_warm_start=[".*"])
+    model = warm(settings).train(data(), steps=2)
+    assert model.get_variable_value("global_step") == 5
+
+
+def test_what_was_loaded_is_logged_as_a_table(warm, caplog):
+    with caplog.at_level(logging.INFO, "estimax"):
+        warm().train(data(), steps=1)
+    assert "2 of 2 variables" in caplog.text
+    assert "loaded  line/kernel  float32[1, 1]" in caplog.text
+
+
+def test_a_warm_started_model_may_be_used_before_it_is_trained(trained, warm, tmp_path):
+    model = warm()
+    expected = list(trained.predict(once()))
+    found = list(model.predict(once()))
+    assert [r["y"] for r in found] == [r["y"] for r in expected]
+    results = model.evaluate(once())
+    assert results["loss"] == trained.evaluate(once())["loss"]
+    assert results["global_step"] == 0
+    features = {"x": np.zeros((1, 1), np.float32)}
+    receiver = ex.export.build_raw_serving_input_receiver_fn(features)
+    assert model.export_saved_model(tmp_path / "bundles", receiver)
+    with pytest.raises(MissingFileError, match="has not been trained"):
+        model.get_variable_names()
+
+
+def test_a_warm_start_into_another_shape_is_told_precisely(trained, warm):
+    column = ex.feature_columns.numeric_column("x")
+    model = ex.LinearRegressor(
+        [column], warm().model_dir, config=QUIET, warm_start_from=trained.model_dir
+    )
+    with pytest.raises(CheckpointError, match="linear/linear_model/bias_weights"):
+        model.train(data(), steps=1)
+
+
+def test_the_argument_is_checked_when_it_is_given(warm):
+    with pytest.raises(ConfigError, match="got int"):
+        warm(3)
+    with pytest.raises(ConfigError, match="empty"):
+        warm("")
+
+
+def words_model(folder, vocabulary, source=None):
+    column = ex.feature_columns.categorical_column_with_vocabulary_list(
+        "word", vocabulary, num_oov_buckets=1
+    )
+    return ex.LinearRegressor([column], folder, config=QUIET, warm_start_from=source)
+
+
+def word_data(words):
+    return lambda: ({"word": np.array(words)}, np.ones((len(words), 1), np.float32))
+
+
+def test_linear_weights_follow_a_changed_vocabulary_and_ftrl_keeps_them(tmp_path):
+    name = "linear/linear_model/word/weights"
+    old = words_model(tmp_path / "old", ["x", "y", "z"])
+    old.train(word_data(["x", "y", "z", "x", "x"]), steps=3)
+    info = ex.VocabInfo(["z", "q", "x"], 3, 1, ["x", "y", "z"])
+    source = ex.WarmStartSettings(old.model_dir, var_name_to_vocab_info={name: info})
+    new = words_model(tmp_path / "new", ["z", "q", "x"], source)
+    new.train(word_data(["q"]), steps=1)
+    before, after = old.get_variable_value(name), new.get_variable_value(name)
+    # Only q was trained; z and x kept what they had learned, the bucket its zero.
+    assert after[[0, 2, 3], 0].tolist() == [before[2, 0], before[0, 0], 0.0]
+    assert after[1] != 0
+    slots = "training/slots/" + name + "/accumulator"
+    np.testing.assert_array_equal(
+        new.get_variable_value(slots)[[0, 2]], old.get_variable_value(slots)[[2, 0]]
+    )
+
+
+SIGNATURES = {
+    "DNNClassifier": "hidden_units feature_columns model_dir n_classes weight_column "
+    "label_vocabulary optimizer activation_fn dropout config warm_start_from "
+    "loss_reduction batch_norm",
+    "DNNRegressor": "hidden_units feature_columns model_dir label_dimension "
+    "weight_column optimizer activation_fn dropout config warm_start_from "
+    "loss_reduction batch_norm",
+    "DNNEstimator": "head hidden_units feature_columns model_dir optimizer "
+    "activation_fn dropout config warm_start_from batch_norm",
+    "LinearClassifier": "feature_columns model_dir n_classes weight_column "
+    "label_vocabulary optimizer config warm_start_from loss_reduction sparse_combiner",
+    "LinearRegressor": "feature_columns model_dir label_dimension weight_column "
+    "optimizer config warm_start_from loss_reduction sparse_combiner",
+    "LinearEstimator": "head feature_columns model_dir optimizer config "
+    "sparse_combiner warm_start_from",
+    "DNNLinearCombinedClassifier": "model_dir linear_feature_columns "
+    "linear_optimizer dnn_feature_columns dnn_optimizer dnn_hidden_units "
+    "dnn_activation_fn dnn_dropout n_classes weight_column label_vocabulary config "
+    "warm_start_from loss_reduction batch_norm linear_sparse_combiner",
+    "DNNLinearCombinedRegressor": "model_dir linear_feature_columns linear_optimizer "
+    "dnn_feature_columns dnn_optimizer dnn_hidden_units dnn_activation_fn dnn_dropout "
+    "label_dimension weight_column config warm_start_from loss_reduction batch_norm "
+    "linear_sparse_combiner",
+    "DNNLinearCombinedEstimator": "head model_dir linear_feature_columns "
+    "linear_optimizer dnn_feature_columns dnn_optimizer dnn_hidden_units "
+    "dnn_activation_fn dnn_dropout config batch_norm linear_sparse_combiner",
+    "BaselineClassifier": "model_dir n_classes weight_column label_vocabulary "
+    "optimizer config loss_reduction",
+    "BaselineRegressor": "model_dir label_dimension weight_column optimizer config "
+    "loss_reduction",
+    "BaselineEstimator": "head model_dir optimizer config",
+    "Estimator": "model_fn model_dir config params warm_start_from",
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_arguments_come_in_tf_estimators_order(name):
+    found = list(inspect.signature(getattr(ex, name).__init__).parameters)[1:]
+    expected = SIGNATURES[name].split()
+    # Ours may follow, where it had none.
+    assert found[: len(expected)] == expected
+    assert "warm_start_from" in found
