@@ -61,7 +61,11 @@ def _summarizing(config: RunConfig) -> list[Hook]:
     folder = str(config.model_dir)
     found: list[Hook] = []
     if config.log_step_count_steps:
-        found.append(stock.StepCounterHook(config.log_step_count_steps, folder))
+        found.append(
+            stock.StepCounterHook(config.log_step_count_steps, output_dir=folder)
+        )
     if config.save_summary_steps:
-        found.append(stock.SummarySaverHook(config.save_summary_steps, folder))
+        found.append(
+            stock.SummarySaverHook(config.save_summary_steps, output_dir=folder)
+        )
     return found
