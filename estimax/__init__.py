@@ -52,6 +52,7 @@ _NAMES = {
     "PredictOutput": "estimax.core.spec",
     "RegressionOutput": "estimax.core.spec",
     "RunConfig": "estimax.estimator",
+    "Sparse": "estimax.core.sparse",
     "TrainSpec": "estimax.estimator",
     "VocabInfo": "estimax.checkpoints",
     "WarmStartSettings": "estimax.checkpoints",
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from estimax.checkpoints import VocabInfo, WarmStartSettings
     from estimax.core.errors import EstimaxError
     from estimax.core.mode import ModeKeys
+    from estimax.core.sparse import Sparse
     from estimax.core.spec import (
         ClassificationOutput,
         EstimatorSpec,

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
 
 
@@ -30,6 +31,30 @@ class Sparse:
     def __len__(self) -> int:
         return self.dense_shape[0]
 
+    @staticmethod
+    def of_rows(rows: Any) -> Sparse:  # Any: lists of lists, at any depth
+        """Make a sparse tensor of ragged rows, each value at its place in its list.
+
+        >>> Sparse.of_rows([["a", "b"], [], ["c"]]).dense_shape
+        (3, 2)
+        >>> Sparse.of_rows([[[1, 2], [3]], [[4]]]).indices.tolist()
+        [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0]]
+        """
+        found: list[tuple[tuple[int, ...], Any]] = []
+        sizes: list[int] = []
+        _collect(rows, (), found, sizes)
+        rank = len(sizes)
+        if rank < 2 or any(len(place) != rank for place, _ in found):
+            raise FeatureError(
+                "Sparse.of_rows: expected a list of rows, each a list of values (or "
+                "each a list of such lists), all values at one depth."
+            )
+        places = np.array([place for place, _ in found], np.int64).reshape(-1, rank)
+        values = [value for _, value in found]
+        is_text = bool(values) and isinstance(values[0], str | bytes)
+        array = Strings.of(values) if is_text else np.array(values)
+        return Sparse(places, array, tuple(sizes))
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
@@ -38,6 +63,24 @@ class Ids:
 
     ids: Any  # jax.Array on the device, ndarray on the host
     weights: Any = None
+
+
+def _collect(
+    value: Any,
+    place: tuple[int, ...],
+    found: list[tuple[tuple[int, ...], Any]],
+    sizes: list[int],
+) -> None:
+    """Every value with its place, and the longest list at each depth."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        found.append((place, value))
+        return
+    depth = len(place)
+    if depth == len(sizes):
+        sizes.append(0)
+    sizes[depth] = max(sizes[depth], len(value))
+    for index, inner in enumerate(value):
+        _collect(inner, (*place, index), found, sizes)
 
 
 def padded_length(longest: int) -> int:

@@ -251,7 +251,13 @@ def as_raw(value: Any) -> Raw:
     """Bring whatever a user calls a feature into one of the raw forms."""
     if isinstance(value, Strings | Sparse):
         return value
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise FeatureError(
+            "a feature or label has rows of different lengths. Give it as "
+            "ex.Sparse.of_rows(rows), which says so."
+        ) from error
     return Strings.of(value) if is_text(array) else array
 
 

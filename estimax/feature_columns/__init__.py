@@ -23,8 +23,10 @@ from estimax.feature_columns.column import (
     CategoricalColumn,
     Column,
     DenseColumn,
+    SequenceColumn,
     is_categorical,
     is_dense,
+    is_sequence,
 )
 from estimax.feature_columns.crossed import CrossedColumn, crossed_column
 from estimax.feature_columns.dense_features import DenseFeatures, input_layer
@@ -32,6 +34,7 @@ from estimax.feature_columns.embedding import (
     EmbeddingColumn,
     SharedEmbeddingColumn,
     embedding_column,
+    shared_embedding_columns,
     shared_embeddings,
 )
 from estimax.feature_columns.indicator import IndicatorColumn, indicator_column
@@ -42,10 +45,27 @@ from estimax.feature_columns.parse_specs import (
     make_parse_example_spec,
     regressor_parse_example_spec,
 )
+from estimax.feature_columns.sequence_categorical import (
+    SequenceCategoricalColumn,
+    sequence_categorical_column_with_hash_bucket,
+    sequence_categorical_column_with_identity,
+    sequence_categorical_column_with_vocabulary_file,
+    sequence_categorical_column_with_vocabulary_list,
+)
+from estimax.feature_columns.sequence_features import (
+    SequenceFeatures,
+    concatenate_context_input,
+    sequence_input_layer,
+)
+from estimax.feature_columns.sequence_numeric import (
+    SequenceNumericColumn,
+    sequence_numeric_column,
+)
 from estimax.feature_columns.weighted import (
     WeightedCategoricalColumn,
     weighted_categorical_column,
 )
+from estimax.transforms import fingerprint64
 
 __all__ = [
     "BucketizedColumn",
@@ -61,6 +81,10 @@ __all__ = [
     "IndicatorColumn",
     "LinearModel",
     "NumericColumn",
+    "SequenceCategoricalColumn",
+    "SequenceColumn",
+    "SequenceFeatures",
+    "SequenceNumericColumn",
     "SharedEmbeddingColumn",
     "VarLenFeature",
     "VocabularyFileCategoricalColumn",
@@ -72,16 +96,26 @@ __all__ = [
     "categorical_column_with_vocabulary_file",
     "categorical_column_with_vocabulary_list",
     "classifier_parse_example_spec",
+    "concatenate_context_input",
     "crossed_column",
     "embedding_column",
+    "fingerprint64",
     "indicator_column",
     "input_layer",
     "is_categorical",
     "is_dense",
+    "is_sequence",
     "linear_model",
     "make_parse_example_spec",
     "numeric_column",
     "regressor_parse_example_spec",
+    "sequence_categorical_column_with_hash_bucket",
+    "sequence_categorical_column_with_identity",
+    "sequence_categorical_column_with_vocabulary_file",
+    "sequence_categorical_column_with_vocabulary_list",
+    "sequence_input_layer",
+    "sequence_numeric_column",
+    "shared_embedding_columns",
     "shared_embeddings",
     "weighted_categorical_column",
 ]

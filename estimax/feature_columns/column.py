@@ -3,7 +3,8 @@
 | kind        | gives                       | who reads it                             |
 | ----------- | --------------------------- | ---------------------------------------- |
 | dense       | floats [B, *variable_shape] | `DenseFeatures`, `LinearModel`           |
-| categorical | ids [B, L], maybe weights   | `LinearModel`; indicator, embedding, … |
+| categorical | ids [B, L], maybe weights   | `LinearModel`; indicator, embedding, …   |
+| sequence    | floats [B, T, *shape]       | `SequenceFeatures`                       |
 
 A column holds no data and no variables, so equal arguments make equal columns.
 """
@@ -60,6 +61,24 @@ class DenseColumn(Column, Protocol):
         """The column's floats, flat [B, N]; its variables live in the layer."""
 
 
+class SequenceColumn(Column, Protocol):
+    """A column of floats at every step of a sequence.
+
+    Indicators and embeddings are this and dense, by what they wrap: `is_sequence`.
+    """
+
+    @property
+    def variable_shape(self) -> tuple[int, ...]:
+        """The shape of one step."""
+
+    @property
+    def timed_by(self) -> tuple[str, int | None]:
+        """The feature that has the steps; how many of its numbers make one."""
+
+    def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        """The column's floats, [B, T, N]; its variables live in the layer."""
+
+
 # Asked of the type: a property of an instance may read a vocabulary file.
 def is_categorical(column: object) -> bool:
     """Whether a value is a categorical column."""
@@ -69,6 +88,11 @@ def is_categorical(column: object) -> bool:
 def is_dense(column: object) -> bool:
     """Whether a value is a dense column."""
     return hasattr(type(column), "block")
+
+
+def is_sequence(column: object) -> bool:
+    """Whether a column, dense or categorical, is one of sequences."""
+    return bool(getattr(column, "is_sequence", False))
 
 
 def is_column(value: object) -> bool:
@@ -89,6 +113,16 @@ def check_key(key: object, function: str) -> None:
     """Raise unless a feature key is text."""
     if not isinstance(key, str):
         raise FeatureError(f"{function}: key must be a str, got {key!r}.")
+
+
+def check_no_sequence(column: Any, user: str) -> None:
+    """Raise if a column is of sequences, which only `SequenceFeatures` can use."""
+    if is_sequence(column):
+        raise FeatureError(
+            f"{user}: column {column.name!r} is of sequences. SequenceFeatures (or "
+            "sequence_input_layer) reads those, through indicator_column or "
+            "embedding_column if they are categorical."
+        )
 
 
 def check_categorical(column: object, function: str) -> None:

@@ -1,9 +1,13 @@
 """A layer's variables, each under its column's name: `<column>/embedding_weights`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from estimax import variables
@@ -12,26 +16,57 @@ from estimax.feature_columns.column import variable_scope
 Initializer = Callable[..., jax.Array]  # (key, shape, dtype) -> array
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a variable is: under its column in the layer, or at the top of the model.
+
+    At the top (`column` None) it is one variable for every layer that names it.
+    """
+
+    column: str | None
+    name: str
+
+    @property
+    def shown(self) -> str:
+        """What to call the table in messages."""
+        return self.name if self.column is None else self.column
+
+
 def table_rows(
     layer: nn.Module,
-    column: str,
-    name: str,
+    place: Place,
     shape: tuple[int, int],
     initializer: Initializer,
     ids: jax.Array,
     *,
     trainable: bool,
 ) -> jax.Array:
-    """Look up ids [B, L] in a column's table; returns rows [B, L, D]."""
+    """Look up ids [B, …] in a table updated by row; returns rows [B, …, D]."""
 
     def build(module: nn.Module) -> jax.Array:
         def start(key: jax.Array, size: tuple[int, int]) -> jax.Array:
-            return initializer(key, size, jax.numpy.float32)
+            return initializer(key, size, jnp.float32)
 
-        return variables.lookup(module, name, shape, start, ids, trainable=trainable)
+        return variables.lookup(
+            module, place.name, shape, start, ids, trainable=trainable
+        )
 
-    found: jax.Array = _in_scope(layer, column, build)
+    found: jax.Array = _in_scope(layer, place, build)
     return found
+
+
+def dense_rows(
+    layer: nn.Module,
+    place: Place,
+    shape: tuple[int, int],
+    initializer: Initializer,
+    ids: jax.Array,
+) -> jax.Array:
+    """Look up ids [B, …] in ordinary weights, which an optimizer moves as a whole."""
+    table = _in_scope(
+        layer, place, lambda m: m.param(place.name, initializer, shape, jnp.float32)
+    )
+    return jnp.take(table, jnp.maximum(ids, 0), axis=0, mode="clip")
 
 
 def weights(
@@ -39,17 +74,22 @@ def weights(
 ) -> jax.Array:
     """A column's ordinary weights, zero at first."""
     found: jax.Array = _in_scope(
-        layer, column, lambda m: m.param("weights", nn.initializers.zeros, shape)
+        layer,
+        Place(column, "weights"),
+        lambda m: m.param("weights", nn.initializers.zeros, shape),
     )
     return found if trainable else jax.lax.stop_gradient(found)
 
 
-def _in_scope(layer: nn.Module, column: str, build: Callable[[nn.Module], Any]) -> Any:
+def _in_scope(layer: nn.Module, place: Place, build: Callable[[nn.Module], Any]) -> Any:
     # Not a submodule of that name: Flax refuses names that its modules have as
     # attributes, and features are called "name" or "path" often enough. Reused, since
     # shared tables and an embedding in a linear model come here twice.
     assert layer.scope is not None, "columns compute inside a bound layer only"
-    scope: Any = layer.scope.push(variable_scope(column), reuse=True)
+    if place.column is None:
+        scope: Any = layer.scope.root.rewound()
+    else:
+        scope = layer.scope.push(variable_scope(place.column), reuse=True)
     return _Variables(build, parent=scope)()
 
 

@@ -24,7 +24,7 @@ def check_combiner(combiner: str, column: str) -> None:
 def combine(
     rows: jax.Array, ids: Ids, combiner: str, *, prune: bool = True
 ) -> jax.Array:
-    """Combine the rows [B, L, D] of each example's ids into one: [B, D].
+    """Combine the rows [..., L, D] of each bag of ids into one: [..., D].
 
     Entries without an id do not count. Those with a weight ≤ 0 (or NaN) do not count
     for mean and sqrtn, unless `prune` is off; a sum keeps them.
@@ -38,13 +38,13 @@ def combine(
         weights = jnp.where(present, ids.weights, 0)
     # An absent entry reads an arbitrary row, which may hold NaN: zero times it is NaN.
     kept = jnp.where(present[..., None], rows, 0)
-    if ids.weights is None and rows.shape[1] == 1:
-        return kept[:, 0]
-    total = jnp.sum(kept * weights[..., None], axis=1)
+    if ids.weights is None and rows.shape[-2] == 1:
+        return kept[..., 0, :]
+    total = jnp.sum(kept * weights[..., None], axis=-2)
     if combiner == "sum":
         return total
     power = weights if combiner == "mean" else jnp.square(weights)
-    norm = jnp.sum(power, axis=1, keepdims=True)
+    norm = jnp.sum(power, axis=-1, keepdims=True)
     if combiner == "sqrtn":
         norm = jnp.sqrt(jnp.where(norm > 0, norm, 1))
     return total / jnp.where(norm == 0, 1, norm)
@@ -58,14 +58,16 @@ def clip_norm(rows: jax.Array, max_norm: float) -> jax.Array:
 
 
 def count(ids: Ids, num_buckets: int) -> jax.Array:
-    """How often (or with which total weight) each id is there: [B, num_buckets]."""
+    """How often (or with which weight) each id is in its bag: [..., num_buckets]."""
     given = ids.ids
     weights = jnp.ones(given.shape, jnp.float32) if ids.weights is None else ids.weights
-    if given.shape[1] == 1 or num_buckets <= _COMPARED_BUCKETS:
+    if given.shape[-1] == 1 or num_buckets <= _COMPARED_BUCKETS:
         is_bucket = given[..., None] == jnp.arange(num_buckets, dtype=given.dtype)
-        return jnp.sum(jnp.where(is_bucket, weights[..., None], 0), axis=1)
+        return jnp.sum(jnp.where(is_bucket, weights[..., None], 0), axis=-2)
     # A negative index would count from the end; past the end it is dropped.
     column = jnp.where(given < 0, num_buckets, given)
-    row = jnp.arange(given.shape[0])[:, None]
-    zeros = jnp.zeros((given.shape[0], num_buckets), jnp.float32)
-    return zeros.at[row, column].add(weights, mode="drop")
+    bags = column.reshape(-1, column.shape[-1])
+    row = jnp.arange(bags.shape[0])[:, None]
+    zeros = jnp.zeros((bags.shape[0], num_buckets), jnp.float32)
+    counts = zeros.at[row, bags].add(weights.reshape(bags.shape), mode="drop")
+    return counts.reshape(*given.shape[:-1], num_buckets)

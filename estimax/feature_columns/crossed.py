@@ -15,6 +15,7 @@ from estimax.feature_columns.categorical import (
 from estimax.feature_columns.column import (
     CategoricalColumn,
     ParseSpec,
+    check_no_sequence,
     is_categorical,
 )
 from estimax.feature_columns.weighted import WeightedCategoricalColumn
@@ -97,6 +98,7 @@ def crossed_column(
                 f"crossed_column: a key must be a feature's name or a categorical "
                 f"column, got {key!r}. Bucketize a numeric column first."
             )
+        check_no_sequence(key, "crossed_column")
         if isinstance(key, HashedCategoricalColumn):
             raise FeatureError(
                 f"crossed_column: the key {key.name!r} is hashed already, and hashing "

@@ -15,6 +15,7 @@ from estimax.feature_columns.column import (
     Features,
     check_batches,
     check_features,
+    check_no_sequence,
     is_dense,
     sorted_columns,
 )
@@ -35,6 +36,7 @@ class DenseFeatures(nn.Module):
     def __post_init__(self) -> None:
         columns = sorted_columns(self.feature_columns, "DenseFeatures")
         for column in columns:
+            check_no_sequence(column, "DenseFeatures")
             if not is_dense(column):
                 raise FeatureError(
                     f"DenseFeatures: column {column.name!r} is categorical, not dense. "

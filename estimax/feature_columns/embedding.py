@@ -3,86 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax import checkpoints
 from estimax.core.errors import FeatureError
 from estimax.feature_columns.column import (
     CategoricalColumn,
     Features,
     ParseSpec,
     check_categorical,
+    variable_scope,
 )
-from estimax.feature_columns.column_variables import Initializer, table_rows
-from estimax.feature_columns.combine import check_combiner, clip_norm, combine
-from estimax.feature_columns.ids import ids_of
+from estimax.feature_columns.column_variables import Place
+from estimax.feature_columns.embedding_table import Table
+from estimax.feature_columns.sequence_categorical import (
+    SequenceCategoricalColumn,
+    sequence_of,
+)
 from estimax.feature_columns.weighted import WeightedCategoricalColumn
 
-
-@dataclass(frozen=True)
-class Table:
-    """What an embedding table is and how its rows are combined."""
-
-    dimension: int
-    combiner: str
-    initializer: Initializer | None
-    ckpt_to_load_from: str | None
-    tensor_name_in_ckpt: str | None
-    max_norm: float | None
-    trainable: bool
-    use_safe_embedding_lookup: bool
-
-    def block(
-        self,
-        layer: nn.Module,
-        scope: str,
-        column: CategoricalColumn,
-        features: Features,
-        trainable: bool,
-    ) -> jax.Array:
-        """One combined row per example: [B, dimension]."""
-        check_combiner(self.combiner, column.name)
-        is_safe = self.use_safe_embedding_lookup
-        ids = ids_of(column, features, "error" if is_safe else "error_below")
-        rows = table_rows(
-            *(layer, scope, "embedding_weights"),
-            (column.num_buckets, self.dimension),
-            self._initializer(scope),
-            ids.ids,
-            trainable=trainable and self.trainable,
-        )
-        if self.max_norm is not None:
-            rows = clip_norm(rows, self.max_norm)
-        return combine(rows, ids, self.combiner, prune=is_safe)
-
-    def _initializer(self, scope: str) -> Initializer:
-        if self.ckpt_to_load_from is not None:
-            return lambda key, shape, dtype: self._loaded(scope, shape)
-        if self.initializer is not None:
-            return self.initializer
-        # Redrawn at ±2σ and not rescaled, as TensorFlow does.
-        start: Initializer = nn.initializers.truncated_normal(self.dimension**-0.5)
-        return start
-
-    def _loaded(self, scope: str, shape: tuple[int, int]) -> jax.Array:
-        """The rows that a checkpoint, or the newest of a directory, holds."""
-        assert self.ckpt_to_load_from is not None
-        assert self.tensor_name_in_ckpt is not None
-        given = self.ckpt_to_load_from
-        checkpoint = checkpoints.latest(given) if Path(given).is_dir() else None
-        found = checkpoints.read_array(checkpoint or given, self.tensor_name_in_ckpt)
-        if found.shape != shape:
-            raise FeatureError(
-                f"{scope}: {self.tensor_name_in_ckpt!r} in {given} has shape "
-                f"{found.shape}, the table has {shape}."
-            )
-        return jnp.asarray(found)
+WEIGHTS = "embedding_weights"
 
 
 @dataclass(frozen=True)
@@ -112,10 +55,29 @@ class EmbeddingColumn:
         """The categorical column's."""
         return self.categorical_column.parse_example_spec
 
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it has a row at every step of a sequence."""
+        return isinstance(self.categorical_column, SequenceCategoricalColumn)
+
+    @property
+    def timed_by(self) -> tuple[str, int | None]:
+        """The feature of ids."""
+        return sequence_of(self).timed_by
+
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         """The combined rows."""
         column = self.categorical_column
-        return self.table.block(layer, self.name, column, features, trainable)
+        return self.table.block(layer, self._place, column, features, trainable)
+
+    def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        """The combined rows of every step."""
+        column = sequence_of(self)
+        return self.table.steps(layer, self._place, column, features, trainable)
+
+    @property
+    def _place(self) -> Place:
+        return Place(self.name, WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -125,6 +87,7 @@ class SharedEmbeddingColumn:
     categorical_column: CategoricalColumn
     table: Table
     shared_embedding_collection_name: str
+    per_layer: bool = False
 
     @property
     def name(self) -> str:
@@ -146,10 +109,32 @@ class SharedEmbeddingColumn:
         """The categorical column's."""
         return self.categorical_column.parse_example_spec
 
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it has a row at every step of a sequence."""
+        return isinstance(self.categorical_column, SequenceCategoricalColumn)
+
+    @property
+    def timed_by(self) -> tuple[str, int | None]:
+        """The feature of ids."""
+        return sequence_of(self).timed_by
+
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         """The combined rows."""
-        column, scope = self.categorical_column, self.shared_embedding_collection_name
-        return self.table.block(layer, scope, column, features, trainable)
+        column = self.categorical_column
+        return self.table.block(layer, self._place, column, features, trainable)
+
+    def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        """The combined rows of every step."""
+        column = sequence_of(self)
+        return self.table.steps(layer, self._place, column, features, trainable)
+
+    @property
+    def _place(self) -> Place:
+        collection = self.shared_embedding_collection_name
+        if self.per_layer:
+            return Place(collection, WEIGHTS)
+        return Place(None, variable_scope(collection))
 
 
 def embedding_column(
@@ -162,11 +147,17 @@ def embedding_column(
     max_norm: float | None = None,
     trainable: bool = True,
     use_safe_embedding_lookup: bool = True,
+    row_updates: bool = True,
 ) -> EmbeddingColumn:
     """A trained row of `dimension` numbers per id, combined by mean, sqrtn or sum.
 
     `initializer` is one of JAX's: called with a key, a shape and a dtype. Without one
-    the rows start as a truncated normal of σ = 1/√dimension.
+    the rows start as a truncated normal of σ = 1/√dimension. Or they start as the
+    variable `tensor_name_in_ckpt` of a checkpoint, or of a directory's newest.
+
+    A step moves the rows of its batch only. `row_updates=False` makes the table
+    ordinary weights, moved as a whole: momentum and weight decay then reach every row
+    in every step, at a cost that grows with the table.
 
     >>> from estimax.feature_columns import categorical_column_with_hash_bucket
     >>> city = categorical_column_with_hash_bucket("city", 1000)
@@ -176,7 +167,7 @@ def embedding_column(
     check_categorical(categorical_column, "embedding_column")
     table = Table(
         *(dimension, combiner, initializer, ckpt_to_load_from, tensor_name_in_ckpt),
-        *(max_norm, trainable, use_safe_embedding_lookup),
+        *(max_norm, trainable, use_safe_embedding_lookup, row_updates),
     )
     _check_table(table, f"embedding_column of {categorical_column.name!r}")
     return EmbeddingColumn(categorical_column, table)
@@ -193,30 +184,61 @@ def shared_embeddings(
     max_norm: float | None = None,
     trainable: bool = True,
     use_safe_embedding_lookup: bool = True,
+    row_updates: bool = True,
 ) -> list[SharedEmbeddingColumn]:
     """One embedding column per categorical column, all reading one table.
+
+    The table is a variable at the top of the model, named as the collection: layers
+    that name it share it. The other arguments are those of `embedding_column`.
 
     >>> from estimax.feature_columns import categorical_column_with_identity
     >>> pair = [categorical_column_with_identity(key, 9) for key in ("to", "from")]
     >>> [column.name for column in shared_embeddings(pair, 4)]
     ['to_shared_embedding', 'from_shared_embedding']
     """
-    columns = list(categorical_columns)
-    if not columns:
-        raise FeatureError("shared_embeddings: categorical_columns must not be empty.")
-    for column in columns:
-        check_categorical(column, "shared_embeddings")
-    _check_alike(columns)
     table = Table(
         *(dimension, combiner, initializer, ckpt_to_load_from, tensor_name_in_ckpt),
+        *(max_norm, trainable, use_safe_embedding_lookup, row_updates),
+    )
+    columns = _checked_alike(categorical_columns, "shared_embeddings")
+    _check_table(table, "shared_embeddings")
+    name = shared_embedding_collection_name or _collection_of(columns)
+    return [SharedEmbeddingColumn(column, table, name) for column in columns]
+
+
+def shared_embedding_columns(
+    categorical_columns: Sequence[CategoricalColumn],
+    dimension: int,
+    combiner: str = "mean",
+    initializer: Callable[..., Any] | None = None,
+    shared_embedding_collection_name: str | None = None,
+    ckpt_to_load_from: str | None = None,
+    tensor_name_in_ckpt: str | None = None,
+    max_norm: float | None = None,
+    trainable: bool = True,
+    use_safe_embedding_lookup: bool = True,
+) -> list[SharedEmbeddingColumn]:
+    """TensorFlow 1's `shared_embeddings`: one table in every layer that reads it.
+
+    The variable is `<layer>/<collection>/embedding_weights`, so that a wide and a deep
+    layer share nothing.
+
+    >>> from estimax.feature_columns import categorical_column_with_identity
+    >>> pair = [categorical_column_with_identity(key, 9) for key in ("to", "from")]
+    >>> shared_embedding_columns(pair, 4)[0].shared_embedding_collection_name
+    'from_to_shared_embedding'
+    """
+    columns = shared_embeddings(
+        *(categorical_columns, dimension, combiner, initializer),
+        *(shared_embedding_collection_name, ckpt_to_load_from, tensor_name_in_ckpt),
         *(max_norm, trainable, use_safe_embedding_lookup),
     )
-    _check_table(table, "shared_embeddings")
-    name = shared_embedding_collection_name
-    if not name:
-        names = sorted(column.name for column in columns)
-        name = "_".join(names) + "_shared_embedding"
-    return [SharedEmbeddingColumn(column, table, name) for column in columns]
+    return [replace(column, per_layer=True) for column in columns]
+
+
+def _collection_of(columns: Sequence[CategoricalColumn]) -> str:
+    names = sorted(column.name for column in columns)
+    return "_".join(names) + "_shared_embedding"
 
 
 def _check_table(table: Table, where: str) -> None:
@@ -236,19 +258,30 @@ def _check_table(table: Table, where: str) -> None:
         )
 
 
-def _check_alike(columns: Sequence[CategoricalColumn]) -> None:
-    plain = [
-        c.categorical_column if isinstance(c, WeightedCategoricalColumn) else c
-        for c in columns
-    ]
+def _checked_alike(
+    given: Sequence[CategoricalColumn], function: str
+) -> list[CategoricalColumn]:
+    columns = list(given)
+    if not columns:
+        raise FeatureError(f"{function}: categorical_columns must not be empty.")
+    for column in columns:
+        check_categorical(column, function)
+    plain = [_unwrapped(column) for column in columns]
     kinds = {type(column).__name__ for column in plain}
     if len(kinds) > 1:
         raise FeatureError(
-            "shared_embeddings: all columns must be of one type, got "
+            f"{function}: all columns must be of one type, got "
             f"{', '.join(sorted(kinds))}."
         )
     sizes = {column.name: column.num_buckets for column in plain}
     if len(set(sizes.values())) > 1:
         raise FeatureError(
-            f"shared_embeddings: all columns must have as many buckets, got {sizes}."
+            f"{function}: all columns must have as many buckets, got {sizes}."
         )
+    return columns
+
+
+def _unwrapped(column: CategoricalColumn) -> CategoricalColumn:
+    if isinstance(column, WeightedCategoricalColumn | SequenceCategoricalColumn):
+        return column.categorical_column
+    return column

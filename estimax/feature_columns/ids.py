@@ -5,6 +5,7 @@ from estimax.core import staging
 from estimax.core.sparse import Ids
 from estimax.feature_columns.bucketized import BucketizedColumn
 from estimax.feature_columns.column import CategoricalColumn, Features
+from estimax.feature_columns.sequence_categorical import SequenceCategoricalColumn
 from estimax.transforms.pad_ids import OutOfRange
 
 
@@ -17,3 +18,19 @@ def ids_of(
     transform = transforms.pad_ids(column.host_half, out_of_range)
     ids: Ids = staging.stage(transform, features)
     return ids
+
+
+def step_ids_of(
+    column: SequenceCategoricalColumn, features: Features, out_of_range: OutOfRange
+) -> Ids:
+    """Ask the host for the ids of every step, [B, T, L]."""
+    source = column.host_half
+    shared = transforms.pad_ids(source, out_of_range).out_of_range
+    transform = transforms.SequenceIds(source, shared, rounded=rounds_time())
+    ids: Ids = staging.stage(transform, features)
+    return ids
+
+
+def rounds_time() -> bool:
+    """Whether T is rounded up: in compiled programs, where every shape costs one."""
+    return staging.current() is not None

@@ -14,7 +14,11 @@ from estimax.feature_columns.column import (
     check_categorical,
 )
 from estimax.feature_columns.combine import count
-from estimax.feature_columns.ids import ids_of
+from estimax.feature_columns.ids import ids_of, step_ids_of
+from estimax.feature_columns.sequence_categorical import (
+    SequenceCategoricalColumn,
+    sequence_of,
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,11 @@ class IndicatorColumn:
         return f"{self.categorical_column.name}_indicator"
 
     @property
+    def is_sequence(self) -> bool:
+        """Whether it counts at every step of a sequence."""
+        return isinstance(self.categorical_column, SequenceCategoricalColumn)
+
+    @property
     def variable_shape(self) -> tuple[int, ...]:
         """One row of counts."""
         return (1, self.categorical_column.num_buckets)
@@ -41,6 +50,16 @@ class IndicatorColumn:
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         """The counts; ids out of range are not counted."""
         ids = ids_of(self.categorical_column, features, "drop")
+        return count(ids, self.categorical_column.num_buckets)
+
+    @property
+    def timed_by(self) -> tuple[str, int | None]:
+        """The feature of ids."""
+        return sequence_of(self).timed_by
+
+    def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        """The counts of every step."""
+        ids = step_ids_of(sequence_of(self), features, "drop")
         return count(ids, self.categorical_column.num_buckets)
 
 

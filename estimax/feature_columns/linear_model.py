@@ -12,10 +12,11 @@ from estimax.feature_columns.column import (
     Features,
     check_batches,
     check_features,
+    check_no_sequence,
     is_categorical,
     sorted_columns,
 )
-from estimax.feature_columns.column_variables import table_rows, weights
+from estimax.feature_columns.column_variables import Place, table_rows, weights
 from estimax.feature_columns.combine import check_combiner, combine
 from estimax.feature_columns.ids import ids_of
 
@@ -40,6 +41,7 @@ class LinearModel(nn.Module):
     def __post_init__(self) -> None:
         self.feature_columns = sorted_columns(self.feature_columns, "LinearModel")
         for column in self.feature_columns:
+            check_no_sequence(column, "LinearModel")
             check_combiner(self.sparse_combiner, column.name)
         super().__post_init__()
 
@@ -71,7 +73,7 @@ class LinearModel(nn.Module):
     def _categorical_share(self, column: Any, features: Features) -> jax.Array:
         ids = ids_of(column, features, "error")
         rows = table_rows(
-            *(self, column.name, "weights", (column.num_buckets, self.units)),
+            *(self, Place(column.name, "weights"), (column.num_buckets, self.units)),
             nn.initializers.zeros,
             ids.ids,
             trainable=self.trainable,

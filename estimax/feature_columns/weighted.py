@@ -15,6 +15,7 @@ from estimax.feature_columns.column import (
     ParseSpec,
     check_categorical,
     check_key,
+    check_no_sequence,
 )
 
 
@@ -68,6 +69,7 @@ def weighted_categorical_column(
     """
     function = "weighted_categorical_column"
     check_categorical(categorical_column, function)
+    check_no_sequence(categorical_column, function)
     check_key(weight_feature_key, function)
     name = dtype_name(dtype)
     if name == STRING or np.dtype(name).kind not in "iuf":

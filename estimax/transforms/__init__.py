@@ -12,12 +12,19 @@ from estimax.transforms.entries import IdSource
 from estimax.transforms.fingerprint import fingerprint64, fingerprint_cat64
 from estimax.transforms.pad_ids import PadIds, pad_ids
 from estimax.transforms.scaling import Scaling
+from estimax.transforms.sequence import (
+    TIME_AXIS,
+    SequenceIds,
+    SequenceLengths,
+    SequenceNumbers,
+)
 from estimax.transforms.serialize import from_json, to_json
 from estimax.transforms.vocabulary_files import count_words, load_words
 from estimax.transforms.weighted import Weighted
 from estimax.transforms.words import WordList
 
 __all__ = [
+    "TIME_AXIS",
     "Bucketize",
     "Cross",
     "HashBucket",
@@ -25,6 +32,9 @@ __all__ = [
     "Identity",
     "PadIds",
     "Scaling",
+    "SequenceIds",
+    "SequenceLengths",
+    "SequenceNumbers",
     "Vocabulary",
     "Weighted",
     "WordList",

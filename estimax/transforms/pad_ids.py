@@ -45,11 +45,7 @@ class PadIds:
     out_of_range: OutOfRange = "drop"
 
     def __post_init__(self) -> None:
-        if self.source.num_buckets > _MOST_IDS:
-            raise FeatureError(
-                f"column {self.source.name!r} has {self.source.num_buckets} buckets; "
-                f"the device counts up to {_MOST_IDS}. Use fewer buckets."
-            )
+        check_bucket_count(self.source)
 
     @property
     def name(self) -> str:
@@ -93,6 +89,9 @@ class PadIds:
             return None
         return column.astype(np.int32).reshape(len(column), -1)
 
+    def _checked(self, ids: IdArray) -> NDArray[np.int32]:
+        return checked_ids(self.source, ids, self.out_of_range)
+
     def _rectangle(self, raw: Mapping[str, Any]) -> IdArray | None:
         """The ids as [B, W] when the feature is dense: the common case, no indices."""
         if isinstance(self.source, Bucketize):
@@ -103,29 +102,43 @@ class PadIds:
                 return dense_ids(self.source, column)
         return None
 
-    def _checked(self, ids: IdArray) -> NDArray[np.int32]:
-        limit = self.source.num_buckets
-        if not self.source.stays_in_range and ids.max(initial=-1) >= limit:
-            if self.out_of_range != "drop":
-                raise self._outside(ids[ids >= limit])
-            ids = np.where(ids < limit, ids, -1)
-        if self.out_of_range == "error_below":
-            negative = ids[(ids < 0) & (ids != MISSING)]
-            if len(negative):
-                raise self._outside(negative)
-        return np.maximum(ids, -1).astype(np.int32)
-
-    def _outside(self, ids: IdArray) -> FeatureError:
-        keys = ", ".join(map(repr, self.keys))
-        return FeatureError(
-            f"column {self.name!r} of feature {keys}: id {int(ids[0])} is not in "
-            f"[0, {self.source.num_buckets}), the rows of its table ({len(ids)} such "
-            "ids in this batch). Raise num_buckets, or give the column a default_value."
-        )
-
 
 def pad_ids(source: IdSource, out_of_range: OutOfRange) -> PadIds:
     """Pad a source's ids; those that stay in range share one transform for all uses."""
     if out_of_range == "error" and source.stays_in_range:
         out_of_range = "drop"
     return PadIds(source, out_of_range)
+
+
+def check_bucket_count(source: IdSource) -> None:
+    """Raise if a source has more ids than a device can count."""
+    if source.num_buckets > _MOST_IDS:
+        raise FeatureError(
+            f"column {source.name!r} has {source.num_buckets} buckets; the device "
+            f"counts up to {_MOST_IDS}. Use fewer buckets."
+        )
+
+
+def checked_ids(
+    source: IdSource, ids: IdArray, out_of_range: OutOfRange
+) -> NDArray[np.int32]:
+    """A source's ids as int32, -1 for each that is missing or to be dropped."""
+    limit = source.num_buckets
+    if not source.stays_in_range and ids.max(initial=-1) >= limit:
+        if out_of_range != "drop":
+            raise _outside(source, ids[ids >= limit])
+        ids = np.where(ids < limit, ids, -1)
+    if out_of_range == "error_below":
+        negative = ids[(ids < 0) & (ids != MISSING)]
+        if len(negative):
+            raise _outside(source, negative)
+    return np.maximum(ids, -1).astype(np.int32)
+
+
+def _outside(source: IdSource, ids: IdArray) -> FeatureError:
+    keys = ", ".join(map(repr, source.keys))
+    return FeatureError(
+        f"column {source.name!r} of feature {keys}: id {int(ids[0])} is not in "
+        f"[0, {source.num_buckets}), the rows of its table ({len(ids)} such ids in "
+        "this batch). Raise num_buckets, or give the column a default_value."
+    )

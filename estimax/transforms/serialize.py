@@ -26,11 +26,16 @@ from estimax.transforms.cross import Cross
 from estimax.transforms.entries import IdSource
 from estimax.transforms.pad_ids import PadIds
 from estimax.transforms.scaling import Scaling
+from estimax.transforms.sequence import (
+    SequenceIds,
+    SequenceLengths,
+    SequenceNumbers,
+)
 from estimax.transforms.weighted import Weighted
 from estimax.transforms.words import WordList
 
 Record = dict[str, Any]  # plain JSON values
-Transform = PadIds | IdSource
+Transform = PadIds | SequenceIds | SequenceNumbers | SequenceLengths | IdSource
 
 
 def to_json(transform: Transform, assets_dir: str | Path) -> Record:
@@ -43,8 +48,15 @@ def to_json(transform: Transform, assets_dir: str | Path) -> Record:
     match transform:
         case PadIds():
             source = to_json(transform.source, assets)
-            fields = {"source": source, "out_of_range": transform.out_of_range}
-            return {"type": "pad_ids", **fields}
+            return {"type": "pad_ids", **_fields(transform), "source": source}
+        case SequenceIds():
+            source = to_json(transform.source, assets)
+            return {"type": "sequence_ids", **_fields(transform), "source": source}
+        case SequenceNumbers():
+            return {"type": "sequence_numbers", **_fields(transform)}
+        case SequenceLengths():
+            pairs = [list(part) for part in transform.parts]
+            return {"type": "sequence_lengths", "parts": pairs}
         case HashBucket():
             return {"type": "hash_bucket", **_fields(transform)}
         case Identity():
@@ -177,10 +189,14 @@ def _build_cross(fields: Record, assets: Path) -> Cross:
     return Cross(**{**fields, "parts": tuple(parts)})
 
 
+def _build_lengths(fields: Record, _: Path) -> SequenceLengths:
+    return SequenceLengths(tuple((key, width) for key, width in fields["parts"]))
+
+
 def _with_source(
-    kind: type[PadIds] | type[Weighted],
-) -> Callable[[Record, Path], PadIds | Weighted]:
-    def build(fields: Record, assets: Path) -> PadIds | Weighted:
+    kind: type[PadIds] | type[SequenceIds] | type[Weighted],
+) -> Callable[[Record, Path], PadIds | SequenceIds | Weighted]:
+    def build(fields: Record, assets: Path) -> PadIds | SequenceIds | Weighted:
         return kind(**{**fields, "source": from_json(fields["source"], assets)})
 
     return build
@@ -192,6 +208,9 @@ _BUILDERS: dict[str, Callable[[Record, Path], Any]] = {
     "hash_bucket": lambda fields, _: HashBucket(**fields),
     "identity": lambda fields, _: Identity(**fields),
     "pad_ids": _with_source(PadIds),
+    "sequence_ids": _with_source(SequenceIds),
+    "sequence_lengths": _build_lengths,
+    "sequence_numbers": lambda fields, _: SequenceNumbers(**fields),
     "vocabulary": _build_vocabulary,
     "weighted": _with_source(Weighted),
 }

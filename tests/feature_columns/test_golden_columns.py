@@ -8,7 +8,6 @@ from golden_columns import (
     build,
     build_all,
     features_of,
-    is_sequence,
     tensor,
     write_files,
 )
@@ -80,17 +79,13 @@ def test_every_cross_gives_tensorflows_ids(tmp_path):
 def _variables(case):
     """The weights of a case in the collections and under the names we use."""
     tree = {"tables": {}, "params": {}}
-    shared = {
-        column.shared_embedding_collection_name
-        for column in build_all(case["columns"])
-        if isinstance(column, feature_columns.SharedEmbeddingColumn)
-    }
     for name, value in case.get("weights", {}).items():
-        path = (name, "embedding_weights") if name in shared else tuple(name.split("/"))
+        path = tuple(name.split("/"))
         column = {c.name: c for c in build_all(case["columns"])}.get(path[0])
-        is_table = path[-1] == "embedding_weights" or (
-            path[-1] == "weights" and feature_columns.is_categorical(column)
-        )
+        # A shared table is alone at the top, under its collection's name.
+        is_table = len(path) == 1 and name != "bias_weights"
+        is_table |= path[-1] == "embedding_weights"
+        is_table |= path[-1] == "weights" and feature_columns.is_categorical(column)
         collection = tree["tables" if is_table else "params"]
         collection[path] = np.array(value, np.float32)
     return {k: flax.traverse_util.unflatten_dict(v) for k, v in tree.items()}
@@ -154,25 +149,19 @@ def _spec_args(args):
 
 def test_every_parse_spec_is_tensorflows():
     cases = load_golden("columns.json")["parse_specs"]
-    compared, skipped = 0, 0
+    compared = 0
     for case in cases:
-        if is_sequence(case):
-            skipped += 1
-            continue
         function = getattr(feature_columns, case["api"])
         spec = function(build_all(case["columns"]), **_spec_args(case["args"]))
         assert _described(spec) == case["expected"], case["name"]
         compared += 1
-    assert compared + skipped == len(cases)
+    assert compared == len(cases)
 
 
 def test_every_name_and_shape_is_tensorflows():
     cases = load_golden("columns.json")["names"]
-    compared, skipped = 0, 0
+    compared = 0
     for case in cases:
-        if is_sequence(case):
-            skipped += 1
-            continue
         by_name = {c.name: c for c in build_all([case["column"]])}
         column = by_name[case["name"]]
         if "num_buckets" in case:
@@ -180,7 +169,7 @@ def test_every_name_and_shape_is_tensorflows():
         if "variable_shape" in case:
             assert list(column.variable_shape) == case["variable_shape"]
         compared += 1
-    assert compared + skipped == len(cases)
+    assert compared == len(cases)
 
 
 def _fail(case, folder):
@@ -211,14 +200,11 @@ def _must_build(case, folder):
 
 def test_every_error_is_raised_at_its_stage(tmp_path):
     cases = load_golden("columns.json")["errors"]
-    compared, skipped = 0, 0
+    compared = 0
     for case in cases:
-        if is_sequence(case):
-            skipped += 1
-            continue
         folder = write_files(case, tmp_path)
         with pytest.raises(_ERRORS.get(case["tf_exception"], ValueError)) as caught:
             _fail(case, folder)
         assert str(caught.value), case["name"]
         compared += 1
-    assert compared + skipped == len(cases)
+    assert compared == len(cases)

@@ -145,6 +145,71 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
         fc.DenseFeatures([column]).init(KEY, {"n": np.array([1])})
 
 
+def test_a_run_that_has_its_own_checkpoint_needs_no_other(tmp_path):
+    gone = str(tmp_path / "model.ckpt-5")
+    column = _embedding(ckpt_to_load_from=gone, tensor_name_in_ckpt="old/table")
+    layer = fc.DenseFeatures([column])
+    shapes = jax.eval_shape(lambda: layer.init(KEY, {"n": np.array([1])}))
+    assert shapes["tables"]["n_embedding"]["embedding_weights"].shape == (4, 2)
+
+
+def test_a_tensor_that_a_checkpoint_lacks_is_told_with_its_neighbour(tmp_path):
+    rows = np.zeros((4, 2), np.float32)
+    checkpoints.write(checkpoints.path_of(tmp_path, 5), {"old/table": rows}, step=5)
+    column = _embedding(ckpt_to_load_from=str(tmp_path), tensor_name_in_ckpt="old/tabl")
+    with pytest.raises(ValueError, match="did you mean 'old/table'"):
+        fc.DenseFeatures([column]).init(KEY, {"n": np.array([1])})
+
+
+class _Twice(nn.Module):
+    """Two layers over the same shared columns."""
+
+    columns: tuple
+
+    @nn.compact
+    def __call__(self, features):
+        one = fc.input_layer(features, self.columns, name="one")
+        return one + fc.input_layer(features, self.columns, name="two")
+
+
+def _pair():
+    return [fc.categorical_column_with_identity(key, 4) for key in "ab"]
+
+
+def test_layers_that_name_a_shared_table_have_one_at_the_top():
+    columns = tuple(fc.shared_embeddings(_pair(), 2))
+    made = _Twice(columns).init(KEY, {"a": [1], "b": [2]})
+    assert made["tables"]["a_b_shared_embedding"].shape == (4, 2)
+    assert len(jax.tree.leaves(made)) == 1
+
+
+def test_two_shared_tables_start_differently():
+    columns = [*fc.shared_embeddings(_pair(), 2)]
+    others = [fc.categorical_column_with_identity(key, 4) for key in "cd"]
+    columns += fc.shared_embeddings(others, 2)
+    made = fc.DenseFeatures(columns).init(KEY, {k: [1] for k in "abcd"})
+    one, other = made["tables"].values()
+    assert not np.array_equal(one, other)
+
+
+def test_tensorflow_1_had_a_shared_table_in_every_layer():
+    columns = tuple(fc.shared_embedding_columns(_pair(), 2))
+    made = _Twice(columns).init(KEY, {"a": [1], "b": [2]})
+    for layer in ("one", "two"):
+        table = made["tables"][layer]["a_b_shared_embedding"]["embedding_weights"]
+        assert table.shape == (4, 2)
+
+
+def test_a_table_may_be_trained_as_ordinary_weights():
+    layer = fc.DenseFeatures([_embedding(row_updates=False)])
+    features = {"n": np.array([[1, -1], [1, 3]])}
+    made = layer.init(KEY, features)
+    assert "tables" not in made
+    gradient = _gradient(layer, made, features, "params")
+    rows = gradient["n_embedding"]["embedding_weights"]
+    assert rows.tolist() == [[0, 0], [1.5, 1.5], [0, 0], [0.5, 0.5]]
+
+
 def test_negative_ids_are_refused_without_the_safe_lookup():
     layer = fc.DenseFeatures([_embedding(use_safe_embedding_lookup=False)])
     with pytest.raises(ValueError, match="id -2"):

@@ -75,10 +75,35 @@ def test_shared_tables_are_looked_up_once_per_column():
     layer = fc.DenseFeatures(fc.shared_embeddings(pair, 2))
     trace, (block, variables) = _traced(layer, {"a": np.ones(3, int), "b": [1, 2, 3]})
     names = {lookup.table for lookup in trace.lookups}
-    assert names == {"a_b_shared_embedding/embedding_weights"}
+    assert names == {"a_b_shared_embedding"}
     assert len(trace.lookups) == 2
     assert len(jax.tree.leaves(variables)) == 1
     assert block.shape == (3, 4)
+
+
+def _clicks(key="clicks"):
+    return fc.sequence_categorical_column_with_identity(key, 9)
+
+
+def test_time_is_rounded_up_where_a_program_is_compiled():
+    layer = fc.SequenceFeatures([fc.embedding_column(_clicks(), 3)])
+    raw = {"clicks": np.array([[1, 2, 3, 4, 5]])}
+    trace, ((block, lengths), _) = _traced(layer, raw)
+    assert block.shape == (1, 8, 3)
+    assert lengths.shape == (1,)
+    assert trace.lookups[0].ids.shape == (1, 8, 1)
+    assert layer.init_with_output(KEY, raw)[0][0].shape == (1, 5, 3)
+
+
+def test_two_columns_of_one_sequence_share_the_host_work():
+    columns = [fc.embedding_column(_clicks(), 3), fc.indicator_column(_clicks())]
+    trace, _ = _traced(fc.SequenceFeatures(columns), {"clicks": np.array([[1]])})
+    # An indicator drops what a table refuses: two of ids, one of lengths.
+    assert len(trace.calls) == 3
+    bounded = fc.sequence_categorical_column_with_hash_bucket("clicks", 9, dtype=int)
+    columns = [fc.embedding_column(bounded, 3), fc.indicator_column(bounded)]
+    trace, _ = _traced(fc.SequenceFeatures(columns), {"clicks": np.array([[1]])})
+    assert len(trace.calls) == 2
 
 
 def test_text_for_a_numeric_column_is_refused_while_tracing():

@@ -1,0 +1,145 @@
+"""An embedding table: where it lives, how it starts, how its rows are combined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from numpy.typing import NDArray
+
+from estimax import checkpoints
+from estimax.core.errors import FeatureError, MissingFileError, did_you_mean
+from estimax.core.sparse import Ids
+from estimax.feature_columns.column import CategoricalColumn, Features
+from estimax.feature_columns.column_variables import (
+    Initializer,
+    Place,
+    dense_rows,
+    table_rows,
+)
+from estimax.feature_columns.combine import check_combiner, clip_norm, combine
+from estimax.feature_columns.ids import ids_of, step_ids_of
+from estimax.feature_columns.sequence_categorical import SequenceCategoricalColumn
+from estimax.transforms.pad_ids import OutOfRange
+
+
+@dataclass(frozen=True)
+class Table:
+    """What an embedding table is and how its rows are combined."""
+
+    dimension: int
+    combiner: str
+    initializer: Initializer | None
+    ckpt_to_load_from: str | None
+    tensor_name_in_ckpt: str | None
+    max_norm: float | None
+    trainable: bool
+    use_safe_embedding_lookup: bool
+    row_updates: bool = True
+
+    def block(
+        self,
+        layer: nn.Module,
+        place: Place,
+        column: CategoricalColumn,
+        features: Features,
+        trainable: bool,
+    ) -> jax.Array:
+        """One combined row per example: [B, dimension]."""
+        ids = ids_of(column, features, self._out_of_range)
+        return self._combined(layer, place, column, ids, trainable)
+
+    def steps(
+        self,
+        layer: nn.Module,
+        place: Place,
+        column: SequenceCategoricalColumn,
+        features: Features,
+        trainable: bool,
+    ) -> jax.Array:
+        """One combined row per step: [B, T, dimension]."""
+        ids = step_ids_of(column, features, self._out_of_range)
+        return self._combined(layer, place, column, ids, trainable)
+
+    @property
+    def _out_of_range(self) -> OutOfRange:
+        return "error" if self.use_safe_embedding_lookup else "error_below"
+
+    def _combined(
+        self,
+        layer: nn.Module,
+        place: Place,
+        column: CategoricalColumn,
+        ids: Ids,
+        trainable: bool,
+    ) -> jax.Array:
+        check_combiner(self.combiner, column.name)
+        trainable = trainable and self.trainable
+        shape = (column.num_buckets, self.dimension)
+        start = self._initializer(place)
+        if self.row_updates or not trainable:
+            rows = table_rows(layer, place, shape, start, ids.ids, trainable=trainable)
+        else:
+            rows = dense_rows(layer, place, shape, start, ids.ids)
+        if self.max_norm is not None:
+            rows = clip_norm(rows, self.max_norm)
+        prune = self.use_safe_embedding_lookup
+        return combine(rows, ids, self.combiner, prune=prune)
+
+    def _initializer(self, place: Place) -> Initializer:
+        if self.ckpt_to_load_from is not None:
+            return lambda key, shape, dtype: self._loaded(place, shape)
+        if self.initializer is not None:
+            return self.initializer
+        # Redrawn at ±2σ and not rescaled, as TensorFlow does.
+        start: Initializer = nn.initializers.truncated_normal(self.dimension**-0.5)
+        return start
+
+    def _loaded(self, place: Place, shape: tuple[int, int]) -> jax.Array:
+        """The rows that a checkpoint, or the newest of a directory, holds."""
+
+        def read(_: Any) -> NDArray[np.float32]:
+            found = checkpoints.read_array(self._checkpoint(), self._tensor)
+            return np.asarray(found, np.float32)
+
+        self._check_shape(place, shape)
+        # Read when it runs and not when it is traced: a run that resumes, evaluates or
+        # predicts takes its rows from its own checkpoint, and the file may be gone.
+        struct: Any = jax.ShapeDtypeStruct  # its constructor is not annotated
+        wanted = struct(shape, jnp.float32)
+        # The argument is for jax: it counts a callback without any as a constant.
+        rows: jax.Array = jax.pure_callback(read, wanted, jnp.zeros(()))
+        return rows
+
+    @property
+    def _tensor(self) -> str:
+        assert self.tensor_name_in_ckpt is not None
+        return self.tensor_name_in_ckpt
+
+    def _checkpoint(self) -> str | Path:
+        assert self.ckpt_to_load_from is not None
+        given = self.ckpt_to_load_from
+        newest = checkpoints.latest(given) if Path(given).is_dir() else None
+        return newest or given
+
+    def _check_shape(self, place: Place, shape: tuple[int, int]) -> None:
+        try:
+            arrays = checkpoints.read_manifest(self._checkpoint()).arrays
+        except MissingFileError:
+            return
+        if self._tensor not in arrays:
+            raise FeatureError(
+                f"{place.shown}: no {self._tensor!r} in {self.ckpt_to_load_from}"
+                f"{did_you_mean(self._tensor, arrays)}"
+            )
+        found = tuple(arrays[self._tensor].shape)
+        if found != shape:
+            raise FeatureError(
+                f"{place.shown}: {self._tensor!r} in {self.ckpt_to_load_from} has "
+                f"shape {found}, the table has {shape}."
+            )

@@ -1,0 +1,265 @@
+"""Sequences on the host: ids or numbers at every step, and how many steps there are.
+
+    SequenceIds(source)          raw ──▶ Ids [B, T, L]: L ids at most at a step
+    SequenceNumbers(key, 2)      raw ──▶ floats [B, T, 2]
+    SequenceLengths(parts)       raw ──▶ steps of each example [B]
+
+T is the width that the feature was fed with, rounded up to a power of two so that few
+shapes compile: lengths tell which steps are real. Columns of one layer must agree about
+time. Each is transformed by itself, and `SequenceLengths` compares them all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import FeatureError
+from estimax.core.sparse import Ids, Sparse, padded_length
+from estimax.core.strings import Strings
+from estimax.transforms.entries import (
+    IdArray,
+    IdSource,
+    Values,
+    column_of,
+    padded,
+    row_starts,
+)
+from estimax.transforms.pad_ids import OutOfRange, check_bucket_count, checked_ids
+
+TIME_AXIS = 1
+
+
+@dataclass(frozen=True)
+class SequenceIds:
+    """A source's ids at every step, `Ids` [B, T, L], -1 where there is none.
+
+    A feature of rank 2 has one id at a step, of rank 3 and more several. `rounded` off
+    keeps T as it was fed.
+
+    >>> from estimax.transforms import Identity
+    >>> SequenceIds(Identity("n", 9))({"n": np.array([[4, 5, 6]])}).ids.tolist()
+    [[[4], [5], [6], [-1]]]
+    """
+
+    source: IdSource
+    out_of_range: OutOfRange = "drop"
+    rounded: bool = True
+
+    def __post_init__(self) -> None:
+        check_bucket_count(self.source)
+
+    @property
+    def name(self) -> str:
+        """The name of the column."""
+        return self.source.name
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw features it reads."""
+        return self.source.keys
+
+    def __call__(self, raw: Mapping[str, Any]) -> Ids:
+        """Transform a batch."""
+        entries = self.source.entries(raw)
+        ids = checked_ids(self.source, np.asarray(entries.values), self.out_of_range)
+        batch, steps = entries.dense_shape[:2]
+        places = np.asarray(entries.indices)
+        if len(entries.dense_shape) == 2:
+            laid = np.full((batch, steps, 1), -1, np.int32)
+            laid[places[:, 0], places[:, 1], 0] = ids
+        else:
+            starts = row_starts(places[:, 0] * steps + places[:, 1], batch * steps)
+            flat = padded(ids, starts, -1)
+            laid = flat.reshape(batch, steps, flat.shape[1])
+        return Ids(_with_time(laid, self.rounded, -1))
+
+
+@dataclass(frozen=True)
+class SequenceNumbers:
+    """The numbers of every step, float32 [B, T, width], `default` where none is.
+
+    In a feature of rank 2 each `width` consecutive values are a step. With
+    `tells_missing` the result is a dict of `values` and a bool `present` of one shape,
+    for whoever treats the given numbers alone.
+
+    >>> one_row = Sparse(np.array([[0, 0], [0, 1]]), np.array([4.0, 5.0]), (1, 2))
+    >>> SequenceNumbers("x", default=-1.0)({"x": one_row}).tolist()
+    [[[4.0], [5.0]]]
+    """
+
+    key: str
+    width: int = 1
+    default: float = 0.0
+    tells_missing: bool = False
+    rounded: bool = True
+
+    @property
+    def name(self) -> str:
+        """The key."""
+        return self.key
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw feature it reads."""
+        return (self.key,)
+
+    def __call__(self, raw: Mapping[str, Any]) -> Any:
+        """Transform a batch."""
+        given = _sparse_numbers(raw, self.key)
+        steps = _steps_of(given, self.key, self.width)
+        shape = (given.dense_shape[0], steps * self.width)
+        places = np.ravel_multi_index(
+            tuple(np.asarray(given.indices).T[1:]), given.dense_shape[1:]
+        )
+        rows = np.asarray(given.indices)[:, 0]
+        values = np.full(shape, self.default, np.float32)
+        values[rows, places] = np.asarray(given.values)
+        if not self.tells_missing:
+            return self._in_steps(values, self.default)
+        present = np.zeros(shape, np.bool_)
+        present[rows, places] = True
+        return {
+            "values": self._in_steps(values, self.default),
+            "present": self._in_steps(present, False),
+        }
+
+    def _in_steps(self, flat: NDArray[Any], fill: float) -> NDArray[Any]:
+        steps = flat.shape[1] // self.width
+        split = flat.reshape(len(flat), steps, self.width)
+        return _with_time(split, self.rounded, fill)
+
+
+@dataclass(frozen=True)
+class SequenceLengths:
+    """How many steps each example has, int32 [B]; all parts must agree.
+
+    A part is the key of a feature and how many of its numbers make a step, or None for
+    one of ids. A hole counts as a step, and so does a word that no vocabulary has; a
+    dense -1 or '' at the end does not.
+
+    >>> SequenceLengths((("n", None),))({"n": np.array([[7, -1, 8], [9, -1, -1]])})
+    array([3, 1], dtype=int32)
+    """
+
+    parts: tuple[tuple[str, int | None], ...]
+
+    @property
+    def name(self) -> str:
+        """The same for all; calls of one name are numbered."""
+        return "sequence_length"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The raw features of all parts, each once."""
+        return tuple(dict.fromkeys(key for key, _ in self.parts))
+
+    def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.int32]:
+        """Count the steps, and compare the parts."""
+        (first, lengths, steps), *others = [
+            (key, *_lengths(raw, key, width)) for key, width in self.parts
+        ]
+        for key, found, found_steps in others:
+            _check_agreement(first, lengths, key, found)
+            if found_steps != steps:
+                raise FeatureError(
+                    f"sequence features {first!r} and {key!r} are padded to different "
+                    f"numbers of steps, {steps} and {found_steps}."
+                )
+        return lengths.astype(np.int32)
+
+
+def _lengths(
+    raw: Mapping[str, Any], key: str, width: int | None
+) -> tuple[IdArray, int]:
+    """The steps of every example, and those that there is room for."""
+    if width is not None:
+        given = _sparse_numbers(raw, key)
+        steps = _steps_of(given, key, width)
+        last = _last_times(given)
+        flat = len(given.dense_shape) == 2
+        return (-(-last // width) if flat else last), steps
+    column = column_of(raw, key)
+    if isinstance(column, Sparse):
+        return _last_times(column), column.dense_shape[1]
+    present = _present(column).reshape(*column.shape[:2], -1).any(axis=2)
+    counted = np.arange(1, column.shape[1] + 1)
+    return (present * counted).max(axis=1, initial=0), column.shape[1]
+
+
+def _last_times(given: Sparse) -> IdArray:
+    """One more than the last time index of each row."""
+    lengths = np.zeros(given.dense_shape[0], np.int64)
+    indices = np.asarray(given.indices)
+    np.maximum.at(lengths, indices[:, 0], indices[:, 1] + 1)
+    return lengths
+
+
+def _present(values: Values) -> NDArray[np.bool_]:
+    """Where a dense feature says something: not '' and not -1."""
+    if isinstance(values, Strings):
+        present: NDArray[np.bool_] = values.lengths.reshape(values.shape) > 0
+        return present
+    return np.asarray(values != -1)
+
+
+def _sparse_numbers(raw: Mapping[str, Any], key: str) -> Sparse:
+    column = column_of(raw, key)
+    if not isinstance(column, Sparse):
+        # Not a FeatureError: TensorFlow's programs expect a TypeError here.
+        raise TypeError(
+            f"sequence_numeric_column {key!r}: the feature must be sparse, since its "
+            f"rows differ in length; it is dense, of shape {tuple(column.shape)}. "
+            "Parse it as VarLenFeature, or make it a Sparse in the input_fn."
+        )
+    values = column.values
+    if isinstance(values, Strings) or values.dtype.kind not in "iufb":
+        raise FeatureError(
+            f"sequence_numeric_column {key!r}: the feature must hold numbers."
+        )
+    return column
+
+
+def _steps_of(given: Sparse, key: str, width: int) -> int:
+    """How many steps of `width` numbers there is room for."""
+    shape = given.dense_shape
+    if len(shape) == 2:
+        return -(-shape[1] // width)
+    if math.prod(shape[2:]) != width:
+        raise FeatureError(
+            f"sequence_numeric_column {key!r}: a step has {width} numbers, but the "
+            f"feature has shape {list(shape)}. Set the column's shape."
+        )
+    return shape[1]
+
+
+def _check_agreement(first: str, lengths: IdArray, key: str, found: IdArray) -> None:
+    if len(lengths) != len(found):
+        raise FeatureError(
+            f"sequence features {first!r} and {key!r} have {len(lengths)} and "
+            f"{len(found)} rows; all features of a batch must have as many."
+        )
+    differ = np.flatnonzero(lengths != found)
+    if len(differ):
+        row = int(differ[0])
+        raise FeatureError(
+            f"sequence features {first!r} and {key!r} differ in length: row {row} has "
+            f"{lengths[row]} steps of one and {found[row]} of the other. Columns of "
+            "one layer must agree; use a layer each, or fill up the shorter."
+        )
+
+
+def _with_time(array: NDArray[Any], rounded: bool, fill: float) -> NDArray[Any]:
+    """[B, T, ...] with T rounded up to a power of two, if it is to be."""
+    steps = array.shape[TIME_AXIS]
+    room = padded_length(steps) if rounded else steps
+    if room == steps:
+        return array
+    out = np.full((len(array), room, *array.shape[2:]), fill, array.dtype)
+    out[:, :steps] = array
+    return out
