@@ -2,25 +2,54 @@
 
 from estimax.hooks.cadence import NEVER, SecondOrStepTimer
 from estimax.hooks.checkpointing import CheckpointSaverHook, CheckpointSaverListener
+from estimax.hooks.early_stopping import (
+    make_early_stopping_hook,
+    stop_if_higher_hook,
+    stop_if_lower_hook,
+    stop_if_no_decrease_hook,
+    stop_if_no_increase_hook,
+)
+from estimax.hooks.final_values import FinalOpsHook
+from estimax.hooks.finished import finished, forget_finished, mark_finished
+from estimax.hooks.gone import __getattr__ as __getattr__
 from estimax.hooks.hook import Hook, RunContext, Values
+from estimax.hooks.in_memory import InMemoryEvaluatorHook
 from estimax.hooks.nan_guard import NanTensorHook
+from estimax.hooks.profiling import ProfilerHook
 from estimax.hooks.progress import LoggingTensorHook, StepCounterHook
 from estimax.hooks.signals import stopping_on_signals
 from estimax.hooks.stopping import StopAtStepHook
 from estimax.hooks.summaries import SummarySaverHook
+from estimax.hooks.waiting import (
+    GlobalStepWaiterHook,
+    make_stop_at_checkpoint_step_hook,
+)
 
 __all__ = [
     "NEVER",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
+    "FinalOpsHook",
+    "GlobalStepWaiterHook",
     "Hook",
+    "InMemoryEvaluatorHook",
     "LoggingTensorHook",
     "NanTensorHook",
+    "ProfilerHook",
     "RunContext",
     "SecondOrStepTimer",
     "StepCounterHook",
     "StopAtStepHook",
     "SummarySaverHook",
     "Values",
+    "finished",
+    "forget_finished",
+    "make_early_stopping_hook",
+    "make_stop_at_checkpoint_step_hook",
+    "mark_finished",
+    "stop_if_higher_hook",
+    "stop_if_lower_hook",
+    "stop_if_no_decrease_hook",
+    "stop_if_no_increase_hook",
     "stopping_on_signals",
 ]

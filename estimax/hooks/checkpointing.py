@@ -22,6 +22,7 @@ from estimax import checkpoints
 from estimax.core.errors import SpecError
 from estimax.core.state import TrainState
 from estimax.hooks.cadence import SecondOrStepTimer
+from estimax.hooks.finished import forget_finished
 from estimax.hooks.hook import Hook, RunContext, Values
 
 _log = logging.getLogger("estimax")
@@ -29,7 +30,14 @@ _log = logging.getLogger("estimax")
 
 @runtime_checkable
 class CheckpointSaverListener(Protocol):
-    """Called around every save. Subclass it and override what you need."""
+    """Called around every save. Subclass it and override what you need.
+
+    >>> class Copies(CheckpointSaverListener):
+    ...     def after_save(self, step, path):
+    ...         print(f"step {step} is in {path}")
+    >>> Copies().after_save(100, "model.ckpt-100")
+    step 100 is in model.ckpt-100
+    """
 
     def begin(self) -> None:
         """Run once, before the first save."""
@@ -53,6 +61,9 @@ class CheckpointSaverHook(Hook):
 
     Writing happens in a thread while training goes on, unless there are listeners:
     they are promised a checkpoint that is on disk, so then every save is waited for.
+    A listener that returns True from `after_save` stops training.
+
+    >>> hook = CheckpointSaverHook("/tmp/estimax-doc-saver", save_steps=1000)
     """
 
     def __init__(
@@ -69,21 +80,27 @@ class CheckpointSaverHook(Hook):
         self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
         self._directory = checkpoint_dir
         self._keep = {"keep_max": keep_max, "keep_every_n_hours": keep_every_n_hours}
-        self._listeners = list(listeners or ())
-        for listener in self._listeners:
-            if not isinstance(listener, CheckpointSaverListener):
-                raise TypeError(
-                    "CheckpointSaverHook: listeners must be CheckpointSaverListeners, "
-                    f"got {type(listener).__name__}."
-                )
+        self._listeners: list[CheckpointSaverListener] = []
+        self.add_listeners(listeners or ())
         self._saver: checkpoints.Saver | None = None
 
+    def add_listeners(self, listeners: Sequence[CheckpointSaverListener]) -> None:
+        """Add listeners, each once."""
+        for listener in listeners:
+            _check_listener(listener)
+            if listener not in self._listeners:
+                self._listeners.append(listener)
+
     def begin(self, context: RunContext) -> None:
-        """Save the state that training starts from."""
+        """Make ready: what was said of an end of training no longer holds."""
         self._saver = checkpoints.Saver(self._directory, **self._keep)  # type: ignore[arg-type]
         self._timer.reset()
+        forget_finished(self._directory)
         for listener in self._listeners:
             listener.begin()
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Save the state that training starts from."""
         self._save(context, loss=None)
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
@@ -98,7 +115,7 @@ class CheckpointSaverHook(Hook):
     def end(self, context: RunContext) -> None:
         """Save the last state, unless it just was, and wait until it is on disk."""
         if self._timer.last_triggered_step() != context.step:
-            self._save(context, loss=None)
+            self._save(context, loss=_last_loss(context))
         assert self._saver is not None, "end without begin"
         self._saver.close()
         for listener in self._listeners:
@@ -126,6 +143,18 @@ class CheckpointSaverHook(Hook):
         wants_stop = [one.after_save(step, str(path)) for one in self._listeners]
         if any(wants_stop):
             context.request_stop()
+
+
+def _check_listener(listener: object) -> None:
+    if not isinstance(listener, CheckpointSaverListener):
+        raise TypeError(
+            "CheckpointSaverHook: listeners must be CheckpointSaverListeners, "
+            f"got {type(listener).__name__}."
+        )
+
+
+def _last_loss(context: RunContext) -> float | None:
+    return float(context.losses[-1][1]) if context.losses else None
 
 
 def _state_of(context: RunContext) -> TrainState:

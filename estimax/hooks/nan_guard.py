@@ -24,13 +24,21 @@ _log = logging.getLogger("estimax")
 class NanTensorHook(Hook):
     """Raises NanLossError, or warns and stops, when the loss is NaN.
 
-    The loss is looked at after the first step, then every `every_n_steps`. After the
-    last step the variables are looked at, so that no run ends well with a NaN in them.
+    `loss_tensor` may name another value that the model logs. It is looked at after the
+    first step, then every `every_n_steps`. After the last step the variables are
+    looked at, so that no run ends well with a NaN in them.
+
+    >>> hook = NanTensorHook(fail_on_nan_loss=False)
     """
 
     def __init__(
-        self, fail_on_nan_loss: bool = True, *, every_n_steps: int = 100
+        self,
+        loss_tensor: str = "loss",
+        fail_on_nan_loss: bool = True,
+        *,
+        every_n_steps: int = 100,
     ) -> None:
+        self._name = loss_tensor
         self._fail = fail_on_nan_loss
         self._timer = SecondOrStepTimer(every_steps=every_n_steps)
         self._last_finite: int | None = None
@@ -42,13 +50,13 @@ class NanTensorHook(Hook):
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
         """Ask for the loss."""
-        return ["loss"]
+        return [self._name]
 
     def after_run(self, context: RunContext, values: Values) -> None:
         """Look at the loss."""
         self._timer.update_last_triggered_step(context.step)
-        if math.isnan(float(values["loss"])):
-            self._complain(context, "the loss is NaN")
+        if math.isnan(float(values[self._name])):
+            self._complain(context, f"the {self._name} is NaN")
         else:
             self._last_finite = context.step
 

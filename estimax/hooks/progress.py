@@ -25,30 +25,32 @@ _STEP_NAMES = ("global_step", "step")  # told by the loop, not by the device
 class StepCounterHook(Hook):
     """Logs and writes `global_step/sec` and `examples/sec`.
 
-    The first step only starts the clock: it compiles.
+    The first step only starts the clock: it compiles. Where to write is said by
+    `output_dir` or by a `summary_writer`; by neither, it only logs.
+
+    >>> hook = StepCounterHook(every_n_steps=1000)
     """
 
     def __init__(
         self,
         every_n_steps: int | None = 100,
-        output_dir: str | os.PathLike[str] | None = None,
-        *,
         every_n_secs: float | None = None,
+        output_dir: str | os.PathLike[str] | None = None,
+        summary_writer: summary.SummaryWriter | None = None,
+        *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if every_n_secs is not None and every_n_steps == 100:
             every_n_steps = None  # the default gives way
         self._timer = SecondOrStepTimer(every_n_secs, every_n_steps, clock=clock)
-        self._output_dir = output_dir
-        self._writer: summary.SummaryWriter | None = None
+        self._output = summary.Output(output_dir, summary_writer)
         self._examples = 0
         self._input_wait = 0.0
 
     def begin(self, context: RunContext) -> None:
         """Open the summaries."""
         self._timer.reset()
-        if self._output_dir is not None:
-            self._writer = summary.SummaryWriter(self._output_dir)
+        self._output.open()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
         """Ask for nothing."""
@@ -70,8 +72,7 @@ class StepCounterHook(Hook):
 
     def end(self, context: RunContext) -> None:
         """Close the summaries."""
-        if self._writer is not None:
-            self._writer.close()
+        self._output.close()
 
     def next_step(self, step: int) -> int:
         """The step count at which to tell next."""
@@ -79,9 +80,9 @@ class StepCounterHook(Hook):
 
     def _tell(self, step: int, steps: float, examples: float) -> None:
         _log.info("global_step/sec: %.6g, examples/sec: %.6g", steps, examples)
-        if self._writer is not None:
-            self._writer.scalar("global_step/sec", steps, step)
-            self._writer.scalar("examples/sec", examples, step)
+        if self._output.writer is not None:
+            self._output.writer.scalar("global_step/sec", steps, step)
+            self._output.writer.scalar("examples/sec", examples, step)
 
 
 class LoggingTensorHook(Hook):
@@ -90,7 +91,10 @@ class LoggingTensorHook(Hook):
     `tensors` is a list of names, or a dict from what to call a value to its name. Logs
     at the first step and then every `every_n_iter` steps or `every_n_secs` seconds. A
     line ends with the step, counted as the steps done before the values were computed.
-    `at_end` logs the last step's values too, for which it has to look at every step.
+    `at_end` logs once more when training has ended, with the values as of then.
+    `formatter` makes the line of a dict of the values.
+
+    >>> hook = LoggingTensorHook({"bias": "line/bias"}, every_n_iter=100)
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class LoggingTensorHook(Hook):
             self._names = dict(sorted(tensors.items()))
         else:
             self._names = {name: name for name in tensors}
+        self._wanted = [n for n in self._names.values() if n not in _STEP_NAMES]
         self._timer: SecondOrStepTimer | None = None
         if every_n_iter is not None or every_n_secs is not None:
             self._timer = SecondOrStepTimer(every_n_secs, every_n_iter, clock=clock)
@@ -116,52 +121,44 @@ class LoggingTensorHook(Hook):
             )
         self._at_end = at_end
         self._formatter = formatter
-        self._last: tuple[int, dict[str, Any]] | None = None
-        self._logged_step: int | None = None
 
     def begin(self, context: RunContext) -> None:
         """Start counting from here."""
-        self._last = self._logged_step = None
         if self._timer is not None:
             self._timer.reset()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
         """Ask for the values when a line may be due."""
-        if self._timer and not self._at_end and not self._timer.is_due_next():
+        if self._timer is None or not self._timer.is_due_next():
             return None
-        return [name for name in self._names.values() if name not in _STEP_NAMES]
+        return self._wanted
 
     def after_run(self, context: RunContext, values: Values) -> None:
         """Log the values if it is time."""
-        names = self._names.items()
-        if any(n not in values for _, n in names if n not in _STEP_NAMES):
+        if self._timer is None or any(name not in values for name in self._wanted):
             return
-        step = context.step - 1
-        found = {t: step if n in _STEP_NAMES else values[n] for t, n in names}
-        self._last = (step, found)
-        if self._timer and self._timer.should_trigger_for_step(context.step):
+        if self._timer.should_trigger_for_step(context.step):
             seconds, _ = self._timer.update_last_triggered_step(context.step)
-            self._write_line(step, found, seconds)
+            self._write_line(context.step - 1, values, seconds)
 
     def end(self, context: RunContext) -> None:
-        """Log the last values, if asked to."""
-        if self._at_end and self._last and self._last[0] != self._logged_step:
-            self._write_line(*self._last, None)
+        """Log the values as they are now, if asked to and there ever was a step."""
+        if self._at_end and context.losses:
+            self._write_line(context.step, context.fetch(self._wanted), None)
 
     def next_step(self, step: int) -> int:
         """The step count at which to log next."""
-        if self._at_end:
-            return step + 1
         return self._timer.next_step(step) if self._timer else NEVER
 
-    def _write_line(
-        self, step: int, values: dict[str, Any], seconds: float | None
-    ) -> None:
-        self._logged_step = step
+    def _write_line(self, step: int, values: Values, seconds: float | None) -> None:
+        told: dict[str, Any] = {
+            tag: step if name in _STEP_NAMES else values[name]
+            for tag, name in self._names.items()
+        }
         if self._formatter is not None:
-            _log.info("%s", self._formatter(values))
+            _log.info("%s", self._formatter(told))
             return
-        told = values if "step" in values else {**values, "step": step}
+        told.setdefault("step", step)
         line = ", ".join(f"{tag} = {_shown(value)}" for tag, value in told.items())
         _log.info("%s%s", line, "" if seconds is None else f" ({seconds:.3f} sec)")
 

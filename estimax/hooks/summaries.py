@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax import summary
+from estimax.core.errors import ConfigError
 from estimax.core.state import TrainState
 from estimax.hooks.cadence import SecondOrStepTimer
 from estimax.hooks.hook import Hook, RunContext, Values
@@ -29,33 +30,47 @@ class SummarySaverHook(Hook):
     Values are stamped with the number of steps done, the coming update included: 1, 51,
     101 for `save_steps=50`. Variables of up to a million elements are written every
     `histograms_every`-th time (0: never), from a sample of ten thousand values each.
+
+    In evaluation it writes what the model logs there, of the first batch; nothing of
+    that is written without it.
+
+    >>> hook = SummarySaverHook(save_steps=100, output_dir="/tmp/estimax-doc-events")
     """
 
     def __init__(
         self,
         save_steps: int | None = None,
-        output_dir: str | os.PathLike[str] = ".",
-        *,
         save_secs: float | None = None,
+        output_dir: str | os.PathLike[str] | None = None,
+        summary_writer: summary.SummaryWriter | None = None,
+        *,
         histograms_every: int = 10,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
-        self._output_dir = output_dir
+        if (output_dir is None) == (summary_writer is None):
+            raise ConfigError(
+                "SummarySaverHook: say where to write, by output_dir or by "
+                "summary_writer."
+            )
+        self._output = summary.Output(output_dir, summary_writer)
         self._histograms_every = histograms_every
-        self._writer: summary.SummaryWriter | None = None
         self._count = 0
 
     def begin(self, context: RunContext) -> None:
         """Open the summaries."""
         self._timer.reset()
         self._count = 0
-        self._writer = summary.SummaryWriter(self._output_dir)
+        self._output.open()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
         """Ask for the loss and all that the model logs, when it may be time."""
         if not self._timer.is_due_next():
             return None
+        if context.state is None and not self._timer.should_trigger_for_step(
+            context.step
+        ):
+            return None  # an evaluation, whose step stays what it is
         # What is named by `ex.log_value` is for hooks that ask for it.
         logged = (name for name, kind in context.logged.items() if kind != "value")
         return ["loss", *(name for name in logged if name != "loss")]
@@ -65,20 +80,20 @@ class SummarySaverHook(Hook):
         if not values or not self._timer.should_trigger_for_step(context.step):
             return
         self._timer.update_last_triggered_step(context.step)
-        assert self._writer is not None, "a hook must begin before it runs"
+        writer = self._output.writer
+        assert writer is not None, "a hook must begin before it runs"
         for name, value in values.items():
             kind = context.logged.get(name, "scalar")
-            _write(self._writer, kind, name, value, context.step)
+            _write(writer, kind, name, value, context.step)
         every = self._histograms_every
         if every and context.state is not None and self._count % every == 0:
             for name, sample in _samples(context.state):
-                self._writer.histogram(name, sample, context.step)
+                writer.histogram(name, sample, context.step)
         self._count += 1
 
     def end(self, context: RunContext) -> None:
         """Close the summaries."""
-        if self._writer is not None:
-            self._writer.close()
+        self._output.close()
 
     def next_step(self, step: int) -> int:
         """The step count at which to write next."""
@@ -93,6 +108,8 @@ def _write(
             writer.scalar(name, value, step)
         case "histogram":
             writer.histogram(name, value, step)
+        case "image":
+            writer.image(name, value, step)
         case "text":
             writer.text(name, str(value), step)
         case _:

@@ -1,14 +1,17 @@
 """Summaries: values logged inside a model, and event files written and read."""
 
-from estimax.summary.log import histogram, log_value, scalar, text
+from estimax.summary.log import histogram, image, log_value, scalar, text
 from estimax.summary.reader import read_scalars
-from estimax.summary.writer import SummaryWriter
+from estimax.summary.writer import Output, SummaryWriter, times_written
 
 __all__ = [
+    "Output",
     "SummaryWriter",
     "histogram",
+    "image",
     "log_value",
     "read_scalars",
     "scalar",
     "text",
+    "times_written",
 ]

@@ -41,6 +41,24 @@ def histogram(name: str, value: ArrayLike) -> None:
     _log(name, staging.LoggedValue("histogram", jnp.asarray(value)))
 
 
+def image(name: str, value: ArrayLike, max_outputs: int = 3) -> None:
+    """Log the first images of a batch [B, H, W, C], C being 1, 3 or 4.
+
+    Bytes (uint8) are shown as they are; other numbers are scaled, image by image.
+
+    >>> image("digits", jnp.zeros((8, 28, 28, 1)))
+    """
+    array = jnp.asarray(value)
+    if array.ndim != 4 or array.shape[-1] not in (1, 3, 4):
+        raise SpecError(
+            f"summary.image({name!r}): expected shape [B, H, W, C] with 1, 3 or 4 "
+            f"channels, got {array.shape}."
+        )
+    if max_outputs < 1:
+        raise SpecError(f"summary.image({name!r}): max_outputs must be at least 1.")
+    _log(name, staging.LoggedValue("image", array[:max_outputs]))
+
+
 def text(name: str, value: str) -> None:
     """Log a fixed text, known when the model is traced.
 

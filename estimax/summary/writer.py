@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from estimax.summary.images import images_summary
+
 FLUSH_SECONDS = 10.0
 # Files that nobody uses at the moment, kept open for the next evaluation of the model.
 MOST_IDLE = 8
@@ -28,7 +30,7 @@ _BUCKETS = 30  # as many as TensorBoard draws
 
 
 class SummaryWriter:
-    """Writes scalars, histograms and texts to a directory.
+    """Writes scalars, histograms, images and texts to a directory.
 
     The file is made at the first write. It is flushed every ten seconds of writing, by
     `flush`, by `close` and when the process ends.
@@ -67,6 +69,14 @@ class SummaryWriter:
 
         self._write(summary.text(name, value), step)
 
+    def image(self, name: str, images: ArrayLike, step: int) -> None:
+        """Write images [B, H, W, C], or one without B; C is 1, 3 or 4.
+
+        Bytes are written as they are. Numbers are scaled image by image: without a
+        negative one, so that the largest is white; else so that zero is grey.
+        """
+        self._write(images_summary(name, np.asarray(images)), step)
+
     def flush(self) -> None:
         """Put on disk what was written."""
         if self._file is not None:
@@ -91,6 +101,42 @@ class SummaryWriter:
         if self._file is None:
             self._file = _acquire(self.logdir)
         self._file.write(proto, step)
+
+
+class Output:
+    """Where a hook writes: a folder of which it opens a writer, or a writer of others.
+
+    >>> Output(None, None).writer is None
+    True
+    """
+
+    def __init__(
+        self, logdir: str | os.PathLike[str] | None, writer: SummaryWriter | None
+    ) -> None:
+        self._logdir = logdir
+        self.writer = writer
+
+    def open(self) -> None:
+        """Open the folder."""
+        if self._logdir is not None:
+            self.writer = SummaryWriter(self._logdir)
+
+    def close(self) -> None:
+        """Close what was opened here; a writer of others is flushed."""
+        if self.writer is None:
+            return
+        if self._logdir is not None:
+            self.writer.close()
+        else:
+            self.writer.flush()
+
+
+def times_written(logdir: Path) -> int:
+    """How often writers of this process have been closed on a folder (absolute).
+
+    Tells a reader that there may be something new, for the price of a comparison.
+    """
+    return _times_written.get(logdir, 0)
 
 
 class _EventFile:
@@ -130,6 +176,7 @@ class _EventFile:
 
 _numbers = itertools.count()
 _lock = threading.Lock()
+_times_written: dict[Path, int] = {}
 # Least recently used first. A forked child has its own, by process id.
 _files: dict[tuple[int, Path], _EventFile] = {}
 
@@ -153,6 +200,7 @@ def _release(file: _EventFile) -> None:
     with _lock:
         file.users -= 1
         file.flush()
+        _times_written[file.logdir] = times_written(file.logdir) + 1
         if file not in _files.values():  # its folder was removed meanwhile
             if file.users == 0:
                 file.close()

@@ -18,7 +18,7 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.hooks import Hook, RunContext
 from estimax.metrics import collection
-from estimax.training.loop import PlacedBatch, tell
+from estimax.training.loop import PlacedBatch, begin, tell
 from estimax.training.model import Variables
 from estimax.training.programs import EvalProgram
 
@@ -39,16 +39,19 @@ def evaluate(
     """
     losses: list[jax.Array] = []
     folded: dict[str, Any] | None = None
-    for hook in hooks:
-        hook.begin(context)
+    context.logged = program.logged
+    begin(hooks, context)
     for batch in itertools.islice(batches, steps):
         wanted = [hook.before_run(context) for hook in hooks]
+        asked = {name for names in wanted for name in names or ()}
+        sees = not program.observed.isdisjoint(asked)
+        seen = program.observe(variables, batch.arrays) if sees else {}
         result = program.step(variables, batch.arrays)
         losses.append(result["outputs"]["loss"])
         values = result["metrics"]
         folded = values if folded is None else program.merge(folded, values)
         context.examples += batch.examples
-        tell(hooks, wanted, context, result["outputs"])
+        tell(hooks, wanted, context, {**result["outputs"], **seen})
         if context.stop_requested:
             break
     if folded is None:

@@ -58,8 +58,17 @@ def run(
     `waited` tells how many seconds `loops` has kept us waiting so far.
     """
     context.state = state
-    for hook in hooks:
-        hook.begin(context)
+    outputs: Mapping[str, Any] = {}
+    last: Any = None  # the last batch, or a stack and the place of the last batch in it
+
+    def fetch(names: Sequence[str]) -> dict[str, Any]:
+        wanted = set(names)
+        sees = last is not None and not program.observed.isdisjoint(wanted)
+        seen = program.observe(state, *last) if sees else {}
+        return _fetch({**outputs, **seen}, wanted, context)
+
+    context.fetcher = fetch
+    begin(hooks, context)
     schedule = _Schedule(hooks, context.step)
     loop, at = None, 0
     while not context.stop_requested:
@@ -69,9 +78,19 @@ def run(
             break
         stop = min(len(loop), at + schedule.steps_until_due(context.step))
         due = schedule.due(context.step + stop - at)
-        wanted = [hook.before_run(context) for hook in due]
+        try:
+            wanted = [hook.before_run(context) for hook in due]
+        except StopIteration:  # a hook's other way of asking to stop
+            break
+        last = (loop.arrays, stop - 1) if loop.is_stack else (loop.arrays,)
+        start, seen = at, {}
+        if not program.observed.isdisjoint(_names(wanted)):
+            if stop - at > 1:  # up to the step that is looked at
+                state, _ = program.loop(state, loop.arrays, at, stop - 1)
+                start = stop - 1
+            seen = program.observe(state, *last)
         if loop.is_stack:
-            state, outputs = program.loop(state, loop.arrays, at, stop)
+            state, outputs = program.loop(state, loop.arrays, start, stop)
         else:
             state, outputs = program.step(state, loop.arrays)
         context.state = state
@@ -81,11 +100,22 @@ def run(
         context.input_wait = waited()
         context.losses.append((context.step, outputs["loss"]))
         at = stop
-        tell(due, wanted, context, outputs)
+        try:
+            tell(due, wanted, context, {**outputs, **seen} if seen else outputs)
+        except StopIteration:
+            break
         schedule.visited(context.step)
     for hook in hooks:
         hook.end(context)
     return state
+
+
+def begin(hooks: Sequence[Hook], context: RunContext) -> None:
+    """Let every hook begin, and then do what needs that all have."""
+    for hook in hooks:
+        hook.begin(context)
+    for hook in hooks:
+        hook.after_create_session(context)
 
 
 def tell(
@@ -95,7 +125,7 @@ def tell(
     outputs: Mapping[str, Any],
 ) -> None:
     """Hand every hook the values that it wanted, fetched from the device only now."""
-    fetched = _fetch(outputs, {name for names in wanted for name in names or ()})
+    fetched = _fetch(outputs, _names(wanted), context)
     for hook, names in zip(hooks, wanted, strict=True):
         hook.after_run(context, {name: fetched[name] for name in names or ()})
 
@@ -123,14 +153,25 @@ class _Schedule:
                 self._next[index] = self._hooks[index].next_step(step)
 
 
-def _fetch(outputs: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+def _names(wanted: Sequence[Sequence[str] | None]) -> set[str]:
+    return {name for names in wanted for name in names or ()}
+
+
+def _fetch(
+    outputs: Mapping[str, Any], names: set[str], context: RunContext
+) -> dict[str, Any]:
     if not names:
         return {}
-    unknown = names - outputs.keys()
+    known = outputs
+    if not names <= known.keys() and isinstance(context.state, TrainState):
+        known = {**context.state.params, **context.state.tables, **outputs}
+    unknown = names - known.keys()
     if unknown:
+        logged = sorted({*outputs, *context.logged})
         raise KeyError(
             f"a hook asked for {sorted(unknown)}, which the model does not log; it "
-            f"logs {sorted(outputs)}. Log a value with ex.summary.scalar(name, value)."
+            f"logs {logged}. Log a value with ex.summary.scalar(name, value)."
         )
-    fetched: dict[str, Any] = jax.device_get({name: outputs[name] for name in names})
-    return fetched
+    texts = {n: known[n] for n in names if isinstance(known[n], str)}
+    arrays = {n: known[n] for n in names if n not in texts}
+    return {**jax.device_get(arrays), **texts}

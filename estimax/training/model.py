@@ -10,6 +10,8 @@ features reach the device at all, and which variables there are.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +27,7 @@ from estimax.core.mode import Mode, ModeKeys
 from estimax.core.spec import EstimatorSpec
 from estimax.core.staging import HostOnly, Lookup, Origin
 from estimax.core.strings import Strings
-from estimax.variables import ModelModule
+from estimax.variables import ModelModule, computing_in
 
 PARAMS, TABLES = "params", "tables"
 
@@ -65,6 +67,7 @@ class Recording:
     shapes: Variables  # shape and dtype of every variable
     lookups: tuple[Lookup, ...]
     logged: dict[str, str]  # name of every value that the model logs -> its kind
+    texts: dict[str, str]  # of those of kind text, what they say
     structure: Structure
 
 
@@ -80,10 +83,14 @@ class Applied:
 
 @dataclass(frozen=True)
 class Model:
-    """A `model_fn` bound to its mode, params and config."""
+    """A `model_fn` bound to its mode, params and config.
+
+    `compute_dtype` is what layers compute in that name no dtype; None: as they like.
+    """
 
     function: Callable[[Any, Any], EstimatorSpec]
     mode: Mode
+    compute_dtype: str | None = None
 
     def record(self, batch: plans.RawBatch) -> Recording:
         """Trace on a raw batch, running host transforms for their shapes."""
@@ -113,7 +120,8 @@ class Model:
         variables = variables_from_flax(shapes[0])
         logged = {name: value.kind for name, value in trace.logged.items()}
         lookups = tuple(trace.lookups)
-        return Recording(plan, specs[0], variables, lookups, logged, structure)
+        texts = {n: v.value for n, v in trace.logged.items() if v.kind == "text"}
+        return Recording(plan, specs[0], variables, lookups, logged, texts, structure)
 
     def init(
         self,
@@ -139,7 +147,7 @@ class Model:
         trace = staging.Trace(self.mode, lambda call: arrays["staged"][call.name])
         trace.rows = rows or {}
         features, labels = _view(trace, structure, arrays)
-        with staging.tracing(trace):
+        with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, changed = ModelModule(self.function).apply(
                 variables_to_flax(variables),
                 features,
@@ -147,7 +155,9 @@ class Model:
                 rngs=None if key is None else {"dropout": key},
                 mutable=list(variables.model_state),
             )
-        return Applied(spec, dict(changed), trace.logged, tuple(trace.lookups))
+        return Applied(
+            self._in_full(spec), dict(changed), trace.logged, tuple(trace.lookups)
+        )
 
     def _init(
         self,
@@ -158,11 +168,34 @@ class Model:
     ) -> tuple[EstimatorSpec, Any]:
         params_key, dropout_key = jax.random.split(key)
         features, labels = _view(trace, structure, {"raw": raw})
-        with staging.tracing(trace):
+        with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, variables = ModelModule(self.function).init_with_output(
                 {"params": params_key, "dropout": dropout_key}, features, labels
             )
-        return spec, variables
+        return self._in_full(spec), variables
+
+    def _in_full(self, spec: EstimatorSpec) -> EstimatorSpec:
+        """A spec whose numbers are float32 again, whatever the layers computed in."""
+        if self.compute_dtype is None:
+            return spec
+        changes = {
+            "loss": spec.loss,
+            "predictions": spec.predictions,
+            "export_outputs": spec.export_outputs,
+        }
+        full: dict[str, Any] = jax.tree.map(
+            functools.partial(_widened, self.compute_dtype), changes
+        )
+        return spec._replace(**full)
+
+
+def _widened(narrow: str, value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        wide = jax.tree.map(functools.partial(_widened, narrow), fields)
+        return dataclasses.replace(value, **wide)
+    is_narrow = getattr(value, "dtype", None) == jnp.dtype(narrow)
+    return value.astype(jnp.float32) if is_narrow else value
 
 
 def logged_arrays(logged: Mapping[str, staging.LoggedValue]) -> dict[str, jax.Array]:

@@ -16,12 +16,12 @@ from typing import Any
 
 import jax
 
-from estimax.core.packing import Packed, unpack
+from estimax.core.packing import Packed, pack, unpack
 from estimax.core.plan import Plan, RawBatch
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
 from estimax.metrics import collection
-from estimax.training import steps
+from estimax.training import observing, steps
 from estimax.training.model import Model, Recording, Variables
 from estimax.training.updates import Training
 
@@ -37,6 +37,8 @@ class TrainProgram:
     init: Callable[[jax.Array, Packed], TrainState]
     step: steps.TrainStep  # (state, batch)
     loop: steps.TrainLoop  # (state, stack of batches, start, stop)
+    observe: observing.Observe  # (state, batch, or a stack of them and a place)
+    observed: frozenset[str]  # the names of what it tells
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class EvalProgram:
     shapes: Variables
     step: Callable[[Variables, Packed], dict[str, Any]]
     merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+    logged: dict[str, str]
+    observe: observing.Observe  # (variables, batch)
+    observed: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -66,17 +71,29 @@ def train_program(
     recording = model.record(batch)
     training = Training.from_recording(model, recording, average_decay)
     step = _unpacking(steps.make_train_step(training))
+    init = jax.jit(_unpacking(steps.make_init(training)))
+    rates = _rate_names(training, init, batch)
+    logged = {**recording.logged, **dict.fromkeys(rates, "scalar")}
     return TrainProgram(
         plan=training.plan,
         spec=recording.spec,
         training=training,
-        logged=recording.logged,
-        init=jax.jit(_unpacking(steps.make_init(training))),
+        logged=logged,
+        init=init,
         # Donated: the old state's memory becomes the new one's. Hooks copy what they
         # keep.
         step=jax.jit(step, donate_argnums=0),
         loop=jax.jit(steps.make_loop(step), donate_argnums=0),
+        observe=observing.observe_training(training, recording.texts),
+        observed=observing.observed_names(logged),
     )
+
+
+def _rate_names(training: Training, init: Any, batch: RawBatch) -> list[str]:
+    """The names of the learning rates; optax's are known by what its state keeps."""
+    arrays = pack(training.plan.prepare(batch))
+    state = jax.eval_shape(init, jax.random.key(0), arrays)
+    return list(jax.eval_shape(lambda s: observing.learning_rates(training, s), state))
 
 
 def eval_program(model: Model, batch: RawBatch) -> EvalProgram:
@@ -89,6 +106,11 @@ def eval_program(model: Model, batch: RawBatch) -> EvalProgram:
         shapes=recording.shapes,
         step=jax.jit(_unpacking(step)),
         merge=jax.jit(collection.merge, donate_argnums=0),
+        logged=recording.logged,
+        observe=observing.observe_evaluation(
+            model, recording.structure, recording.texts
+        ),
+        observed=observing.observed_names(recording.logged),
     )
 
 

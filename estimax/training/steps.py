@@ -27,7 +27,7 @@ from estimax.training.model import (
 )
 from estimax.training.updates import Training, Way
 
-Outputs = dict[str, jax.Array]  # "loss" and everything that the model logged
+Outputs = dict[str, jax.Array]  # "loss" and what the model named by `ex.log_value`
 TrainStep = Callable[[TrainState, Any], tuple[TrainState, Outputs]]
 TrainLoop = Callable[[TrainState, Any, Any, Any], tuple[TrainState, Outputs]]
 
@@ -38,21 +38,14 @@ def make_train_step(training: Training) -> TrainStep:
     def train_step(
         state: TrainState, batch: PreparedBatch
     ) -> tuple[TrainState, Outputs]:
-        key = jax.random.fold_in(state.key, state.step)
         trained = _trained_arrays(training, state)
         rows = _gather_rows(training, state, batch)
 
         def loss_fn(trained: Any, rows: Any) -> tuple[jax.Array, Any]:
-            applied = training.model.apply(
-                _with_trained(state, trained),
-                batch,
-                training.structure,
-                key=key,
-                rows=_table_rows(training, rows, batch),
-            )
+            applied = _apply(training, state, trained, rows, batch)
             aux = (
                 applied.model_state,
-                logged_arrays(applied.logged),
+                _named_values(applied),
                 _touched(training, applied),
             )
             return applied.spec.loss, aux
@@ -70,6 +63,40 @@ def make_train_step(training: Training) -> TrainStep:
     return train_step
 
 
+def apply_in_training(
+    training: Training, state: TrainState, batch: PreparedBatch
+) -> Applied:
+    """Run the model as the step does, with the same random key, and change nothing."""
+    trained = _trained_arrays(training, state)
+    rows = _gather_rows(training, state, batch)
+    return _apply(training, state, trained, rows, batch)
+
+
+def _apply(
+    training: Training, state: TrainState, trained: Any, rows: Any, batch: PreparedBatch
+) -> Applied:
+    return training.model.apply(
+        _with_trained(state, trained),
+        batch,
+        training.structure,
+        key=jax.random.fold_in(state.key, state.step),
+        rows=_table_rows(training, rows, batch),
+    )
+
+
+def _named_values(applied: Applied) -> Outputs:
+    """What hooks may ask for at any step; summaries are computed when asked for."""
+    named = {n: v for n, v in applied.logged.items() if v.kind == "value"}
+    return logged_arrays(named)
+
+
+def batch_at(batches: Any, index: Any) -> Any:
+    """One batch of a stack."""
+    return jax.tree.map(
+        lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), batches
+    )
+
+
 def make_loop(step: TrainStep) -> TrainLoop:
     """Build loop(state, batches, start, stop): a step for each of batches[start:stop].
 
@@ -80,16 +107,10 @@ def make_loop(step: TrainStep) -> TrainLoop:
     def loop(
         state: TrainState, batches: Any, start: jax.Array, stop: jax.Array
     ) -> tuple[TrainState, Outputs]:
-        def batch_at(index: Any) -> Any:
-            return jax.tree.map(
-                lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False),
-                batches,
-            )
-
         def body(index: Any, carry: Any) -> Any:
-            return step(carry[0], batch_at(index))
+            return step(carry[0], batch_at(batches, index))
 
-        shapes = jax.eval_shape(lambda: step(state, batch_at(0))[1])
+        shapes = jax.eval_shape(lambda: step(state, batch_at(batches, 0))[1])
         outputs = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         ran: tuple[TrainState, Outputs] = jax.lax.fori_loop(
             start, stop, body, (state, outputs)
@@ -138,11 +159,9 @@ def make_eval_step(
 
     def eval_step(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
         applied = model.apply(variables, batch, structure)
-        # Only what hooks alone can ask for: summaries of training cost nothing here.
-        named = {n: v for n, v in applied.logged.items() if v.kind == "value"}
         spec = applied.spec
         return {
-            "outputs": {"loss": spec.loss, **logged_arrays(named)},
+            "outputs": {"loss": spec.loss, **_named_values(applied)},
             "metrics": spec.eval_metric_ops,
         }
 

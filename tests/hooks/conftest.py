@@ -49,6 +49,8 @@ class Run:
         context.input_state = {"position": start}
         for hook in hooks:
             hook.begin(context)
+        for hook in hooks:
+            hook.after_create_session(context)
         wanted = [hook.next_step(start) for hook in hooks]
         while not context.stop_requested:
             if steps is not None and context.step - start >= steps:
@@ -60,6 +62,8 @@ class Run:
                 "loss": np.float32(np.nan if context.step > self.nan_from else 0.5),
                 **self.logged_values,
             }
+            context.losses.append((context.step, values["loss"]))
+            context.fetcher = lambda names, now=values: {n: now[n] for n in names}
             if any(names.values()):
                 self.fetches.append(context.step)
             for i in due:

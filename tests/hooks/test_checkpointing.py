@@ -143,8 +143,9 @@ def test_nan_that_a_model_keeps_on_purpose_is_saved(tmp_path: Path, run: Any) ->
 
 def test_context_without_state_is_refused(tmp_path: Path) -> None:
     hook = CheckpointSaverHook(tmp_path, save_steps=1)
+    hook.begin(RunContext(step=0))
     with pytest.raises(SpecError, match="no training state"):
-        hook.begin(RunContext(step=0))
+        hook.after_create_session(RunContext(step=0))
 
 
 def test_second_run_saves_its_start_again(tmp_path: Path, run: Any) -> None:

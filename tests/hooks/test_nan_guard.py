@@ -9,7 +9,7 @@ from estimax.hooks import NanTensorHook
 
 def test_nan_loss_raises_and_names_the_step(run: Any) -> None:
     run.nan_from = 5
-    with pytest.raises(NanLossError, match=r"the loss is NaN at step 6 .* at step 5"):
+    with pytest.raises(NanLossError, match="the loss is NaN at step 6"):
         run([NanTensorHook(every_n_steps=1)], steps=10)
 
 
@@ -20,7 +20,7 @@ def test_loss_is_looked_at_now_and_then(run: Any) -> None:
 
 def test_nan_between_two_looks_is_found_at_the_next(run: Any) -> None:
     run.nan_from = 5
-    with pytest.raises(NanLossError, match=r"at step 101 \(.* at step 1\)"):
+    with pytest.raises(NanLossError, match=r"at step 101 \(.* since step 6\)"):
         run([NanTensorHook()], steps=250)
 
 

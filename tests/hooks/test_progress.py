@@ -20,7 +20,7 @@ def test_speed_is_written_one_interval_after_the_first_step(
 ) -> None:
     now = [0.0]
     run.on_step = lambda step: now.__setitem__(0, 0.25 * step)
-    run([StepCounterHook(4, tmp_path, clock=lambda: now[0])], steps=10)
+    run([StepCounterHook(4, output_dir=tmp_path, clock=lambda: now[0])], steps=10)
     found = summary.read_scalars(tmp_path)
     assert found["global_step/sec"] == [(5, 4.0), (9, 4.0)]
     assert found["examples/sec"] == [(5, 32.0), (9, 32.0)]
@@ -83,16 +83,18 @@ def test_formatter_makes_the_line(run: Any, lines: Any) -> None:
     assert lines() == ["<0.5>"]
 
 
-def test_at_end_logs_the_last_step(run: Any, lines: Any) -> None:
+def test_at_end_logs_once_more_and_looks_at_no_other_step(run: Any, lines: Any) -> None:
     run([LoggingTensorHook(["loss"], at_end=True)], steps=3)
-    assert lines() == ["loss = 0.5, step = 2"]
+    assert lines() == ["loss = 0.5, step = 3"]
+    assert run.fetches == []
 
 
-def test_at_end_does_not_repeat_a_line(run: Any, lines: Any) -> None:
+def test_at_end_comes_after_the_lines_of_an_interval(run: Any, lines: Any) -> None:
     run([LoggingTensorHook(["loss"], every_n_iter=2, at_end=True)], steps=3)
     assert [line.split(" (")[0] for line in lines()] == [
         "loss = 0.5, step = 0",
         "loss = 0.5, step = 2",
+        "loss = 0.5, step = 3",
     ]
 
 

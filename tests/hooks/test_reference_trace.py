@@ -30,8 +30,8 @@ class Saves(CheckpointSaverListener):
 def hooks(model_dir: Path, steps: int, saves: Saves) -> list[Hook]:
     return [
         CheckpointSaverHook(model_dir, save_steps=100, listeners=[saves], keep_max=3),
-        StepCounterHook(40, model_dir),
-        SummarySaverHook(50, model_dir),
+        StepCounterHook(40, output_dir=model_dir),
+        SummarySaverHook(50, output_dir=model_dir),
         StopAtStepHook(num_steps=steps),
         NanTensorHook(),
         LoggingTensorHook(["loss"], every_n_iter=40),

@@ -23,7 +23,7 @@ def histograms(logdir: Path) -> list[tuple[int, str, int]]:
 
 
 def test_loss_is_written_at_one_and_then_every_n(tmp_path: Path, run: Any) -> None:
-    run([SummarySaverHook(4, tmp_path)], steps=10)
+    run([SummarySaverHook(4, output_dir=tmp_path)], steps=10)
     found = summary.read_scalars(tmp_path)
     assert found == {"loss": [(1, 0.5), (5, 0.5), (9, 0.5)]}
     assert run.fetches == [1, 5, 9]
@@ -32,7 +32,7 @@ def test_loss_is_written_at_one_and_then_every_n(tmp_path: Path, run: Any) -> No
 def test_all_that_the_model_logs_is_written(tmp_path: Path, run: Any) -> None:
     run.logged = {"accuracy": "scalar", "logits": "histogram", "about": "text"}
     run.logged_values = {"accuracy": 0.75, "logits": np.ones(5), "about": "two towers"}
-    run([SummarySaverHook(100, tmp_path, histograms_every=0)], steps=1)
+    run([SummarySaverHook(100, output_dir=tmp_path, histograms_every=0)], steps=1)
     assert summary.read_scalars(tmp_path) == {
         "loss": [(1, 0.5)],
         "accuracy": [(1, 0.75)],
@@ -41,7 +41,7 @@ def test_all_that_the_model_logs_is_written(tmp_path: Path, run: Any) -> None:
 
 
 def test_variables_are_written_every_few_times(tmp_path: Path, run: Any) -> None:
-    run([SummarySaverHook(1, tmp_path, histograms_every=3)], steps=4)
+    run([SummarySaverHook(1, output_dir=tmp_path, histograms_every=3)], steps=4)
     assert histograms(tmp_path) == [
         (1, "dnn/w", 3),
         (1, "city/embedding_weights", 8),
@@ -55,7 +55,7 @@ def test_large_variables_are_sampled_and_huge_ones_left_out(
 ) -> None:
     tables = {"large": jnp.ones((500, 1000)), "huge": jnp.ones((1001, 1000))}
     object.__setattr__(run.state, "tables", tables)
-    run([SummarySaverHook(1, tmp_path)], steps=1)
+    run([SummarySaverHook(1, output_dir=tmp_path)], steps=1)
     by_tag = {tag: count for _, tag, count in histograms(tmp_path)}
     assert sorted(by_tag) == ["dnn/w", "large"]
     assert 5_000 < by_tag["large"] <= 10_000
@@ -64,5 +64,8 @@ def test_large_variables_are_sampled_and_huge_ones_left_out(
 def test_seconds_are_a_cadence_too(tmp_path: Path, run: Any) -> None:
     now = [0.0]
     run.on_step = lambda step: now.__setitem__(0, float(step))
-    run([SummarySaverHook(None, tmp_path, save_secs=3, clock=lambda: now[0])], steps=9)
+    run(
+        [SummarySaverHook(save_secs=3, output_dir=tmp_path, clock=lambda: now[0])],
+        steps=9,
+    )
     assert [step for step, _ in summary.read_scalars(tmp_path)["loss"]] == [1, 5, 9]

@@ -8,6 +8,8 @@ from estimax.hooks import Hook, RunContext
 class CountingProgram:
     """A program that counts: its state is the number of batches that it was given."""
 
+    observed = frozenset()
+
     def __init__(self):
         self.calls = []
 
