@@ -37,7 +37,7 @@ from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
 from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.feeding import Feed, loop_length
-from estimax.estimator.loading import Loaded, Loader, warm_started
+from estimax.estimator.loading import Loaded, Loader, live, warm_started
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import training_hooks
 from estimax.hooks import Hook, RunContext
@@ -173,17 +173,48 @@ class Estimator:
             variables, step, path = self._load(
                 checkpoint_path, ModeKeys.EVAL, program.plan, program.shapes, first
             )
-            context = RunContext(step=step)
-            results = training.evaluate(
-                program,
-                variables,
-                feed.placed(program.plan, depth=self._config.prefetch_batches),
-                (*_checked(hooks), *program.spec.evaluation_hooks),
-                context,
-                steps=steps,
-            )
-        results["global_step"] = np.int64(step)
-        reports.write_evaluation(self.eval_dir(name), results, step, path)
+            loaded = Loaded(variables, step, path)
+            return self._evaluated(program, loaded, feed, steps, hooks, name)
+
+    def evaluate_state(
+        self,
+        state: TrainState,
+        input_fn: InputFn,
+        steps: int | None = None,
+        hooks: Sequence[Hook] | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Evaluate variables in memory, as `evaluate` does those of a checkpoint.
+
+        For hooks, whose `context.state` is the state of the training under way.
+        """
+        _check_steps(steps=steps)
+        with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
+            program = self._program(ModeKeys.EVAL, _needed(feed, "evaluate_state"))
+            loaded = live(state, program.shapes, self._config.use_averages)
+            return self._evaluated(program, loaded, feed, steps, hooks, name)
+
+    def _evaluated(
+        self,
+        program: training.EvalProgram,
+        loaded: Loaded,
+        feed: Feed,
+        steps: int | None,
+        hooks: Sequence[Hook] | None,
+        name: str | None,
+    ) -> dict[str, Any]:
+        context = RunContext(step=loaded.step)
+        results = training.evaluate(
+            program,
+            loaded.variables,
+            feed.placed(program.plan, depth=self._config.prefetch_batches),
+            (*_checked(hooks), *program.spec.evaluation_hooks),
+            context,
+            steps=steps,
+        )
+        results["global_step"] = np.int64(loaded.step)
+        folder = self.eval_dir(name)
+        reports.write_evaluation(folder, results, loaded.step, loaded.path)
         reports.log_evaluation(results, context.examples, name)
         return results
 
@@ -211,8 +242,7 @@ class Estimator:
             spec = program.recording.spec
             context = RunContext(step=step)
             every_hook = (*_checked(hooks), *spec.prediction_hooks)
-            for hook in every_hook:
-                hook.begin(context)
+            training.begin(every_hook, context)
             batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
             for batch in batches:
                 wanted = [hook.before_run(context) for hook in every_hook]
@@ -275,12 +305,11 @@ class Estimator:
 
     def _feed(self, input_fn: InputFn, mode: Mode, position: Any = None) -> Feed:
         available = {"mode": mode, "params": self.params, "config": self._config}
-        returned = calling.call_input_fn(input_fn, available)
-        if not self._config.resume_input:
-            position = None
+        resume = self._config.resume_input
         return Feed(
-            returned,
-            position=position,
+            lambda: calling.call_input_fn(input_fn, available),
+            position=None if resume == "restart" else position,
+            may_start_over=resume != "refuse",
             seed=self._config.tf_random_seed,
             with_labels=mode != ModeKeys.PREDICT,
         )
@@ -289,7 +318,10 @@ class Estimator:
         def function(features: Any, labels: Any) -> Any:
             return self._call_model_fn(features, labels, mode)
 
-        return training.Model(function, mode)
+        narrow = self._config.precision != "float32"
+        return training.Model(
+            function, mode, self._config.precision if narrow else None
+        )
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str) -> Any:
         return calling.call_model_fn(

@@ -1,6 +1,6 @@
 """From an `input_fn` to batches on the device, with the input's position beside each.
 
-with Feed(returned, position=None) as feed:
+with Feed(input_fn, position=None) as feed:
     program = train_program(model, feed.first)       # a raw batch to record with
     for batch in feed.placed(program.plan): ...      # from a background thread
     for loop in feed.placed_loops(program.plan, length=16): ...    # several at once
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import jax
 
@@ -42,18 +42,19 @@ class Feed:
 
     def __init__(
         self,
-        returned: Any,
+        make: Callable[[], Any],
         *,
         position: Any = None,
+        may_start_over: bool = True,
         seed: int | None = None,
         with_labels: bool = True,
     ) -> None:
         self._with_labels = with_labels
-        self._batches = _Peekable(returned, position, seed)
+        self._batches = _Peekable(make, position, seed, may_start_over)
         if self._batches.first is None and position is not None:
             # The run had used its data up. Training on means another pass.
             self._batches.close()
-            self._batches = _Peekable(returned, None, seed)
+            self._batches = _Peekable(make, None, seed)
         self._prefetched: Any = None
 
     def __enter__(self) -> Feed:
@@ -133,11 +134,19 @@ def _to_device(packed: Packed) -> Packed:
 class _Peekable:
     """An iterator of batches whose first one has been taken out and is given back."""
 
-    def __init__(self, returned: Any, position: Any, seed: int | None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        position: Any,
+        seed: int | None,
+        may_start_over: bool = True,
+    ) -> None:
+        resume: Literal["skip", "refuse"] = "skip" if may_start_over else "refuse"
         # The run's seed is for shuffles that were given none.
-        self._batches = inputs.as_batches(returned, seed=seed)
-        if position is not None:
-            self._go_to(position)
+        self._batches = inputs.as_batches(make(), resume=resume, seed=seed)
+        if position is not None and not self._goes_to(position, may_start_over):
+            self._batches.close()
+            self._batches = inputs.as_batches(make(), resume=resume, seed=seed)
         self.start = self._batches.get_state()
         self.first = next(self._batches, None)
         self._given_back = self.first is not None
@@ -157,13 +166,17 @@ class _Peekable:
     def close(self) -> None:
         self._batches.close()
 
-    def _go_to(self, position: Any) -> None:
+    def _goes_to(self, position: Any, may_start_over: bool) -> bool:
         try:
             self._batches.set_state(position)
         except InputError as error:
+            if not may_start_over:
+                raise
             # Another input than the checkpoint's is a choice; a lost place is not.
             _log.warning(
                 "the input starts from its beginning: it is not the one that the "
                 "checkpoint was made with (%s)",
                 error,
             )
+            return False
+        return True

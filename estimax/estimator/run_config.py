@@ -5,16 +5,20 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal, get_args
 
 from estimax.core.errors import ConfigError, did_you_mean
+from estimax.estimator.cluster import Cluster, ClusterMember, read_cluster
+from estimax.estimator.retired import RETIRED, check_retired
 
+ResumeInput = Literal["fast_forward", "refuse", "restart"]
 _UNSET: Any = object()
 DEFAULT_CHECKPOINT_SECS = 600
+PRECISIONS = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True, init=False)
-class RunConfig:
+class RunConfig(ClusterMember):
     """Settings of a run, named and defaulted as tf.estimator's.
 
     Checkpoints are saved every `save_checkpoints_steps` steps or
@@ -25,20 +29,39 @@ class RunConfig:
     wants to see them (None: as many as pay, by the size of a batch; 1: each alone);
     `prefetch_batches` batches are made ready ahead; `compilation_cache_dir`
     keeps compiled programs for the next start; `debug` runs the `model_fn` without
-    jit, so that print and pdb work; `resume_input` False starts the data over when a
-    run resumes; `average_decay` keeps an exponential moving average of every trained
-    variable (for a table that costs time and memory of its size at every step), which
-    evaluation, prediction and export take instead of the variable, unless
-    `use_averages` is False.
+    jit, so that print and pdb work; `resume_input` says what becomes of the data when
+    a run resumes (below); `average_decay` keeps an exponential moving average of every
+    trained variable (for a table that costs time and memory of its size at every
+    step), which evaluation, prediction and export take instead of the variable, unless
+    `use_averages` is False; `precision` "bfloat16" lets layers compute in bfloat16
+    while variables, optimizer state and the loss stay float32; `accumulate_steps` n
+    makes one step of n batches, whose gradients are averaged by their examples before
+    the update: a step is an update, and n batches cost the memory of one.
 
-    Gone, because JAX has no sessions, graphs or parameter servers: session_config,
-    device_fn, protocol, train_distribute, eval_distribute, experimental_distribute,
-    experimental_max_worker_delay_secs, session_creation_timeout_secs and
-    checkpoint_save_graph_def.
+    `resume_input` "fast_forward" (or True) continues behind the last batch trained on:
+    at once for a Dataset, a list or an iterator with get_state and set_state; a plain
+    iterator is run up to that batch, which costs the time to make them all. "refuse"
+    raises there instead. "restart" (or False) starts the data over.
+
+    Of tf.estimator's settings some mean nothing to JAX, which has no sessions, graphs
+    or strategies. session_config, device_fn, protocol, train_distribute,
+    eval_distribute and experimental_distribute must be None, as they would have
+    changed the run; experimental_max_worker_delay_secs, session_creation_timeout_secs
+    and checkpoint_save_graph_def are taken and have no effect.
+
+    The environment's TF_CONFIG is read when a config is made; `task_type`, `is_chief`
+    and the like tell what it says. A parameter server (`ps`) is refused.
 
     >>> RunConfig(save_checkpoints_steps=500).save_checkpoints_secs is None
     True
     """
+
+    # Always None; here for programs that ask.
+    session_config: ClassVar[None] = None
+    train_distribute: ClassVar[None] = None
+    eval_distribute: ClassVar[None] = None
+    device_fn: ClassVar[None] = None
+    protocol: ClassVar[None] = None
 
     model_dir: str | None
     tf_random_seed: int | None
@@ -52,9 +75,11 @@ class RunConfig:
     prefetch_batches: int
     compilation_cache_dir: str | None
     debug: bool
-    resume_input: bool
+    resume_input: ResumeInput
     average_decay: float | None
     use_averages: bool
+    precision: str
+    accumulate_steps: int
 
     def __init__(
         self,
@@ -63,23 +88,37 @@ class RunConfig:
         save_summary_steps: int | None = 100,
         save_checkpoints_steps: int | None = _UNSET,
         save_checkpoints_secs: float | None = _UNSET,
+        session_config: None = None,
         keep_checkpoint_max: int | None = 5,
         keep_checkpoint_every_n_hours: float = 10_000,
         log_step_count_steps: int | None = 100,
+        train_distribute: None = None,
+        device_fn: None = None,
+        protocol: None = None,
+        eval_distribute: None = None,
+        experimental_distribute: None = None,
+        experimental_max_worker_delay_secs: int | None = None,
+        session_creation_timeout_secs: float = 7200,
+        checkpoint_save_graph_def: bool = True,
         *,
         iterations_per_loop: int | None = None,
         prefetch_batches: int = 2,
         compilation_cache_dir: str | os.PathLike[str] | None = None,
         debug: bool = False,
-        resume_input: bool = True,
+        resume_input: ResumeInput | bool = "fast_forward",
         average_decay: float | None = None,
         use_averages: bool = True,
+        precision: str = "float32",
+        accumulate_steps: int = 1,
     ) -> None:
+        given = locals()
+        check_retired({name: given[name] for name in RETIRED})
+        cluster = read_cluster()
         steps, secs = _checkpoint_interval(
             save_checkpoints_steps, save_checkpoints_secs
         )
         values = {
-            "model_dir": _path("model_dir", model_dir),
+            "model_dir": _model_dir(_path("model_dir", model_dir), cluster),
             "tf_random_seed": tf_random_seed,
             "save_summary_steps": save_summary_steps,
             "save_checkpoints_steps": steps,
@@ -93,12 +132,15 @@ class RunConfig:
                 "compilation_cache_dir", compilation_cache_dir
             ),
             "debug": debug,
-            "resume_input": resume_input,
+            "resume_input": _resume_input(resume_input),
             "average_decay": average_decay,
             "use_averages": use_averages,
+            "precision": precision,
+            "accumulate_steps": accumulate_steps,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
+        object.__setattr__(self, "_cluster", cluster)
         self._check()
 
     def replace(self, **changes: Any) -> RunConfig:
@@ -108,7 +150,7 @@ class RunConfig:
         True
         """
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        unknown = changes.keys() - values.keys()
+        unknown = changes.keys() - values.keys() - set(RETIRED)
         if unknown:
             name = sorted(unknown)[0]
             raise ConfigError(
@@ -118,7 +160,10 @@ class RunConfig:
             values["save_checkpoints_secs"] = None
         if changes.get("save_checkpoints_secs") is not None:
             values["save_checkpoints_steps"] = None
-        return RunConfig(**(values | changes))
+        new = RunConfig(**(values | changes))
+        # As it was when this config was made, whatever the environment says by now.
+        object.__setattr__(new, "_cluster", self._cluster)
+        return new
 
     @property
     def saves_checkpoints(self) -> bool:
@@ -134,6 +179,7 @@ class RunConfig:
             "log_step_count_steps": 1,
             "iterations_per_loop": 1,
             "prefetch_batches": 1,
+            "accumulate_steps": 1,
         }
         for name, least in at_least.items():
             value = getattr(self, name)
@@ -148,6 +194,11 @@ class RunConfig:
         if decay is not None and not 0 <= decay < 1:
             raise ConfigError(
                 f"RunConfig: average_decay must be at least 0 and below 1, got {decay}."
+            )
+        if self.precision not in PRECISIONS:
+            raise ConfigError(
+                f"RunConfig: no precision {self.precision!r}"
+                f"{did_you_mean(self.precision, PRECISIONS)}"
             )
         seed = self.tf_random_seed
         if seed is not None and not isinstance(seed, int):
@@ -169,6 +220,27 @@ def _checkpoint_interval(
             f"({steps} and {secs}); give one."
         )
     return steps, secs
+
+
+def _model_dir(given: str | None, cluster: Cluster) -> str | None:
+    if given and cluster.model_dir and given != cluster.model_dir:
+        raise ConfigError(
+            f"RunConfig: model_dir is {given!r} here and {cluster.model_dir!r} in "
+            "TF_CONFIG. Give one of them."
+        )
+    return given or cluster.model_dir
+
+
+def _resume_input(given: ResumeInput | bool) -> ResumeInput:
+    if isinstance(given, bool):
+        return "fast_forward" if given else "restart"
+    known = get_args(ResumeInput)
+    if given not in known:
+        raise ConfigError(
+            f"RunConfig: unknown resume_input {given!r}"
+            f"{did_you_mean(str(given), known)}"
+        )
+    return given
 
 
 def _path(name: str, value: str | os.PathLike[str] | None) -> str | None:
