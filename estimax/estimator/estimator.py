@@ -170,10 +170,9 @@ class Estimator:
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
             first = _needed(feed, "evaluate")
             program = self._program(ModeKeys.EVAL, first)
-            variables, step, path = self._load(
+            loaded = self._load(
                 checkpoint_path, ModeKeys.EVAL, program.plan, program.shapes, first
             )
-            loaded = Loaded(variables, step, path)
             return self._evaluated(program, loaded, feed, steps, hooks, name)
 
     def evaluate_state(

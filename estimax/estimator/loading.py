@@ -98,6 +98,20 @@ class Loader:
         return Loaded(training.variables_of(state), checkpoint.step, os.fspath(path))
 
 
+def live(state: TrainState, shapes: training.Variables, use_averages: bool) -> Loaded:
+    """The variables that a model needs from a training under way; of no path."""
+    params, tables = state.params, state.tables
+    if use_averages and state.averages:
+        params = {name: state.averages.get(name, v) for name, v in params.items()}
+        tables = {name: state.averages.get(name, v) for name, v in tables.items()}
+    variables = training.Variables(
+        {name: params[name] for name in shapes.params},
+        {name: tables[name] for name in shapes.tables},
+        {name: state.model_state[name] for name in shapes.model_state},
+    )
+    return Loaded(variables, int(state.step), "")
+
+
 def warm_started(
     state: TrainState, settings: checkpoints.WarmStartSettings
 ) -> TrainState:

@@ -22,7 +22,8 @@ def write_evaluation(
         for name, value in results.items():
             if name != "global_step" and np.ndim(value) == 0:
                 writer.scalar(name, float(value), step)
-        writer.text("checkpoint_path", checkpoint, step)
+        if checkpoint:  # not one of variables in memory
+            writer.text("checkpoint_path", checkpoint, step)
 
 
 def log_evaluation(results: Mapping[str, Any], examples: int, name: str | None) -> None:

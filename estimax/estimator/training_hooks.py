@@ -20,8 +20,9 @@ def training_hooks(
     last_step: int | None,
 ) -> list[Hook]:
     """Every hook that a call of `train` runs, in the order in which they are called."""
+    given = (*spec.training_chief_hooks, *hooks, *spec.training_hooks)
     every = [
-        *_checkpointing(config, listeners),
+        *_checkpointing(config, given, listeners),
         *spec.training_chief_hooks,
         *_summarizing(config),
         *hooks,
@@ -36,8 +37,15 @@ def training_hooks(
 
 
 def _checkpointing(
-    config: RunConfig, listeners: Sequence[stock.CheckpointSaverListener]
+    config: RunConfig,
+    given: Sequence[Hook],
+    listeners: Sequence[stock.CheckpointSaverListener],
 ) -> list[Hook]:
+    """The hook that saves, unless one was given: that then has the listeners."""
+    savers = [hook for hook in given if isinstance(hook, stock.CheckpointSaverHook)]
+    if savers:
+        savers[0].add_listeners(listeners)
+        return []
     if config.saves_checkpoints:
         return [
             stock.CheckpointSaverHook(

@@ -55,13 +55,11 @@ class InMemoryEvaluatorHook(Hook):
             raise ConfigError(
                 f"InMemoryEvaluatorHook: every_n_iter must be > 0, got {every_n_iter}."
             )
-        self._estimator = estimator
-        self._arguments = {
-            "input_fn": input_fn,
-            "steps": steps,
-            "hooks": hooks,
-            "name": name,
-        }
+
+        def evaluate(state: TrainState) -> dict[str, Any]:
+            return estimator.evaluate_state(state, input_fn, steps, hooks, name)
+
+        self._evaluate_state = evaluate
         self._every = every_n_iter
         self._start = 0
         self._evaluated: int | None = None
@@ -90,4 +88,4 @@ class InMemoryEvaluatorHook(Hook):
         if context.state is None:
             raise SpecError("InMemoryEvaluatorHook works in train; here is no state.")
         self._evaluated = context.step
-        self.results = self._estimator.evaluate_state(context.state, **self._arguments)
+        self.results = self._evaluate_state(context.state)

@@ -54,7 +54,7 @@ class ProfilerHook(Hook):
         if not self._timer.is_due_next():
             return None
         # Steps are queued ahead of the device; those before are not to be in the trace.
-        jax.block_until_ready(context.state)
+        jax.block_until_ready(context.state)  # type: ignore[no-untyped-call]
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = int(self._show_dataflow)
         jax.profiler.start_trace(self._output_dir, profiler_options=options)
@@ -65,8 +65,8 @@ class ProfilerHook(Hook):
         """Write the trace when the step is done."""
         if not self._is_tracing:
             return
-        jax.block_until_ready(context.state)
-        jax.profiler.stop_trace()
+        jax.block_until_ready(context.state)  # type: ignore[no-untyped-call]
+        jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
         self._is_tracing = False
         self._timer.update_last_triggered_step(context.step)
         if self._show_memory:

@@ -1,7 +1,7 @@
 """Steps, the loop around them, and evaluation. Read `loop.py`, then `steps.py`."""
 
 from estimax.training.evaluation import evaluate
-from estimax.training.loop import PlacedBatch, PlacedLoop, run, tell
+from estimax.training.loop import PlacedBatch, PlacedLoop, begin, run, tell
 from estimax.training.model import Model, Recording, Variables, structure_of
 from estimax.training.programs import (
     EvalProgram,
@@ -22,6 +22,7 @@ __all__ = [
     "Recording",
     "TrainProgram",
     "Variables",
+    "begin",
     "eval_program",
     "evaluate",
     "predict_program",
