@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.linen.dtypes import promote_dtype
 
 from estimax import feature_columns, summary, variables
 from estimax.core.mode import ModeKeys
@@ -62,6 +63,7 @@ class HiddenLayer(nn.Module):
     dropout: float | None
     batch_norm: bool
     mode: str
+    dtype: Any = None  # to compute in, as in Flax's layers
 
     @nn.compact
     def __call__(self, net: jax.Array) -> jax.Array:
@@ -69,6 +71,7 @@ class HiddenLayer(nn.Module):
         initializer = nn.initializers.glorot_uniform()
         kernel = self.param("kernel", initializer, (net.shape[-1], self.units))
         bias = self.param("bias", nn.initializers.zeros, (self.units,))
+        net, kernel, bias = promote_dtype(net, kernel, bias, dtype=self.dtype)
         net = net @ kernel + bias
         if self.activation_fn is not None:
             net = self.activation_fn(net)
@@ -89,6 +92,7 @@ class BatchNorm(nn.Module):
     @nn.compact
     def __call__(self, net: jax.Array, training: bool) -> jax.Array:
         """Normalise [B, D] by the batch in training, by moving averages otherwise."""
+        net = net.astype(jnp.float32)  # moments of bfloat16 would be too coarse
         size = (net.shape[-1],)
         gamma = self.param("gamma", nn.initializers.ones, size)
         beta = self.param("beta", nn.initializers.zeros, size)

@@ -2,6 +2,7 @@
 
 from estimax.variables.declare import assign, get_variable, regularization_losses
 from estimax.variables.module import ModelModule
+from estimax.variables.precision import computing_in
 from estimax.variables.scope import (
     AUTO_REUSE,
     VariableScope,
@@ -16,6 +17,7 @@ __all__ = [
     "ModelModule",
     "VariableScope",
     "assign",
+    "computing_in",
     "get_variable",
     "get_variable_scope",
     "lookup",

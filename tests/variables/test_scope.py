@@ -173,8 +173,10 @@ def input_fn():
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    model = ex.Estimator(by_hand, tmp_path_factory.mktemp("m"))
-    return model.train(input_fn)
+    config = ex.RunConfig(
+        tmp_path_factory.mktemp("m"), save_summary_steps=0, log_step_count_steps=None
+    )
+    return ex.Estimator(by_hand, config=config).train(input_fn)
 
 
 def test_checkpoints_know_variables_by_their_scoped_names(trained):

@@ -1,0 +1,54 @@
+"""Layers that compute in bfloat16 while their variables stay float32.
+
+    with computing_in(jnp.bfloat16):
+        spec = module.apply(variables, features)
+
+Every Flax layer has a `dtype`, the type it computes in, which is None unless its author
+says otherwise: then it follows its inputs. Inside the block such a layer computes in
+the given type: it casts inputs and variables itself, keeps batch statistics float32,
+and the gradient comes back through the casts in float32. What is not a layer is left
+alone, so that a feature is scaled and a table's rows are summed at full precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flax import linen as nn
+
+
+@contextmanager
+def computing_in(dtype: Any) -> Iterator[None]:
+    """Give layers that name no `dtype` this one; None changes nothing.
+
+    >>> import jax, jax.numpy as jnp
+    >>> layer, x = nn.Dense(2), jnp.ones((1, 3))
+    >>> with computing_in(jnp.bfloat16):
+    ...     y, made = layer.init_with_output(jax.random.key(0), x)
+    >>> y.dtype.name, made["params"]["kernel"].dtype.name
+    ('bfloat16', 'float32')
+    """
+    if dtype is None:
+        yield
+        return
+
+    def call_in_dtype(
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        context: nn.module.InterceptorContext,
+    ) -> Any:
+        module = context.module
+        if getattr(module, "dtype", dtype) is not None:
+            return function(*args, **kwargs)
+        # Modules are frozen, but this one is Flax's own copy for the present call.
+        object.__setattr__(module, "dtype", dtype)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            object.__setattr__(module, "dtype", None)
+
+    with nn.intercept_methods(call_in_dtype):
+        yield
