@@ -120,6 +120,22 @@ def read_cluster(environ: Mapping[str, str] | None = None) -> Cluster:
     return _member(config, jobs, task, shared)
 
 
+def check_trains(config: ClusterMember) -> None:
+    """Refuse to train in a process that should not, or cannot do it right."""
+    if config.task_type == EVALUATOR:
+        raise ConfigError(
+            "train: TF_CONFIG makes this process an evaluator. Call evaluate, or "
+            "train_and_evaluate, which does what each process is for."
+        )
+    if config.num_worker_replicas > 1:
+        raise ConfigError(
+            f"train: TF_CONFIG names {config.num_worker_replicas} processes that "
+            "train. Each would train a model of its own in one model_dir: estimax does "
+            "not yet train one model in several processes. Start the chief alone, "
+            "with an evaluator beside it if you like."
+        )
+
+
 def _parsed(text: str) -> dict[str, Any]:
     try:
         config = json.loads(text)

@@ -35,6 +35,7 @@ from estimax.core.packing import Packed, pack
 from estimax.core.staging import Origin
 from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
+from estimax.estimator.cluster import check_trains
 from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.feeding import Feed, loop_length
 from estimax.estimator.loading import Loaded, Loader, live, warm_started
@@ -109,6 +110,7 @@ class Estimator:
         saved at: a run that was killed continues as if nothing had happened.
         """
         _check_steps(steps=steps, max_steps=max_steps)
+        check_trains(self._config)
         checkpoint = checkpoints.restore_latest(self.model_dir)
         start = checkpoint.step if checkpoint else 0
         if max_steps is not None and start >= max_steps:
@@ -311,6 +313,7 @@ class Estimator:
             may_start_over=resume != "refuse",
             seed=self._config.tf_random_seed,
             with_labels=mode != ModeKeys.PREDICT,
+            parts=self._config.accumulate_steps if mode == ModeKeys.TRAIN else 1,
         )
 
     def _model(self, mode: Mode) -> training.Model:
@@ -414,7 +417,8 @@ class Estimator:
     def _loop_length(self, batch: Packed) -> int:
         if self._config.debug:
             return 1  # a step that is looked into runs by itself
-        return self._config.iterations_per_loop or loop_length(batch)
+        chosen = max(1, loop_length(batch) // self._config.accumulate_steps)
+        return self._config.iterations_per_loop or chosen
 
     def _debugging(self) -> Any:
         return jax.disable_jit() if self._config.debug else nullcontext()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from estimax.core.errors import SpecError
@@ -36,7 +36,9 @@ class EvalSpec:
 
     `steps` None evaluates the whole input (tf.estimator's default of 100 batches
     evaluated a part of it in silence). An evaluation follows a checkpoint if
-    `throttle_secs` have passed since the last one began.
+    `throttle_secs` have passed since the last one began. With `every_steps` n it takes
+    place at every multiple of n instead, whenever checkpoints are saved.
+    `start_delay_secs` is how long an evaluator in a process of its own waits at first.
 
     >>> EvalSpec(input_fn=lambda: None, name="holdout").steps is None
     True
@@ -49,11 +51,16 @@ class EvalSpec:
     exporters: Exporter | Iterable[Exporter] | None = None
     start_delay_secs: float = 120
     throttle_secs: float = 600
+    every_steps: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_input_fn("EvalSpec", self.input_fn)
         if self.steps is not None and self.steps <= 0:
             raise SpecError(f"EvalSpec: steps must be > 0 or None, got {self.steps}.")
+        if self.every_steps is not None and self.every_steps <= 0:
+            raise SpecError(
+                f"EvalSpec: every_steps must be > 0 or None, got {self.every_steps}."
+            )
         if self.throttle_secs < 0 or self.start_delay_secs < 0:
             raise SpecError(
                 "EvalSpec: throttle_secs and start_delay_secs must be >= 0."

@@ -2,110 +2,119 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import time
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from estimax import checkpoints
 from estimax import hooks as stock
-from estimax.core.errors import ConfigError
+from estimax.core.errors import ConfigError, SpecError
+from estimax.estimator import cluster
 from estimax.estimator.estimator import Estimator
+from estimax.estimator.evaluating import (
+    Evaluator,
+    EveryFewSteps,
+    evaluate_continuously,
+)
 from estimax.estimator.specs import EvalSpec, TrainSpec
 
-_log = logging.getLogger("estimax")
+EvalSpecs = EvalSpec | Sequence[EvalSpec] | Mapping[str, EvalSpec]
 
 
 def train_and_evaluate(
-    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpec
-) -> tuple[dict[str, Any], list[str | None]]:
-    """Train to `max_steps`, evaluating after checkpoints; returns the last results.
+    estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpecs
+) -> tuple[Any, Any]:
+    """Train to `max_steps`, evaluating along the way; returns the last results.
 
     Training is one call, so the data is never restarted by an evaluation. The result
     is (metrics, exports) of the last evaluation; a run that was already finished is
-    evaluated and exported all the same.
+    evaluated and exported all the same. Several EvalSpecs, in a list or by name in a
+    dict, are evaluated in turn, and both results are then dicts by name.
+
+    In a cluster (TF_CONFIG) the chief trains only, an evaluator evaluates what the
+    chief saves until it has ended, and the result is (None, None).
     """
     _check_types(estimator, train_spec, eval_spec)
-    if not estimator.config.saves_checkpoints:
+    config = estimator.config
+    if not config.saves_checkpoints:
         raise ConfigError(
             "train_and_evaluate evaluates checkpoints, which the RunConfig switches "
             "off. Set save_checkpoints_steps or save_checkpoints_secs."
         )
-    evaluator = Evaluator(estimator, eval_spec, train_spec.max_steps)
-    estimator.train(
-        train_spec.input_fn,
-        hooks=train_spec.hooks,
-        max_steps=train_spec.max_steps,
-        saving_listeners=(*train_spec.saving_listeners, evaluator),
+    specs = _named(eval_spec)
+    evaluators = [Evaluator(estimator, s, train_spec.max_steps) for s in specs]
+    if config.task_type == cluster.EVALUATOR:
+        _check_evaluator(config.task_id)
+        evaluate_continuously(estimator, evaluators)
+        return None, None
+    if config.cluster_spec and config.task_type != cluster.MASTER:
+        _train(estimator, train_spec, [])
+        return None, None
+    _train(estimator, train_spec, evaluators)
+    results = [evaluator.finish() for evaluator in evaluators]
+    if isinstance(eval_spec, EvalSpec):
+        return results[0]
+    names = [str(spec.name) for spec in specs]
+    metrics, exports = zip(*results, strict=True)
+    return (
+        dict(zip(names, metrics, strict=True)),
+        dict(zip(names, exports, strict=True)),
     )
-    return evaluator.finish()
 
 
-class Evaluator(stock.CheckpointSaverListener):
-    """Evaluates a checkpoint when it has been saved, as often as the spec allows."""
+def _train(
+    estimator: Estimator, spec: TrainSpec, evaluators: Sequence[Evaluator]
+) -> None:
+    often = [
+        EveryFewSteps(evaluator, estimator.config)
+        for evaluator in evaluators
+        if evaluator.spec.every_steps
+    ]
+    estimator.train(
+        spec.input_fn,
+        hooks=[*spec.hooks, *often],
+        max_steps=spec.max_steps,
+        saving_listeners=[*spec.saving_listeners, *evaluators],
+    )
+    path = estimator.latest_checkpoint()
+    if path is not None and stock.finished(estimator.model_dir) is None:
+        step = checkpoints.step_of(path)
+        stock.mark_finished(estimator.model_dir, step, "train_and_evaluate has ended")
 
-    def __init__(
-        self,
-        estimator: Estimator,
-        spec: EvalSpec,
-        max_steps: int | None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._estimator = estimator
-        self._spec = spec
-        self._max_steps = max_steps
-        self._clock = clock
-        self._first_save = True
-        self._began: float | None = None
-        self._step: int | None = None
-        self._results: tuple[dict[str, Any], list[str | None]] = ({}, [])
 
-    def after_save(self, step: int, path: str) -> None:
-        """Evaluate, unless this is the starting checkpoint or it is too soon."""
-        if self._first_save:
-            self._first_save = False
-            return
-        now = self._clock()
-        if self._began is None or now - self._began >= self._spec.throttle_secs:
-            self._began = now
-            self._evaluate(path, is_final=self._is_last(step))
-
-    def finish(self) -> tuple[dict[str, Any], list[str | None]]:
-        """Evaluate the last checkpoint, unless that is done; return the results."""
-        path = self._estimator.latest_checkpoint()
-        if path is not None and self._step != checkpoints.step_of(path):
-            self._evaluate(path, is_final=True)
-        return self._results
-
-    def _is_last(self, step: int) -> bool:
-        return self._max_steps is not None and step >= self._max_steps
-
-    def _evaluate(self, path: str, *, is_final: bool) -> None:
-        spec = self._spec
-        metrics = self._estimator.evaluate(
-            spec.input_fn,
-            steps=spec.steps,
-            hooks=spec.hooks,
-            checkpoint_path=path,
-            name=spec.name,
+def _named(given: EvalSpecs) -> list[EvalSpec]:
+    """The specs; several have different names, each with a folder of its own."""
+    if isinstance(given, EvalSpec):
+        return [given]
+    if isinstance(given, Mapping):
+        given = [dataclasses.replace(s, name=s.name or n) for n, s in given.items()]
+    names = [spec.name for spec in given]
+    if not names or None in names or len(set(names)) < len(names):
+        raise SpecError(
+            "train_and_evaluate: several EvalSpecs need different names, got "
+            f"{names}. Give EvalSpec(name=…), or a dict by name."
         )
-        self._step = int(metrics["global_step"])
-        exports = []
-        for exporter in spec.every_exporter:
-            folder = os.path.join(self._estimator.model_dir, "export", exporter.name)
-            exports.append(
-                exporter.export(self._estimator, folder, path, metrics, is_final)
-            )
-        self._results = (metrics, exports)
+    return list(given)
+
+
+def _check_evaluator(task_id: int) -> None:
+    if task_id > 0:
+        raise ConfigError(
+            "train_and_evaluate: there is one evaluator, of index 0; this is "
+            f"{task_id}."
+        )
 
 
 def _check_types(estimator: Any, train_spec: Any, eval_spec: Any) -> None:
-    expected = (
+    evals = eval_spec
+    if isinstance(eval_spec, Mapping):
+        evals = list(eval_spec.values())
+    evals = evals if isinstance(evals, list | tuple) else [evals]
+    expected: list[tuple[str, Any, type]] = [
         ("estimator", estimator, Estimator),
         ("train_spec", train_spec, TrainSpec),
-        ("eval_spec", eval_spec, EvalSpec),
-    )
+        *(("eval_spec", spec, EvalSpec) for spec in evals),
+    ]
     for name, value, kind in expected:
         if not isinstance(value, kind):
             raise TypeError(

@@ -1,9 +1,14 @@
+import json
+import logging
+from pathlib import Path
+
 import pytest
 from tiny_models import Recorder, Saves, data, line_model_fn, once
 
 import estimax as ex
+from estimax import checkpoints, hooks
 from estimax.core.errors import ConfigError, SpecError
-from estimax.estimator.train_evaluate import Evaluator
+from estimax.estimator.evaluating import Evaluator, evaluate_continuously
 
 
 class Exports:
@@ -100,7 +105,128 @@ def test_specs_check_what_they_are_given():
         ex.TrainSpec(data(), max_steps=0)
     with pytest.raises(SpecError, match="steps must be > 0 or None"):
         ex.EvalSpec(data(), steps=0)
+    with pytest.raises(SpecError, match="every_steps must be > 0"):
+        ex.EvalSpec(data(), every_steps=0)
     with pytest.raises(SpecError, match="throttle_secs"):
         ex.EvalSpec(data(), throttle_secs=-1)
     with pytest.raises(SpecError, match="distinct names"):
         ex.EvalSpec(data(), exporters=[Exports(), Exports()])
+
+
+def test_several_evaluations_are_told_apart_by_name(make):
+    specs = {"one": ex.EvalSpec(once()), "two": ex.EvalSpec(once(rows=4), name="half")}
+    model = make()
+    metrics, exports = ex.train_and_evaluate(
+        model, ex.TrainSpec(data(), max_steps=2), specs
+    )
+    assert list(metrics) == ["one", "half"]
+    assert metrics["one"]["loss"] != metrics["half"]["loss"]
+    assert exports == {"one": [], "half": []}
+    assert Path(model.eval_dir("half")).is_dir()
+    listed = [ex.EvalSpec(once(), name="a"), ex.EvalSpec(once(), name="b")]
+    metrics, _ = ex.train_and_evaluate(model, ex.TrainSpec(data(), max_steps=2), listed)
+    assert list(metrics) == ["a", "b"]
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", None), ()], ids=str)
+def test_several_evaluations_need_different_names(make, names):
+    specs = [ex.EvalSpec(once(), name=name) for name in names]
+    with pytest.raises(SpecError, match="need different names"):
+        ex.train_and_evaluate(make(), ex.TrainSpec(data(), max_steps=1), specs)
+
+
+def test_an_evaluation_every_few_steps_waits_for_no_checkpoint(make):
+    model, saves, hook = make(save_checkpoints_secs=600), Saves(), Recorder()
+    metrics, _ = ex.train_and_evaluate(
+        model,
+        ex.TrainSpec(data(), max_steps=7, saving_listeners=[saves]),
+        ex.EvalSpec(once(batch=8), every_steps=3, hooks=[hook]),
+    )
+    assert [step for _, phase, step in hook.log if phase == "begin"] == [3, 6, 7]
+    assert saves.steps == [0, 7]
+    assert metrics["global_step"] == 7
+
+
+def test_an_exporter_gets_a_checkpoint_of_every_few_steps(make):
+    model, exporter = make(save_checkpoints_secs=600), Exports()
+    ex.train_and_evaluate(
+        model,
+        ex.TrainSpec(data(), max_steps=6),
+        ex.EvalSpec(once(), every_steps=3, exporters=exporter),
+    )
+    assert exporter.seen == [(3, False), (6, True)]
+    steps = [
+        checkpoints.step_of(p) for p in checkpoints.all_checkpoints(model.model_dir)
+    ]
+    assert steps == [0, 3, 6]
+
+
+def damage(path):
+    state = next(Path(path).glob("*.safetensors"))
+    content = bytearray(state.read_bytes())
+    content[-1] ^= 1
+    state.write_bytes(content)
+
+
+def test_a_damaged_last_checkpoint_is_passed_over_for_the_one_before(make, caplog):
+    model = make(save_checkpoints_steps=2).train(data(), steps=4)
+    damage(model.latest_checkpoint())
+    evaluator = Evaluator(model, ex.EvalSpec(once()), 4)
+    with caplog.at_level(logging.WARNING, "estimax"):
+        metrics, _ = evaluator.finish()
+    assert metrics["global_step"] == 2
+    assert "cannot evaluate" in caplog.text
+
+
+def in_cluster(monkeypatch, task, jobs=None):
+    config = {"cluster": jobs or {"chief": ["a:1"]}, "task": {"type": task, "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+
+
+def test_a_chief_trains_and_an_evaluator_evaluates_until_the_end(make, monkeypatch):
+    exporter = Exports()
+    spec = ex.EvalSpec(once(), start_delay_secs=0, throttle_secs=0, exporters=exporter)
+    train = ex.TrainSpec(data(), max_steps=2)
+    in_cluster(monkeypatch, "chief")
+    assert ex.train_and_evaluate(make(), train, spec) == (None, None)
+    assert exporter.seen == []
+    in_cluster(monkeypatch, "evaluator")
+    assert ex.train_and_evaluate(make(), train, spec) == (None, None)
+    assert exporter.seen == [(2, True)]
+    with pytest.raises(ConfigError, match="an evaluator"):
+        make().train(data(), steps=1)
+
+
+def test_an_evaluator_waits_for_checkpoints_and_stops_at_the_mark(make, caplog):
+    model, slept = make(save_checkpoints_steps=2), []
+
+    def sleep(seconds):
+        """Time passes: what the trainer does meanwhile."""
+        slept.append(seconds)
+        if len(slept) == 2:
+            model.train(data(), steps=2)
+        if len(slept) == 4:
+            model.train(data(), steps=1)
+            hooks.mark_finished(model.model_dir, 3, "enough")
+
+    exporter = Exports()
+    spec = ex.EvalSpec(once(), start_delay_secs=5, throttle_secs=60, exporters=exporter)
+    evaluate_continuously(
+        model, [Evaluator(model, spec, None)], sleep=sleep, clock=lambda: 0.0
+    )
+    assert exporter.seen == [(2, False), (3, True)]
+    assert slept == [5, 60, 60, 60]
+    assert "no checkpoint in" in caplog.text
+
+
+def test_several_processes_that_train_are_refused(make, monkeypatch):
+    in_cluster(monkeypatch, "chief", {"chief": ["a:1"], "worker": ["b:1"]})
+    with pytest.raises(ConfigError, match="names 2 processes that train"):
+        make().train(data(), steps=1)
+
+
+def test_there_is_one_evaluator(make, monkeypatch):
+    config = {"cluster": {"chief": ["a:1"]}, "task": {"type": "evaluator", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(ConfigError, match="one evaluator"):
+        ex.train_and_evaluate(make(), ex.TrainSpec(data()), ex.EvalSpec(once()))
