@@ -50,13 +50,17 @@ _NAMES = {
     "LinearRegressor": "estimax.canned",
     "ModeKeys": "estimax.core.mode",
     "PredictOutput": "estimax.core.spec",
+    "RNNClassifier": "estimax.canned",
+    "RNNEstimator": "estimax.canned",
     "RegressionOutput": "estimax.core.spec",
     "RunConfig": "estimax.estimator",
     "Sparse": "estimax.core.sparse",
     "TrainSpec": "estimax.estimator",
     "VocabInfo": "estimax.checkpoints",
     "WarmStartSettings": "estimax.checkpoints",
+    "add_metrics": "estimax.estimator",
     "assign": "estimax.variables",
+    "call_logit_fn": "estimax.estimator",
     "get_variable": "estimax.variables",
     "get_variable_scope": "estimax.variables",
     "group": "estimax.optimizers",
@@ -95,6 +99,8 @@ if TYPE_CHECKING:
         LinearClassifier,
         LinearEstimator,
         LinearRegressor,
+        RNNClassifier,
+        RNNEstimator,
     )
     from estimax.checkpoints import VocabInfo, WarmStartSettings
     from estimax.core.errors import EstimaxError
@@ -111,6 +117,8 @@ if TYPE_CHECKING:
         EvalSpec,
         RunConfig,
         TrainSpec,
+        add_metrics,
+        call_logit_fn,
         train_and_evaluate,
     )
     from estimax.export import BestExporter, FinalExporter, LatestExporter

@@ -36,12 +36,18 @@ def dnn_logits(
         net = HiddenLayer(
             size, index, activation_fn, dropout, batch_norm, mode, name=name
         )(net)
-        summary.scalar(f"dnn/{name}/fraction_of_zero_values", jnp.mean(net == 0))
+        log_layer(f"dnn/{name}", net)
     logits: jax.Array = nn.Dense(
         units, kernel_init=nn.initializers.glorot_uniform(), name="logits"
     )(net)
-    summary.scalar("dnn/logits/fraction_of_zero_values", jnp.mean(logits == 0))
+    log_layer("dnn/logits", logits)
     return logits
+
+
+def log_layer(name: str, values: jax.Array) -> None:
+    """Have a layer's output seen, under tf.estimator's names."""
+    summary.scalar(f"{name}/fraction_of_zero_values", jnp.mean(values == 0))
+    summary.histogram(f"{name}/activation", values)
 
 
 def linear_logits(
@@ -51,7 +57,27 @@ def linear_logits(
     logits: jax.Array = feature_columns.linear_model(
         features, columns, units=units, sparse_combiner=sparse_combiner
     )
+    _log_linear(variables.current_module("linear_logits").variables)
     return logits
+
+
+def _log_linear(collections: Any) -> None:
+    """Have the bias seen, and how many weights are zero, of all collections."""
+    bias = collections["params"]["linear_model"]["bias_weights"]
+    if bias.size == 1:
+        summary.scalar("bias", bias)
+    else:
+        summary.histogram("bias", bias)
+    weights = [
+        leaf
+        for tree in collections.values()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(dict(tree))
+        if not jax.tree_util.keystr(path, simple=True).endswith("bias_weights")
+    ]
+    zeros = sum(jnp.sum(leaf == 0, dtype=jnp.float32) for leaf in weights)
+    count = sum(leaf.size for leaf in weights)
+    if count:
+        summary.scalar("fraction_of_zero_weights", zeros / count)
 
 
 class HiddenLayer(nn.Module):

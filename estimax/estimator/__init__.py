@@ -1,8 +1,17 @@
 """The Estimator and how to run it. Read `estimator.py`, then `training/loop.py`."""
 
 from estimax.estimator.estimator import Estimator
+from estimax.estimator.extenders import add_metrics, call_logit_fn
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.specs import EvalSpec, TrainSpec
 from estimax.estimator.train_evaluate import train_and_evaluate
 
-__all__ = ["Estimator", "EvalSpec", "RunConfig", "TrainSpec", "train_and_evaluate"]
+__all__ = [
+    "Estimator",
+    "EvalSpec",
+    "RunConfig",
+    "TrainSpec",
+    "add_metrics",
+    "call_logit_fn",
+    "train_and_evaluate",
+]

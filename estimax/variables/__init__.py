@@ -6,6 +6,7 @@ from estimax.variables.precision import computing_in
 from estimax.variables.scope import (
     AUTO_REUSE,
     VariableScope,
+    current_module,
     get_variable_scope,
     scoped,
     variable_scope,
@@ -18,6 +19,7 @@ __all__ = [
     "VariableScope",
     "assign",
     "computing_in",
+    "current_module",
     "get_variable",
     "get_variable_scope",
     "lookup",
