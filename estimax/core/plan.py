@@ -10,7 +10,7 @@ of the batch with the `inverse` place of every id among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,20 +45,52 @@ class Plan:
 
     def prepare(self, batch: RawBatch) -> PreparedBatch:
         """Turn a raw batch into the arrays that the compiled function takes."""
-        staged = {call.name: call.run(batch) for call in self.calls}
-        prepared: PreparedBatch = {
-            "raw": {o.name: as_device_dtype(o, _given(batch, o)) for o in self.raw},
-            "staged": staged,
-            "unique": {},
-            "inverse": {},
-        }
+        prepared = self._arrays(batch)
+        staged = prepared["staged"]
         ids = {
             group.name: {name: _ids_of(staged[name]) for name in group.calls}
             for group in self.groups
         }
-        vocabularies = {group.name: group.vocabulary for group in self.groups}
-        prepared["unique"], prepared["inverse"] = make_unique(ids, vocabularies)
+        prepared["unique"], prepared["inverse"] = make_unique(ids, self._vocabularies)
         return prepared
+
+    def prepare_parts(self, batches: Sequence[RawBatch]) -> dict[str, Any]:
+        """Prepare batches that one update is made of, as `parts`.
+
+        Ids are unique over all of them: a part's `inverse` points into the `unique` of
+        the whole, so that a row which several parts use is updated once.
+        """
+        parts = [self._arrays(batch) for batch in batches]
+        _pad_alike([part["staged"] for part in parts])
+        ids = {
+            group.name: {
+                f"{index}/{name}": _ids_of(part["staged"][name])
+                for index, part in enumerate(parts)
+                for name in group.calls
+            }
+            for group in self.groups
+        }
+        unique, inverse = make_unique(ids, self._vocabularies)
+        for index, part in enumerate(parts):
+            part["inverse"] = {
+                group.name: {
+                    n: inverse[group.name][f"{index}/{n}"] for n in group.calls
+                }
+                for group in self.groups
+            }
+        return {"parts": parts, "unique": unique}
+
+    @property
+    def _vocabularies(self) -> dict[str, int]:
+        return {group.name: group.vocabulary for group in self.groups}
+
+    def _arrays(self, batch: RawBatch) -> PreparedBatch:
+        return {
+            "raw": {o.name: as_device_dtype(o, _given(batch, o)) for o in self.raw},
+            "staged": {call.name: call.run(batch) for call in self.calls},
+            "unique": {},
+            "inverse": {},
+        }
 
 
 def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:
@@ -204,6 +236,21 @@ def _split(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
 def _ids_of(staged: Any) -> NDArray[np.int32]:
     ids: NDArray[np.int32] = staged.ids if isinstance(staged, Ids) else staged
     return ids
+
+
+def _pad_alike(parts: Sequence[dict[str, Any]]) -> None:
+    """Widen padded ids to the widest of their column: one program then serves all."""
+    for name, first in parts[0].items():
+        if not isinstance(first, Ids):
+            continue
+        width = max(part[name].ids.shape[1] for part in parts)
+        for part in parts:
+            ids, weights = part[name].ids, part[name].weights
+            more = ((0, 0), (0, width - ids.shape[1]))
+            part[name] = Ids(
+                np.pad(ids, more, constant_values=-1),
+                None if weights is None else np.pad(weights, more),
+            )
 
 
 def _given(batch: RawBatch, origin: Origin) -> NDArray[Any]:

@@ -48,8 +48,10 @@ class Feed:
         may_start_over: bool = True,
         seed: int | None = None,
         with_labels: bool = True,
+        parts: int = 1,
     ) -> None:
         self._with_labels = with_labels
+        self._parts = parts  # batches that make up one step
         self._batches = _Peekable(make, position, seed, may_start_over)
         if self._batches.first is None and position is not None:
             # The run had used its data up. Training on means another pass.
@@ -85,10 +87,10 @@ class Feed:
         """Prepare batches in a background thread and put them on the device."""
 
         def prepare(element: Any) -> tuple[Packed, int]:
-            raw = self._flatten(element)
-            return _to_device(pack(plan.prepare(raw))), plans.batch_size(raw)
+            arrays, examples = self._prepared(plan, element)
+            return _to_device(arrays), examples
 
-        self._prefetched = inputs.prefetch_batches(self._batches, prepare, depth=depth)
+        self._prefetched = inputs.prefetch_batches(self._steps(), prepare, depth=depth)
         for (arrays, examples), position in self._prefetched:
             yield PlacedBatch(arrays, examples, position)
 
@@ -107,11 +109,10 @@ class Feed:
             return
 
         def prepare(element: Any) -> tuple[Packed, int]:
-            raw = self._flatten(element)
-            return pack(plan.prepare(raw)), plans.batch_size(raw)
+            return self._prepared(plan, element)
 
         self._prefetched = inputs.prefetch_batches(
-            self._batches, prepare, depth=depth * length
+            self._steps(), prepare, depth=depth * length
         )
         while taken := self._prefetched.take(length, patience=_PATIENCE_SECONDS):
             for _, same in itertools.groupby(taken, key=lambda item: item[0][0].layout):
@@ -119,6 +120,17 @@ class Feed:
                 arrays, examples = zip(*batches, strict=True)
                 stacked = _to_device(stack(arrays, length))
                 yield PlacedLoop(stacked, examples, positions, is_stack=True)
+
+    def _steps(self) -> Iterator[Any]:
+        return self._batches if self._parts == 1 else _Parts(self._batches, self._parts)
+
+    def _prepared(self, plan: plans.Plan, element: Any) -> tuple[Packed, int]:
+        if self._parts == 1:
+            raw = self._flatten(element)
+            return pack(plan.prepare(raw)), plans.batch_size(raw)
+        raws = [self._flatten(part) for part in element]
+        examples = sum(plans.batch_size(raw) for raw in raws)
+        return pack(plan.prepare_parts(raws)), examples
 
     def _flatten(self, element: Any) -> dict[Origin, Any]:
         features, labels = element
@@ -129,6 +141,26 @@ class Feed:
 def _to_device(packed: Packed) -> Packed:
     """Put a batch on the device: a compiled identity has less to do than device_put."""
     return packed
+
+
+class _Parts:
+    """Batches in lists of `count`; the last list is what is left."""
+
+    def __init__(self, batches: _Peekable, count: int) -> None:
+        self._batches = batches
+        self._count = count
+
+    def __iter__(self) -> _Parts:
+        return self
+
+    def __next__(self) -> list[Any]:
+        parts = list(itertools.islice(self._batches, self._count))
+        if not parts:
+            raise StopIteration
+        return parts
+
+    def get_state(self) -> Any:
+        return self._batches.get_state()
 
 
 class _Peekable:

@@ -271,7 +271,7 @@ def _view(
 ) -> tuple[Any, Any]:
     """The features and labels as a model sees them, each known by its origin."""
     raw = arrays["raw"]
-    rows = _rows_of(arrays)
+    rows = rows_of(arrays)
     values: dict[Origin, Any] = {}
     for origin, kind in structure.items():
         if kind.kind != "array":
@@ -287,7 +287,8 @@ def _view(
     return plans.unflatten("features", values), plans.unflatten("labels", values)
 
 
-def _rows_of(arrays: Mapping[str, Any]) -> Any:  # an int, or a symbolic dimension
+def rows_of(arrays: Mapping[str, Any]) -> Any:  # an int, or a symbolic dimension
+    """The number of examples of a prepared batch."""
     leaves = jax.tree.leaves([arrays["raw"], arrays.get("staged", {})])
     return leaves[0].shape[0] if leaves else 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from estimax import optimizers
 from estimax.core.plan import PreparedBatch
 from estimax.core.staging import Lookup, TableRows
 from estimax.core.state import TrainState
+from estimax.training.accumulation import accumulate, for_part
 from estimax.training.model import (
     Applied,
     Model,
@@ -38,29 +39,52 @@ def make_train_step(training: Training) -> TrainStep:
     def train_step(
         state: TrainState, batch: PreparedBatch
     ) -> tuple[TrainState, Outputs]:
-        trained = _trained_arrays(training, state)
-        rows = _gather_rows(training, state, batch)
-
-        def loss_fn(trained: Any, rows: Any) -> tuple[jax.Array, Any]:
-            applied = _apply(training, state, trained, rows, batch)
-            aux = (
-                applied.model_state,
-                _named_values(applied),
-                _touched(training, applied),
-            )
-            return applied.spec.loss, aux
-
-        gradient = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
-        (loss, aux), (grads, row_grads) = gradient(trained, rows)
-        model_state, logged, touched = aux
-        state = _apply_gradients(training, state, batch, grads, row_grads, touched)
+        found, named = gradients(training, state, batch)
+        state = _apply_gradients(training, state, batch, found)
         averages = _averages(training, state)
         new = replace(
-            state, step=state.step + 1, model_state=model_state, averages=averages
+            state, step=state.step + 1, model_state=found.model_state, averages=averages
         )
-        return new, {"loss": loss, **logged}
+        return new, {"loss": found.loss, **named}
 
     return train_step
+
+
+class Gradients(NamedTuple):
+    """What a batch says about the variables, before an optimizer has its say."""
+
+    loss: jax.Array
+    whole: dict[str, Any]  # of params, and of tables as wholes
+    rows: dict[str, jax.Array]
+    touched: dict[str, jax.Array]  # table -> [V] booleans
+    model_state: Any
+
+
+def gradients(
+    training: Training, state: TrainState, batch: PreparedBatch
+) -> tuple[Gradients, Outputs]:
+    """The gradients of a batch, or of one that comes in parts, and its named values."""
+    trained = _trained_arrays(training, state)
+    rows = _gather_rows(training, state, batch)
+
+    def of_part(state: TrainState, part: PreparedBatch) -> tuple[Gradients, Outputs]:
+        def loss_fn(trained: Any, rows: Any) -> tuple[jax.Array, Any]:
+            applied = _apply(training, state, trained, rows, part)
+            touched = _touched(training, applied)
+            return applied.spec.loss, (
+                applied.model_state,
+                _named_values(applied),
+                touched,
+            )
+
+        gradient = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
+        (loss, aux), (whole, row_grads) = gradient(trained, rows)
+        model_state, named, touched = aux
+        return Gradients(loss, whole, row_grads, touched, model_state), named
+
+    if "parts" not in batch:
+        return of_part(state, batch)
+    return accumulate(of_part, state, batch["parts"])
 
 
 def apply_in_training(
@@ -69,6 +93,9 @@ def apply_in_training(
     """Run the model as the step does, with the same random key, and change nothing."""
     trained = _trained_arrays(training, state)
     rows = _gather_rows(training, state, batch)
+    if "parts" in batch:  # the last part stands for all
+        last = len(batch["parts"]) - 1
+        state, batch = for_part(state, last), batch["parts"][last]
     return _apply(training, state, trained, rows, batch)
 
 
@@ -244,13 +271,12 @@ def _apply_gradients(
     training: Training,
     state: TrainState,
     batch: PreparedBatch,
-    grads: dict[str, Any],
-    row_grads: dict[str, jax.Array],
-    touched: dict[str, jax.Array],
+    found: Gradients,
 ) -> TrainState:
+    row_grads, touched = found.rows, found.touched
     params, tables = dict(state.params), dict(state.tables)
     opt_state, slots = dict(state.opt_state), dict(state.slots)
-    every_grad = {**grads["params"], **grads["tables"], **row_grads}
+    every_grad = {**found.whole["params"], **found.whole["tables"], **row_grads}
     for index, group in enumerate(training.train_op.groups):
         mine = {n: g for n, g in every_grad.items() if _group_of(training, n) == index}
         # Clipped together: a global norm is over params and rows alike.
