@@ -32,6 +32,49 @@ class Slices:
         return SlicesStream(self.block)
 
 
+@dataclass(frozen=True, eq=False)
+class Range:
+    """Numbers of a builtin range, as int64, made when they are read."""
+
+    numbers: range
+    name = "range"
+    source = None
+    columnar = True
+
+    def open(self, context: Context) -> RangeStream:
+        """Start at the first number."""
+        return RangeStream(self.numbers)
+
+
+class RangeStream:
+    """How many numbers are read."""
+
+    def __init__(self, numbers: range) -> None:
+        self._numbers = numbers
+        self._at = 0
+
+    def read(self, n: int) -> Chunk | None:
+        """The next numbers."""
+        part = self._numbers[self._at : self._at + n]
+        self._at += len(part)
+        if not part:
+            return None
+        values = np.arange(part.start, part.stop, part.step, dtype=np.int64)
+        return Columns(values, len(part))
+
+    def get_state(self) -> State:
+        """How many are read."""
+        return {"row": self._at, "rows": len(self._numbers)}
+
+    def set_state(self, state: State) -> None:
+        """Jump there."""
+        check_same("the number of rows in memory", state["rows"], len(self._numbers))
+        self._at = int(state["row"])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 def slices_of(tree: Structure) -> Slices:
     """Check and convert arrays, dicts, tuples or pandas frames to a source."""
     block = columns_of(frames_to_dicts(tree))

@@ -1,9 +1,9 @@
-"""Verbs that change elements: batch, map, map_blocks, filter.
+"""Verbs that change elements: batch, unbatch, map, map_blocks, filter.
 
     Batch(source, 128)                          # rows in, batches out
     MapBlocks(source, lambda rows: {...})       # all rows of a block at once
 
-None of them looks ahead, so their position is their source's.
+All but unbatch never look ahead, so their position is their source's.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from typing import Any
 import numpy as np
 
 from estimax.core.errors import InputError
-from estimax.input.chunks import Chunk, Columns, Elements, as_element
+from estimax.input.chunks import Chunk, Columns, Elements, as_element, columns_of
+from estimax.input.derived import Derived
+from estimax.input.lookahead import Lookahead
 from estimax.input.stream import (
     Context,
     Node,
-    State,
     Stream,
     check_at_least,
     read_fully,
 )
 from estimax.input.structure import call, lists_to_tuples
+
+# So that a thread has more to do than to be woken.
+_ROWS_PER_CALL = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class Batch:
 
     def open(self, context: Context) -> Stream:
         """Start with the source's first element."""
-        return _Derived(self.source.open(context), self._read)
+        return Derived(self.source.open(context), self._read)
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
         chunk = read_fully(source, self.size)
@@ -62,16 +66,26 @@ class Map:
 
     def open(self, context: Context) -> Stream:
         """Start with the source's first element."""
-        convert = lists_to_tuples if self.source.columnar else as_element
+        mapper, _ = mapper_of(self.source, self.fn)
 
         def read(source: Stream, n: int) -> Chunk | None:
             chunk = source.read(n)
-            if chunk is None:
-                return None
-            elements = (chunk.element(i) for i in range(len(chunk)))
-            return Elements([convert(call(self.fn, element)) for element in elements])
+            return None if chunk is None else mapper(chunk)
 
-        return _Derived(self.source.open(context), read)
+        return Derived(self.source.open(context), read)
+
+
+def mapper_of(
+    source: Node, fn: Callable[..., Any]
+) -> tuple[Callable[[Chunk], Chunk], int]:
+    """What `map` does with a chunk, and how many elements a thread takes at once."""
+    convert = lists_to_tuples if source.columnar else as_element
+
+    def mapper(chunk: Chunk) -> Chunk:
+        elements = (chunk.element(i) for i in range(len(chunk)))
+        return Elements([convert(call(fn, element)) for element in elements])
+
+    return mapper, _ROWS_PER_CALL if source.columnar else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +103,7 @@ class MapBlocks:
 
     def open(self, context: Context) -> Stream:
         """Start with the source's first element."""
-        return _Derived(self.source.open(context), self._read)
+        return Derived(self.source.open(context), self._read)
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
         chunk = source.read(n)
@@ -121,7 +135,7 @@ class Filter:
                     return chunk if len(kept) == len(chunk) else chunk.take(kept)
             return None
 
-        return _Derived(self.source.open(context), read)
+        return Derived(self.source.open(context), read)
 
     def _mask_by_element(self, chunk: Chunk) -> list[bool]:
         elements = (chunk.element(i) for i in range(len(chunk)))
@@ -142,23 +156,31 @@ class Filter:
         return mask
 
 
-class _Derived:
-    """A stream whose position is its source's, because it never looks ahead."""
+@dataclass(frozen=True, eq=False)
+class Unbatch:
+    """Cuts every element along its first dimension, as `batch` had stacked it."""
 
-    def __init__(
-        self, source: Stream, read: Callable[[Stream, int], Chunk | None]
-    ) -> None:
+    source: Node
+    name = "unbatch"
+    columnar = True
+
+    def open(self, context: Context) -> Stream:
+        """Start with the source's first element."""
+        return Lookahead(_Rows(self.source.open(context)), 1)
+
+
+class _Rows:
+    """The rows of one element of the source at a time."""
+
+    def __init__(self, source: Stream) -> None:
         self._source = source
-        self._read = read
+        self.get_state = source.get_state
+        self.set_state = source.set_state
+        self.close = source.close
 
     def read(self, n: int) -> Chunk | None:
-        return self._read(self._source, n)
-
-    def get_state(self) -> State:
-        return self._source.get_state()
-
-    def set_state(self, state: State) -> None:
-        self._source.set_state(state)
-
-    def close(self) -> None:
-        self._source.close()
+        while (chunk := self._source.read(1)) is not None:
+            rows = columns_of(chunk.element(0))
+            if len(rows):
+                return rows
+        return None

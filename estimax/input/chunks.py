@@ -21,6 +21,7 @@ from estimax.input import columns
 from estimax.input.structure import (
     Structure,
     call,
+    is_dataset,
     lists_to_tuples,
     map_leaves,
     named_leaves,
@@ -120,7 +121,13 @@ def as_element(tree: Structure) -> Structure:
     """Convert every leaf of an element to a column; returned lists become tuples."""
     tree = lists_to_tuples(tree)
     named = {id(leaf): name for name, leaf in named_leaves(tree)}
-    return map_leaves(lambda leaf: columns.as_column(leaf, named[id(leaf)]), tree)
+
+    def convert(leaf: Any) -> Any:
+        if is_dataset(leaf):  # of a window
+            return leaf
+        return columns.as_column(leaf, named[id(leaf)])
+
+    return map_leaves(convert, tree)
 
 
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:

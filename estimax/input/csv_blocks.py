@@ -1,6 +1,6 @@
 """Bytes of whole CSV rows: cutting a file at row ends, quotes minded.
 
-    block = read_rows("a.csv", offset, CsvFormat())
+    block = read_rows(ByteFile("a.csv"), offset, line, CsvFormat())
     block.data[: block.end]            # complete rows, about block_bytes of them
 
 Blocks are found from a byte offset alone, so a reader can start anywhere it has been.
@@ -10,14 +10,12 @@ at its start and close it at its end: otherwise nobody could tell where rows end
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
-from typing import BinaryIO, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import InputError
+from estimax.input.file_blocks import ByteFile, Place, UnreadableError
 
 # A row beyond this is taken for a quote that was never closed.
 LONGEST_ROW = 64 << 20
@@ -35,67 +33,73 @@ class CsvFormat:
     null_values: tuple[str, ...] = ("",)
     header: bool = True
     block_bytes: int = 4 << 20
+    compression: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Whole rows in `data[:end]`; `line` is the number of the first."""
+    """Whole rows in `data[:end]`; the first begins at line `line`, byte `offset`."""
 
     path: str
     data: bytes
     end: int
     line: int
+    offset: int = 0
 
     @property
     def lines(self) -> int:
         """How many line breaks the rows hold."""
         return self.data.count(b"\n", 0, self.end)
 
+    def place(self, position: int) -> Place:
+        """The byte in the file, and the line, of a position in the block."""
+        line = self.line + self.data.count(b"\n", 0, position)
+        return self.offset + position, line
 
-def read_rows(path: str, offset: int, line: int, form: CsvFormat) -> Block:
-    """As many whole rows as fit `block_bytes`, at least one; empty at the end."""
+    def where(self, position: int) -> str:
+        """The same for a message."""
+        byte, line = self.place(position)
+        return f"{self.path}, line {line} (byte {byte})"
+
+
+def read_rows(file: ByteFile, offset: int, line: int, form: CsvFormat) -> Block:
+    """As many whole rows as fit `block_bytes`, at least one; empty at the end.
+
+    Rows before a quote that cannot be read are given, then an `UnreadableError`.
+    """
     size = form.block_bytes
-    with open_file(path) as file:
-        if offset > os.fstat(file.fileno()).st_size:
-            raise InputError(
-                f"{path}: is shorter than the position to resume from (byte {offset}). "
-                "Restore the file, or start the input from its beginning."
-            )
-        while True:
-            file.seek(offset)
-            data = file.read(size)
-            block = Block(path, data, 0, line)
-            quotes = _quotes(block, form)
-            end = _last_row_end(block, quotes, is_last=len(data) < size)
-            if end or len(data) < size:
-                _check_quotes(block, quotes[quotes < end], end, form)
-                return Block(path, data, end, line)
-            if size >= LONGEST_ROW:
-                _refuse_open_quote(block, quotes)
-            size *= 2
+    while True:
+        data = file.read_at(offset, size)
+        block = Block(file.path, data, 0, line, offset)
+        quotes = _quotes(block, form)
+        is_last = len(data) < size
+        end = _last_row_end(block, quotes, is_last=is_last)
+        if end or is_last:
+            end = _good_end(block, quotes[quotes < end], end, form)
+            return Block(file.path, data, end, line, offset)
+        if size >= LONGEST_ROW:
+            raise _open_quote(block, quotes)
+        size *= 2
 
 
-def read_first_row(path: str, form: CsvFormat) -> tuple[bytes, int, int]:
+def read_first_row(file: ByteFile, form: CsvFormat) -> tuple[bytes, int, int]:
     """The first row without its line break, where the next begins, and its line."""
-    with open_file(path) as file:
-        start = len(_BOM) if file.read(len(_BOM)) == _BOM else 0
+    start = len(_BOM) if file.read_at(0, len(_BOM)) == _BOM else 0
     if not form.header:
         return b"", start, 1
     head = replace(form, block_bytes=min(form.block_bytes, _HEADER_BYTES))
-    first = read_rows(path, start, 1, head)
-    quotes = _quotes(first, form)
-    breaks = _breaks_outside(first.data[: first.end], quotes)
-    end = int(breaks[0]) + 1 if len(breaks) else first.end
+    first = read_rows(file, start, 1, head)
+    end = int(row_ends(first, form)[0]) if first.end else 0
     row = first.data[:end]
     return row.rstrip(b"\r\n"), start + end, 1 + row.count(b"\n")
 
 
-def open_file(path: str) -> BinaryIO:
-    """Open for reading, or say which file cannot be."""
-    try:
-        return open(path, "rb")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+def row_ends(block: Block, form: CsvFormat) -> NDArray[np.int64]:
+    """Where each row of a block ends, its line break included."""
+    breaks = _breaks_outside(block.data[: block.end], _quotes(block, form)) + 1
+    if not len(breaks) or breaks[-1] < block.end:
+        breaks = np.append(breaks, block.end)
+    return breaks
 
 
 def _quotes(block: Block, form: CsvFormat) -> NDArray[np.int64]:
@@ -107,9 +111,13 @@ def _quotes(block: Block, form: CsvFormat) -> NDArray[np.int64]:
 
 def _last_row_end(block: Block, quotes: NDArray[np.int64], *, is_last: bool) -> int:
     if is_last:
-        if len(quotes) % 2:
-            _refuse_open_quote(block, quotes)
-        return len(block.data)
+        if len(quotes) % 2 == 0:
+            return len(block.data)
+        # Rows before the one whose quote is never closed can still be read.
+        end = block.data.rfind(b"\n", 0, int(quotes[-1])) + 1
+        if not end:
+            raise _open_quote(block, quotes)
+        return end
     last_quote = int(quotes[-1]) if len(quotes) else 0
     if len(quotes) % 2 == 0:
         end = block.data.rfind(b"\n", last_quote) + 1
@@ -127,12 +135,12 @@ def _breaks_outside(data: bytes, quotes: NDArray[np.int64]) -> NDArray[np.int64]
     return np.compress(is_outside, breaks)
 
 
-def _check_quotes(
+def _good_end(
     block: Block, quotes: NDArray[np.int64], end: int, form: CsvFormat
-) -> None:
-    """Refuse quotes amid a field, as one stray quote would swallow what follows."""
+) -> int:
+    """Where rows end to be good: a stray quote would swallow what follows."""
     if not len(quotes):
-        return
+        return end
     data = np.frombuffer(block.data, np.uint8)[:end]
     opening, closing = quotes[0::2], quotes[1::2]
     delimiter, quote = ord(form.delimiter), data[quotes[0]]
@@ -141,32 +149,32 @@ def _check_quotes(
     starts = np.isin(before, (delimiter, 0x0A, 0x0D, quote)) | (opening == 0)
     stops = np.isin(after, (delimiter, 0x0A, 0x0D, quote)) | (closing == end - 1)
     if starts.all() and stops.all():
-        return
+        return end
     wrong = min(
         int(opening[~starts][0]) if not starts.all() else end,
         int(closing[~stops][0]) if not stops.all() else end,
     )
-    raise InputError(
-        f"{block.path}, line {_line_at(block, wrong)}: a {form.quote} stands amid a "
-        "field. Quote the whole field and double the quotes inside it; or pass "
-        "quote=None if quotes are ordinary characters in this file."
+    good = block.data.rfind(b"\n", 0, wrong) + 1
+    if good:
+        return good
+    behind = block.data.find(b"\n", wrong) + 1 or end
+    raise UnreadableError(
+        f"{block.where(wrong)}: a {form.quote} stands amid a field. Quote the whole "
+        "field and double the quotes inside it; or pass quote=None if quotes are "
+        "ordinary characters in this file.",
+        block.place(behind),
     )
 
 
-def _refuse_open_quote(block: Block, quotes: NDArray[np.int64]) -> NoReturn:
+def _open_quote(block: Block, quotes: NDArray[np.int64]) -> UnreadableError:
     if not len(quotes):
-        raise InputError(
-            f"{block.path}, line {block.line}: a row is longer than "
-            f"{LONGEST_ROW >> 20} MB. Is this a CSV file?"
+        return UnreadableError(
+            f"{block.where(0)}: a row is longer than {LONGEST_ROW >> 20} MB. Is this a "
+            "CSV file?"
         )
     # The last place from which everything is inside quotes.
     opened = int(quotes[-1] if len(quotes) % 2 else quotes[-2])
-    raise InputError(
-        f"{block.path}, line {_line_at(block, opened)}: a quoted field begins here "
-        "and does not end. Close the quote; or pass quote=None if quotes are ordinary "
-        "characters in this file."
+    return UnreadableError(
+        f"{block.where(opened)}: a quoted field begins here and does not end. Close "
+        "the quote; or pass quote=None if quotes are ordinary characters in this file."
     )
-
-
-def _line_at(block: Block, position: int) -> int:
-    return block.line + block.data.count(b"\n", 0, position)

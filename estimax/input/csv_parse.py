@@ -18,8 +18,9 @@ from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.input.chunks import Columns
 from estimax.input.columns import Column
-from estimax.input.csv_blocks import Block, CsvFormat
+from estimax.input.csv_blocks import Block, CsvFormat, row_ends
 from estimax.input.csv_schema import Field, Schema, slow_reader
+from estimax.input.file_blocks import Place, UnreadableError
 
 
 def parse(block: Block, schema: Schema, form: CsvFormat) -> Columns:
@@ -105,28 +106,37 @@ def _arrow_type(dtype: str) -> Any:
 def _explain(block: Block, schema: Schema, form: CsvFormat, why: str) -> InputError:
     """Find the first row that cannot be read and say what is wrong with it."""
     place = {name: i for i, name in enumerate(schema.names)}
+    ends = row_ends(block, form)
     try:
-        for line, row in _rows(block, form):
+        for number, row in enumerate(_rows(block, form)):
             problem = _count_problem(row, schema)
             for field in schema.fields:
                 if problem:
                     break
                 problem = _value_problem(row[place[field.name]], field, form)
             if problem:
-                return InputError(f"{block.path}, line {line}: {problem}")
+                start = int(ends[number - 1]) if number else 0
+                words = f"{block.where(start)}: {problem}"
+                return BadRowError(words, start, block.place(int(ends[number])))
     except csv.Error as error:
         why = f"{why}; {error}"
     return InputError(
-        f"{block.path}, from line {block.line} on: cannot be read as CSV: {why}"
+        f"{block.path}, from line {block.line} (byte {block.offset}) on: cannot be "
+        f"read as CSV: {why}"
     )
 
 
-def _rows(block: Block, form: CsvFormat) -> Iterator[tuple[int, list[str]]]:
-    reader = slow_reader(block.data[: block.end], form)
-    line = block.line
-    for row in reader:
-        yield line, row or [""]
-        line = block.line + reader.line_num
+class BadRowError(UnreadableError):
+    """A row that cannot be read; `start` is where it begins in its block."""
+
+    def __init__(self, message: str, start: int, after: Place) -> None:
+        super().__init__(message, after)
+        self.start = start
+
+
+def _rows(block: Block, form: CsvFormat) -> Iterator[list[str]]:
+    for row in slow_reader(block.data[: block.end], form):
+        yield row or [""]
 
 
 def _count_problem(row: list[str], schema: Schema) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 
 from estimax.core.errors import InputError, did_you_mean
 from estimax.input.csv_blocks import Block, CsvFormat, read_first_row, read_rows
+from estimax.input.file_blocks import ByteFile
 
 DTYPES = ("float32", "float64", "int32", "int64", "bool", "string")
 _INFERENCE_BYTES = 1 << 20
@@ -75,7 +76,9 @@ def read_header(path: str, form: CsvFormat) -> tuple[str, ...] | None:
     """The names in a file's first row; None if files have no header."""
     if not form.header:
         return None
-    row, _, _ = read_first_row(path, form)
+    file = ByteFile(path, form.compression)
+    row, _, _ = read_first_row(file, form)
+    file.close()
     if not row:
         raise InputError(
             f"{path}, line 1: expected a header with the names of the columns, found "
@@ -198,8 +201,10 @@ def _bad_default(field: Field) -> InputError:
 def _first_rows(files: Sequence[str], form: CsvFormat) -> Block | None:
     head = replace(form, block_bytes=min(form.block_bytes, _INFERENCE_BYTES))
     for path in files:
-        _, offset, line = read_first_row(path, form)
-        block = read_rows(path, offset, line, head)
+        file = ByteFile(path, form.compression)
+        _, offset, line = read_first_row(file, form)
+        block = read_rows(file, offset, line, head)
+        file.close()
         if block.end:
             return block
     return None

@@ -10,6 +10,7 @@ import glob
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from estimax.core.errors import InputError
 
@@ -28,6 +29,33 @@ def expand(files: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
         what = "the pattern" if one else "the list of files"
         raise InputError(f"no input files: {what} is empty.")
     return tuple(paths)
+
+
+def list_paths(patterns: PathLike | Iterable[PathLike]) -> list[str]:
+    """What all patterns match together, sorted by path, duplicates kept."""
+    one = isinstance(patterns, str | os.PathLike)
+    given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
+    paths = [
+        path
+        for item in given
+        for path in glob.glob(os.fspath(item))
+        if os.path.isfile(path)
+    ]
+    if not paths:
+        shown = ", ".join(repr(os.fspath(item)) for item in given)
+        what = "no file matches" if one else "no file matches any of"
+        raise InputError(f"list_files: {what} {shown} (from {Path.cwd()}).")
+    return sorted(paths)
+
+
+def given_paths(files: Any) -> tuple[str, ...]:
+    """Paths as they were given: a path, a list of paths, or text of either kind."""
+    if isinstance(files, str | bytes | os.PathLike):
+        return (os.fsdecode(files),)
+    paths = tuple(os.fsdecode(path) for path in files)
+    if not paths:
+        raise InputError("no input files: the list of files is empty.")
+    return paths
 
 
 def _matches(pattern: str) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.input.arrays import slices_of
 from estimax.input.dataset import Dataset
-from estimax.input.structure import Structure
+from estimax.input.structure import InputTypeError, Structure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,10 +121,6 @@ def _check_arrays(x: Structure, y: Structure) -> None:
                 f"numpy_input_fn: x and y both have {', '.join(map(repr, shared))}. "
                 "Give labels names of their own."
             )
-
-
-class InputTypeError(InputError, TypeError):
-    """Data of a kind that an input function does not take."""
 
 
 def _ends(index: Any) -> str:

@@ -42,13 +42,27 @@ def permutation(n: int, *key: object) -> NDArray[np.int64]:
     >>> sorted(permutation(5, "seed", 0).tolist())
     [0, 1, 2, 3, 4]
     """
-    digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
-    raw = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(n)
+    raw = _random_bits(n, key)
     # The index in the low bits makes all keys distinct, so any sort gives one order.
     bits = np.uint64(max(n - 1, 0).bit_length())
-    keys = (np.asarray(raw, np.uint64) >> bits << bits) | np.arange(n, dtype=np.uint64)
+    keys = (raw >> bits << bits) | np.arange(n, dtype=np.uint64)
     keys.sort()
     return (keys & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+
+
+def uniforms(n: int, *key: object) -> NDArray[np.float64]:
+    """Numbers in [0, 1) that depend on `key` only, on every machine.
+
+    >>> 0 <= uniforms(1, "seed", 0)[0] < 1
+    np.True_
+    """
+    return (_random_bits(n, key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _random_bits(n: int, key: tuple[object, ...]) -> NDArray[np.uint64]:
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+    raw = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(n)
+    return np.asarray(raw, np.uint64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,8 @@ every stage's state is a few integers and its source's state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from estimax.core.errors import InputError
@@ -21,6 +22,13 @@ from estimax.input.chunks import Chunk, concatenate
 
 # What json.dumps takes; Any because it nests.
 State = dict[str, Any]
+
+
+@dataclass(eq=False)
+class Counters:
+    """What the streams of one iterator count together."""
+
+    ignored: int = 0  # errors, by ignore_errors
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class Context:
     seed: int
     path: tuple[int, ...] = (0,)
     depth: int = 0  # how many shuffles lie behind, so that no two share an order
+    counters: Counters = field(default_factory=Counters)
 
     def in_epoch(self, epoch: int) -> Context:
         """The context of one pass of a repeat."""
@@ -81,7 +90,12 @@ class Node(Protocol):
 def verbs_of(node: Node) -> list[str]:
     """The names of a chain of nodes, source first."""
     behind = verbs_of(node.source) if node.source is not None else []
-    return [*behind, node.name]
+    return [*behind, node.name] if node.name else behind
+
+
+def chains_of(nodes: Iterable[Node]) -> str:
+    """The chains of several nodes, for the name of one that reads them all."""
+    return ", ".join(" > ".join(verbs_of(node)) for node in nodes)
 
 
 def read_fully(stream: Stream, n: int) -> Chunk | None:

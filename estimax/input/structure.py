@@ -12,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from estimax.core.errors import InputError
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
+
+
+class InputTypeError(InputError, TypeError):
+    """Data of a kind that cannot be taken."""
+
 
 # A tree of dicts and tuples; Any because its leaves are whatever the user has.
 Structure = Any
@@ -72,6 +81,27 @@ def call(fn: Callable[..., Any], element: Structure) -> Structure:
     if isinstance(element, tuple) and not hasattr(element, "_fields"):
         return fn(*element)
     return fn(element)
+
+
+def to_numpy(tree: Structure) -> Structure:
+    """The structure with text as NumPy arrays of bytes, sparse values included.
+
+    >>> to_numpy((Strings.of(["a"]), b"b"))
+    (array([b'a'], dtype=object), b'b')
+    """
+
+    def convert(leaf: Any) -> Any:
+        if isinstance(leaf, Sparse):
+            values = np.asarray(leaf.values)
+            return Sparse(leaf.indices, values, leaf.dense_shape)
+        return np.asarray(leaf) if isinstance(leaf, Strings) else leaf
+
+    return map_leaves(convert, tree)
+
+
+def is_dataset(value: Any) -> bool:
+    """Whether a value is a Dataset, as a window or a `flat_map` function makes them."""
+    return hasattr(value, "node") and hasattr(value, "iterator")
 
 
 def describe(tree: Structure) -> str:

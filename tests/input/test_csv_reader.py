@@ -186,13 +186,17 @@ def read(path, **kwargs):
 @pytest.mark.parametrize(
     ("text", "arguments", "words"),
     [
-        ("a,b\n1,2\n3\n", {}, r"a.csv, line 3: expected 2 fields \(a to b\), found 1"),
-        ("a,b\n1,2\n3,4,5\n", {}, "line 3: expected 2 fields .* found 3: '3', '4'"),
-        ("a,b\n1,2\n\n3,4\n", {}, "line 3: the line is empty"),
+        (
+            "a,b\n1,2\n3\n",
+            {},
+            r"a.csv, line 3 \(byte 8\): expected 2 fields \(a to b\), found 1",
+        ),
+        ("a,b\n1,2\n3,4,5\n", {}, "line 3 .*: expected 2 fields .* found 3: '3', '4'"),
+        ("a,b\n1,2\n\n3,4\n", {}, "line 3 .*: the line is empty"),
         (
             'a,b\n"x\ny",2\n3,x\n',
             {"dtypes": {"b": "int64"}},
-            "line 4: column 'b': expected int64 .as given in dtypes., found 'x'",
+            "line 4 .*: column 'b': expected int64 .as given in dtypes., found 'x'",
         ),
         (
             "a,b\n1,2\n3,1.5\n",
@@ -202,17 +206,17 @@ def read(path, **kwargs):
         (
             "a\n1\n99999999999\n",
             {"dtypes": {"a": "int32"}},
-            "line 3: column 'a': expected int32.* found '99999999999'",
+            "line 3 .*: column 'a': expected int32.* found '99999999999'",
         ),
         (
             "a,b\n1,2\n,4\n",
             {},
-            "line 3: column 'a': expected int64, found a missing value .*defaults=",
+            "line 3 .*: column 'a': expected int64, found a missing value .*defaults=",
         ),
-        ('a,b\n1,2\n3,x"y\n', {}, r"line 3: a quoted field begins here"),
-        ('a,b\n1,x"y"\n', {}, 'line 2: a " stands amid a field'),
-        ('a,b\n1,"x"y\n3,4\n', {}, 'line 2: a " stands amid a field'),
-        ('a,b\n1,2\n3,"x\n4,5\n', {}, "line 3: a quoted field begins here and does"),
+        ('a,b\n1,2\n3,x"y\n', {}, r"line 3 .*: a quoted field begins here"),
+        ('a,b\n1,x"y"\n', {}, 'line 2 .*: a " stands amid a field'),
+        ('a,b\n1,"x"y\n3,4\n', {}, 'line 2 .*: a " stands amid a field'),
+        ('a,b\n1,2\n3,"x\n4,5\n', {}, "line 3 .*: a quoted field begins here and does"),
         ("", {}, "line 1: expected a header"),
         ("a,a\n1,2\n", {}, "more than one column is named 'a'"),
         ("a,b\n1,2\n", {"select": ["bb"]}, "select names column 'bb'"),
@@ -237,7 +241,7 @@ def test_bad_files_are_named_with_line_column_and_remedy(write, text, arguments,
 def test_an_inferred_dtype_that_fails_later_says_where_it_came_from(write):
     long = "x" * 1000
     path = write("a,b\n" + f"{long},2\n" * 2000 + "1,oops\n")
-    words = "line 2002: column 'b': expected int64 .inferred from the first rows."
+    words = "line 2002 .*: column 'b': expected int64 .inferred from the first rows."
     with pytest.raises(InputError, match=words):
         for _ in csv_files(path).batch(10_000):
             pass
@@ -250,7 +254,7 @@ def test_line_numbers_hold_after_a_resume(write):
     next(iterator)
     resumed = iter(data)
     resumed.set_state(iterator.get_state())
-    with pytest.raises(InputError, match="line 102: column 'a'"):
+    with pytest.raises(InputError, match=r"line 102 .*: column 'a'"):
         list(resumed)
 
 

@@ -126,7 +126,7 @@ def test_the_batch_size_may_change_when_resuming():
 
 def test_a_position_of_another_pipeline_is_refused():
     state = iter(Dataset.range(10).batch(4)).get_state()
-    words = "from_tensor_slices > batch and this dataset is .* > repeat > batch"
+    words = "range > batch and this dataset is .* > repeat > batch"
     with pytest.raises(InputError, match=words):
         iter(Dataset.range(10).repeat().batch(4)).set_state(state)
 
@@ -246,4 +246,4 @@ def test_a_closed_iterator_ends():
 
 def test_the_representation_lists_the_verbs():
     data = Dataset.range(5).shuffle(2).batch(2)
-    assert repr(data) == "<Dataset from_tensor_slices > shuffle > batch>"
+    assert repr(data) == "<Dataset range > shuffle > batch>"

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from golden_files import load_golden
 
@@ -31,18 +32,18 @@ CHAINS = {
     "range(10).filter(lambda x: x % 3 == 0)": lambda: span(10).filter(
         lambda x: x % 3 == 0
     ),
-}
-
-# Verbs that do not exist yet.
-MISSING = {
-    "zip(range(3), range(10, 15))",
-    "range(2).concatenate(range(7, 9))",
-    "range(4).flat_map(lambda x: range(x))",
-    "range(5).window(2, shift=1, drop_remainder=True).flat_map(lambda w: w.batch(2))",
-    "range(5).window(3, shift=2).flat_map(lambda w: w.batch(3))",
-    "range(3).enumerate(5)",
-    "range(6).batch(4).unbatch().batch(3)",
-    "range(7).take_while(lambda x: x < 3)",
+    "zip(range(3), range(10, 15))": lambda: Dataset.zip(span(3), span(10, 15)),
+    "range(2).concatenate(range(7, 9))": lambda: span(2).concatenate(span(7, 9)),
+    "range(4).flat_map(lambda x: range(x))": lambda: span(4).flat_map(span),
+    "range(5).window(2, shift=1, drop_remainder=True).flat_map(lambda w: w.batch(2))": (
+        lambda: span(5).window(2, 1, 1, True).flat_map(lambda w: w.batch(2))
+    ),
+    "range(5).window(3, shift=2).flat_map(lambda w: w.batch(3))": (
+        lambda: span(5).window(3, shift=2).flat_map(lambda w: w.batch(3))
+    ),
+    "range(3).enumerate(5)": lambda: span(3).enumerate(5),
+    "range(6).batch(4).unbatch().batch(3)": lambda: span(6).batch(4).unbatch().batch(3),
+    "range(7).take_while(lambda x: x < 3)": lambda: span(7).take_while(lambda x: x < 3),
 }
 
 
@@ -53,10 +54,9 @@ def test_chains_of_verbs_give_what_tensorflow_gives():
     }
     compared = 0
     for name, make in CHAINS.items():
-        assert [element.tolist() for element in make()] == cases[name], name
+        assert [np.asarray(element).tolist() for element in make()] == cases[name], name
         compared += 1
-    assert compared + len(MISSING) == len(cases)
-    assert CHAINS.keys() | MISSING == cases.keys()
+    assert compared == len(cases) == 31
 
 
 def test_skip_is_done_once_and_not_on_resume():

@@ -1,0 +1,96 @@
+"""ignore_errors: elements that cannot be made are left out, counted and reported.
+
+    IgnoreErrors(source, log_warning=True)
+
+Every stream goes on behind an element that failed, if it can: behind a bad row of a CSV
+file, in the next file after a damaged record. One that cannot has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from estimax.input.chunks import Chunk
+from estimax.input.stream import Context, Counters, Node, State, Stream
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class IgnoreErrors:
+    """The elements of the source that can be made."""
+
+    source: Node
+    log_warning: bool = False
+    name = "ignore_errors"
+
+    @property
+    def columnar(self) -> bool:
+        """As its source."""
+        return self.source.columnar
+
+    def open(self, context: Context) -> IgnoreErrorsStream:
+        """Start with the source's first element."""
+        return IgnoreErrorsStream(self, self.source.open(context), context.counters)
+
+
+class IgnoreErrorsStream:
+    """The source, and how many errors it has made."""
+
+    def __init__(self, node: IgnoreErrors, source: Stream, counters: Counters) -> None:
+        self._node = node
+        self._source = source
+        self._counters = counters
+        self._ignored = 0
+        self._one_by_one = 0  # elements to be read singly, as one of them is bad
+        self._reported = False
+
+    def read(self, n: int) -> Chunk | None:
+        """The next good elements."""
+        while True:
+            at_once = n if self._node.columnar and not self._one_by_one else 1
+            before = self._source.get_state()
+            try:
+                chunk = self._source.read(at_once)
+            except Exception as error:  # whatever it is: that is what was asked for
+                if at_once > 1:
+                    self._source.set_state(before)
+                    self._one_by_one = at_once
+                    continue
+                self._count(error)
+                if self._source.get_state() != before:
+                    continue
+                chunk = None  # it cannot go on
+            self._one_by_one = max(0, self._one_by_one - 1)
+            if chunk is None:
+                self._report()
+            return chunk
+
+    def _count(self, error: Exception) -> None:
+        self._ignored += 1
+        self._counters.ignored += 1
+        level = logging.WARNING if self._node.log_warning else logging.DEBUG
+        _log.log(level, "ignore_errors: %s", error)
+
+    def _report(self) -> None:
+        """Say at the end how much was left out: never in silence."""
+        if self._ignored and not self._reported:
+            self._reported = True
+            _log.warning("ignore_errors: %d errors were ignored.", self._ignored)
+
+    def get_state(self) -> State:
+        """The count, and the source's position."""
+        state = self._source.get_state()
+        return {"ignored": self._ignored, "single": self._one_by_one, "source": state}
+
+    def set_state(self, state: State) -> None:
+        """Go there."""
+        self._ignored = int(state["ignored"])
+        self._counters.ignored += self._ignored
+        self._one_by_one = int(state["single"])
+        self._source.set_state(state["source"])
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()

@@ -1,0 +1,86 @@
+"""DatasetIterator: one pass over a dataset, with a position that can be saved.
+
+iterator = dataset.iterator(seed=7)
+batch = next(iterator)
+state = iterator.get_state()        # small, for json.dumps
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from estimax.core.errors import InputError
+from estimax.input.stream import Context, Counters, Node, State, Stream, verbs_of
+from estimax.input.structure import Structure
+
+
+class DatasetIterator:
+    """One pass over a dataset, which can say where it is and go there again."""
+
+    def __init__(self, node: Node, seed: int | None, number: int) -> None:
+        self._node = node
+        self._seed = secrets.randbits(63) if seed is None else seed
+        self._pass = number
+        self._counters = Counters()
+        self._stream = self._open()
+        self._closed = False
+
+    def _open(self) -> Stream:
+        context = Context(self._seed, (self._pass,), counters=self._counters)
+        return self._node.open(context)
+
+    @property
+    def ignored_errors(self) -> int:
+        """How many elements `ignore_errors` has left out so far."""
+        return self._counters.ignored
+
+    def __iter__(self) -> DatasetIterator:
+        return self
+
+    def __next__(self) -> Structure:
+        if self._closed:
+            raise StopIteration
+        chunk = self._stream.read(1)
+        if chunk is None:
+            raise StopIteration
+        return chunk.element(0)
+
+    def get_state(self) -> State:
+        """The position after the last element returned: small, for `json.dumps`.
+
+        It does not hold the data: the files must stay where and as they are.
+        """
+        return {
+            "verbs": verbs_of(self._node),
+            "seed": self._seed,
+            "pass": self._pass,
+            "position": self._stream.get_state(),
+        }
+
+    def set_state(self, state: State) -> None:
+        """Continue exactly behind a saved position, at a cost that does not grow."""
+        verbs = verbs_of(self._node)
+        if state.get("verbs") != verbs:
+            raise InputError(
+                "cannot resume the input: the position was saved by "
+                f"{' > '.join(state.get('verbs', ['another kind of input']))} and this "
+                f"dataset is {' > '.join(verbs)}. Restore the old pipeline, or start "
+                "the input from its beginning."
+            )
+        self._stream.close()
+        self._seed, self._pass = int(state["seed"]), int(state["pass"])
+        self._counters.ignored = 0
+        self._stream = self._open()
+        self._stream.set_state(state["position"])
+
+    def close(self) -> None:
+        """Stop threads and close files; further `next` calls end."""
+        if not self._closed:
+            self._closed = True
+            self._stream.close()
+
+    def __enter__(self) -> DatasetIterator:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

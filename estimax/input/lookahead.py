@@ -1,0 +1,100 @@
+"""Lookahead: a stream read a chunk at a time, given out in pieces, exactly positioned.
+
+    ahead = Lookahead(stream, at_once=1024)
+    while have := ahead.fill():           # how many elements are in hand; 0 at the end
+        chunk = ahead.give(min(have, 3))
+
+The position is (the stream's before the chunk in hand, how much of it is given), so a
+stage that must see elements before it gives them needs no buffer in its state.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future
+
+from estimax.input.chunks import Chunk
+from estimax.input.stream import State, Stream
+
+# Rows are cheap by the thousand; anything else may be a batch, and is taken singly.
+ROWS_AT_ONCE = 1024
+
+
+class Lookahead:
+    """The chunk in hand; with a pool, the next one is already being read."""
+
+    def __init__(
+        self, source: Stream, at_once: int, *, pool: Executor | None = None
+    ) -> None:
+        self._source = source
+        self._at_once = at_once
+        self._pool = pool
+        self._chunk: Chunk | None = None
+        self._given = 0  # of the chunk in hand, or to be dropped of the next
+        self._before: State = {}
+        self._next: tuple[State, Future[Chunk | None]] | None = None
+
+    def fill(self) -> int:
+        """Have at least one element in hand; how many there are, 0 at the end."""
+        while self._chunk is None:
+            before, chunk = self._fetch()
+            if chunk is None:
+                return 0
+            if self._given >= len(chunk):
+                self._given -= len(chunk)
+            else:
+                self._before, self._chunk = before, chunk
+        self.start()
+        return len(self._chunk) - self._given
+
+    def start(self) -> None:
+        """Read the next chunk in the pool, if there is one."""
+        if self._pool is not None and self._next is None:
+            before = self._source.get_state()
+            future = self._pool.submit(self._source.read, self._at_once)
+            self._next = before, future
+
+    def _fetch(self) -> tuple[State, Chunk | None]:
+        if self._next is None:
+            return self._source.get_state(), self._source.read(self._at_once)
+        (before, future), self._next = self._next, None
+        return before, future.result()
+
+    def give(self, n: int) -> Chunk:
+        """The next n of the elements in hand."""
+        assert self._chunk is not None
+        out = self._chunk.slice(self._given, self._given + n)
+        self._given += len(out)
+        if self._given >= len(self._chunk):
+            self._chunk, self._given = None, 0
+        return out
+
+    def read(self, n: int) -> Chunk | None:
+        """What is in hand, up to n, or None at the end."""
+        have = self.fill()
+        return self.give(min(n, have)) if have else None
+
+    def get_state(self) -> State:
+        """The position of the next element to be given."""
+        if self._chunk is not None:
+            before = self._before
+        else:
+            before = self._next[0] if self._next else self._source.get_state()
+        return {"given": self._given, "source": before}
+
+    def set_state(self, state: State) -> None:
+        """Go there; the chunk is read again when needed."""
+        self._settle()
+        self._chunk = None
+        self._source.set_state(state["source"])
+        self._given = int(state["given"])
+
+    def close(self) -> None:
+        """Wait for the read under way and close the source."""
+        self._settle()
+        self._chunk = None
+        self._source.close()
+
+    def _settle(self) -> None:
+        ahead, self._next = self._next, None
+        if ahead is not None and not ahead[1].cancel():
+            ahead[1].exception()  # waited for and dropped: nobody wants it any more

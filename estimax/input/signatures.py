@@ -1,0 +1,144 @@
+"""What a generator promises to yield, and the check of every element against it.
+
+    TensorSpec(shape=(None, 3), dtype="float32")
+
+As in tf.data: one structure, dtypes that convert without loss, shapes that fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from estimax.core.errors import InputError
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
+from estimax.input.columns import as_column
+from estimax.input.structure import InputTypeError, Structure, describe, map_leaves
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """The shape (None: any rank; None inside: any size) and dtype of a value.
+
+    >>> TensorSpec((None, 2), "int64")
+    TensorSpec(shape=(None, 2), dtype='int64')
+    """
+
+    shape: tuple[int | None, ...] | None = None
+    dtype: Any = "float32"
+
+
+def checked_generator(
+    generator: Callable[..., Iterable[Structure]],
+    args: tuple[Any, ...],
+    output_types: Structure,
+    output_shapes: Structure,
+    output_signature: Structure,
+) -> Callable[[], Iterable[Structure]]:
+    """A function without arguments whose elements are checked as they come."""
+    if not callable(generator):
+        raise InputError(
+            "from_generator needs a function that makes the generator, got "
+            f"{type(generator).__name__}: pass `f`, not `f()`."
+        )
+    if output_signature is not None and output_types is not None:
+        raise InputTypeError(
+            "from_generator: give output_signature, or output_types and "
+            "output_shapes, not both."
+        )
+    signature = output_signature
+    if signature is None and output_types is not None:
+        signature = _signature(output_types, output_shapes)
+    if signature is None:
+        return (lambda: generator(*args)) if args else generator
+
+    def checked() -> Iterator[Structure]:
+        for number, element in enumerate(generator(*args)):
+            yield _conform(element, signature, f"from_generator, element {number}")
+
+    return checked
+
+
+def _signature(types: Structure, shapes: Structure) -> Structure:
+    """Put together what TensorFlow takes apart; a shape is a leaf though a tuple."""
+    if isinstance(types, Mapping):
+        return {k: _signature(types[k], shapes and shapes[k]) for k in types}
+    if isinstance(types, tuple):
+        parts = shapes if shapes is not None else [None] * len(types)
+        return tuple(map(_signature, types, parts))
+    return TensorSpec(None if shapes is None else tuple(shapes), types)
+
+
+def _conform(element: Structure, signature: Structure, where: str) -> Structure:
+    if isinstance(element, list) and isinstance(signature, tuple):
+        element = tuple(element)
+    same = _structure(element, signature)
+    if not same:
+        raise InputTypeError(
+            f"{where}: expected the structure {describe(signature)}, got "
+            f"{describe(element)}."
+        )
+    return map_leaves(lambda spec, value: _leaf(value, spec, where), signature, element)
+
+
+def _structure(element: Structure, signature: Structure) -> bool:
+    if isinstance(signature, Mapping):
+        return (
+            isinstance(element, Mapping)
+            and element.keys() == signature.keys()
+            and all(_structure(element[key], signature[key]) for key in signature)
+        )
+    if isinstance(signature, tuple):
+        return (
+            isinstance(element, tuple)
+            and len(element) == len(signature)
+            and all(map(_structure, element, signature))
+        )
+    return not isinstance(element, Mapping | tuple)
+
+
+def _leaf(value: Any, spec: Any, where: str) -> Any:
+    wanted = _dtype(spec.dtype)
+    column = as_column(value)
+    if isinstance(column, Sparse):
+        return column
+    if isinstance(column, Strings) != (wanted is None):
+        found = "text" if isinstance(column, Strings) else str(column.dtype)
+        raise _wrong(where, "dtype", spec.dtype, found)
+    if not isinstance(column, Strings) and wanted is not None:
+        # Python's own numbers have no dtype to speak of; a float is never an int.
+        exact = hasattr(value, "dtype")
+        fits = np.can_cast(column.dtype, wanted, "same_kind") and not (
+            exact and column.dtype != wanted and column.dtype.kind == wanted.kind
+        )
+        if not fits:
+            raise _wrong(where, "dtype", wanted, str(column.dtype))
+        column = column.astype(wanted)
+    shape = None if spec.shape is None else tuple(spec.shape)
+    if shape is not None and not _fits(column.shape, shape):
+        raise _wrong(where, "shape", shape, str(column.shape))
+    if isinstance(column, Strings) and not column.shape:
+        return column.reshape((1,))[0]
+    return column
+
+
+def _dtype(dtype: Any) -> np.dtype[Any] | None:
+    """A NumPy dtype, or None for text."""
+    if dtype in (str, bytes, "string", "str", "bytes"):
+        return None
+    found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))
+    return None if found.kind in "OSU" else found
+
+
+def _fits(found: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(found) == len(wanted) and all(
+        size in (None, -1, n) for n, size in zip(found, wanted, strict=True)
+    )
+
+
+def _wrong(where: str, what: str, wanted: Any, found: str) -> InputTypeError:
+    return InputTypeError(f"{where}: expected {what} {wanted}, got {found}.")

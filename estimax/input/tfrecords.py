@@ -1,0 +1,46 @@
+"""TFRecord files as a source: blocks of records, checked, resumed by byte offset.
+
+FileBlocks(paths, lambda: TFRecordReader("GZIP"), "TFRecordDataset")
+"""
+
+from __future__ import annotations
+
+import weakref
+
+from estimax.input.chunks import Columns
+from estimax.input.file_blocks import Place
+from estimax.wire import RecordReader
+
+
+class TFRecordReader:
+    """Blocks of records; a place is (byte, number of the first record)."""
+
+    def __init__(self, compression: str | None) -> None:
+        self._compression = compression
+        self._path = ""
+        self._reader: RecordReader | None = None
+
+    def start(self, path: str) -> Place:
+        """The first byte."""
+        return (0, 0)
+
+    def read(self, path: str, place: Place) -> tuple[Columns, Place] | None:
+        """The records there: read on where the file is open, else seek."""
+        reader = self._reader
+        if reader is None or self._path != path or reader.position != place:
+            self.close()
+            offset, record = place
+            reader = RecordReader(path, self._compression, offset=offset, record=record)
+            # An iterator that is merely forgotten must not leave its file open.
+            weakref.finalize(self, reader.close)
+            self._reader, self._path = reader, path
+        block = reader.read_block()
+        if block is None:
+            return None
+        return Columns(block.records, len(block)), reader.position
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
