@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from estimax import checkpoints
+from estimax import checkpoints, summary
 from estimax import hooks as stock
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.estimator.estimator import Estimator
@@ -42,6 +42,7 @@ class Evaluator(stock.CheckpointSaverListener):
         self._first_save = True
         self._began: float | None = None
         self._step: int | None = None
+        self._was_final = False
         self.results: Results = ({}, [])
 
     def after_save(self, step: int, path: str) -> None:
@@ -50,18 +51,36 @@ class Evaluator(stock.CheckpointSaverListener):
             return
         if self._first_save:
             self._first_save = False
-            return
+            if not self.is_owed(step):
+                return
         now = self._clock()
         if self._began is None or now - self._began >= self.spec.throttle_secs:
             self._began = now
             self.evaluate(path, is_final=self.is_last(step))
 
     def finish(self) -> Results:
-        """Evaluate the last checkpoint, unless that is done; return the results."""
+        """Evaluate the last checkpoint, unless that is done; return the results.
+
+        If it was done before anybody knew that it was the last, only exporters are
+        told now.
+        """
         path = self._estimator.latest_checkpoint()
         if path is not None and self._step != checkpoints.step_of(path):
             self.evaluate(path, is_final=True)
+        elif path is not None and not self._was_final:
+            metrics, before = self.results
+            self._take(metrics, is_final=True)
+            now = self.results[1]
+            exports = [b if a is None else a for a, b in zip(now, before, strict=True)]
+            self.results = (metrics, exports)
         return self.results
+
+    def is_owed(self, step: int) -> bool:
+        """Whether a run was killed between a save and its evaluation."""
+        if step == 0:
+            return False
+        written = summary.read_scalars(self._estimator.eval_dir(self.spec.name))
+        return step not in dict(written.get("loss", ()))
 
     def is_last(self, step: int) -> bool:
         """Whether training has come to its end with this step."""
@@ -101,6 +120,7 @@ class Evaluator(stock.CheckpointSaverListener):
 
     def _take(self, metrics: dict[str, Any], *, is_final: bool) -> None:
         self._step = int(metrics["global_step"])
+        self._was_final = is_final
         model_dir = self._estimator.model_dir
         path = str(checkpoints.path_of(model_dir, self._step))
         exports = []
@@ -128,6 +148,12 @@ class EveryFewSteps(Hook):
             keep_max=self._config.keep_checkpoint_max,
             keep_every_n_hours=self._config.keep_checkpoint_every_n_hours,
         )
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Evaluate what a killed run has not."""
+        assert self._saver is not None, "a hook must begin first"
+        if context.step % self._every == 0 and self._evaluator.is_owed(context.step):
+            self._evaluator.evaluate_live(context, self._saver)
 
     def after_run(self, context: RunContext, values: Any) -> None:
         """Evaluate if it is time."""

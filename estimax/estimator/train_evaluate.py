@@ -72,7 +72,8 @@ def _train(
     ]
     estimator.train(
         spec.input_fn,
-        hooks=[*spec.hooks, *often],
+        # First: an early stopping hook sees an evaluation in the step it is made at.
+        hooks=[*often, *spec.hooks],
         max_steps=spec.max_steps,
         saving_listeners=[*spec.saving_listeners, *evaluators],
     )

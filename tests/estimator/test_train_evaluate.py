@@ -69,8 +69,8 @@ def test_evaluations_keep_their_distance_in_time(make):
     spec = ex.EvalSpec(once(), throttle_secs=600, exporters=exporter)
     evaluator = Evaluator(model, spec, None, clock=lambda: next(now))
     path = model.latest_checkpoint()
-    for _ in range(4):  # the first save is the starting checkpoint
-        evaluator.after_save(1, path)
+    for step in (0, 1, 1, 1):  # the first save is the starting checkpoint
+        evaluator.after_save(step, path)
     assert len(exporter.seen) == 2
 
 

@@ -227,9 +227,9 @@ def test_who_does_not_save_stops_when_the_checkpoint_is_there(tmp_path: Path) ->
 def test_names_of_tensorflow_that_are_gone_say_what_to_use() -> None:
     with pytest.raises(AttributeError, match="no placeholders to feed"):
         _ = hooks.FeedFnHook
-    with pytest.raises(AttributeError, match="subclass ex.hooks.Hook"):
+    with pytest.raises(AttributeError, match=r"subclass ex\.hooks\.Hook"):
         _ = hooks.SessionRunHook
-    with pytest.raises(AttributeError, match="no attribute 'Nothing'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'Nothing'$"):
         _ = hooks.Nothing
 
 
