@@ -6,7 +6,9 @@ source.shapes["dnn/logits/kernel"], source.read("dnn/logits/kernel")
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +16,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from estimax.checkpoints import format as formats
-from estimax.checkpoints import manager, state_names, tensors
+from estimax.checkpoints import manager, state_names, tensorflow_format, tensors
 from estimax.core.errors import MissingFileError
 
 Slots = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
@@ -39,18 +41,21 @@ class Source(Protocol):
 
 
 def open_source(given: str | os.PathLike[str]) -> Source:
-    """Open a checkpoint, or the latest one of a model_dir."""
+    """Open a checkpoint, or the latest one of a model_dir; TensorFlow's as well."""
     path = Path(given)
-    if not (path / formats.MANIFEST).exists():
-        found = manager.latest(path)
-        if found is None:
-            raise MissingFileError(
-                f"warm start: {os.fspath(given)!r} is neither a checkpoint nor a "
-                "model_dir with one. Give the folder that a model was trained in, or "
-                "one of the model.ckpt-<step> folders inside."
-            )
-        path = found
-    return _Folder(path)
+    if (path / formats.MANIFEST).exists():
+        return _Folder(path)
+    found = manager.latest(path)
+    if found is not None:
+        return _Folder(found)
+    prefix = _tensorflow_prefix(path)
+    if prefix is not None:
+        return _TensorFlow(prefix)
+    raise MissingFileError(
+        f"warm start: {os.fspath(given)!r} is neither a checkpoint nor a model_dir "
+        "with one. Give the folder that a model was trained in, or one of the "
+        "model.ckpt-<step> inside; TensorFlow's are named without .index."
+    )
 
 
 class _Folder:
@@ -74,3 +79,35 @@ class _Folder:
 
     def slots(self, variables: Iterable[str]) -> Slots:
         return state_names.slots_of(self._manifest.arrays, variables)
+
+
+class _TensorFlow:
+    """A checkpoint that tf.estimator wrote, or the variables of a SavedModel."""
+
+    def __init__(self, prefix: str) -> None:
+        self.path = prefix
+        self._entries = tensorflow_format.read_index(prefix)
+        self.shapes: Mapping[str, tuple[int, ...]] = {
+            name: self._entries[name.encode()].shape
+            for name in tensorflow_format.names(self._entries)
+        }
+
+    def read(self, name: str) -> NDArray[Any]:
+        return tensorflow_format.read_array(self.path, name, self._entries)
+
+    def slots(self, variables: Iterable[str]) -> Slots:
+        return tensorflow_format.slots_of(self.shapes, set(variables))
+
+
+def _tensorflow_prefix(path: Path) -> str | None:
+    """What the files of a TensorFlow checkpoint begin with, if there is one."""
+    candidates = [path, path / "variables" / "variables"]
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        state = (path / manager.STATE_FILE).read_text()
+        latest = re.search(r'^model_checkpoint_path: "(.*)"', state, re.MULTILINE)
+        if latest:
+            candidates.append(path / latest[1])
+    for candidate in candidates:
+        if Path(f"{candidate}.index").exists():
+            return str(candidate)
+    return None

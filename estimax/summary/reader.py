@@ -12,7 +12,8 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from estimax.wire import messages
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = 4
@@ -63,11 +64,11 @@ def _records(data: bytes) -> Iterator[bytes]:
 def _scalars(event: bytes) -> tuple[int, list[tuple[str, float]]]:
     step = 0
     values: list[tuple[str, float]] = []
-    for number, content in _fields(event):
+    for number, content in messages.fields(event):
         if number == _STEP:
             step = content
         elif number == _SUMMARY:
-            for inner, value in _fields(content):
+            for inner, value in messages.fields(content):
                 if inner == _VALUE:
                     values += _scalar(value)
     return step, values
@@ -75,38 +76,7 @@ def _scalars(event: bytes) -> tuple[int, list[tuple[str, float]]]:
 
 def _scalar(value: bytes) -> list[tuple[str, float]]:
     """The tag and number of a Summary.Value, or nothing for another kind."""
-    fields = dict(_fields(value))
+    fields = dict(messages.fields(value))
     if _SIMPLE_VALUE not in fields or _TAG not in fields:
         return []
     return [(fields[_TAG].decode(), struct.unpack("<f", fields[_SIMPLE_VALUE])[0])]
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a message: varints as int, all others as bytes."""
-    place = 0
-    while place < len(message):
-        tag, place = _varint(message, place)
-        number, kind = tag >> 3, tag & 7
-        if kind == 0:
-            value, place = _varint(message, place)
-            yield number, value
-            continue
-        if kind == 2:
-            size, place = _varint(message, place)
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
-        else:
-            raise ValueError(f"an event file holds a field of unknown kind {kind}.")
-        yield number, message[place : place + size]
-        place += size
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-        shift += 7

@@ -1,5 +1,7 @@
 import inspect
+import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,3 +158,40 @@ def test_arguments_come_in_tf_estimators_order(name):
     # Ours may follow, where it had none.
     assert found[: len(expected)] == expected
     assert "warm_start_from" in found
+
+
+TENSORFLOW = Path(__file__).parent.parent / "checkpoints" / "tensorflow"
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("generation", ["v2", "v1"])
+def test_a_model_that_tensorflow_trained_predicts_the_same_here(tmp_path, generation):
+    columns = ex.feature_columns
+    word = columns.categorical_column_with_vocabulary_list(
+        "word", ["x", "y", "z"], num_oov_buckets=1
+    )
+    model = ex.DNNLinearCombinedClassifier(
+        tmp_path,
+        linear_feature_columns=[word],
+        dnn_feature_columns=[
+            columns.embedding_column(word, 2),
+            columns.numeric_column("n"),
+        ],
+        dnn_hidden_units=[3],
+        batch_norm=True,
+        config=QUIET,
+        warm_start_from=TENSORFLOW / generation / "model.ckpt-5",
+    )
+    numbers = np.array([[1], [2], [3], [4]], np.float32)
+    rows = {"word": np.array(["x", "y", "z", "q"]), "n": numbers}
+    found = [row["logits"][0] for row in model.predict(lambda: iter([rows]))]
+    golden = json.loads((TENSORFLOW / f"{generation}.json").read_text())
+    np.testing.assert_allclose(found, golden["logits"], rtol=2e-6)
+    # Trained on, the wide part goes on with the slots that it had.
+    model.train(lambda: iter([(rows, np.array([0, 1, 1, 0]))]))
+    slots = "training/slots/linear/linear_model/word/weights/accumulator"
+    old = golden["variables"]
+    name = next(
+        n for n in old if n.endswith(("weights/Ftrl", "word/weights/accumulator"))
+    )
+    assert (model.get_variable_value(slots) > np.array(old[name]["values"])).all()
