@@ -23,7 +23,7 @@ from estimax.core.staging import Call, Origin, Raw, as_raw
 from estimax.core.strings import Strings
 
 RawBatch = Mapping[Origin, Raw]
-PreparedBatch = dict[str, dict[str, Any]]
+PreparedBatch = dict[str, Any]  # the parts below, each a dict
 
 
 @dataclass(frozen=True)
