@@ -1,26 +1,75 @@
 """Input: files and arrays to batches of columns. Read `dataset.py` first."""
 
 from estimax.input.adapters import BatchIterator, as_batches
+from estimax.input.csv_decode import decode_csv
+from estimax.input.csv_make import make_csv_dataset
 from estimax.input.csv_reader import csv_files
 from estimax.input.dataset import AUTOTUNE, Dataset
+from estimax.input.example_columns import serialize_examples
+from estimax.input.examples import Example, Feature, SequenceExample
 from estimax.input.input_fns import numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
 from estimax.input.options import AutoShardPolicy, Options
+from estimax.input.parsing import ExampleParser, parse_example, parse_single_example
+from estimax.input.parsing_plan import ExampleError
+from estimax.input.parsing_sequence import (
+    parse_sequence_example,
+    parse_single_sequence_example,
+)
+from estimax.input.parsing_specs import (
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    SparseFeature,
+    VarLenFeature,
+)
+from estimax.input.parquet_reader import parquet_files
 from estimax.input.placement import PreparedBatches, prefetch_batches
+from estimax.input.readers import (
+    CsvDataset,
+    FixedLengthRecordDataset,
+    TextLineDataset,
+    TFRecordDataset,
+)
 from estimax.input.signatures import TensorSpec
+from estimax.wire import RecordError, TFRecordOptions, TFRecordWriter
 
 __all__ = [
     "AUTOTUNE",
     "AutoShardPolicy",
     "BatchIterator",
+    "CsvDataset",
     "Dataset",
     "DatasetIterator",
+    "Example",
+    "ExampleError",
+    "ExampleParser",
+    "Feature",
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "FixedLengthRecordDataset",
     "Options",
     "PreparedBatches",
+    "RaggedFeature",
+    "RecordError",
+    "SequenceExample",
+    "SparseFeature",
+    "TFRecordOptions",
+    "TFRecordWriter",
+    "TFRecordDataset",
     "TensorSpec",
+    "TextLineDataset",
+    "VarLenFeature",
     "as_batches",
     "csv_files",
+    "decode_csv",
+    "make_csv_dataset",
     "numpy_input_fn",
     "pandas_input_fn",
+    "parse_example",
+    "parse_sequence_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
     "prefetch_batches",
+    "serialize_examples",
 ]

@@ -1,5 +1,6 @@
 """The way to compiled kernels: imported when first needed, and announced."""
 
+import contextlib
 import functools
 import importlib
 import logging
@@ -7,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+# Used by several modules of kernels.
+_SHARED = [Path(__file__).with_name(f"{n}.py") for n in ("loads", "proto_kernels")]
 _log = logging.getLogger("estimax")
 
 
@@ -23,9 +26,17 @@ def load(name: str) -> ModuleType:
 
 
 def is_cached(source: Path) -> bool:
-    """Whether a Numba index newer than the source exists beside it."""
+    """Whether a Numba index newer than the source exists beside it.
+
+    Indices older than the functions that all kernels share are removed: Numba looks
+    only at the file a kernel is in.
+    """
     # Numba writes elsewhere when this folder is read-only; then the line is logged
     # once per process, which is a line too many but never one too few.
-    index = (source.parent / "__pycache__").glob(f"{source.stem}.*.nbi")
-    changed = source.stat().st_mtime
-    return any(file.stat().st_mtime >= changed for file in index)
+    indices = list((source.parent / "__pycache__").glob(f"{source.stem}.*.nbi"))
+    newest = max(file.stat().st_mtime for file in (source, *_SHARED))
+    stale = [file for file in indices if file.stat().st_mtime < newest]
+    for file in stale:
+        with contextlib.suppress(OSError):
+            file.unlink()
+    return len(stale) < len(indices)

@@ -123,7 +123,7 @@ def unframe(buffer, size, check, offsets):
     where the first that is incomplete or broken begins, and which it is. `offsets`
     has room for `size // 16 + 1`.
     """
-    count, at, to = 0, 0, 0
+    count, at, to = 0, np.int64(0), np.int64(0)
     offsets[0] = 0
     while at + HEADER <= size:
         length = load64(buffer, at)

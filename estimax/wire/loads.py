@@ -1,7 +1,11 @@
 """Compiled loads, stores and moves of bytes: what Numba lacks for wire formats.
 
-Nothing here checks a bound, wraps a negative place or takes the GIL: the kernels that
-call these have compared the place with the end of the buffer first.
+Nothing here checks a bound or wraps a negative place: the kernels that call these have
+compared the place with the end of the buffer first.
+
+Data is an array, or an `address` of one. Functions that kernels call get addresses:
+Numba counts references to arrays on every way through a function, which took longer
+than the parsing. Whoever takes an address keeps the array: kernels, their arguments.
 """
 
 # Numba has its own types; annotations would say nothing more.
@@ -11,9 +15,10 @@ import sys
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numpy import int64, uint64
 
 # One unaligned load each: put together byte by byte, hashing took twice as long.
 assert sys.byteorder == "little", "the kernels read bytes as little-endian numbers"
@@ -32,7 +37,7 @@ def _make_load(bits):
         return loaded if bits == 64 else builder.zext(loaded, _WIDE)
 
     def load(typing, data, at):
-        return types.uint64(data, types.intp), generate
+        return types.uint64(_kind(data), types.intp), generate
 
     return intrinsic(load)
 
@@ -49,19 +54,53 @@ def _make_store(bits):
         return context.get_dummy_value()
 
     def store(typing, data, at, value):
-        return types.void(data, types.intp, types.uint64), generate
+        return types.void(_kind(data), types.intp, types.uint64), generate
 
     return intrinsic(store)
 
 
+def _kind(data):
+    return types.intp if isinstance(data, types.Integer) else data
+
+
 def _place(context, builder, signature, args):
-    array = context.make_array(signature.args[0])(context, builder, args[0])
-    start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
+    kind = signature.args[0]
+    if isinstance(kind, types.Integer):
+        start = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+    else:
+        array = context.make_array(kind)(context, builder, args[0])
+        start = builder.bitcast(array.data, ir.IntType(8).as_pointer())
     return builder.gep(start, [args[1]])
 
 
 load8, load32, load64 = _make_load(8), _make_load(32), _make_load(64)
 store8, store32, store64 = _make_store(8), _make_store(32), _make_store(64)
+
+
+def _address(typing, array):
+    """Where an array's items begin in memory."""
+
+    def generate(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, _WIDE)
+
+    return types.int64(array), generate
+
+
+# Not as decorators: mypy would count the typing context among the arguments.
+address: Any = intrinsic(_address)
+
+
+@njit(forceinline=True)
+def get(address, i):
+    """Item i of an int64 array."""
+    return int64(load64(address, 8 * i))
+
+
+@njit(forceinline=True)
+def put(address, i, value):
+    """Set item i of an int64 array."""
+    store64(address, 8 * i, uint64(value))
 
 
 def _move(typing, target, to, source, at, count):
@@ -74,11 +113,10 @@ def _move(typing, target, to, source, at, count):
         cgutils.raw_memmove(builder, there, here, args[4], 1)
         return context.get_dummy_value()
 
-    places = (target, types.intp, source, types.intp, types.intp)
+    places = (_kind(target), types.intp, _kind(source), types.intp, types.intp)
     return types.void(*places), generate
 
 
-# Not as a decorator: mypy would count the typing context among the arguments.
 move: Any = intrinsic(_move)
 
 

@@ -65,7 +65,8 @@ class RecordBlock:
         """Where each record begins in the file, and last, where the next block does."""
         sizes = self.records.offsets - self.records.offsets[0]
         frames = FRAME_BYTES * np.arange(len(sizes), dtype=np.int64)
-        return self.start + sizes + frames
+        offsets: NDArray[np.int64] = self.start + sizes + frames
+        return offsets
 
     @property
     def end(self) -> int:

@@ -1,0 +1,316 @@
+"""What the parsing kernels are told: the wanted keys, their kinds, sizes and defaults.
+
+    plan = Plan([Wanted("age", "float32", size=1), Wanted("tags", "string")])
+    raw = plan.run(records)
+    raw.fixed(0), raw.variable(1)
+
+A plan is made once for a set of features and used for every batch, by any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import InputError
+from estimax.core.strings import Strings
+from estimax.wire import compiled
+
+DTYPES = {"string": 1, "float32": 2, "int64": 3}  # by their field numbers
+_LIST_NAMES = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
+_TEXT, _FLOAT, _INT = 1, 2, 3
+# Between columns of one array: columns a power of two apart would share few sets of
+# the processor's first cache and push each other out of it.
+_GAP = 16
+
+Values = NDArray[Any] | Strings
+Names = Sequence[Any] | Callable[[int], Any] | None
+
+
+class ExampleError(InputError):
+    """An example that cannot be parsed: number in the batch, feature, byte in it."""
+
+    def __init__(
+        self, message: str, record: int, feature: str | None = None, offset: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.record = record
+        self.feature = feature
+        self.offset = offset
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A key to read: `size` values, or any number (None) that `multiple` divides."""
+
+    key: str
+    dtype: str
+    size: int | None = None
+    default: Any = None  # `size` values for examples that lack the key
+    multiple: int = 1
+    indices: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """The values of all rows, and where each row begins; `indices` if wanted."""
+
+    values: Values
+    splits: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    longest: int
+
+
+class Plan:
+    """The wanted features as the kernels' table; `run` parses a batch."""
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self.wanted = tuple(wanted)
+        kernels = example_kernels()
+        self.keys, self.key_ends, self.slots = key_table([w.key for w in wanted])
+        self._table = np.zeros((len(wanted), kernels.COLUMNS), np.int64)
+        self._before = np.zeros(len(wanted), np.int64)
+        self._set_columns(kernels)
+        self._set_defaults(kernels)
+        kinds = self._table[:, kernels.KIND]
+        variable = self._table[:, kernels.SIZE] == kernels.VARIABLE
+        self._variable = np.flatnonzero(variable)
+        self._variable_of = {
+            k: np.flatnonzero(variable & (kinds == k)) for k in (1, 2, 3)
+        }
+        self._texts = np.flatnonzero(kinds == _TEXT)
+        self._indexed = np.flatnonzero([w.indices for w in wanted])
+
+    def _set_columns(self, kernels: ModuleType) -> None:
+        self._fixed_sizes, self._fixed_counts = [0] * 4, [0] * 4
+        for f, wanted in enumerate(self.wanted):
+            kind = DTYPES[wanted.dtype]
+            size = kernels.VARIABLE if wanted.size is None else wanted.size
+            row = self._table[f]
+            row[kernels.KIND], row[kernels.SIZE] = kind, size
+            row[kernels.MULTIPLE] = max(wanted.multiple, 1)
+            row[kernels.INDICES] = kernels.NONE
+            if wanted.size is not None:
+                self._before[f] = self._fixed_sizes[kind]
+                row[kernels.BASE] = _GAP * self._fixed_counts[kind]
+                self._fixed_sizes[kind] += wanted.size
+                self._fixed_counts[kind] += 1
+
+    def _set_defaults(self, kernels: ModuleType) -> None:
+        found: dict[int, list[Any]] = {_TEXT: [], _FLOAT: [], _INT: []}
+        for f, wanted in enumerate(self.wanted):
+            values = found[DTYPES[wanted.dtype]]
+            has_default = wanted.default is not None
+            self._table[f, kernels.DEFAULT] = (
+                len(values) if has_default else kernels.NONE
+            )
+            values.extend(wanted.default if has_default else ())
+        self._default_floats = np.array(found[_FLOAT], np.float32)
+        self._default_ints = np.array(found[_INT], np.int64)
+        self._default_texts = Strings.of(found[_TEXT])
+
+    def run(self, records: Strings, names: Names = None) -> RawColumns:
+        """Parse a batch; an `ExampleError` says which example is wrong, and where."""
+        kernels = example_kernels()
+        rows, data = records.size, np.ascontiguousarray(records.data)
+        table = self._table.copy()
+        table[:, kernels.BASE] += self._before * rows
+        table[self._variable, kernels.ROWS] = rows
+        places = np.arange(len(self._variable)) * (rows + 1)
+        table[self._variable, kernels.SPLITS] = places
+        floats = np.empty(self._fixed_room(_FLOAT, rows), np.float32)
+        ints = np.empty(self._fixed_room(_INT, rows), np.int64)
+        texts = np.empty(2 * self._fixed_room(_TEXT, rows), np.int64)
+        splits = np.empty(len(places) * (rows + 1), np.int64)
+        where = np.empty((len(splits), 2), np.int64)
+        longest = np.empty(len(table), np.int64)
+        problem = np.zeros(6, np.int64)
+        is_fine = kernels.scan(
+            *(data, records.offsets, self.keys, self.key_ends, self.slots),
+            *(table, self._default_floats, self._default_ints),
+            *(floats, ints, texts, splits, where, longest),
+            *work_room(len(table)),
+            problem,
+        )
+        if not is_fine:
+            raise_problem(problem, self.wanted, names)
+        counts = np.zeros(len(table), np.int64)
+        counts[self._variable] = splits[places + rows]
+        raw = RawColumns(table, rows, floats, ints, splits, longest, counts)
+        if len(self._variable) or len(self._texts):
+            self._fill(raw, records, data, texts, where)
+        return raw
+
+    def _fixed_room(self, kind: int, rows: int) -> int:
+        return self._fixed_sizes[kind] * rows + _GAP * self._fixed_counts[kind]
+
+    def _fill(
+        self,
+        raw: RawColumns,
+        records: Strings,
+        data: NDArray[np.uint8],
+        texts: NDArray[np.int64],
+        where: NDArray[np.int64],
+    ) -> None:
+        kernels = example_kernels()
+        table, counts = raw.table, raw.counts
+        room = {
+            k: _lay_out(table, kernels.BASE, f, counts[f])
+            for k, f in self._variable_of.items()
+        }
+        indexed = _lay_out(table, kernels.INDICES, self._indexed, counts[self._indexed])
+        sizes = np.where(counts > 0, counts, table[:, kernels.SIZE] * raw.rows)
+        sizes = np.maximum(sizes, 0)[self._texts] + 1
+        offsets = _lay_out(table, kernels.OFFSETS, self._texts, sizes)
+        raw.variable_floats = np.empty(room[_FLOAT], np.float32)
+        raw.variable_ints = np.empty(room[_INT], np.int64)
+        raw.indices = np.empty((indexed, 2), np.int64)
+        raw.offsets = np.empty(offsets, np.int64)
+        # No byte of a record is in two texts. Eight more, as short ones are copied so.
+        most = int(records.offsets[-1] - records.offsets[0]) if records.size else 0
+        defaults = self._default_texts
+        most += raw.rows * len(defaults.data) + 8
+        raw.text = np.empty(most if len(self._texts) else 8, np.uint8)
+        found = np.empty(2 * room[_TEXT], np.int64)
+        kernels.fill(
+            *(data, raw.rows, table, defaults.data, defaults.offsets),
+            *(texts, raw.splits, where),
+            *(raw.variable_floats, raw.variable_ints, found),
+            *(raw.text, raw.offsets, raw.indices),
+        )
+
+
+@dataclass(eq=False)
+class RawColumns:
+    """A parsed batch: the flat arrays, and the columns cut from them."""
+
+    table: NDArray[np.int64]
+    rows: int
+    floats: NDArray[np.float32]
+    ints: NDArray[np.int64]
+    splits: NDArray[np.int64]
+    longest: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    variable_floats: NDArray[np.float32] | None = None
+    variable_ints: NDArray[np.int64] | None = None
+    text: NDArray[np.uint8] | None = None
+    offsets: NDArray[np.int64] | None = None
+    indices: NDArray[np.int64] | None = None
+
+    def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
+        """Feature f as `[rows, *shape]`."""
+        kind, size, base = self.table[f, :3].tolist()
+        n = self.rows * size
+        if kind == _TEXT:
+            return self._strings(f, n, (self.rows, *shape))
+        flat = self.floats if kind == _FLOAT else self.ints
+        values: NDArray[Any] = flat[base : base + n].reshape((self.rows, *shape))
+        return values
+
+    def variable(self, f: int) -> Variable:
+        """Feature f as flat values and splits."""
+        kernels = example_kernels()
+        kind, _, base = self.table[f, :3].tolist()
+        n = int(self.counts[f])
+        values: Values
+        if kind == _TEXT:
+            values = self._strings(f, n, (n,))
+        else:
+            flat = self.variable_floats if kind == _FLOAT else self.variable_ints
+            assert flat is not None
+            values = flat[base : base + n]
+        place, first = self.table[f, [kernels.SPLITS, kernels.INDICES]].tolist()
+        assert self.indices is not None
+        splits = self.splits[place : place + self.rows + 1]
+        indices = self.indices[max(first, 0) : first + n]
+        return Variable(values, splits, indices, int(self.longest[f]))
+
+    def _strings(self, f: int, n: int, shape: tuple[int, ...]) -> Strings:
+        assert self.text is not None
+        assert self.offsets is not None
+        first = int(self.table[f, example_kernels().OFFSETS])
+        return Strings(self.text, self.offsets[first : first + n + 1], shape)
+
+
+def key_table(
+    keys: Sequence[str],
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Keys as bytes, where each ends, and the slots in which the kernels find them."""
+    encoded = Strings.of(list(keys))
+    # At most a quarter full, so that a probe seldom takes a second step.
+    slots = np.full(1 << (4 * len(keys) + 1).bit_length(), -1, np.int64)
+    kernels = compiled.load("estimax.wire.proto_kernels")
+    kernels.fill_key_slots(encoded.data, encoded.offsets, slots)
+    return encoded.data, encoded.offsets, slots
+
+
+def work_room(features: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What the kernels write keys seen and places found into."""
+    kernels = compiled.load("estimax.wire.proto_kernels")
+    seen = np.empty((kernels.REMEMBERED + 1, 3), np.int64)
+    return seen, np.empty((features, 2), np.int64)
+
+
+def raise_problem(
+    problem: NDArray[np.int64], wanted: Sequence[Wanted], names: Names
+) -> NoReturn:
+    """Say in words what a kernel found wrong."""
+    kernels = compiled.load("estimax.wire.proto_kernels")
+    what, row, f, offset, expected, found = problem.tolist()
+    key = wanted[f].key if f >= 0 else None
+    dtype = wanted[f].dtype if f >= 0 else ""
+    if what == kernels.MALFORMED:
+        where = f", in feature {key!r}" if key is not None else ""
+        text = f"not a valid Example message: broken at byte {offset}{where}."
+    elif what == kernels.WRONG_KIND:
+        text = (
+            f"feature {key!r} (byte {offset}): expected {dtype}, found a "
+            f"{_LIST_NAMES.get(found, found)}."
+        )
+    elif what == kernels.MISSING:
+        text = (
+            f"feature {key!r} ({dtype}) is missing, and its FixedLenFeature has no "
+            "default_value."
+        )
+    elif what == kernels.NOT_MULTIPLE:
+        text = (
+            f"feature {key!r} (byte {offset}): found {found} values, which is no "
+            f"multiple of the {expected} that a step has."
+        )
+    else:
+        text = (
+            f"feature {key!r} (byte {offset}): expected {expected} values, found "
+            f"{found}."
+        )
+    raise ExampleError(f"{name_of(row, names)}: {text}", row, key, offset)
+
+
+def name_of(row: int, names: Names) -> str:
+    """How messages call an example of the batch."""
+    if names is None:
+        return f"example {row} of the batch"
+    given = names(row) if callable(names) else names[row]
+    shown = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
+    return f"example {shown}"
+
+
+def example_kernels() -> ModuleType:
+    """The kernels for Examples."""
+    return compiled.load("estimax.wire.example_kernels")
+
+
+def _lay_out(
+    table: NDArray[np.int64],
+    column: int,
+    features: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> int:
+    """Give each feature its place in a flat array; the array's size."""
+    ends = np.cumsum(sizes)
+    table[features, column] = ends - sizes
+    return int(ends[-1]) if len(ends) else 0

@@ -1,0 +1,139 @@
+"""The compiled loops that write Example messages from columns.
+
+`measure` says how long each message will be; `encode` writes them one behind the other.
+"""
+
+# Numba has its own types, in the signatures; annotations would say nothing more.
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from numba import njit, types
+from numpy import int64, uint64
+
+from estimax.wire.loads import address, get, load32, load64, move, store8, store32
+from estimax.wire.proto_kernels import FLOAT, INT, TEXT
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_INT64 = types.Array(types.int64, 1, "C", readonly=True)
+_INT64_2D = types.Array(types.int64, 2, "C", readonly=True)
+_FLOAT32 = types.Array(types.float32, 1, "C", readonly=True)
+_OUT_BYTES = types.Array(types.uint8, 1, "C")
+_OUT_INT64 = types.Array(types.int64, 1, "C")
+
+# Columns of the table: the kind, and where values and row splits begin.
+KIND, BASE, SPLITS = range(3)
+_COLUMNS = (_BYTES, _INT64, _INT64_2D, _INT64, _FLOAT32, _INT64, _BYTES, _INT64)
+
+
+@njit(forceinline=True)
+def _varint_size(value):
+    size = 1
+    while value >= uint64(128):
+        value >>= uint64(7)
+        size += 1
+    return size
+
+
+@njit(forceinline=True)
+def _put_varint(out, at, value):
+    while value >= uint64(128):
+        store8(out, at, value | uint64(128))
+        value >>= uint64(7)
+        at += 1
+    store8(out, at, value)
+    return at + 1
+
+
+@njit(forceinline=True)
+def _put_head(out, at, tag, length):
+    """Write the tag and length of what follows."""
+    store8(out, at, uint64(tag))
+    return _put_varint(out, at + 1, uint64(length))
+
+
+@njit(forceinline=True)
+def _with_head(length):
+    """The size of a message with its tag and length."""
+    return 1 + _varint_size(uint64(length)) + length
+
+
+@njit(forceinline=True)
+def _packed_size(kind, first, n, ints, ends):
+    """The bytes of a list's values: packed numbers, or strings with their heads."""
+    size = int64(0)
+    if kind == FLOAT:
+        size = 4 * n
+    elif kind == INT:
+        for i in range(first, first + n):
+            size += _varint_size(load64(ints, 8 * i))
+    else:
+        for i in range(first, first + n):
+            size += _with_head(get(ends, i + 1) - get(ends, i))
+    return size
+
+
+@njit(forceinline=True)
+def _list_size(kind, packed):
+    return packed if kind == TEXT or packed == 0 else _with_head(packed)
+
+
+@njit(forceinline=True)
+def _entry_size(key_size, list_size):
+    return _with_head(key_size) + _with_head(_with_head(list_size))
+
+
+@njit(types.void(*_COLUMNS, _OUT_INT64), cache=True, nogil=True)
+def measure(keys, key_ends, table, splits, floats, ints, text, text_offsets, sizes):
+    """The size of every row's features, without the record's own head."""
+    for row in range(len(sizes)):
+        total = int64(0)
+        for f in range(len(table)):
+            s = table[f, SPLITS] + row
+            n = splits[s + 1] - splits[s]
+            if n == 0:
+                continue
+            kind, first = table[f, KIND], table[f, BASE] + splits[s]
+            packed = _packed_size(kind, first, n, address(ints), address(text_offsets))
+            key_size = key_ends[f + 1] - key_ends[f]
+            total += _with_head(_entry_size(key_size, _list_size(kind, packed)))
+        sizes[row] = total
+
+
+@njit(types.void(*_COLUMNS, _INT64, _OUT_BYTES, _OUT_INT64), cache=True, nogil=True)
+def encode(
+    keys, key_ends, table, splits, floats, ints, text, text_offsets, sizes, out, ends
+):
+    """Write every row as an Example; row r ends at ends[r + 1]."""
+    to = address(out)
+    at = int64(0)
+    ends[0] = 0
+    for row in range(len(sizes)):
+        at = _put_head(to, at, 10, sizes[row])
+        for f in range(len(table)):
+            s = table[f, SPLITS] + row
+            n = splits[s + 1] - splits[s]
+            if n == 0:
+                continue
+            kind, first = table[f, KIND], table[f, BASE] + splits[s]
+            packed = _packed_size(kind, first, n, address(ints), address(text_offsets))
+            key_size = key_ends[f + 1] - key_ends[f]
+            list_size = _list_size(kind, packed)
+            at = _put_head(to, at, 10, _entry_size(key_size, list_size))
+            at = _put_head(to, at, 10, key_size)
+            move(out, at, keys, key_ends[f], key_size)
+            at = _put_head(to, at + key_size, 18, _with_head(list_size))
+            at = _put_head(to, at, 8 * kind + 2, list_size)
+            if kind == TEXT:
+                for i in range(first, first + n):
+                    start, size = text_offsets[i], text_offsets[i + 1] - text_offsets[i]
+                    at = _put_head(to, at, 10, size)
+                    move(out, at, text, start, size)
+                    at += size
+                continue
+            at = _put_head(to, at, 10, packed)
+            for i in range(first, first + n):
+                if kind == FLOAT:
+                    store32(out, at, load32(floats, 4 * i))
+                    at += 4
+                else:
+                    at = _put_varint(to, at, uint64(ints[i]))
+        ends[row + 1] = at
