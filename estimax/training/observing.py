@@ -9,7 +9,7 @@ depend on whether anybody looks.
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,21 +60,27 @@ def learning_rates(training: Training, state: TrainState) -> dict[str, Any]:
     `optax.inject_hyperparams`.
     """
     groups = training.train_op.groups
+    parts = _parts(training) if len(groups) > 1 else []
     rates: dict[str, Any] = {}
     for index, group in enumerate(groups):
-        name = "learning_rate" if len(groups) == 1 else f"learning_rate/{_label(group)}"
-        if name in rates:
-            name = f"{name}_{index}"
         rate = _rate(group.optimizer, state.opt_state.get(str(index)), state.step)
         if rate is not None:
-            rates[name] = rate
+            rates["/".join(["learning_rate", *parts[index : index + 1]])] = rate
     return rates
 
 
-def _label(group: Any) -> str:
-    """A group's name: the start of its variables' names, or its optimizer."""
-    pattern = group.patterns[0]
-    return re.sub(r"\W+", "_", pattern).strip("_") or str(group.optimizer.name)
+def _parts(training: Training) -> list[str]:
+    """What every group trains, by the names of its variables: "dnn", "linear"."""
+    group_of = training.param_groups | {n: t.group for n, t in training.tables.items()}
+    names = [
+        [name for name, group in group_of.items() if group == index]
+        for index in range(len(training.train_op.groups))
+    ]
+    firsts = [Counter(n.split("/")[0] for n in mine).most_common(1) for mine in names]
+    parts = [first[0][0] if first else "nothing" for first in firsts]
+    if len(set(parts)) == len(parts):
+        return parts
+    return [f"{part}_{index}" for index, part in enumerate(parts)]
 
 
 def _rate(optimizer: Any, opt_state: Any, step: jax.Array) -> Any:
