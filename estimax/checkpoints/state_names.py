@@ -237,8 +237,8 @@ def _check(
     listed = "".join(f"\n  {line}" for line in lines)
     raise CheckpointError(
         "the checkpoint does not fit the model (or its optimizer):"
-        f"{listed}\nTrain the changed model in a new model_dir, and warm-start it "
-        "from this checkpoint to keep what still fits."
+        f"{listed}\nTrain the changed model in a new model_dir, and keep what still "
+        "fits: warm_start_from=ex.WarmStartSettings(old_model_dir, partial=True)."
     )
 
 

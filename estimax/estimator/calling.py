@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from estimax.core.spec import EstimatorSpec
 
 MODEL_FN_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 INPUT_FN_ARGUMENTS = ("mode", "params", "config")
+OVERRIDABLE = ("model_fn", "latest_checkpoint")
+_log = logging.getLogger("estimax")
 
 
 def check_model_fn(model_fn: Any, *, has_params: bool) -> None:
@@ -34,6 +37,25 @@ def check_model_fn(model_fn: Any, *, has_params: bool) -> None:
         raise SpecError(
             "Estimator: params were given, but model_fn has no argument 'params'."
         )
+    if "params" in names and not has_params:
+        _log.warning("Estimator: model_fn takes params, and none were given")
+
+
+def check_subclass(kind: type, base: type) -> None:
+    """Refuse a subclass that redefines what the base is made of.
+
+    Its parts call each other; one that was meant to be new would break the others.
+    """
+    if kind is base:
+        return
+    for name in vars(kind):
+        is_own = name in vars(base) and not name.startswith("__")
+        if is_own and name not in OVERRIDABLE:
+            raise SpecError(
+                f"{kind.__name__} redefines {name!r} of {base.__name__}. A subclass "
+                f"may define {' and '.join(OVERRIDABLE)}, and members of other names; "
+                "to change the model, pass a model_fn."
+            )
 
 
 def call_model_fn(

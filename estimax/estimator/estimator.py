@@ -37,6 +37,7 @@ from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
 from estimax.estimator.cluster import check_trains
 from estimax.estimator.compilation import keep_compiled_programs
+from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
 from estimax.estimator.feeding import Feed, loop_length
 from estimax.estimator.loading import Loaded, Loader, live, warm_started
 from estimax.estimator.run_config import RunConfig
@@ -64,6 +65,7 @@ class Estimator:
         params: Any = None,
         warm_start_from: WarmStart = None,
     ) -> None:
+        calling.check_subclass(type(self), Estimator)
         own = getattr(type(self), "model_fn", None)
         if model_fn is None and own is not Estimator.model_fn:
             model_fn = self.model_fn
@@ -121,6 +123,7 @@ class Estimator:
             if feed.first is None:
                 _log.warning("train: the input_fn gave no data; nothing was trained")
                 return self
+            feed.warn_if_endless("train", steps or max_steps)
             program = self._program(ModeKeys.TRAIN, feed.first)
             first = pack(program.plan.prepare(feed.first))
             state = self._start_state(program, first, checkpoint)
@@ -137,7 +140,11 @@ class Estimator:
                 saving_listeners or (),
                 last_step=last,
             )
-            with self._debugging(), stock.stopping_on_signals(context):
+            with (
+                self._debugging(),
+                stock.stopping_on_signals(context),
+                explaining_nan(lambda: self._replay(input_fn, REPLAY_SECS)),
+            ):
                 training.run(
                     program,
                     state,
@@ -150,6 +157,7 @@ class Estimator:
                     context,
                     waited=lambda: feed.waited_seconds,
                 )
+            reports.log_training(context)
         return self
 
     def evaluate(
@@ -171,6 +179,7 @@ class Estimator:
         self._check_trained(checkpoint_path)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
             first = _needed(feed, "evaluate")
+            feed.warn_if_endless("evaluate", steps)
             program = self._program(ModeKeys.EVAL, first)
             loaded = self._load(
                 checkpoint_path, ModeKeys.EVAL, program.plan, program.shapes, first
@@ -235,6 +244,7 @@ class Estimator:
         with self._feed(input_fn, ModeKeys.PREDICT) as feed:
             if feed.first is None:
                 return
+            feed.warn_if_endless("predict", None)
             program = self._program(ModeKeys.PREDICT, feed.first)
             shapes = program.recording.shapes
             variables, step, _ = self._load(
@@ -265,13 +275,18 @@ class Estimator:
         export_dir_base: str | os.PathLike[str],
         serving_input_receiver_fn: Callable[[], Any] | None = None,
         assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
         checkpoint_path: str | os.PathLike[str] | None = None,
+        experimental_mode: str = ModeKeys.PREDICT,
     ) -> str:
         """Write a bundle: what predicts, as data, needing none of this model's code.
 
         The features that a request carries are those of the training data, unless a
         `serving_input_receiver_fn` says otherwise. Returns the bundle's folder.
+        A bundle's manifest is text already, so `as_text` changes nothing, and a bundle
+        predicts: there are none of the other modes.
         """
+        exporting.check_mode(experimental_mode)
         self._check_trained(checkpoint_path)
         example = self._serving_example(serving_input_receiver_fn)
         program = self._program(ModeKeys.PREDICT, example)
@@ -348,7 +363,8 @@ class Estimator:
     def _build(self, mode: Mode, batch: dict[Origin, Any]) -> Any:
         model = self._model(mode)
         if mode == ModeKeys.TRAIN:
-            return training.train_program(model, batch, self._config.average_decay)
+            program = training.train_program(model, batch, self._config.average_decay)
+            return training.checked(program) if self._config.debug == "nan" else program
         if mode == ModeKeys.EVAL:
             return training.eval_program(model, batch)
         return training.predict_program(model, batch)
@@ -421,7 +437,25 @@ class Estimator:
         return self._config.iterations_per_loop or chosen
 
     def _debugging(self) -> Any:
-        return jax.disable_jit() if self._config.debug else nullcontext()
+        return jax.disable_jit() if self._config.debug is True else nullcontext()
+
+    def _replay(
+        self, input_fn: InputFn, max_secs: float | None
+    ) -> training.NonFinite | None:
+        """Train on from the latest checkpoint, writing nothing, until it goes wrong."""
+        checkpoint = checkpoints.restore_latest(self.model_dir)
+        position = checkpoint.extra.get("input") if checkpoint else None
+        with self._feed(input_fn, ModeKeys.TRAIN, position) as feed:
+            if feed.first is None:
+                return None
+            program = self._program(ModeKeys.TRAIN, feed.first)
+            first = pack(program.plan.prepare(feed.first))
+            state = self._start_state(program, first, checkpoint)
+            placed = feed.placed(program.plan, depth=self._config.prefetch_batches)
+            batches = (batch.arrays for batch in placed)
+            return training.first_nonfinite(
+                program.training, state, batches, max_secs=max_secs
+            )
 
 
 def _with_model_dir(

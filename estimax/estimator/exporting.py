@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from estimax import export, training
+from estimax.core.errors import SpecError
+from estimax.core.mode import ModeKeys
 from estimax.core.plan import PreparedBatch, RawBatch
 from estimax.core.spec import ClassificationOutput, ExportOutput, RegressionOutput
 from estimax.core.staging import Origin
@@ -49,6 +51,15 @@ def _signatures_function(
         return {name: output.as_outputs() for name, output in exports.items()}
 
     return predict
+
+
+def check_mode(mode: str) -> None:
+    """Refuse to export anything but predictions."""
+    if mode != ModeKeys.PREDICT:
+        raise SpecError(
+            f"export: a bundle serves predictions, mode {ModeKeys.PREDICT!r}; got "
+            f"{mode!r}. To train or evaluate elsewhere, take the model_dir along."
+        )
 
 
 def remember_example(model_dir: str, batch: RawBatch) -> dict[Origin, Any]:

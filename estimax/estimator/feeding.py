@@ -78,6 +78,15 @@ class Feed:
         first = self._batches.first
         return None if first is None else self._flatten(first)
 
+    def warn_if_endless(self, what: str, limit: int | None) -> None:
+        """Tell of plain arrays, one batch for ever, when no step count ends them."""
+        if limit is None and self._batches.is_endless:
+            _log.warning(
+                "%s: the input_fn returned plain arrays, which are one batch for ever. "
+                "Give steps, or return an iterator of batches",
+                what,
+            )
+
     @property
     def waited_seconds(self) -> float:
         """How long the consumer has waited for batches so far."""
@@ -179,6 +188,7 @@ class _Peekable:
         if position is not None and not self._goes_to(position, may_start_over):
             self._batches.close()
             self._batches = inputs.as_batches(make(), resume=resume, seed=seed)
+        self.is_endless = bool(getattr(self._batches, "is_endless", False))
         self.start = self._batches.get_state()
         self.first = next(self._batches, None)
         self._given_back = self.first is not None

@@ -10,6 +10,7 @@ import numpy as np
 
 from estimax import summary
 from estimax.core.errors import SpecError
+from estimax.hooks import RunContext
 
 _log = logging.getLogger("estimax")
 
@@ -40,6 +41,15 @@ def log_evaluation(results: Mapping[str, Any], examples: int, name: str | None) 
         examples,
         numbers,
     )
+
+
+def log_training(context: RunContext) -> None:
+    """Log where a training ended, and its last loss."""
+    if not context.losses:
+        return
+    _, loss = context.losses[-1]
+    last = float(np.asarray(loss).reshape(-1)[-1])
+    _log.info("training ended at step %d: loss = %.6g", context.step, last)
 
 
 def only_keys(predictions: Any, keys: Sequence[str] | str | None) -> Any:

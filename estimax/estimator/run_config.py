@@ -28,8 +28,9 @@ class RunConfig(ClusterMember):
     New here: up to `iterations_per_loop` steps run in one compiled call when no hook
     wants to see them (None: as many as pay, by the size of a batch; 1: each alone);
     `prefetch_batches` batches are made ready ahead; `compilation_cache_dir`
-    keeps compiled programs for the next start; `debug` runs the `model_fn` without
-    jit, so that print and pdb work; `resume_input` says what becomes of the data when
+    keeps compiled programs for the next start; `debug` True runs the `model_fn`
+    without jit, so that print and pdb work, and "nan" looks at every step and names
+    what first was not a number; `resume_input` says what becomes of the data when
     a run resumes (below); `average_decay` keeps an exponential moving average of every
     trained variable (for a table that costs time and memory of its size at every
     step), which evaluation, prediction and export take instead of the variable, unless
@@ -69,12 +70,12 @@ class RunConfig(ClusterMember):
     save_checkpoints_steps: int | None
     save_checkpoints_secs: float | None
     keep_checkpoint_max: int | None
-    keep_checkpoint_every_n_hours: float
+    keep_checkpoint_every_n_hours: float | None
     log_step_count_steps: int | None
     iterations_per_loop: int | None
     prefetch_batches: int
     compilation_cache_dir: str | None
-    debug: bool
+    debug: bool | str
     resume_input: ResumeInput
     average_decay: float | None
     use_averages: bool
@@ -90,7 +91,7 @@ class RunConfig(ClusterMember):
         save_checkpoints_secs: float | None = _UNSET,
         session_config: None = None,
         keep_checkpoint_max: int | None = 5,
-        keep_checkpoint_every_n_hours: float = 10_000,
+        keep_checkpoint_every_n_hours: float | None = 10_000,
         log_step_count_steps: int | None = 100,
         train_distribute: None = None,
         device_fn: None = None,
@@ -104,7 +105,7 @@ class RunConfig(ClusterMember):
         iterations_per_loop: int | None = None,
         prefetch_batches: int = 2,
         compilation_cache_dir: str | os.PathLike[str] | None = None,
-        debug: bool = False,
+        debug: bool | str = False,
         resume_input: ResumeInput | bool = "fast_forward",
         average_decay: float | None = None,
         use_averages: bool = True,
@@ -185,15 +186,19 @@ class RunConfig(ClusterMember):
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise ConfigError(f"RunConfig: {name} must be >= {least}, got {value}.")
-        if not self.keep_checkpoint_every_n_hours > 0:
+        hours = self.keep_checkpoint_every_n_hours
+        if hours is not None and not hours > 0:
             raise ConfigError(
-                "RunConfig: keep_checkpoint_every_n_hours must be > 0, got "
-                f"{self.keep_checkpoint_every_n_hours}."
+                f"RunConfig: keep_checkpoint_every_n_hours must be > 0, got {hours}."
             )
         decay = self.average_decay
         if decay is not None and not 0 <= decay < 1:
             raise ConfigError(
                 f"RunConfig: average_decay must be at least 0 and below 1, got {decay}."
+            )
+        if self.debug not in (True, False, "nan"):
+            raise ConfigError(
+                f'RunConfig: debug must be True, False or "nan", got {self.debug!r}.'
             )
         if self.precision not in PRECISIONS:
             raise ConfigError(

@@ -154,6 +154,8 @@ def _explain_rows(features: Structure, labels: Structure) -> None:
 class _Constant:
     """The same batch for ever, as tf.estimator does with plain arrays."""
 
+    is_endless = True
+
     def __init__(self, batch: Batch) -> None:
         self._batch = _checked(batch)
 
