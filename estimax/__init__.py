@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 _ROOMS = (
+    "debug",
     "export",
     "feature_columns",
     "heads",
@@ -76,6 +77,7 @@ __all__ = [*_NAMES, *_ROOMS]
 
 if TYPE_CHECKING:
     from estimax import (
+        debug,
         export,
         feature_columns,
         heads,

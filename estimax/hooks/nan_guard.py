@@ -79,7 +79,7 @@ class NanTensorHook(Hook):
             raise NanLossError(
                 f"{message} No checkpoint holds it; training again goes on from the "
                 "latest one. Try a lower learning rate or gradient clipping, check the "
-                "features for NaN, or run with RunConfig(debug=True)."
+                'features for NaN, or run with RunConfig(debug="nan").'
             )
         _log.warning("%s Stopping.", message)
         context.request_stop()

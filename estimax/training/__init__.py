@@ -3,10 +3,12 @@
 from estimax.training.evaluation import evaluate
 from estimax.training.loop import PlacedBatch, PlacedLoop, begin, run, tell
 from estimax.training.model import Model, Recording, Variables, structure_of
+from estimax.training.nonfinite import Finding, NonFinite, first_nonfinite
 from estimax.training.programs import (
     EvalProgram,
     PredictProgram,
     TrainProgram,
+    checked,
     eval_program,
     predict_program,
     train_program,
@@ -15,7 +17,9 @@ from estimax.training.steps import variables_of
 
 __all__ = [
     "EvalProgram",
+    "Finding",
     "Model",
+    "NonFinite",
     "PlacedBatch",
     "PlacedLoop",
     "PredictProgram",
@@ -23,8 +27,10 @@ __all__ = [
     "TrainProgram",
     "Variables",
     "begin",
+    "checked",
     "eval_program",
     "evaluate",
+    "first_nonfinite",
     "predict_program",
     "run",
     "structure_of",

@@ -11,7 +11,7 @@ compiles nothing twice.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -21,7 +21,7 @@ from estimax.core.plan import Plan, RawBatch
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
 from estimax.metrics import collection
-from estimax.training import observing, steps
+from estimax.training import nonfinite, observing, steps
 from estimax.training.model import Model, Recording, Variables
 from estimax.training.updates import Training
 
@@ -87,6 +87,14 @@ def train_program(
         observe=observing.observe_training(training, recording.texts),
         observed=observing.observed_names(logged),
     )
+
+
+def checked(program: TrainProgram) -> TrainProgram:
+    """The same, with steps that look at themselves and tell what first goes wrong.
+
+    Only steps that run one by one do: `loop` stays as it was.
+    """
+    return replace(program, step=nonfinite.checked_step(program.training))
 
 
 def _rate_names(training: Training, init: Any, batch: RawBatch) -> list[str]:

@@ -88,14 +88,17 @@ def gradients(
 
 
 def apply_in_training(
-    training: Training, state: TrainState, batch: PreparedBatch
+    training: Training, state: TrainState, batch: PreparedBatch, place: int = -1
 ) -> Applied:
-    """Run the model as the step does, with the same random key, and change nothing."""
+    """Run the model as the step does, with the same random key, and change nothing.
+
+    Of a batch that comes in parts, the one at `place` stands for all.
+    """
     trained = _trained_arrays(training, state)
     rows = _gather_rows(training, state, batch)
-    if "parts" in batch:  # the last part stands for all
-        last = len(batch["parts"]) - 1
-        state, batch = for_part(state, last), batch["parts"][last]
+    if "parts" in batch:
+        parts = batch["parts"]
+        state, batch = for_part(state, place % len(parts)), parts[place]
     return _apply(training, state, trained, rows, batch)
 
 

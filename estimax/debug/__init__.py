@@ -1,0 +1,6 @@
+"""Finding out what went wrong in a training run. Read `find.py`."""
+
+from estimax.debug.find import find_nonfinite
+from estimax.training import Finding, NonFinite
+
+__all__ = ["Finding", "NonFinite", "find_nonfinite"]
