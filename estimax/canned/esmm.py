@@ -1,0 +1,93 @@
+"""ESMM: clicks, and the conversions that follow them, from all impressions.
+
+Ma et al., "Entire Space Multi-Task Model" (2018). Whether a click converts is seen only
+after clicks, which are no fair sample of impressions. So P(click and conversion) =
+P(click) · P(conversion | click) is trained on all of them, and the last factor, which
+is the one wanted, is learned on the way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from estimax import feature_columns as fc
+from estimax import heads, optimizers
+from estimax.canned.parts import check_features
+from estimax.checkpoints.warm_start import WarmStart
+from estimax.core.mode import ModeKeys
+from estimax.core.spec import EstimatorSpec
+from estimax.estimator import Estimator, RunConfig
+
+CLICK, CONVERSION = "click", "conversion"
+
+
+class ESMMClassifier(Estimator):
+    """Clicks and the conversions that follow them, trained on all impressions.
+
+    Labels are {"click": 0 or 1, "conversion": 1 if clicked and converted}. Predictions
+    are those of the heads "click" and "conversion" (of an impression), and
+    ("conversion", "given_click"), the rate after a click.
+
+    >>> import estimax as ex
+    >>> columns = [ex.feature_columns.numeric_column("age")]
+    >>> model = ex.ESMMClassifier([32], columns, "/tmp/estimax-doc-esmm")
+    """
+
+    def __init__(
+        self,
+        hidden_units: Sequence[int],
+        feature_columns: Iterable[Any],
+        model_dir: str | os.PathLike[str] | None = None,
+        optimizer: Any = None,
+        config: RunConfig | None = None,
+        warm_start_from: WarmStart = None,
+    ) -> None:
+        columns = tuple(feature_columns)
+        tasks = [heads.BinaryClassHead(name=name) for name in (CLICK, CONVERSION)]
+        head = heads.MultiHead(tasks)
+        trained_by = optimizer or optimizers.Adagrad(0.05)
+
+        def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
+            check_features(features, "ESMMClassifier")
+            net = fc.input_layer(features, columns)
+            click, after = (
+                nn.Dense(1, name=f"{name}_logits")(_hidden(net, hidden_units, name))
+                for name in (CLICK, "conversion_after_click")
+            )
+            logits = {CLICK: click, CONVERSION: both_logit(click, after)}
+            spec = head.create_estimator_spec(
+                features, mode, logits, labels, optimizer=trained_by
+            )
+            if mode != ModeKeys.PREDICT:
+                return spec
+            given_click = {(CONVERSION, "given_click"): nn.sigmoid(after)}
+            predictions = {**spec.predictions, **given_click}
+            exports = head.export_outputs(predictions)
+            return replace(spec, predictions=predictions, export_outputs=exports)
+
+        super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+
+
+def both_logit(a: jax.Array, b: jax.Array) -> jax.Array:
+    """The logit of σ(a)·σ(b), exact where the product itself would round to 0 or 1.
+
+    >>> round(float(both_logit(jnp.array(0.0), jnp.array(0.0))), 4)  # of a quarter
+    -1.0986
+    """
+    # 1/p = (1 + e⁻ᵃ)(1 + e⁻ᵇ), so 1/p - 1 = e⁻ᵃ + e⁻ᵇ + e⁻ᵃ⁻ᵇ, and the logit is
+    # minus its logarithm.
+    return -jnp.logaddexp(jnp.logaddexp(-a, -b), -a - b)
+
+
+def _hidden(net: jax.Array, units: Sequence[int], name: str) -> jax.Array:
+    """Layers of their own under a name: [B, units[-1]]."""
+    for index, size in enumerate(units):
+        net = nn.relu(nn.Dense(size, name=f"{name}_{index}")(net))
+    return net
