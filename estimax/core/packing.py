@@ -1,7 +1,7 @@
 """Many small arrays as one buffer per dtype, so that one copy takes them to a device.
 
     packed = pack(arrays)             # on the host: NumPy, one buffer per dtype
-    many = stack([packed, packed], 8) # several of one layout: buffers [8, n]
+    many = pack_stack(arrays, 3, 8)   # three batches, in buffers [8, n]
     arrays = unpack(jax.device_put(packed))       # inside jit: slices, which fuse
 
 Putting an array on a device costs tens of microseconds however small it is, and a batch
@@ -25,6 +25,7 @@ class Layout:
 
     treedef: Any
     places: tuple[tuple[str, int, tuple[int, ...]], ...]  # buffer, start, shape
+    members: dict[str, tuple[int, ...]]  # buffer -> which leaves it holds, in order
 
 
 @jax.tree_util.register_dataclass
@@ -48,16 +49,31 @@ def pack(tree: Any) -> Packed:
     """Copy a tree of NumPy arrays into one flat buffer per dtype."""
     leaves, treedef = jax.tree.flatten(tree)
     leaves = [np.asarray(leaf) for leaf in leaves]
-    key = (treedef, tuple((leaf.dtype, leaf.shape) for leaf in leaves))
-    layout = _layouts.get(key)
-    if layout is None:
-        # Shared by every thread and program: an entry is a constant of its key.
-        layout = _layouts.setdefault(key, _lay_out(treedef, leaves))
-    by_dtype: dict[np.dtype[Any], list[NDArray[Any]]] = {}
-    for leaf in leaves:
-        # By the dtype, not its name: NumPy works a name out anew, in microseconds.
-        by_dtype.setdefault(leaf.dtype, []).append(leaf.reshape(-1))
-    buffers = {dt.name: np.concatenate(parts) for dt, parts in by_dtype.items()}
+    layout = _layout_of(treedef, leaves, [leaf.shape for leaf in leaves])
+    flat = [leaf.reshape(-1) for leaf in leaves]
+    buffers = {
+        name: np.concatenate([flat[i] for i in members])
+        for name, members in layout.members.items()
+    }
+    return Packed(buffers, layout)
+
+
+def pack_stack(tree: Any, count: int, room: int) -> Packed:
+    """The same for `count` batches one under the other, into buffers [room, n].
+
+    Each row is one batch, in the layout that `pack` gives it; rows past the last hold
+    zeros.
+    """
+    leaves, treedef = jax.tree.flatten(tree)
+    shapes = [(leaf.shape[0] // count, *leaf.shape[1:]) for leaf in leaves]
+    layout = _layout_of(treedef, leaves, shapes)
+    flat = [leaf.reshape(count, -1) for leaf in leaves]
+    buffers = {}
+    for name, members in layout.members.items():
+        parts = [flat[i] for i in members]
+        width = sum(part.shape[1] for part in parts)
+        buffers[name] = np.zeros((room, width), parts[0].dtype)
+        np.concatenate(parts, axis=1, out=buffers[name][:count])
     return Packed(buffers, layout)
 
 
@@ -70,32 +86,30 @@ def unpack(packed: Packed) -> Any:
     return jax.tree.unflatten(packed.layout.treedef, leaves)
 
 
-def stack(batches: Sequence[Packed], length: int) -> Packed:
-    """Put packed trees of one layout under each other, with room for `length`.
-
-    Rows past the last tree hold nothing that means anything.
-    """
-    first = batches[0]
-    buffers = {}
-    for name, example in first.buffers.items():
-        rows = np.empty((length, example.size), example.dtype)
-        for row, batch in zip(rows, batches, strict=False):
-            row[:] = batch.buffers[name]
-        # What is never read must still be something: it crosses to the device.
-        rows[len(batches) :] = 0
-        buffers[name] = rows
-    return Packed(buffers, first.layout)
+def _layout_of(
+    treedef: Any, leaves: Sequence[NDArray[Any]], shapes: Sequence[tuple[int, ...]]
+) -> Layout:
+    dtypes = [leaf.dtype for leaf in leaves]
+    key = (treedef, tuple(zip(dtypes, shapes, strict=True)))
+    layout = _layouts.get(key)
+    if layout is None:
+        # Shared by every thread and program: an entry is a constant of its key.
+        layout = _layouts.setdefault(key, _lay_out(treedef, dtypes, shapes))
+    return layout
 
 
-def _lay_out(treedef: Any, leaves: list[NDArray[Any]]) -> Layout:
+def _lay_out(
+    treedef: Any, dtypes: Sequence[np.dtype[Any]], shapes: Sequence[tuple[int, ...]]
+) -> Layout:
     ends: dict[str, int] = {}
     places = []
-    for leaf in leaves:
-        name = leaf.dtype.name
-        start = ends.get(name, 0)
-        places.append((name, start, leaf.shape))
-        ends[name] = start + leaf.size
-    return Layout(treedef, tuple(places))
+    members: dict[str, tuple[int, ...]] = {}
+    for index, (dtype, shape) in enumerate(zip(dtypes, shapes, strict=True)):
+        start = ends.get(dtype.name, 0)
+        places.append((dtype.name, start, shape))
+        members[dtype.name] = (*members.get(dtype.name, ()), index)
+        ends[dtype.name] = start + _size(shape)
+    return Layout(treedef, tuple(places), members)
 
 
 def _size(shape: tuple[int, ...]) -> int:

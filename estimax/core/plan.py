@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,23 @@ class Plan:
     calls: tuple[Call, ...]
     groups: tuple[RowGroup, ...] = ()
 
-    def prepare(self, batch: RawBatch) -> PreparedBatch:
-        """Turn a raw batch into the arrays that the compiled function takes."""
+    def prepare(self, batch: RawBatch, count: int = 1) -> PreparedBatch:
+        """Turn a raw batch into the arrays that the compiled function takes.
+
+        `batch` may be `count` batches of one size, one under the other: then every
+        array has those of the batches one under the other, too.
+        """
         prepared = self._arrays(batch)
+        if not self.groups:
+            return prepared
         staged = prepared["staged"]
         ids = {
             group.name: {name: _ids_of(staged[name]) for name in group.calls}
             for group in self.groups
         }
-        prepared["unique"], prepared["inverse"] = make_unique(ids, self._vocabularies)
+        prepared["unique"], prepared["inverse"] = make_unique(
+            ids, self._vocabularies, count
+        )
         return prepared
 
     def prepare_parts(self, batches: Sequence[RawBatch]) -> dict[str, Any]:
@@ -80,13 +89,17 @@ class Plan:
             }
         return {"parts": parts, "unique": unique}
 
-    @property
+    @cached_property
+    def _raw(self) -> tuple[tuple[str, Origin], ...]:
+        return tuple((origin.name, origin) for origin in self.raw)
+
+    @cached_property
     def _vocabularies(self) -> dict[str, int]:
         return {group.name: group.vocabulary for group in self.groups}
 
     def _arrays(self, batch: RawBatch) -> PreparedBatch:
         return {
-            "raw": {o.name: as_device_dtype(o, _given(batch, o)) for o in self.raw},
+            "raw": {n: as_device_dtype(o, _given(batch, o)) for n, o in self._raw},
             "staged": {call.name: call.run(batch) for call in self.calls},
             "unique": {},
             "inverse": {},
@@ -114,14 +127,15 @@ def unflatten(part: str, values: Mapping[Origin, Any]) -> Any:
 
 def batch_size(batch: RawBatch) -> int:
     """The number of examples of a raw batch; every value must agree."""
-    sizes = {origin.name: _length(value) for origin, value in batch.items()}
-    if len(set(sizes.values())) > 1:
+    sizes = {_length(value) for value in batch.values()}
+    if len(sizes) > 1:
+        named = {origin.name: _length(value) for origin, value in batch.items()}
         raise SpecError(
             "the first dimensions of a batch differ: "
-            + ", ".join(f"{name} has {n}" for name, n in sorted(sizes.items()))
+            + ", ".join(f"{name} has {n}" for name, n in sorted(named.items()))
             + ". Every feature and label needs one row per example."
         )
-    return next(iter(sizes.values()), 0)
+    return sizes.pop() if sizes else 0
 
 
 def as_device_dtype(origin: Origin, value: NDArray[Any]) -> NDArray[Any]:
@@ -142,31 +156,35 @@ def as_device_dtype(origin: Origin, value: NDArray[Any]) -> NDArray[Any]:
 
 
 def make_unique(
-    groups: Mapping[str, IdsOfCalls], vocabularies: Mapping[str, int]
+    groups: Mapping[str, IdsOfCalls], vocabularies: Mapping[str, int], count: int = 1
 ) -> tuple[dict[str, Int32s], dict[str, dict[str, Int32s]]]:
     """For every group the sorted distinct ids of its calls, and where each id went.
 
     A list of ids has a length that depends on shapes alone (so that one program serves
     every batch), padded with the vocabulary's size, which is no row. As in TensorFlow,
     an example without any id touches row 0 with a zero gradient: optimizers can tell.
+    Each of `count` batches that lie one under the other gets a list of its own.
 
     >>> ids = {"wide": {"city": np.array([[7, -1], [-1, -1]], np.int32)}}
     >>> make_unique(ids, {"wide": 100})[0]["wide"]
     array([  0,   7, 100, 100], dtype=int32)
     """
-    flat = {name: _flattened(calls) for name, calls in groups.items()}
+    flat = {name: _flattened(calls, count) for name, calls in groups.items()}
     by_size: dict[int, list[str]] = {}
     for name, ids in flat.items():
-        by_size.setdefault(ids.size, []).append(name)
+        by_size.setdefault(ids.shape[1], []).append(name)
     unique: dict[str, Int32s] = {}
     inverse: dict[str, dict[str, Int32s]] = {}
     for size, names in by_size.items():
         # Groups of one size are sorted in one call: NumPy's overhead is paid once.
         limits = np.array([vocabularies[name] for name in names], np.int32)
-        distinct, places = _unique_rows(np.stack([flat[n] for n in names]), limits)
-        for row, name in enumerate(names):
-            unique[name] = distinct[row, : min(size, vocabularies[name])]
-            inverse[name] = _split(places[row], groups[name])
+        distinct, places = _unique_rows(
+            np.concatenate([flat[n] for n in names]), limits.repeat(count)
+        )
+        for first, name in zip(range(0, len(places), count), names, strict=True):
+            mine = slice(first, first + count)
+            unique[name] = distinct[mine, : min(size, vocabularies[name])].reshape(-1)
+            inverse[name] = _split(places[mine], groups[name])
     return unique, inverse
 
 
@@ -198,38 +216,37 @@ def _unique_rows(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
     return distinct.reshape(rows, size), places.reshape(rows, size)
 
 
-def _flattened(calls: IdsOfCalls) -> Int32s:
-    """All ids of a group, and row 0 once more if an example has none."""
-    flat = np.concatenate([ids.reshape(-1) for ids in calls.values()])
-    if flat.size and flat.min() < 0 and any(map(_has_empty_row, calls.values())):
-        # In the place of a missing id, which then points to row 0: a bag without ids
-        # is masked out, so nothing reads it and its gradient is zero.
-        flat = flat.copy()
-        flat[_first_of_empty_row(calls)] = 0
+def _flattened(calls: IdsOfCalls, count: int) -> Int32s:
+    """All ids of a group, [count, n], and row 0 once more if an example has none."""
+    flat = np.concatenate([ids.reshape(count, -1) for ids in calls.values()], axis=1)
+    if flat.size and flat.min() < 0:
+        start = 0
+        for ids in calls.values():
+            _name_row_0(flat[:, start : start + ids.size // count], ids, count)
+            start += ids.size // count
     return flat
 
 
-def _has_empty_row(ids: Int32s) -> bool:
-    return bool((ids.reshape(len(ids), -1).max(axis=1, initial=-1) < 0).any())
+def _name_row_0(flat: Int32s, ids: Int32s, count: int) -> None:
+    """Put id 0 in the place of one that is missing, in batches with an empty example.
 
-
-def _first_of_empty_row(calls: IdsOfCalls) -> int:
-    start = 0
-    for ids in calls.values():
-        width = ids.size // max(len(ids), 1)
-        empty = ids.reshape(len(ids), -1).max(axis=1, initial=-1) < 0
-        if empty.any():
-            return start + int(empty.argmax()) * width
-        start += ids.size
-    raise AssertionError("no call has a row without ids")
+    A bag without ids is masked out, so nothing reads that row and its gradient is zero.
+    """
+    rows = len(ids) // count
+    empty = ids.reshape(count, rows, -1).max(axis=2, initial=-1) < 0
+    batches = np.flatnonzero(empty.any(axis=1))
+    width = flat.shape[1] // max(rows, 1)
+    if width:
+        flat[batches, empty[batches].argmax(axis=1) * width] = 0
 
 
 def _split(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
     result: dict[str, Int32s] = {}
     start = 0
     for name, ids in calls.items():
-        result[name] = places[start : start + ids.size].reshape(ids.shape)
-        start += ids.size
+        width = ids.size // len(places)
+        result[name] = places[:, start : start + width].reshape(ids.shape)
+        start += width
     return result
 
 
@@ -267,4 +284,5 @@ def _given(batch: RawBatch, origin: Origin) -> NDArray[Any]:
 def _length(value: Raw) -> int:
     if isinstance(value, Strings | Sparse):
         return len(value)
-    return len(value) if np.ndim(value) else 0
+    shape = np.shape(value)
+    return shape[0] if shape else 0

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -49,11 +49,11 @@ class HostTransform(Protocol):
         """Return NumPy arrays, or a pytree of them (`Ids`, for instance)."""
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a raw value came from: a feature or a label, by its key.
 
-    `key` is None when the features (or labels) are one array and not a dict.
+    `key` is None when the features (or labels) are one array and not a dict. A tuple,
+    because batches are dicts by origin, and a tuple is hashed without running Python.
     """
 
     part: str  # "features" or "labels"

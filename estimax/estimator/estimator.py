@@ -38,9 +38,10 @@ from estimax.estimator import calling, exporting, reports
 from estimax.estimator.cluster import check_trains
 from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
-from estimax.estimator.feeding import Feed, loop_length
+from estimax.estimator.feeding import Feed
 from estimax.estimator.loading import Loaded, Loader, live, warm_started
 from estimax.estimator.run_config import RunConfig
+from estimax.estimator.stacking import loop_length
 from estimax.estimator.training_hooks import training_hooks
 from estimax.hooks import Hook, RunContext
 
@@ -431,10 +432,10 @@ class Estimator:
         return example
 
     def _loop_length(self, batch: Packed) -> int:
-        if self._config.debug:
-            return 1  # a step that is looked into runs by itself
-        chosen = max(1, loop_length(batch) // self._config.accumulate_steps)
-        return self._config.iterations_per_loop or chosen
+        if self._config.debug or self._config.accumulate_steps > 1:
+            # A step that is looked into, or made of many batches, runs by itself.
+            return 1
+        return self._config.iterations_per_loop or loop_length(batch)
 
     def _debugging(self) -> Any:
         return jax.disable_jit() if self._config.debug is True else nullcontext()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import jax
@@ -18,23 +19,12 @@ import jax
 from estimax import input as inputs
 from estimax.core import plan as plans
 from estimax.core.errors import InputError
-from estimax.core.packing import Packed, pack, stack
+from estimax.core.packing import Packed, pack
 from estimax.core.staging import Origin
+from estimax.estimator.stacking import Groups, stacks_of
 from estimax.training import PlacedBatch, PlacedLoop
 
 _log = logging.getLogger("estimax")
-
-# Batches of a small model are stacked until they fill this much, or number this many:
-# below it a call costs more than its steps, above it nothing is gained any more.
-_STACK_BYTES = 256 * 1024
-_STACK_LENGTH = 32
-# How long a stack that has begun waits for a slow input before it is used as it is.
-_PATIENCE_SECONDS = 0.005
-
-
-def loop_length(batch: Packed) -> int:
-    """How many batches of this size to give to the device in one call."""
-    return max(1, min(_STACK_LENGTH, _STACK_BYTES // max(batch.nbytes, 1)))
 
 
 class Feed:
@@ -106,10 +96,7 @@ class Feed:
     def placed_loops(
         self, plan: plans.Plan, *, depth: int, length: int
     ) -> Iterator[PlacedLoop]:
-        """The same, up to `length` batches at once; those of a stack are of one shape.
-
-        A stack always has room for `length`: one program serves whatever fills it.
-        """
+        """The same, up to `length` batches at once; see `stacking.py`."""
         if length == 1:
             for batch in self.placed(plan, depth=depth):
                 yield PlacedLoop(
@@ -117,18 +104,11 @@ class Feed:
                 )
             return
 
-        def prepare(element: Any) -> tuple[Packed, int]:
-            return self._prepared(plan, element)
-
-        self._prefetched = inputs.prefetch_batches(
-            self._steps(), prepare, depth=depth * length
-        )
-        while taken := self._prefetched.take(length, patience=_PATIENCE_SECONDS):
-            for _, same in itertools.groupby(taken, key=lambda item: item[0][0].layout):
-                batches, positions = zip(*same, strict=True)
-                arrays, examples = zip(*batches, strict=True)
-                stacked = _to_device(stack(arrays, length))
-                yield PlacedLoop(stacked, examples, positions, is_stack=True)
+        groups = Groups(self._batches, self._flatten, length)
+        stacks = (loop for group in groups for loop in stacks_of(group, plan, length))
+        self._prefetched = inputs.prefetch_batches(stacks, _placed, depth=depth)
+        for loop, _ in self._prefetched:
+            yield loop
 
     def _steps(self) -> Iterator[Any]:
         return self._batches if self._parts == 1 else _Parts(self._batches, self._parts)
@@ -150,6 +130,10 @@ class Feed:
 def _to_device(packed: Packed) -> Packed:
     """Put a batch on the device: a compiled identity has less to do than device_put."""
     return packed
+
+
+def _placed(loop: PlacedLoop) -> PlacedLoop:
+    return replace(loop, arrays=_to_device(loop.arrays))
 
 
 class _Parts:

@@ -16,7 +16,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.arrays import frames_to_dicts
 from estimax.input.chunks import as_element
-from estimax.input.columns import row_count
+from estimax.input.columns import is_column, row_count
 from estimax.input.dataset import Dataset
 from estimax.input.positions import END, Cursor, Resume, once
 from estimax.input.stream import State
@@ -109,18 +109,23 @@ def _is_iterable(value: Any) -> bool:
 
 def _checked(batch: Batch) -> Batch:
     """Convert to columns and check that all have the same number of rows."""
-    features, labels = (as_element(frames_to_dicts(part)) for part in batch)
+    leaves = list(_leaves(batch))
+    if all(map(is_column, leaves)):  # our own datasets' batches need no conversion
+        features, labels = batch
+    else:
+        features, labels = (as_element(frames_to_dicts(part)) for part in batch)
+        leaves = list(_leaves((features, labels)))
     if features is None:
         raise SpecError("input_fn: features are None; expected arrays, or a dict.")
     # Names are made for a message only: a batch of a wide model has a hundred columns.
-    rows = {_rows(column) for column in _leaves((features, labels))}
+    rows = set(map(_rows, leaves))
     if len(rows) != 1 or () in rows:
         _explain_rows(features, labels)
     return features, labels
 
 
 def _leaves(tree: Structure) -> Iterator[Any]:
-    if isinstance(tree, Mapping):
+    if type(tree) is dict or isinstance(tree, Mapping):
         tree = tuple(tree.values())
     if isinstance(tree, tuple):
         for value in tree:

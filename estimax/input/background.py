@@ -2,7 +2,6 @@
 
     ahead = Background(generator, depth=2)
     item = ahead.next()        # waits if need be; raises what the thread raised
-    items = ahead.take(16, patience=0.005)     # sixteen, or what came in time
     ahead.close()              # stops and joins the thread
 
 The thread never refers to the `Background`, so a consumer who merely forgets it lets
@@ -43,18 +42,7 @@ class Background(Generic[T]):
 
     def next(self) -> T:
         """The next item; StopIteration at the end, or what the thread raised."""
-        items = self._worker.channel.get(1, patience=0.0)
-        if not items:
-            raise StopIteration
-        return items[0]
-
-    def take(self, count: int, *, patience: float) -> list[T]:
-        """The next `count` items, or fewer: none at the end.
-
-        Waits for one item however long it takes, then up to `patience` seconds for the
-        others.
-        """
-        return self._worker.channel.get(count, patience=patience)
+        return self._worker.channel.get()
 
     def close(self) -> bool:
         """Stop the thread and wait for it; whether it has ended."""
@@ -119,7 +107,6 @@ class _Channel(Generic[T]):
         self._ended = False  # by the producer
         self._error: BaseException | None = None
         self._closed = False  # by the consumer
-        self._wanted = 0  # how many items the consumer waits for; 0: it does not wait
         self.waited = 0.0
 
     def put(self, item: T) -> bool:
@@ -129,10 +116,7 @@ class _Channel(Generic[T]):
                 self._changed.wait()
             if not self._closed:
                 self._items.append(item)
-                # A consumer that waits for many is woken by the first and the last:
-                # waking it for each would cost more than making a small batch.
-                if self._wanted and len(self._items) in (1, self._wanted):
-                    self._changed.notify_all()
+                self._changed.notify_all()
             return not self._closed
 
     def finish(self, error: BaseException | None) -> None:
@@ -141,32 +125,22 @@ class _Channel(Generic[T]):
             self._ended, self._error = True, error
             self._changed.notify_all()
 
-    def get(self, count: int, *, patience: float) -> list[T]:
-        """Wait for items or the end, which is an empty list."""
-        count = min(count, self._depth)
+    def get(self) -> T:
+        """Wait for an item or the end."""
         with self._changed:
-            if self._is_short_of(count):
-                self._wait_for(count, patience)
+            if not self._items and not self._ended and not self._closed:
+                self._wait_for_item()
             if self._items and not self._closed:
                 self._changed.notify_all()
-                here = min(count, len(self._items))
-                return [self._items.popleft() for _ in range(here)]
+                return self._items.popleft()
             if self._error is not None and not self._closed:
                 raise self._error  # every time: an error must not look like the end
-            return []
+            raise StopIteration
 
-    def _is_short_of(self, count: int) -> bool:
-        return len(self._items) < count and not self._ended and not self._closed
-
-    def _wait_for(self, count: int, patience: float) -> None:
+    def _wait_for_item(self) -> None:
         start = time.monotonic()
-        self._wanted = count
-        while self._is_short_of(1):
+        while not self._items and not self._ended and not self._closed:
             self._changed.wait()
-        deadline = time.monotonic() + patience
-        while self._is_short_of(count) and (left := deadline - time.monotonic()) > 0:
-            self._changed.wait(left)
-        self._wanted = 0
         self.waited += time.monotonic() - start
 
     def close(self) -> None:

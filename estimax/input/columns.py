@@ -48,6 +48,13 @@ def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an 
         ) from error
 
 
+def is_column(value: Any) -> bool:
+    """Whether `as_column` would return this very value."""
+    if isinstance(value, np.ndarray):
+        return not strings.is_text(value)
+    return isinstance(value, Strings | Sparse)
+
+
 def row_count(column: Column, name: str = "") -> int:
     """How many rows a column has; a scalar has none and is refused."""
     if isinstance(column, np.ndarray | Strings) and not column.shape:

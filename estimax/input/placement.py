@@ -53,15 +53,6 @@ class PreparedBatches(Generic[T]):
     def __next__(self) -> tuple[T, State | None]:
         return self._ahead.next()
 
-    def take(self, count: int, *, patience: float) -> list[tuple[T, State | None]]:
-        """The next `count`, or those that came in time; none at the end.
-
-        >>> with prefetch_batches(iter([1, 2, 3]), str, depth=2) as batches:
-        ...     [len(batches.take(2, patience=10.0)) for _ in range(3)]
-        [2, 1, 0]
-        """
-        return self._ahead.take(count, patience=patience)
-
     def close(self) -> None:
         """Stop and join the thread; the iterator itself stays open, and is ahead."""
         self._ahead.close()

@@ -33,7 +33,8 @@ def map_leaves(fn: Callable[..., Any], tree: Structure, *rest: Structure) -> Str
     >>> map_leaves(lambda a, b: a + b, {"x": (1, None)}, {"x": (10, None)})
     {'x': (11, None)}
     """
-    if isinstance(tree, Mapping):
+    # The type first: asking an array whether it is a Mapping takes a third of this.
+    if type(tree) is dict or isinstance(tree, Mapping):
         if rest:
             _check_keys(tree, rest)
         return {key: map_leaves(fn, tree[key], *(r[key] for r in rest)) for key in tree}

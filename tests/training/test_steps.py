@@ -15,7 +15,7 @@ from table_models import (
 )
 
 from estimax import optimizers, training
-from estimax.core.packing import pack, stack
+from estimax.core.packing import pack, pack_stack
 
 
 def rows_after(net, optimizer, batches=DUPLICATES):
@@ -139,8 +139,13 @@ def test_several_steps_in_one_call_are_the_same_bits():
     program, one_by_one = train(model_of(by_host, optimizers.Adagrad(0.5)), DUPLICATES)
     batches = [pack(program.plan.prepare(batch)) for batch in DUPLICATES]
     state = program.init(jax.random.key(0), batches[0])
-    state, _ = program.loop(state, stack(batches, 8), 0, 2)
-    together, outputs = program.loop(state, stack(batches, 8), 2, 3)
+    joined = {
+        origin: np.concatenate([batch[origin] for batch in DUPLICATES])
+        for origin in DUPLICATES[0]
+    }
+    together = pack_stack(program.plan.prepare(joined, count=3), 3, room=8)
+    state, _ = program.loop(state, together, 0, 2)
+    together, outputs = program.loop(state, together, 2, 3)
     assert int(together.step) == 3
     assert outputs["loss"].shape == ()
     for found, wanted in zip(
