@@ -10,6 +10,7 @@ from estimax.input.examples import Example, Feature, SequenceExample
 from estimax.input.input_fns import numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
 from estimax.input.options import AutoShardPolicy, Options
+from estimax.input.parquet_reader import parquet_files
 from estimax.input.parsing import ExampleParser, parse_example, parse_single_example
 from estimax.input.parsing_plan import ExampleError
 from estimax.input.parsing_sequence import (
@@ -23,7 +24,6 @@ from estimax.input.parsing_specs import (
     SparseFeature,
     VarLenFeature,
 )
-from estimax.input.parquet_reader import parquet_files
 from estimax.input.placement import PreparedBatches, prefetch_batches
 from estimax.input.readers import (
     CsvDataset,
@@ -54,9 +54,9 @@ __all__ = [
     "RecordError",
     "SequenceExample",
     "SparseFeature",
+    "TFRecordDataset",
     "TFRecordOptions",
     "TFRecordWriter",
-    "TFRecordDataset",
     "TensorSpec",
     "TextLineDataset",
     "VarLenFeature",
@@ -66,6 +66,7 @@ __all__ = [
     "make_csv_dataset",
     "numpy_input_fn",
     "pandas_input_fn",
+    "parquet_files",
     "parse_example",
     "parse_sequence_example",
     "parse_single_example",

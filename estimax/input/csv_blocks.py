@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core.errors import InputError
 from estimax.input.file_blocks import ByteFile, Place, UnreadableError
 
 # A row beyond this is taken for a quote that was never closed.
@@ -100,6 +101,28 @@ def row_ends(block: Block, form: CsvFormat) -> NDArray[np.int64]:
     if not len(breaks) or breaks[-1] < block.end:
         breaks = np.append(breaks, block.end)
     return breaks
+
+
+def check_whole(block: Block, lengths: NDArray[np.int64], form: CsvFormat) -> None:
+    """Refuse records, each followed by a line break, that are not one row each."""
+    if not lengths.all():
+        number = int(np.flatnonzero(lengths == 0)[0])
+        raise InputError(f"decode_csv: record {number} is empty: it has no field.")
+    quotes = _quotes(block, form)
+    end = _last_row_end(block, quotes, is_last=True)
+    if end < block.end:
+        raise _open_quote(block, quotes)
+    if _good_end(block, quotes, end, form) < block.end:
+        raise InputError(f"decode_csv: a {form.quote} stands amid a field.")
+    data = np.frombuffer(block.data, np.uint8)
+    breaks = np.flatnonzero((data == 0x0A) | (data == 0x0D))
+    ends = np.cumsum(lengths + 1) - 1
+    is_outside = np.searchsorted(quotes, breaks) % 2 == 0
+    if not np.array_equal(breaks[is_outside], ends):
+        raise InputError(
+            "decode_csv: a record holds a line break outside of quotes. Pass records "
+            "without their line ends."
+        )
 
 
 def _quotes(block: Block, form: CsvFormat) -> NDArray[np.int64]:

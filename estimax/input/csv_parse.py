@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,50 @@ def parse(block: Block, schema: Schema, form: CsvFormat) -> Columns:
     """Every selected field of every row."""
     types = {field.name: _arrow_type(field.dtype) for field in schema.fields}
     table = _read(block, schema, form, types)
+    _refuse_more(block, schema, form)
     tree = {
         field.name: _column(table.column(field.name), field, block, schema, form)
         for field in schema.fields
     }
     return Columns(tree, table.num_rows)
+
+
+def _refuse_more(block: Block, schema: Schema, form: CsvFormat) -> None:
+    """Refuse what pyarrow takes and TensorFlow does not: empty lines, 0x1F."""
+    if _has_empty_line(block, schema, form) or _has_hexadecimal(block, schema, form):
+        problem = _find_problem(block, schema, form)
+        if problem is not None:
+            raise problem
+
+
+def _has_empty_line(block: Block, schema: Schema, form: CsvFormat) -> bool:
+    data = block.data
+    maybe = (
+        data[:1] in (b"\n", b"\r") or b"\n\n" in data or b"\n\r\n" in data
+    ) and len(schema.names) > 1
+    if not maybe:
+        return False
+    ends = row_ends(block, form)
+    starts = np.concatenate([[0], ends[:-1]])
+    short = np.flatnonzero(ends - starts <= 2)
+    return any(not data[starts[i] : ends[i]].strip(b"\r\n") for i in short)
+
+
+def _has_hexadecimal(block: Block, schema: Schema, form: CsvFormat) -> bool:
+    integers = tuple(field for field in schema.fields if "int" in field.dtype)
+    if not integers or (b"0x" not in block.data and b"0X" not in block.data):
+        return False
+    from pyarrow import compute
+
+    # Ids such as 0xAB in columns of text are common: look at the integers alone.
+    fields = replace(schema, fields=integers)
+    text = _read(
+        block, fields, form, dict.fromkeys(schema.names, _arrow_type("string"))
+    )
+    return any(
+        compute.any(compute.match_substring(column, b"x", ignore_case=True)).as_py()
+        for column in text.columns
+    )
 
 
 def infer_dtypes(block: Block, schema: Schema, form: CsvFormat) -> dict[str, str]:
@@ -104,26 +144,32 @@ def _arrow_type(dtype: str) -> Any:
 
 
 def _explain(block: Block, schema: Schema, form: CsvFormat, why: str) -> InputError:
-    """Find the first row that cannot be read and say what is wrong with it."""
-    place = {name: i for i, name in enumerate(schema.names)}
-    ends = row_ends(block, form)
+    """What is wrong with the first row that cannot be read."""
     try:
-        for number, row in enumerate(_rows(block, form)):
-            problem = _count_problem(row, schema)
-            for field in schema.fields:
-                if problem:
-                    break
-                problem = _value_problem(row[place[field.name]], field, form)
-            if problem:
-                start = int(ends[number - 1]) if number else 0
-                words = f"{block.where(start)}: {problem}"
-                return BadRowError(words, start, block.place(int(ends[number])))
+        problem = _find_problem(block, schema, form)
     except csv.Error as error:
-        why = f"{why}; {error}"
-    return InputError(
+        problem, why = None, f"{why}; {error}"
+    return problem or InputError(
         f"{block.path}, from line {block.line} (byte {block.offset}) on: cannot be "
         f"read as CSV: {why}"
     )
+
+
+def _find_problem(block: Block, schema: Schema, form: CsvFormat) -> BadRowError | None:
+    """Go through the rows one by one; where a bad one begins and ends."""
+    place = {name: i for i, name in enumerate(schema.names)}
+    ends = row_ends(block, form)
+    for number, row in enumerate(_rows(block, form)):
+        problem = _count_problem(row, schema)
+        for field in schema.fields:
+            if problem:
+                break
+            problem = _value_problem(row[place[field.name]], field, form)
+        if problem:
+            start = int(ends[number - 1]) if number else 0
+            words = f"{block.where(start)}: {problem}"
+            return BadRowError(words, start, block.place(int(ends[number])))
+    return None
 
 
 class BadRowError(UnreadableError):

@@ -108,7 +108,9 @@ def dtype_of(dtype: Any, name: str) -> str:  # Any: a str, a type or a NumPy dty
     """
     if isinstance(dtype, type) and dtype in _BY_TYPE:
         return _BY_TYPE[dtype]
-    text = "string" if dtype in ("str", "bytes") else dtype
+    # By its name, as a NumPy dtype equals its name and would pass for one.
+    text = dtype.name if isinstance(dtype, np.dtype) else dtype
+    text = "string" if text in ("str", "bytes", "object") else text
     try:
         text = text if text in DTYPES else np.dtype(text).name
     except TypeError:
