@@ -32,12 +32,15 @@ class BaselineEstimator(Estimator):
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
+        compat: parts.Compat = "v2",
     ) -> None:
+        parts.check_compat(compat)
+
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             parts.check_features(features, "Baseline")
             bias = Bias(head.logits_dimension, name="baseline")()
             logits = jnp.broadcast_to(bias, (_rows(features), bias.shape[0]))
-            trained_by = parts.optimizer_of(optimizer, NAMED_RATE)
+            trained_by = parts.optimizer_of(optimizer, NAMED_RATE, compat)
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
@@ -60,13 +63,14 @@ class BaselineClassifier(BaselineEstimator):
         label_vocabulary: Sequence[str] | None = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
-        loss_reduction: str = parts.MEAN,
+        loss_reduction: str | None = None,
         warm_start_from: WarmStart = None,
+        compat: parts.Compat = "v2",
     ) -> None:
         head = parts.classifier_head(
-            n_classes, weight_column, label_vocabulary, loss_reduction
+            n_classes, weight_column, label_vocabulary, loss_reduction, compat
         )
-        super().__init__(head, model_dir, optimizer, config, warm_start_from)
+        super().__init__(head, model_dir, optimizer, config, warm_start_from, compat)
 
 
 class BaselineRegressor(BaselineEstimator):
@@ -83,11 +87,14 @@ class BaselineRegressor(BaselineEstimator):
         weight_column: Any = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
-        loss_reduction: str = parts.MEAN,
+        loss_reduction: str | None = None,
         warm_start_from: WarmStart = None,
+        compat: parts.Compat = "v2",
     ) -> None:
-        head = parts.regressor_head(label_dimension, weight_column, loss_reduction)
-        super().__init__(head, model_dir, optimizer, config, warm_start_from)
+        head = parts.regressor_head(
+            label_dimension, weight_column, loss_reduction, compat
+        )
+        super().__init__(head, model_dir, optimizer, config, warm_start_from, compat)
 
 
 class Bias(nn.Module):

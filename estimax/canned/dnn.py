@@ -16,6 +16,7 @@ from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
 Path = str | os.PathLike[str]
+_NAMED_RATES = {"v1": 0.05, "v2": None}  # None: the optimizer's own
 
 
 class DNNEstimator(Estimator):
@@ -23,6 +24,9 @@ class DNNEstimator(Estimator):
 
     `optimizer` is an `ex.optimizers` optimizer, an optax transformation, a name (with
     tf.estimator's default learning rate for it), or a function that makes one.
+    `compat="v1"` takes the defaults of tf.compat.v1.estimator, here and in all canned
+    models: losses are summed, and optimizers given by name are the older ones, which in
+    a deep network learn at 0.05.
     """
 
     def __init__(
@@ -37,7 +41,9 @@ class DNNEstimator(Estimator):
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
         batch_norm: bool = False,
+        compat: parts.Compat = "v2",
     ) -> None:
+        parts.check_compat(compat)
         columns = tuple(feature_columns)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
@@ -52,7 +58,7 @@ class DNNEstimator(Estimator):
                 dropout=dropout,
                 batch_norm=batch_norm,
             )
-            trained_by = parts.optimizer_of(optimizer, None)
+            trained_by = parts.optimizer_of(optimizer, _NAMED_RATES[compat], compat)
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
@@ -81,12 +87,13 @@ class DNNClassifier(DNNEstimator):
         dropout: float | None = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
-        loss_reduction: str = parts.MEAN,
+        loss_reduction: str | None = None,
         batch_norm: bool = False,
+        compat: parts.Compat = "v2",
     ) -> None:
         super().__init__(
             parts.classifier_head(
-                n_classes, weight_column, label_vocabulary, loss_reduction
+                n_classes, weight_column, label_vocabulary, loss_reduction, compat
             ),
             hidden_units,
             feature_columns,
@@ -97,6 +104,7 @@ class DNNClassifier(DNNEstimator):
             config,
             warm_start_from,
             batch_norm,
+            compat=compat,
         )
 
 
@@ -120,11 +128,14 @@ class DNNRegressor(DNNEstimator):
         dropout: float | None = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
-        loss_reduction: str = parts.MEAN,
+        loss_reduction: str | None = None,
         batch_norm: bool = False,
+        compat: parts.Compat = "v2",
     ) -> None:
         super().__init__(
-            parts.regressor_head(label_dimension, weight_column, loss_reduction),
+            parts.regressor_head(
+                label_dimension, weight_column, loss_reduction, compat
+            ),
             hidden_units,
             feature_columns,
             model_dir,
@@ -134,4 +145,5 @@ class DNNRegressor(DNNEstimator):
             config,
             warm_start_from,
             batch_norm,
+            compat=compat,
         )

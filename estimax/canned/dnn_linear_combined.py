@@ -10,7 +10,7 @@ from flax import linen as nn
 
 from estimax import heads, optimizers, variables
 from estimax.canned import parts
-from estimax.canned.layers import Activation, dnn_logits, linear_logits
+from estimax.canned.layers import Activation, dnn_logits, linear_logits, log_layer
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
@@ -42,7 +42,9 @@ class DNNLinearCombinedEstimator(Estimator):
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
         warm_start_from: WarmStart = None,
+        compat: parts.Compat = "v2",
     ) -> None:
+        parts.check_compat(compat)
         wide = tuple(linear_feature_columns or ())
         deep = tuple(dnn_feature_columns or ())
         _check_parts(wide, deep, dnn_hidden_units)
@@ -66,8 +68,9 @@ class DNNLinearCombinedEstimator(Estimator):
                         batch_norm=batch_norm,
                     )
                 )
-                by = parts.optimizer_of(dnn_optimizer, DNN_RATE)
-                train_ops.append(optimizers.minimize(by, var_list="dnn/"))
+                by = parts.optimizer_of(dnn_optimizer, DNN_RATE, compat)
+                # With it goes a table at the top, which columns share.
+                train_ops.append(optimizers.minimize(by, var_list="(?!linear/)"))
             if wide:
                 linear = variables.scoped("linear", linear_logits)
                 logits.append(
@@ -78,9 +81,11 @@ class DNNLinearCombinedEstimator(Estimator):
                         sparse_combiner=linear_sparse_combiner,
                     )
                 )
+                log_layer("linear", logits[-1])
                 rate = parts.combined_linear_rate(wide)
-                by = parts.optimizer_of(linear_optimizer, rate)
-                train_ops.append(optimizers.minimize(by, var_list="linear/"))
+                by = parts.optimizer_of(linear_optimizer, rate, compat)
+                mine = "linear/" if deep else None
+                train_ops.append(optimizers.minimize(by, var_list=mine))
             return head.create_estimator_spec(
                 features,
                 mode,
@@ -120,13 +125,14 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
         label_vocabulary: Sequence[str] | None = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
-        loss_reduction: str = parts.MEAN,
+        loss_reduction: str | None = None,
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
+        compat: parts.Compat = "v2",
     ) -> None:
         super().__init__(
             parts.classifier_head(
-                n_classes, weight_column, label_vocabulary, loss_reduction
+                n_classes, weight_column, label_vocabulary, loss_reduction, compat
             ),
             model_dir,
             linear_feature_columns,
@@ -140,6 +146,7 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
             batch_norm,
             linear_sparse_combiner,
             warm_start_from,
+            compat=compat,
         )
 
 
@@ -169,12 +176,15 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
         weight_column: Any = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
-        loss_reduction: str = parts.MEAN,
+        loss_reduction: str | None = None,
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
+        compat: parts.Compat = "v2",
     ) -> None:
         super().__init__(
-            parts.regressor_head(label_dimension, weight_column, loss_reduction),
+            parts.regressor_head(
+                label_dimension, weight_column, loss_reduction, compat
+            ),
             model_dir,
             linear_feature_columns,
             linear_optimizer,
@@ -187,6 +197,7 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
             batch_norm,
             linear_sparse_combiner,
             warm_start_from,
+            compat=compat,
         )
 
 

@@ -34,7 +34,9 @@ class LinearEstimator(Estimator):
         config: RunConfig | None = None,
         sparse_combiner: str = "sum",
         warm_start_from: WarmStart = None,
+        compat: parts.Compat = "v2",
     ) -> None:
+        parts.check_compat(compat)
         columns = tuple(feature_columns)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
@@ -45,8 +47,9 @@ class LinearEstimator(Estimator):
                 units=head.logits_dimension,
                 sparse_combiner=sparse_combiner,
             )
+            trained_by = _optimizer(optimizer, columns, compat)
             return head.create_estimator_spec(
-                features, mode, logits, labels, optimizer=_optimizer(optimizer, columns)
+                features, mode, logits, labels, optimizer=trained_by
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
@@ -70,11 +73,12 @@ class LinearClassifier(LinearEstimator):
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
-        loss_reduction: str = parts.MEAN,
+        loss_reduction: str | None = None,
         sparse_combiner: str = "sum",
+        compat: parts.Compat = "v2",
     ) -> None:
         head = parts.classifier_head(
-            n_classes, weight_column, label_vocabulary, loss_reduction
+            n_classes, weight_column, label_vocabulary, loss_reduction, compat
         )
         super().__init__(
             head,
@@ -84,6 +88,7 @@ class LinearClassifier(LinearEstimator):
             config,
             sparse_combiner,
             warm_start_from,
+            compat=compat,
         )
 
 
@@ -104,10 +109,13 @@ class LinearRegressor(LinearEstimator):
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
-        loss_reduction: str = parts.MEAN,
+        loss_reduction: str | None = None,
         sparse_combiner: str = "sum",
+        compat: parts.Compat = "v2",
     ) -> None:
-        head = parts.regressor_head(label_dimension, weight_column, loss_reduction)
+        head = parts.regressor_head(
+            label_dimension, weight_column, loss_reduction, compat
+        )
         super().__init__(
             head,
             feature_columns,
@@ -116,11 +124,14 @@ class LinearRegressor(LinearEstimator):
             config,
             sparse_combiner,
             warm_start_from,
+            compat=compat,
         )
 
 
-def _optimizer(given: Any, columns: Sequence[Any]) -> optimizers.Optimizer:
+def _optimizer(
+    given: Any, columns: Sequence[Any], compat: parts.Compat = "v2"
+) -> optimizers.Optimizer:
     if given is None:
         rate = min(NAMED_RATE, 1.0 / math.sqrt(len(columns)))
-        return optimizers.Ftrl(rate)
-    return parts.optimizer_of(given, NAMED_RATE)
+        return parts.optimizer_of("Ftrl", rate, compat)
+    return parts.optimizer_of(given, NAMED_RATE, compat)

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 from estimax import heads, optimizers
-from estimax.core.errors import FeatureError
+from estimax.core.errors import FeatureError, SpecError, did_you_mean
+from estimax.optimizers import v1
 
 MEAN = "sum_over_batch_size"
+Compat = Literal["v1", "v2"]  # whose defaults: tf.compat.v1.estimator's, tf.estimator's
+
+_V1_OPTIMIZERS: dict[str, Callable[..., optimizers.Optimizer]] = {
+    "adagrad": v1.AdagradOptimizer,
+    "adam": v1.AdamOptimizer,
+    "ftrl": v1.FtrlOptimizer,
+    "rmsprop": v1.RMSPropOptimizer,
+    "sgd": v1.GradientDescentOptimizer,
+}
 
 
 def classifier_head(
     n_classes: int,
     weight_column: Any,
     label_vocabulary: Sequence[str] | None,
-    loss_reduction: str,
+    loss_reduction: str | None,
+    compat: Compat = "v2",
 ) -> heads.Head:
     """The head of a classifier: one logit for two classes, K for more."""
+    loss_reduction = _reduction(loss_reduction, compat)
     if n_classes == 2:
         return heads.BinaryClassHead(
             weight_column=weight_column,
@@ -34,19 +46,45 @@ def classifier_head(
 
 
 def regressor_head(
-    label_dimension: int, weight_column: Any, loss_reduction: str
+    label_dimension: int,
+    weight_column: Any,
+    loss_reduction: str | None,
+    compat: Compat = "v2",
 ) -> heads.Head:
     """The head of a regressor: squared error."""
     return heads.RegressionHead(
-        label_dimension, weight_column=weight_column, loss_reduction=loss_reduction
+        label_dimension,
+        weight_column=weight_column,
+        loss_reduction=_reduction(loss_reduction, compat),
     )
 
 
-def optimizer_of(given: Any, learning_rate: float | None) -> optimizers.Optimizer:
+def _reduction(given: str | None, compat: Compat) -> str:
+    check_compat(compat)
+    return given or {"v1": "sum", "v2": MEAN}[compat]
+
+
+def optimizer_of(
+    given: Any, learning_rate: float | None, compat: Compat = "v2"
+) -> optimizers.Optimizer:
     """An optimizer; one given by name gets the family's learning rate."""
-    if isinstance(given, str):
+    if not isinstance(given, str):
+        return optimizers.as_optimizer(given)
+    if compat == "v2":
         return optimizers.by_name(given, learning_rate)
-    return optimizers.as_optimizer(given)
+    if given.lower() not in _V1_OPTIMIZERS:
+        near = did_you_mean(given.lower(), _V1_OPTIMIZERS)
+        raise SpecError(f"unknown optimizer {given!r} with compat='v1'{near}")
+    return _V1_OPTIMIZERS[given.lower()](learning_rate)
+
+
+def check_compat(compat: str) -> None:
+    """Raise unless the generation of defaults is a known one."""
+    if compat not in ("v1", "v2"):
+        raise SpecError(
+            f"compat must be 'v2' (tf.estimator's defaults) or 'v1' (those of "
+            f"tf.compat.v1.estimator), got {compat!r}."
+        )
 
 
 def combined_linear_rate(columns: Sequence[Any]) -> float:

@@ -86,20 +86,54 @@ def nested_inputs(
 
 def symbolic_axes(plan: plans.Plan, batch: plans.RawBatch) -> dict[str, dict[int, str]]:
     """Flat name -> axis -> dimension name, for the axes that vary beside the batch."""
+    varying = {call.name: variable_axes(call, batch) for call in plan.calls}
+    times = _times(plan, varying)
     named: dict[str, dict[int, str]] = {}
     count = 0
     for call in plan.calls:
         # One length per call and axis: its ids and their weights are equally long.
         of_axis: dict[int, str] = {}
-        for path, axes in variable_axes(call, batch).items():
+        for path, axes in varying[call.name].items():
             for axis in sorted(axes):
-                if axis not in of_axis:
+                if axis == transforms.TIME_AXIS and call.name in times:
+                    of_axis[axis] = times[call.name]
+                elif axis not in of_axis:
                     of_axis[axis] = f"l{count}"
                     count += 1
                 named.setdefault(_staged_name(call.name, path), {})[axis] = of_axis[
                     axis
                 ]
     return named
+
+
+def _times(plan: plans.Plan, varying: dict[str, dict[str, set[int]]]) -> dict[str, str]:
+    """Call -> name of its time axis: one for all features whose lengths are compared.
+
+    The host refuses a batch whose features disagree about time, so that the program
+    may count on it. A time that one of them fixes, being dense, is fixed for all.
+    """
+    groups: list[set[Origin]] = []
+    for call in plan.calls:
+        if isinstance(call.transform, transforms.SequenceLengths):
+            joined = set(call.inputs)
+            apart = [group for group in groups if not group & joined]
+            joined.update(*(group for group in groups if group & joined))
+            groups = [*apart, joined]
+    times: dict[str, str] = {}
+    for index, group in enumerate(groups):
+        calls = [call for call in plan.calls if _has_time(call, group)]
+        axes = [axes for call in calls for axes in varying[call.name].values()]
+        if all(transforms.TIME_AXIS in each for each in axes):
+            times |= {call.name: f"t{index}" for call in calls}
+        else:
+            for each in axes:
+                each.discard(transforms.TIME_AXIS)
+    return times
+
+
+def _has_time(call: Call, group: set[Origin]) -> bool:
+    timed = transforms.SequenceIds | transforms.SequenceNumbers
+    return isinstance(call.transform, timed) and not group.isdisjoint(call.inputs)
 
 
 def variable_axes(call: Call, batch: plans.RawBatch) -> dict[str, set[int]]:
@@ -156,15 +190,22 @@ def _path_name(path: Any) -> str:
 
 def _lengthened(value: Raw) -> Raw:
     """The same rows with more values in each, where a row may have any number."""
-    if not isinstance(value, Sparse) or len(value.dense_shape) != 2:
+    if not isinstance(value, Sparse) or len(value.dense_shape) < 2:
         return value
-    rows, width = value.dense_shape
     filler = _first_or_default(value.values)
-    added = np.indices((rows, _PROBE_LENGTH)).reshape(2, -1).T + np.array([0, width])
-    indices = np.concatenate([np.reshape(value.indices, (-1, 2)), added])
-    values = _joined(value.values, [filler] * len(added))
-    order = np.lexsort((indices[:, 1], indices[:, 0]))
-    return Sparse(indices[order], values[order], (rows, width + _PROBE_LENGTH))
+    rank = len(value.dense_shape)
+    indices = np.reshape(value.indices, (-1, rank))
+    shape = list(value.dense_shape)
+    for axis in range(1, rank):
+        added = np.zeros((shape[0] * _PROBE_LENGTH, rank), np.int64)
+        grid = np.indices((shape[0], _PROBE_LENGTH)).reshape(2, -1)
+        added[:, 0], added[:, axis] = grid[0], grid[1] + shape[axis]
+        indices = np.concatenate([indices, added])
+        shape[axis] += _PROBE_LENGTH
+    more = len(indices) - len(value.values)
+    values = _joined(value.values, [filler] * more)
+    order = np.lexsort(indices.T[::-1])
+    return Sparse(indices[order], values[order], tuple(shape))
 
 
 def _blanked(value: Raw) -> Raw:

@@ -79,11 +79,20 @@ def step_labels(
         both = {KEY: labels, _MASK: raw_mask}
         ready = staging.stage(StepLabels(rule, has_mask=True), both)
     else:
+        # The mask's steps are those of a program, rounded up; the labels' are not.
         ready = staging.stage(StepLabels(rule, has_mask=False), {KEY: labels})
-        if _is_sparse(labels):
-            ready = _resized(ready, mask.shape[1])
+        ready = fit_steps(ready, mask.shape[1])
     _check_steps(rule.head, ready.shape, mask.shape)
     return jnp.asarray(ready)
+
+
+def fit_steps(values: jax.Array, steps: Any) -> jax.Array:
+    """Cut [B, T', ...] to T steps, or fill it up with zeros."""
+    if values.ndim < 2:
+        return values  # not of steps: refused by a check, with its shape
+    short = max(steps - values.shape[1], 0)
+    padding = [(0, 0), (0, short), *[(0, 0)] * (values.ndim - 2)]
+    return jnp.pad(values[:, :steps], padding)
 
 
 def _check_steps(head: str, labels: tuple[int, ...], mask: tuple[int, ...]) -> None:
@@ -92,15 +101,3 @@ def _check_steps(head: str, labels: tuple[int, ...], mask: tuple[int, ...]) -> N
             f"{head}: labels must have one value for every step of the mask, shape "
             f"{list(mask)} and maybe more axes, got {list(labels)}."
         )
-
-
-def _is_sparse(labels: Any) -> bool:
-    if isinstance(labels, staging.HostOnly):
-        return labels.kind == "sparse"
-    return isinstance(labels, Sparse)
-
-
-def _resized(labels: jax.Array, steps: int) -> jax.Array:
-    """[B, T'] cut or padded to T steps: sparse labels end at the longest sequence."""
-    short = max(steps - labels.shape[1], 0)
-    return jnp.pad(labels[:, :steps], ((0, 0), (0, short)))

@@ -86,11 +86,13 @@ class Model:
     """A `model_fn` bound to its mode, params and config.
 
     `compute_dtype` is what layers compute in that name no dtype; None: as they like.
+    `eager` runs it on numbers even to record it, so that a debugger sees numbers.
     """
 
     function: Callable[[Any, Any], EstimatorSpec]
     mode: Mode
     compute_dtype: str | None = None
+    eager: bool = False
 
     def record(self, batch: plans.RawBatch) -> Recording:
         """Trace on a raw batch, running host transforms for their shapes."""
@@ -109,10 +111,16 @@ class Model:
             kept = (spec.loss, spec.predictions, spec.eval_metric_ops, _exported(spec))
             return variables, (kept, logged_arrays(trace.logged))
 
-        jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(
-            jax.random.key(0), arrays
-        )
-        used = _used_names(jaxpr.jaxpr, arrays) or _smallest(arrays)
+        key = jax.random.key(0)
+        if self.eager:
+            shapes = jax.tree.map(_shape, run(key, arrays))
+            used = set(arrays)
+        else:
+            jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(key, arrays)
+            used = _used_names(jaxpr.jaxpr, arrays)
+        # A request should not have to carry a number that only counts its rows.
+        if not used and not (trace.calls and self.mode == ModeKeys.PREDICT):
+            used = _smallest(arrays)
         plan = plans.Plan(
             raw=tuple(o for o in batch if o.name in used),
             calls=tuple(trace.calls.values()),
@@ -302,6 +310,11 @@ def _exported(spec: EstimatorSpec) -> list[dict[str, Any]]:
     if spec.mode != ModeKeys.PREDICT:
         return []
     return [output.as_outputs() for output in (spec.export_outputs or {}).values()]
+
+
+def _shape(value: Any) -> jax.ShapeDtypeStruct:
+    array = jnp.asarray(value)
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
 def _smallest(arrays: Mapping[str, Any]) -> set[str]:

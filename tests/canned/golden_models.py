@@ -6,7 +6,6 @@ from flax import linen as nn
 import estimax as ex
 from estimax import canned, heads, optimizers
 from estimax import feature_columns as fc
-from estimax.optimizers import v1
 
 _LEGACY_NAMES = {"RMSprop": "RMSProp"}
 
@@ -14,23 +13,9 @@ _LEGACY_NAMES = {"RMSprop": "RMSProp"}
 def model_of(case, model_dir):
     """The estimator of a case, whose every argument comes from the golden file."""
     args = {name: _argument(name, value) for name, value in case["args"].items()}
-    if case["api"] == "v1":
-        args = _v1_defaults(case["estimator"]) | args
     config = ex.RunConfig(tf_random_seed=1, save_summary_steps=0)
     kind = getattr(canned, case["estimator"])
-    return kind(**args, model_dir=model_dir, config=config)
-
-
-def _v1_defaults(kind):
-    """What `tf.compat.v1.estimator` did where the arguments say nothing."""
-    made = {"loss_reduction": "sum"}
-    dnn = v1.AdagradOptimizer
-    linear = v1.FtrlOptimizer
-    if kind.startswith("DNNLinearCombined"):
-        return made | {"dnn_optimizer": dnn(0.001), "linear_optimizer": linear(0.005)}
-    if kind.startswith("DNN"):
-        return made | {"optimizer": dnn(0.05)}
-    return made | {"optimizer": linear(0.3 if kind.startswith("Baseline") else 0.2)}
+    return kind(**args, model_dir=model_dir, config=config, compat=case["api"])
 
 
 def _argument(name, value):

@@ -1,0 +1,238 @@
+"""Recurrent models: their numbers by hand, their names, and their way to a bundle."""
+
+import numpy as np
+import pytest
+from flax import linen as nn
+
+import estimax as ex
+from estimax import export
+from estimax import feature_columns as fc
+from estimax.core.errors import LabelError, SpecError
+from estimax.input import Dataset
+
+ROWS = [[3, 1, 4, 1, 5], [9, 2], [6], []]
+NUMBERS = [[0.1, 0.2, 0.3, 0.4, 0.5], [-1.0, 1.0], [2.0], []]
+LABELS = np.array([[1], [0], [1], [0]])
+CLICKS = fc.sequence_categorical_column_with_identity("clicks", 10)
+
+
+def columns():
+    return [fc.embedding_column(CLICKS, 3), fc.sequence_numeric_column("dwell")]
+
+
+def features(rows=ROWS, numbers=NUMBERS):
+    return {"clicks": ex.Sparse.of_rows(rows), "dwell": ex.Sparse.of_rows(numbers)}
+
+
+def batches(labels=LABELS, **given):
+    return fed((features() | given, labels))
+
+
+def fed(*ready):
+    """An input_fn of batches that are ready."""
+    return lambda: Dataset.from_batches(list(ready))
+
+
+def quiet():
+    return ex.RunConfig(
+        tf_random_seed=1, save_summary_steps=0, log_step_count_steps=None
+    )
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def by_hand(kind, weights, x):
+    """The last output of one sequence [T, D], as Keras' documentation has it."""
+    kernel, recurrent, bias = (
+        weights[n] for n in ("kernel", "recurrent_kernel", "bias")
+    )
+    h = c = np.zeros(recurrent.shape[0])
+    for step in x:
+        if kind == "simple_rnn":
+            h = np.tanh(step @ kernel + h @ recurrent + bias)
+        elif kind == "lstm":
+            i, f, g, o = np.split(step @ kernel + h @ recurrent + bias, 4)
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+        else:
+            xz, xr, xh = np.split(step @ kernel + bias[0], 3)
+            hz, hr, hh = np.split(h @ recurrent + bias[1], 3)
+            z = sigmoid(xz + hz)
+            h = z * h + (1 - z) * np.tanh(xh + sigmoid(xr + hr) * hh)
+    return h
+
+
+def value(model, name):
+    return model.get_variable_value(name).astype(np.float64)
+
+
+@pytest.mark.parametrize("kind", ["simple_rnn", "lstm", "gru"])
+def test_the_last_real_step_makes_the_logits(kind, tmp_path):
+    model = ex.RNNClassifier(
+        columns(), units=4, cell_type=kind, model_dir=tmp_path, config=quiet()
+    )
+    model.train(batches())
+    cell = f"rnn_model/{kind}/{kind}_cell"
+    names = ("kernel", "recurrent_kernel", "bias")
+    weights = {name: value(model, f"{cell}/{name}") for name in names}
+    table = value(model, "sequence_features/clicks_embedding/embedding_weights")
+    wanted = []
+    for ids, numbers in zip(ROWS, NUMBERS, strict=True):
+        x = np.concatenate([table[ids], np.array(numbers)[:, None]], axis=1)
+        last = by_hand(kind, weights, x)
+        wanted.append(
+            last @ value(model, "rnn_model/logits/kernel")
+            + value(model, "rnn_model/logits/bias")
+        )
+    found = [row["logits"] for row in model.predict(batches())]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_stacked_cells_are_named_as_in_tensorflow(tmp_path):
+    context = fc.embedding_column(fc.categorical_column_with_identity("user", 5), 2)
+    model = ex.RNNClassifier(
+        columns(), [context], units=[4, 3], cell_type="gru", model_dir=tmp_path,
+        config=quiet(),
+    )  # fmt: skip
+    model.train(batches(user=np.array([1, 2, 3, 4])))
+    names = [n for n in model.get_variable_names() if not n.startswith("training/")]
+    stack = "rnn_model/rnn/stacked_rnn_cells"
+    for cell in ("gru_cell", "gru_cell_1"):
+        assert f"{stack}/{cell}/recurrent_kernel" in names
+    assert "dense_features/user_embedding/embedding_weights" in names
+    # An embedding of 3, a number, and a context of 2 at every step.
+    assert value(model, f"{stack}/gru_cell/kernel").shape == (6, 12)
+    assert value(model, f"{stack}/gru_cell_1/kernel").shape == (4, 9)
+
+
+def test_a_list_of_one_is_a_cell_in_an_rnn(tmp_path):
+    model = ex.RNNClassifier(columns(), units=[4], model_dir=tmp_path, config=quiet())
+    model.train(batches())
+    assert value(model, "rnn_model/rnn/simple_rnn_cell/kernel").shape == (4, 4)
+
+
+def test_a_network_learns_what_came_first(tmp_path):
+    rows = [[1, 5, 5, 5], [2, 5, 5], [1, 5], [2, 5, 5, 5]] * 4
+    labels = np.array([[1], [0], [1], [0]] * 4)
+    model = ex.RNNClassifier(
+        [fc.embedding_column(CLICKS, 4)], units=8, cell_type="lstm",
+        optimizer=ex.optimizers.Adam(0.05), model_dir=tmp_path, config=quiet(),
+    )  # fmt: skip
+    batch = ({"clicks": ex.Sparse.of_rows(rows)}, labels)
+    model.train(fed(*[batch] * 60))
+    assert model.evaluate(fed(batch))["accuracy"] == 1.0
+
+
+def test_flax_cells_may_be_used_instead(tmp_path):
+    for name, cell in {
+        "fn": {"rnn_cell_fn": lambda: nn.GRUCell(2)},
+        "class": {"units": [3, 2], "cell_type": nn.SimpleCell},
+    }.items():
+        model = ex.RNNClassifier(
+            columns(), **cell, model_dir=tmp_path / name, config=quiet()
+        )
+        model.train(batches())
+        longer = features([[*row, 7] for row in ROWS], [[*n, 0.0] for n in NUMBERS])
+        short, long = (
+            np.stack([row["logits"] for row in model.predict(fed((given, None)))])
+            for given in (features(), longer)
+        )
+        assert not np.allclose(short, long)
+        padded = features()["clicks"]
+        wide = {
+            key: ex.Sparse(v.indices, v.values, (len(padded), 9))
+            for key, v in features().items()
+        }
+        again = [row["logits"] for row in model.predict(fed((wide, None)))]
+        np.testing.assert_allclose(short, again, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory):
+    """A model with logits at every step, trained once."""
+    model = ex.RNNClassifier(
+        columns(), units=4, return_sequences=True, n_classes=3,
+        label_vocabulary=["noun", "verb", "rest"], weight_column="weight",
+        model_dir=tmp_path_factory.mktemp("tagger"), config=quiet(),
+    )  # fmt: skip
+    model.train(fed(*[(features() | {"weight": WEIGHTS}, TAGS)] * 3))
+    return model
+
+
+TAGS = np.array(
+    [
+        ["noun", "verb", "rest", "noun", "verb"],
+        ["noun", "rest", "", "", ""],
+        ["verb", "", "", "", ""],
+        ["", "", "", "", ""],
+    ]
+)
+WEIGHTS = np.ones((4, 5), np.float32)
+
+
+def test_every_step_has_a_label_and_padding_has_none(tagger):
+    given = features() | {"weight": WEIGHTS}
+    results = tagger.evaluate(fed((given, TAGS)))
+    rows = list(tagger.predict(fed((given, None))))
+    mask = np.stack([row["sequence_mask"] for row in rows])
+    assert mask.sum(axis=1).tolist() == [5, 2, 1, 0]
+    classes = np.stack([row["classes"] for row in rows])[..., 0][mask]
+    right = [c.decode() for c in classes] == TAGS[TAGS != ""]
+    assert results["accuracy"] == pytest.approx(right.mean())
+
+
+def test_a_step_without_a_label_is_refused(tagger):
+    given = features() | {"weight": WEIGHTS}
+    with pytest.raises(LabelError, match=r"5 steps.*\[4, 4\]"):
+        tagger.evaluate(fed((given, TAGS[:, :4])))
+
+
+def test_a_bundle_takes_sequences_of_any_length(tagger, tmp_path):
+    # A weight is for training: the bundle is not asked for one.
+    folder = tagger.export_saved_model(str(tmp_path))
+    bundle = export.load(folder)
+    for n in (1, 3, 9):
+        given = features([[1] * n, [2]], [[0.5] * n, [1.0]])
+        weight = {"weight": np.ones((2, 5), np.float32)}
+        answer = bundle.predict(given, signature="predict")
+        found = next(iter(tagger.predict(fed((given | weight, None)))))
+        np.testing.assert_allclose(
+            np.asarray(answer["probabilities"])[0, :n],
+            found["probabilities"][:n],
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+
+def test_cells_are_given_in_one_way():
+    with pytest.raises(SpecError, match="units"):
+        ex.RNNClassifier(columns())
+    with pytest.raises(SpecError, match="alone"):
+        ex.RNNClassifier(columns(), units=3, rnn_cell_fn=lambda: nn.GRUCell(3))
+
+
+def test_a_head_must_fit_the_steps():
+    head = ex.heads.BinaryClassHead()
+    with pytest.raises(SpecError, match="SequentialHeadWrapper"):
+        ex.RNNEstimator(head, columns(), units=3, return_sequences=True)
+    with pytest.raises(SpecError, match="return_sequences=True"):
+        ex.RNNEstimator(
+            ex.heads.SequentialHeadWrapper(head, "mask"), columns(), units=3
+        )
+
+
+def test_an_unknown_cell_is_told_with_its_neighbour(tmp_path):
+    model = ex.RNNClassifier(columns(), units=3, cell_type="lstn", model_dir=tmp_path)
+    with pytest.raises(ValueError, match="did you mean 'lstm'"):
+        model.train(batches())
+
+
+def test_an_optimizer_given_by_name_clips_each_variable():
+    from estimax.canned.rnn import _optimizer
+
+    made = _optimizer("Adagrad")
+    assert made.learning_rate == 0.05
+    assert made.clip.norm == 5.0
+    assert _optimizer(ex.optimizers.SGD(0.1)).clip is None
