@@ -1,0 +1,139 @@
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+import estimax as ex
+from estimax.core import plan as plans
+from estimax.core.packing import pack
+from estimax.core.sparse import Sparse
+from estimax.core.staging import Call, Origin
+from estimax.estimator.stacking import Groups, loop_length, stacks_of
+from estimax.transforms import HashBucket, PadIds
+
+X = Origin("features", "x")
+PLAN = plans.Plan(raw=(X,), calls=())
+
+
+class Numbered:
+    """Batches 0, 1, 2 … of `rows` rows, each after a pause; may fail in the end."""
+
+    def __init__(self, count, *, pause=0.0, error=None):
+        self._numbers = iter(range(count))
+        self._pause = pause
+        self._error = error
+        self.last = None
+
+    def __next__(self):
+        time.sleep(self._pause)
+        number = next(self._numbers, None)
+        if number is None:
+            raise self._error or StopIteration
+        self.last = number
+        return batch_of(number)
+
+    def get_state(self):
+        return {"at": self.last}
+
+
+def batch_of(number, rows=2):
+    return {X: np.full((rows, 3), number, np.float32)}
+
+
+def groups_of(batches, length=8):
+    return Groups(batches, lambda batch: batch, length)
+
+
+def test_groups_grow_from_one_batch_to_their_full_length():
+    sizes = [len(group) for group in groups_of(Numbered(30))]
+    assert sizes == [1, 2, 4, 8, 8, 7]
+
+
+def test_a_slow_input_is_given_on_batch_by_batch():
+    sizes = [len(group) for group in groups_of(Numbered(4, pause=0.06))]
+    assert sizes == [1, 1, 1, 1]
+
+
+def test_each_batch_keeps_its_own_position():
+    group = next(itertools.islice(groups_of(Numbered(9)), 2, None))
+    assert [position["at"] for _, position in group] == [3, 4, 5, 6]
+
+
+def test_an_error_comes_after_the_batches_before_it():
+    groups = groups_of(Numbered(2, error=OSError("the disk is gone")))
+    assert [len(next(groups)), len(next(groups))] == [1, 1]
+    for _ in range(2):  # every time: an error must not look like the end
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(groups)
+
+
+def test_a_stack_holds_each_batch_as_it_would_be_alone():
+    group = [(batch_of(number), number) for number in range(3)]
+    (loop,) = stacks_of(group, PLAN, room=8)
+    assert (len(loop), list(loop.examples)) == (3, [2, 2, 2])
+    for number, row in enumerate(loop.arrays.buffers["float32"][:3]):
+        alone = pack(PLAN.prepare(batch_of(number)))
+        assert np.array_equal(row, alone.buffers["float32"])
+        assert loop.arrays.layout is alone.layout
+    assert loop.arrays.buffers["float32"].shape == (8, 6)
+
+
+def test_batches_of_other_sizes_do_not_share_a_stack():
+    group = [(batch_of(n, rows), n) for n, rows in enumerate([2, 2, 1])]
+    loops = list(stacks_of(group, PLAN, room=4))
+    assert [list(loop.examples) for loop in loops] == [[2, 2], [1]]
+    assert [list(loop.positions) for loop in loops] == [[0, 1], [2]]
+
+
+def test_ragged_batches_are_padded_to_their_own_longest_row():
+    city = Origin("features", "city")
+    plan = plans.Plan((), (Call("city", PadIds(HashBucket("city", 10)), (city,)),))
+    rows = [[["a"], ["b"]], [["a", "b", "c"], []]]
+    group = [({city: Sparse.of_rows(r)}, n) for n, r in enumerate(rows)]
+    widths = [
+        loop.arrays.layout.places[0][2] for loop in stacks_of(group, plan, room=4)
+    ]
+    assert widths == [(2, 1), (2, 4)]
+
+
+def test_ids_are_made_unique_batch_by_batch():
+    rows = plans.RowGroup("g", ("x",), 100)
+    plan = plans.Plan((), (Call("x", Echo(), (X,)),), (rows,))
+    batches = [{X: np.array(ids, np.int32)} for ids in ([[7], [3]], [[5], [5]])]
+    joined = {X: np.concatenate([batch[X] for batch in batches])}
+    together = plan.prepare(joined, count=2)
+    apart = [plan.prepare(batch) for batch in batches]
+    for part in ("unique", "inverse"):
+        found = together[part]["g"]
+        wanted = [one[part]["g"] for one in apart]
+        if part == "inverse":
+            found, wanted = found["x"], [one["x"] for one in wanted]
+        assert np.array_equal(found, np.concatenate(wanted))
+
+
+class Echo:
+    """A host transform that hands on its feature."""
+
+    name = "x"
+    keys = ("x",)
+
+    def __call__(self, raw):
+        return raw["x"]
+
+
+def test_a_large_batch_goes_alone():
+    small = pack({"x": np.zeros(100, np.float32)})
+    large = pack({"x": np.zeros(200_000, np.float32)})
+    assert (loop_length(small), loop_length(large)) == (32, 1)
+
+
+def test_a_bad_label_is_told_by_its_row_in_its_own_batch(tmp_path):
+    labels = np.zeros(64, np.int64)
+    labels[41] = 7
+    rows = ex.input.Dataset.from_tensor_slices(({"x": np.zeros(64)}, labels))
+    model = ex.DNNClassifier(
+        [2], [ex.feature_columns.numeric_column("x")], model_dir=tmp_path
+    )
+    with pytest.raises(ValueError, match=r"row 1\b.*7|7.*row 1\b"):
+        model.train(lambda: rows.batch(4))
