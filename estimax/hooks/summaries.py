@@ -17,8 +17,6 @@ from estimax.core.state import TrainState
 from estimax.hooks.cadence import SecondOrStepTimer
 from estimax.hooks.hook import Hook, RunContext, Values
 
-# A histogram of 10,000 values takes half a millisecond and looks like one of all.
-_SAMPLE = 10_000
 # Taking a sample means moving the whole array from the device; this bounds it.
 _MOST_ELEMENTS = 1_000_000
 
@@ -82,13 +80,12 @@ class SummarySaverHook(Hook):
         self._timer.update_last_triggered_step(context.step)
         writer = self._output.writer
         assert writer is not None, "a hook must begin before it runs"
-        for name, value in values.items():
-            kind = context.logged.get(name, "scalar")
-            _write(writer, kind, name, value, context.step)
+        kinds = context.logged
+        found = [(kinds.get(name, "scalar"), name, v) for name, v in values.items()]
         every = self._histograms_every
         if every and context.state is not None and self._count % every == 0:
-            for name, sample in _samples(context.state):
-                writer.histogram(name, sample, context.step)
+            found += [("histogram", *sample) for sample in _samples(context.state)]
+        writer.add(context.step, found)
         self._count += 1
 
     def end(self, context: RunContext) -> None:
@@ -100,28 +97,10 @@ class SummarySaverHook(Hook):
         return self._timer.next_step(step)
 
 
-def _write(
-    writer: summary.SummaryWriter, kind: str, name: str, value: Any, step: int
-) -> None:
-    match kind:
-        case "scalar":
-            writer.scalar(name, value, step)
-        case "histogram":
-            writer.histogram(name, value, step)
-        case "image":
-            writer.image(name, value, step)
-        case "text":
-            writer.text(name, str(value), step)
-        case _:
-            raise ValueError(f"{name!r} was logged as {kind!r}, which is not known.")
-
-
 def _samples(state: TrainState) -> Iterator[tuple[str, NDArray[Any]]]:
     trees = (state.params, state.tables)
     for path, leaf in jax.tree_util.tree_leaves_with_path(trees):
         if 0 < leaf.size <= _MOST_ELEMENTS:
             name = jax.tree_util.keystr(path[1:], simple=True, separator="/")
             flat = np.asarray(leaf).reshape(-1)
-            # Every k-th value, with k odd: a stride that shares a factor with the
-            # width of a layer would look at few of its columns.
-            yield name, flat[:: (flat.size // _SAMPLE) | 1]
+            yield name, flat[:: summary.stride_of_sample(flat.size)]

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 
 
-def images_summary(name: str, images: NDArray[Any]) -> Any:  # tensorboardX's Summary
-    """The summary of images [B, H, W, C], or one [H, W, C], under TensorFlow's tags."""
+def encoded_images(tag: str, images: NDArray[Any]) -> list[Any]:
+    """Messages of images [B, H, W, C], or one [H, W, C], under TensorFlow's tags."""
     from tensorboardX.proto.summary_pb2 import Summary
 
     batch = images[None] if images.ndim == 3 else images
     if batch.ndim != 4 or batch.shape[-1] not in _COLOR_TYPES:
         raise ValueError(
-            f"image {name!r}: expected [B, H, W, C] with 1, 3 or 4 channels, got shape "
+            f"image {tag!r}: expected [B, H, W, C] with 1, 3 or 4 channels, got shape "
             f"{images.shape}."
         )
     values = []
@@ -32,9 +32,9 @@ def images_summary(name: str, images: NDArray[Any]) -> Any:  # tensorboardX's Su
             colorspace=channels,
             encoded_image_string=png(as_bytes(image)),
         )
-        tag = f"{name}/image" if len(batch) == 1 else f"{name}/image/{index}"
-        values.append(Summary.Value(tag=tag, image=shown))
-    return Summary(value=values)
+        full = f"{tag}/image" if len(batch) == 1 else f"{tag}/image/{index}"
+        values.append(Summary.Value(tag=full, image=shown))
+    return values
 
 
 def as_bytes(image: NDArray[Any]) -> NDArray[np.uint8]:

@@ -1,0 +1,70 @@
+"""What TensorBoard's own reader, and the longer way round, make of our messages."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboardX import crc32c
+
+from estimax.summary import SummaryWriter, checksum, encoding, images
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 1023, 1024, 1025, 1027, 5000])
+def test_checksums_are_those_of_another_program(size: int) -> None:
+    data = np.random.default_rng(size).bytes(size)
+    assert checksum.plain(data) == crc32c.crc32c(data)
+
+
+def test_a_histogram_counts_what_numpy_counts() -> None:
+    values = np.random.default_rng(1).normal(size=1000)
+    (message,) = encoding.encode("histogram", "h", values)
+    counts, edges = np.histogram(values, 30)
+    assert message.histo.bucket == [0, *counts]
+    np.testing.assert_allclose(message.histo.bucket_limit, edges)
+    assert message.histo.sum == pytest.approx(values.sum())
+    assert message.histo.sum_squares == pytest.approx((values**2).sum())
+
+
+@pytest.mark.parametrize("values", [[2.0, 2.0], [-3e38, 3e38], [0, 1], [True, False]])
+def test_odd_histograms_count_every_value(values: list[float]) -> None:
+    (message,) = encoding.encode("histogram", "h", values)
+    assert sum(message.histo.bucket) == message.histo.num == 2
+
+
+def test_names_are_cleaned_as_tensorflow_does() -> None:
+    (message,) = encoding.encode("scalar", "/my loss (mean)", 0.5)
+    assert message.tag == "my_loss__mean_"
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="'x' was logged as 'video'"):
+        encoding.encode("video", "x", 0)
+
+
+def test_values_added_together_are_one_event(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator"
+    )
+    with SummaryWriter(tmp_path) as out:
+        out.add(7, [("scalar", "a", 1.0), ("histogram", "h", np.arange(9.0))])
+        out.add(8, [("histogram", "empty", np.array([np.nan]))])
+    found = accumulator.EventAccumulator(str(tmp_path)).Reload()
+    assert [(event.step, event.value) for event in found.Scalars("a")] == [(7, 1.0)]
+    assert found.Histograms("h")[0].histogram_value.num == 9
+    assert found.Tags()["histograms"] == ["h"]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_an_image_is_what_another_program_decodes(channels: int) -> None:
+    pil = pytest.importorskip("PIL.Image")
+    import io
+
+    shape = (5, 7, channels)
+    image = np.random.default_rng(channels).integers(0, 256, shape, dtype=np.uint8)
+    decoded = np.asarray(pil.open(io.BytesIO(images.png(image))))
+    np.testing.assert_array_equal(decoded.reshape(shape), image)
+
+
+def test_an_image_of_another_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"1, 3 or 4 channels, got shape \(2, 2, 2\)"):
+        encoding.encode("image", "x", np.zeros((2, 2, 2)))
