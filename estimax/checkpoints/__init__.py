@@ -20,6 +20,7 @@ from estimax.checkpoints.manager import (
     step_of,
 )
 from estimax.checkpoints.saver import Saver
+from estimax.checkpoints.sources import open_source
 from estimax.checkpoints.state_names import (
     averaged,
     flatten_state,
@@ -43,6 +44,7 @@ __all__ = [
     "flatten_state",
     "latest",
     "names",
+    "open_source",
     "path_of",
     "read",
     "read_array",

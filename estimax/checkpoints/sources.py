@@ -41,7 +41,14 @@ class Source(Protocol):
 
 
 def open_source(given: str | os.PathLike[str]) -> Source:
-    """Open a checkpoint, or the latest one of a model_dir; TensorFlow's as well."""
+    """Open a checkpoint, or the latest one of a model_dir; TensorFlow's as well.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> path = formats.write(tempfile.mkdtemp() + "/model.ckpt-1", {"w": np.ones(2)}, 1)
+    >>> open_source(path).shapes
+    {'w': (2,)}
+    """
     path = Path(given)
     if (path / formats.MANIFEST).exists():
         return _Folder(path)

@@ -1,3 +1,4 @@
+import doctest
 import inspect
 import json
 import logging
@@ -195,3 +196,10 @@ def test_a_model_that_tensorflow_trained_predicts_the_same_here(tmp_path, genera
         n for n in old if n.endswith(("weights/Ftrl", "word/weights/accumulator"))
     )
     assert (model.get_variable_value(slots) > np.array(old[name]["values"])).all()
+
+
+def test_the_guide_does_what_it_says():
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "warm_start.md"
+    found = doctest.testfile(str(guide), module_relative=False)
+    assert found.attempted > 10
+    assert found.failed == 0
