@@ -338,7 +338,10 @@ class Estimator:
 
         narrow = self._config.precision != "float32"
         return training.Model(
-            function, mode, self._config.precision if narrow else None
+            function,
+            mode,
+            compute_dtype=self._config.precision if narrow else None,
+            eager=self._config.debug is True,
         )
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str) -> Any:
@@ -363,12 +366,13 @@ class Estimator:
 
     def _build(self, mode: Mode, batch: dict[Origin, Any]) -> Any:
         model = self._model(mode)
-        if mode == ModeKeys.TRAIN:
+        with self._debugging():
+            if mode == ModeKeys.EVAL:
+                return training.eval_program(model, batch)
+            if mode == ModeKeys.PREDICT:
+                return training.predict_program(model, batch)
             program = training.train_program(model, batch, self._config.average_decay)
-            return training.checked(program) if self._config.debug == "nan" else program
-        if mode == ModeKeys.EVAL:
-            return training.eval_program(model, batch)
-        return training.predict_program(model, batch)
+        return training.checked(program) if self._config.debug == "nan" else program
 
     def _start_state(
         self,
@@ -379,11 +383,13 @@ class Estimator:
         seed = self._config.tf_random_seed
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
         if checkpoint is None:
-            state = program.init(key, arrays)
+            with self._debugging():
+                state = program.init(key, arrays)
             return warm_started(state, self._warm_start) if self._warm_start else state
         if self._warm_start:
             _log.info("no warm start: %s has a checkpoint", self.model_dir)
-        template = jax.eval_shape(program.init, key, arrays)
+        with self._debugging():
+            template = program.form(key, arrays)
         return checkpoints.unflatten_state(template, checkpoint.arrays)
 
     def _checkpoint(self, given: str | os.PathLike[str] | None) -> str:

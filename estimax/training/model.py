@@ -113,7 +113,7 @@ class Model:
 
         key = jax.random.key(0)
         if self.eager:
-            shapes = jax.tree.map(_shape, run(key, arrays))
+            shapes = jax.eval_shape(lambda made: made, run(key, arrays))
             used = set(arrays)
         else:
             jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(key, arrays)
@@ -310,11 +310,6 @@ def _exported(spec: EstimatorSpec) -> list[dict[str, Any]]:
     if spec.mode != ModeKeys.PREDICT:
         return []
     return [output.as_outputs() for output in (spec.export_outputs or {}).values()]
-
-
-def _shape(value: Any) -> jax.ShapeDtypeStruct:
-    array = jnp.asarray(value)
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
 def _smallest(arrays: Mapping[str, Any]) -> set[str]:

@@ -10,6 +10,7 @@ compiles nothing twice.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,6 +36,7 @@ class TrainProgram:
     training: Training
     logged: dict[str, str]  # name of every value that the model logs -> its kind
     init: Callable[[jax.Array, Packed], TrainState]
+    form: Callable[[jax.Array, Packed], TrainState]  # shapes of what `init` makes
     step: steps.TrainStep  # (state, batch)
     loop: steps.TrainLoop  # (state, stack of batches, start, stop)
     observe: observing.Observe  # (state, batch, or a stack of them and a place)
@@ -72,7 +74,9 @@ def train_program(
     training = Training.from_recording(model, recording, average_decay)
     step = _unpacking(steps.make_train_step(training))
     init = jax.jit(_unpacking(steps.make_init(training)))
-    rates = _rate_names(training, init, batch)
+    # A debugger wants numbers, and shapes alone come from a trace without any.
+    form = init if model.eager else functools.partial(jax.eval_shape, init)
+    rates = _rate_names(training, form, batch)
     logged = {**recording.logged, **dict.fromkeys(rates, "scalar")}
     return TrainProgram(
         plan=training.plan,
@@ -80,6 +84,7 @@ def train_program(
         training=training,
         logged=logged,
         init=init,
+        form=form,
         # Donated: the old state's memory becomes the new one's. Hooks copy what they
         # keep.
         step=jax.jit(step, donate_argnums=0),
@@ -97,10 +102,10 @@ def checked(program: TrainProgram) -> TrainProgram:
     return replace(program, step=nonfinite.checked_step(program.training))
 
 
-def _rate_names(training: Training, init: Any, batch: RawBatch) -> list[str]:
+def _rate_names(training: Training, form: Any, batch: RawBatch) -> list[str]:
     """The names of the learning rates; optax's are known by what its state keeps."""
     arrays = pack(training.plan.prepare(batch))
-    state = jax.eval_shape(init, jax.random.key(0), arrays)
+    state = form(jax.random.key(0), arrays)
     return list(jax.eval_shape(lambda s: observing.learning_rates(training, s), state))
 
 
