@@ -15,7 +15,9 @@ from estimax.canned.dnn_linear_combined import (
     DNNLinearCombinedRegressor,
 )
 from estimax.canned.esmm import ESMMClassifier
+from estimax.canned.kmeans import KMeans
 from estimax.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
+from estimax.canned.logit_fns import dnn_logit_fn_builder, linear_logit_fn_builder
 from estimax.canned.mmoe import MMoEEstimator
 from estimax.canned.rnn import RNNClassifier, RNNEstimator
 
@@ -33,10 +35,13 @@ __all__ = [
     "DNNRegressor",
     "DeepFMClassifier",
     "ESMMClassifier",
+    "KMeans",
     "LinearClassifier",
     "LinearEstimator",
     "LinearRegressor",
     "MMoEEstimator",
     "RNNClassifier",
     "RNNEstimator",
+    "dnn_logit_fn_builder",
+    "linear_logit_fn_builder",
 ]
