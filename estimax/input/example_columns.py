@@ -32,8 +32,8 @@ def serialize_examples(columns: Mapping[str, Any]) -> Strings:
     ragged column that has no values is left out of its example.
 
     >>> records = serialize_examples({"x": np.array([1.0, 2.0]), "s": ["a", "b"]})
-    >>> len(records), records[0]
-    (2, b'\\n\\x1a\\n\\t\\n\\x01s\\x12\\x04\\n\\x02\\n\\x00')
+    >>> [len(record) for record in records]
+    [29, 29]
     """
     if not columns:
         raise InputError("serialize_examples: there are no columns.")

@@ -44,7 +44,6 @@ from estimax.input.parsing_specs import (
     RaggedFeature,
     SparseFeature,
     UniformRowLength,
-    VarLenFeature,
 )
 
 Parsed = dict[str, Any]  # arrays, Strings, Sparse and Ragged
@@ -59,7 +58,7 @@ def parse_example(
     `example_names` (a sequence, or a function of the place in the batch) are what
     errors call the examples.
 
-    >>> from estimax.input.example_columns import serialize_examples
+    >>> from estimax.input import VarLenFeature, serialize_examples
     >>> records = serialize_examples({"x": np.array([1.5, 2.5]), "s": ["a", "b"]})
     >>> parse_example(records, {"x": FixedLenFeature([], "float32")})
     {'x': array([1.5, 2.5], dtype=float32)}
@@ -105,6 +104,7 @@ def _kept_parser(features: tuple[tuple[str, FeatureSpec], ...]) -> ExampleParser
 class ExampleParser:
     """What parses batches of Examples with one set of features; safe for threads.
 
+    >>> from estimax.input import VarLenFeature
     >>> parser = ExampleParser({"x": VarLenFeature("int64")})
     >>> parser([b""])["x"].dense_shape
     (1, 0)
@@ -130,22 +130,23 @@ class ExampleParser:
 
     def _maker(self, key: str, feature: FeatureSpec) -> _Make:
         """What cuts a feature's column from the raw ones, whose keys it registers."""
+        if not isinstance(feature, FeatureSpec):
+            raise InputError(
+                f"feature {key!r}: expected FixedLenFeature, VarLenFeature, "
+                "SparseFeature, FixedLenSequenceFeature or RaggedFeature, got "
+                f"{type(feature).__name__}."
+            )
         check_dtype(key, feature.dtype)
         if isinstance(feature, FixedLenFeature):
             return self._fixed(key, feature)
-        if isinstance(feature, VarLenFeature):
-            place = self._want(Wanted(key, feature.dtype, indices=True), "sparse")
-            return lambda raw, names: _sparse(raw.variable(place), raw.rows)
         if isinstance(feature, FixedLenSequenceFeature):
             return self._padded(key, feature)
         if isinstance(feature, SparseFeature):
             return self._indexed(key, feature)
         if isinstance(feature, RaggedFeature):
             return self._ragged(key, feature)
-        raise InputError(
-            f"feature {key!r}: expected FixedLenFeature, VarLenFeature, SparseFeature, "
-            f"FixedLenSequenceFeature or RaggedFeature, got {type(feature).__name__}."
-        )
+        place = self._want(Wanted(key, feature.dtype, indices=True), "sparse")
+        return lambda raw, names: _sparse(raw.variable(place), raw.rows)
 
     def _fixed(self, key: str, feature: FixedLenFeature) -> _Make:
         size = size_of(key, feature.shape)

@@ -27,6 +27,8 @@ from estimax.input.parsing_specs import (
 )
 
 _Ints = NDArray[np.int64]
+# Of a batch. A row id is a number in a file: it must not ask for all memory.
+_MOST_ROWS = 1 << 31
 
 
 def ragged_of(
@@ -94,14 +96,26 @@ def _row_lengths(
     if isinstance(partition, RowStarts):
         after = np.where(is_last, counts[record], np.roll(numbers, -1))
         return after - numbers, rows
-    # Rows of values; those that are not named before the last have none.
+    return _lengths_from_ids(numbers, record, is_first, is_last, rows)
+
+
+def _lengths_from_ids(
+    numbers: _Ints,
+    record: _Ints,
+    is_first: NDArray[np.bool_],
+    is_last: NDArray[np.bool_],
+    rows: _Ints,
+) -> tuple[_Ints, _Ints]:
+    """Row lengths from every value's row; rows that none names are empty."""
+    before = np.where(is_first, 0, np.roll(numbers, 1))
+    if np.any(numbers < before):
+        return -(numbers < before).astype(np.int64), rows  # negative where it descends
     found = np.zeros(len(rows), np.int64)
     found[record[is_last]] = numbers[is_last] + 1
+    if found.sum() > _MOST_ROWS:
+        return np.full(len(numbers), -1, np.int64), rows
     place = numbers + (np.cumsum(found) - found)[record]
-    total = int(found.sum())
-    if total < 0 or np.any(place < 0) or np.any(place >= total):
-        return np.full(1, -1, np.int64), found
-    return np.bincount(place, minlength=total), found
+    return np.bincount(place, minlength=int(found.sum())), found
 
 
 def _check(
@@ -113,23 +127,25 @@ def _check(
     where: str,
 ) -> None:
     """Rows must have a length, and together all values of their record."""
-    is_right = not np.any(lengths < 0) and not np.any(rows < 0)
-    if is_right and len(lengths) == rows.sum():
-        ends = _splits(lengths)[_splits(rows)]
-        wrong = np.flatnonzero(np.diff(ends) != counts)
-        if not len(wrong):
-            return
-        row, total = int(wrong[0]), int(np.diff(ends)[wrong[0]])
+    negative = np.flatnonzero(lengths < 0)
+    if len(negative):
+        row = (
+            int(np.searchsorted(_splits(np.maximum(rows, 0)), negative[0], "right")) - 1
+        )
         raise ExampleError(
-            f"{name_of(row, names)}: {where}{partition} makes rows of {total} values "
-            f"together, but there are {counts[row]}.",
+            f"{name_of(row, names)}: {where}{partition} must ascend, and holds no "
+            "negative numbers.",
             row,
         )
-    raise ExampleError(
-        f"{where}{partition} does not ascend or holds negative numbers in an example "
-        "of this batch.",
-        0,
-    )
+    totals = np.diff(_splits(lengths)[_splits(rows)])
+    wrong = np.flatnonzero(totals != counts)
+    if len(wrong):
+        row = int(wrong[0])
+        raise ExampleError(
+            f"{name_of(row, names)}: {where}{partition} makes rows of {totals[row]} "
+            f"values together, but there are {counts[row]}.",
+            row,
+        )
 
 
 def _integers(values: Values) -> _Ints:

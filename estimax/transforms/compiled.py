@@ -1,31 +1,10 @@
-"""The way to the compiled kernels: imported when first needed, and announced."""
+"""The way to this room's compiled kernels."""
 
-import functools
-import importlib
-import logging
-from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
 
-_log = logging.getLogger("estimax")
+from estimax.wire import compiled
 
 
-@functools.cache
 def kernels() -> ModuleType:
-    """The kernel module; its first import on a machine compiles it, for seconds."""
-    # Numba alone takes half a second to import: not at `import estimax`.
-    spec = find_spec("estimax.transforms.kernels")
-    assert spec is not None
-    assert spec.origin is not None
-    if not is_cached(Path(spec.origin)):
-        _log.info("compiling the host kernels (once per machine, about 10 seconds)")
-    return importlib.import_module("estimax.transforms.kernels")
-
-
-def is_cached(source: Path) -> bool:
-    """Whether a Numba index newer than the source exists beside it."""
-    # Numba writes elsewhere when this folder is read-only; then the line is logged
-    # once per process, which is a line too many but never one too few.
-    index = (source.parent / "__pycache__").glob(f"{source.stem}.*.nbi")
-    changed = source.stat().st_mtime
-    return any(file.stat().st_mtime >= changed for file in index)
+    """The kernel module, imported when first needed."""
+    return compiled.load("estimax.transforms.kernels")

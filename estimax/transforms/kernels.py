@@ -11,13 +11,12 @@ writable array is accepted where a read-only one is expected, but not vice versa
 # Numba has its own types, in the signatures; annotations would say nothing more.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
-import sys
-
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import njit, types
-from numba.extending import intrinsic
 from numpy import uint64
+
+from estimax.wire.loads import load32 as _read32
+from estimax.wire.loads import load64 as _read64
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT64 = types.Array(types.int64, 1, "C", readonly=True)
@@ -35,28 +34,6 @@ _K1 = uint64(0xB492B66FBE98F273)
 _K2 = uint64(0x9AE16A3B2F90404F)
 _CAT = uint64(0xC6A4A7935BD1E995)
 _DIGITS = 20  # of the longest int64, sign included
-
-
-def _make_read(bits):
-    """A function (bytes, place) -> the little-endian integer there, as uint64."""
-    integer, wide = ir.IntType(bits), ir.IntType(64)
-
-    def generate(context, builder, signature, args):
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        place = builder.gep(array.data, [args[1]])
-        loaded = builder.load(builder.bitcast(place, integer.as_pointer()))
-        loaded.align = 1
-        return loaded if bits == 64 else builder.zext(loaded, wide)
-
-    def read(typing, data, at):
-        return types.uint64(data, types.intp), generate
-
-    return intrinsic(read)
-
-
-# One unaligned load each: put together byte by byte, hashing took twice as long.
-assert sys.byteorder == "little", "the kernels read strings as little-endian numbers"
-_read32, _read64 = _make_read(32), _make_read(64)
 
 
 # Numba turns uint64 with a signed literal into float64, so every constant that meets a

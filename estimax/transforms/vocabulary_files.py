@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import os
-import struct
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import FeatureError
+from estimax.core.errors import FeatureError, InputError
 from estimax.core.strings import Strings
 from estimax.transforms.words import WordList
+from estimax.wire import records
 
 
 def count_words(path: str, *, is_tfrecord: bool = False) -> int:
@@ -57,13 +56,19 @@ def _load(
 def _words_of(path: str, is_tfrecord: bool) -> list[bytes]:
     _stat(path)
     if is_tfrecord:
-        with gzip.open(path, "rb") as file:
-            return _records(path, file.read())
+        return _records(path)
     with open(path, "rb") as file:
         lines = file.read().split(b"\n")
     if not lines[-1]:
         lines.pop()  # what follows the last line feed is no line
     return [line.removesuffix(b"\r") for line in lines]
+
+
+def _records(path: str) -> list[bytes]:
+    try:
+        return records.read_records(path, "GZIP").tolist()
+    except InputError as error:
+        raise FeatureError(f"vocabulary file {error}") from None
 
 
 def _stat(path: str) -> os.stat_result:
@@ -73,18 +78,6 @@ def _stat(path: str) -> os.stat_result:
         raise FeatureError(
             f"vocabulary file {path}: cannot be read ({error.strerror})."
         ) from None
-
-
-def _records(path: str, data: bytes) -> list[bytes]:
-    """The records of TFRecord framing: length, its CRC, the bytes, their CRC."""
-    words, at = [], 0
-    while at < len(data):
-        if at + 16 > len(data):
-            raise FeatureError(f"vocabulary file {path}: it ends within a record.")
-        (length,) = struct.unpack_from("<Q", data, at)
-        words.append(data[at + 12 : at + 12 + length])
-        at += 16 + length
-    return words
 
 
 def _strings(words: list[bytes]) -> Strings:

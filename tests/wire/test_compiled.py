@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from estimax.transforms import compiled
+from estimax.wire import compiled
 
 
 @pytest.fixture
