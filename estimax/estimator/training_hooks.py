@@ -19,14 +19,16 @@ def training_hooks(
     *,
     last_step: int | None,
 ) -> list[Hook]:
-    """Every hook that a call of `train` runs, in the order in which they are called."""
-    given = (*spec.training_chief_hooks, *hooks, *spec.training_hooks)
-    every = [
-        *_checkpointing(config, given, listeners),
-        *spec.training_chief_hooks,
-        *_summarizing(config),
-        *hooks,
-    ]
+    """Every hook that a call of `train` runs, in the order in which they are called.
+
+    Of a cluster's processes only the chief writes to the model's folder.
+    """
+    every: list[Hook] = []
+    if config.is_chief:
+        given = (*spec.training_chief_hooks, *hooks, *spec.training_hooks)
+        every += _checkpointing(config, given, listeners)
+        every += [*spec.training_chief_hooks, *_summarizing(config)]
+    every += hooks
     if last_step is not None:
         every.append(stock.StopAtStepHook(last_step=last_step))
     every.append(stock.NanTensorHook())

@@ -1,10 +1,14 @@
 """When hooks are called, and what ends a training, as tf.estimator has it."""
 
+import json
+
+import jax.numpy as jnp
 import pytest
 from tiny_models import Recorder, Saves, data, line_model_fn, once
 
 import estimax as ex
 from estimax import checkpoints, hooks
+from estimax.estimator.training_hooks import training_hooks
 from estimax.hooks import Hook
 
 
@@ -136,6 +140,26 @@ def test_every_hook_has_its_place(make):
         *[(name, "after_run", 1) for name in ("chief", "mine", "model")],
         *[(name, "end", 1) for name in ("chief", "mine", "model")],
     ]
+
+
+def stock_hooks(config):
+    spec = ex.EstimatorSpec("train", loss=jnp.zeros(()), train_op="SGD")
+    every = training_hooks(config, spec, [Phases()], [], last_step=9)
+    return [type(hook).__name__ for hook in every]
+
+
+def test_only_the_chief_has_hooks_that_write(tmp_path, monkeypatch):
+    everyones = ["Phases", "StopAtStepHook", "NanTensorHook", "LoggingTensorHook"]
+    assert stock_hooks(ex.RunConfig(tmp_path)) == [
+        "CheckpointSaverHook",
+        "StepCounterHook",
+        "SummarySaverHook",
+        *everyones,
+    ]
+    cluster = {"chief": ["a:1"], "worker": ["b:1"]}
+    task = {"cluster": cluster, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(task))
+    assert stock_hooks(ex.RunConfig(tmp_path)) == everyones
 
 
 def test_a_saver_may_come_from_the_model(make, tmp_path):
