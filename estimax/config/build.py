@@ -114,6 +114,8 @@ def build_run_config(run: Run) -> RunConfig:
         iterations_per_loop=section.iterations_per_loop,
         prefetch_batches=run.data.prefetch,
         compilation_cache_dir=_cache_dir(section.compilation_cache),
+        precision=section.precision,
+        accumulate_steps=section.accumulate_steps,
         **interval,
     )
 

@@ -52,6 +52,13 @@ class RunSection:
         int | None,
         About("Steps in one compiled call, at most; null: as many as pay.", at_least=1),
     ] = None
+    precision: Annotated[
+        Literal["float32", "bfloat16"],
+        About("What layers compute in; variables are float32 in any case."),
+    ] = "float32"
+    accumulate_steps: Annotated[
+        int, About("Batches whose gradients make up one step.", at_least=1)
+    ] = 1
     compilation_cache: Annotated[
         str,
         About(
