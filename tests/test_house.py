@@ -28,6 +28,7 @@ FLOORS = {
     "export": 4,
     "estimator": 5,
     "canned": 6,
+    "inspection": 6,
     "debug": 6,
     "config": 7,
     "cli": 8,

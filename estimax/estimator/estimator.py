@@ -15,7 +15,6 @@ import copy
 import logging
 import os
 import secrets
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -29,12 +28,12 @@ from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import host_values
 from estimax.core import plan as plans
-from estimax.core.errors import ConfigError, MissingFileError, SpecError
+from estimax.core.errors import MissingFileError, SpecError
 from estimax.core.mode import Mode, ModeKeys
 from estimax.core.packing import Packed, pack
 from estimax.core.staging import Origin
 from estimax.core.state import TrainState
-from estimax.estimator import calling, exporting, reports
+from estimax.estimator import arguments, calling, exporting, reports
 from estimax.estimator.cluster import check_trains
 from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
@@ -74,7 +73,7 @@ class Estimator:
         assert model_fn is not None
         self._model_fn = model_fn
         self._params = copy.deepcopy(params) if params is not None else {}
-        self._config = _with_model_dir(config, model_dir)
+        self._config = arguments.with_model_dir(config, model_dir)
         self._warm_start = checkpoints.as_settings(warm_start_from)
         self._programs: dict[Any, Any] = {}
         self._loader = Loader(use_averages=self._config.use_averages)
@@ -112,7 +111,7 @@ class Estimator:
         Starts from the latest checkpoint, and from the place in the data that it was
         saved at: a run that was killed continues as if nothing had happened.
         """
-        _check_steps(steps=steps, max_steps=max_steps)
+        arguments.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
         checkpoint = checkpoints.restore_latest(self.model_dir)
         start = checkpoint.step if checkpoint else 0
@@ -137,7 +136,7 @@ class Estimator:
             every_hook = training_hooks(
                 self._config,
                 program.spec,
-                _checked(hooks),
+                arguments.checked_hooks(hooks),
                 saving_listeners or (),
                 last_step=last,
             )
@@ -168,24 +167,27 @@ class Estimator:
         hooks: Sequence[Hook] | None = None,
         checkpoint_path: str | os.PathLike[str] | None = None,
         name: str | None = None,
+        *,
+        report: bool = True,
     ) -> dict[str, Any]:
         """Evaluate the latest checkpoint on up to `steps` batches (None: all).
 
         Returns the model's metrics with `loss` (mean over batches) and `global_step`,
-        and writes them for TensorBoard under `eval_dir(name)`. A damaged checkpoint is
+        and unless `report` is False logs them and writes them for TensorBoard under
+        `eval_dir(name)`. A damaged checkpoint is
         passed over for the one before it, with a warning; `global_step` tells which it
         was. One that `checkpoint_path` names is used or refused.
         """
-        _check_steps(steps=steps)
+        arguments.check_steps(steps=steps)
         self._check_trained(checkpoint_path)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
-            first = _needed(feed, "evaluate")
+            first = arguments.needed(feed, "evaluate")
             feed.warn_if_endless("evaluate", steps)
             program = self._program(ModeKeys.EVAL, first)
             loaded = self._load(
                 checkpoint_path, ModeKeys.EVAL, program.plan, program.shapes, first
             )
-            return self._evaluated(program, loaded, feed, steps, hooks, name)
+            return self._evaluated(program, loaded, feed, steps, hooks, name, report)
 
     def evaluate_state(
         self,
@@ -199,9 +201,11 @@ class Estimator:
 
         For hooks, whose `context.state` is the state of the training under way.
         """
-        _check_steps(steps=steps)
+        arguments.check_steps(steps=steps)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
-            program = self._program(ModeKeys.EVAL, _needed(feed, "evaluate_state"))
+            program = self._program(
+                ModeKeys.EVAL, arguments.needed(feed, "evaluate_state")
+            )
             loaded = live(state, program.shapes, self._config.use_averages)
             return self._evaluated(program, loaded, feed, steps, hooks, name)
 
@@ -213,20 +217,22 @@ class Estimator:
         steps: int | None,
         hooks: Sequence[Hook] | None,
         name: str | None,
+        report: bool = True,
     ) -> dict[str, Any]:
         context = RunContext(step=loaded.step)
         results = training.evaluate(
             program,
             loaded.variables,
             feed.placed(program.plan, depth=self._config.prefetch_batches),
-            (*_checked(hooks), *program.spec.evaluation_hooks),
+            (*arguments.checked_hooks(hooks), *program.spec.evaluation_hooks),
             context,
             steps=steps,
         )
         results["global_step"] = np.int64(loaded.step)
-        folder = self.eval_dir(name)
-        reports.write_evaluation(folder, results, loaded.step, loaded.path)
-        reports.log_evaluation(results, context.examples, name)
+        if report:
+            folder = self.eval_dir(name)
+            reports.write_evaluation(folder, results, loaded.step, loaded.path)
+            reports.log_evaluation(results, context.examples, name)
         return results
 
     def predict(
@@ -253,7 +259,7 @@ class Estimator:
             )
             spec = program.recording.spec
             context = RunContext(step=step)
-            every_hook = (*_checked(hooks), *spec.prediction_hooks)
+            every_hook = (*arguments.checked_hooks(hooks), *spec.prediction_hooks)
             training.begin(every_hook, context)
             batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
             for batch in batches:
@@ -302,6 +308,20 @@ class Estimator:
             servable, export_dir_base, assets_extra=assets_extra, step=step
         )
         return str(bundle)
+
+    def describe_training(
+        self, input_fn: InputFn
+    ) -> tuple[training.Training, TrainState]:
+        """What trains each variable, and the shapes of a state; nothing is computed.
+
+        `ex.inspection.variable_table` shows it as a table.
+        """
+        with self._feed(input_fn, ModeKeys.TRAIN) as feed:
+            first = arguments.needed(feed, "describe_training")
+            program = self._program(ModeKeys.TRAIN, first)
+            arrays = pack(program.plan.prepare(first))
+        key = jax.random.key(0)
+        return program.training, jax.eval_shape(program.init, key, arrays)
 
     def latest_checkpoint(self) -> str | None:
         """The path of the newest readable checkpoint, or None."""
@@ -383,6 +403,7 @@ class Estimator:
         seed = self._config.tf_random_seed
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
         if checkpoint is None:
+            arguments.check_folder(self.model_dir)
             with self._debugging():
                 state = program.init(key, arrays)
             return warm_started(state, self._warm_start) if self._warm_start else state
@@ -463,54 +484,3 @@ class Estimator:
             return training.first_nonfinite(
                 program.training, state, batches, max_secs=max_secs
             )
-
-
-def _with_model_dir(
-    config: RunConfig | None, model_dir: str | os.PathLike[str] | None
-) -> RunConfig:
-    if config is not None and not isinstance(config, RunConfig):
-        raise ConfigError(
-            f"Estimator: config must be a RunConfig, got {type(config).__name__}."
-        )
-    config = config or RunConfig()
-    given = os.fspath(model_dir) if model_dir else None
-    if given and config.model_dir and given != config.model_dir:
-        raise ConfigError(
-            f"Estimator: model_dir is {given!r} here and {config.model_dir!r} in the "
-            "RunConfig. Give one of them."
-        )
-    resolved = given or config.model_dir
-    if resolved is None:
-        resolved = tempfile.mkdtemp(prefix="estimax-")
-        _log.warning("no model_dir given: using the temporary folder %s", resolved)
-    return config.replace(model_dir=resolved)
-
-
-def _check_steps(**given: int | None) -> None:
-    values = {name: value for name, value in given.items() if value is not None}
-    if len(values) > 1:
-        raise SpecError(
-            "train: give steps (that many more) or max_steps (up to that many in all), "
-            "not both."
-        )
-    for name, value in values.items():
-        if value <= 0:
-            raise SpecError(f"{name} must be > 0, got {value}.")
-
-
-def _checked(hooks: Sequence[Hook] | None) -> tuple[Hook, ...]:
-    for hook in hooks or ():
-        if not isinstance(hook, Hook):
-            raise TypeError(
-                f"hooks must be Hooks, got {type(hook).__name__}. Subclass "
-                "ex.hooks.Hook and override what you need."
-            )
-    return tuple(hooks or ())
-
-
-def _needed(feed: Feed, what: str) -> dict[Origin, Any]:
-    if feed.first is None:
-        raise SpecError(
-            f"{what}: the input_fn gave no data; check its files and filters."
-        )
-    return feed.first

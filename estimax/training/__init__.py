@@ -14,6 +14,7 @@ from estimax.training.programs import (
     train_program,
 )
 from estimax.training.steps import variables_of
+from estimax.training.updates import Training, Way
 
 __all__ = [
     "EvalProgram",
@@ -25,7 +26,9 @@ __all__ = [
     "PredictProgram",
     "Recording",
     "TrainProgram",
+    "Training",
     "Variables",
+    "Way",
     "begin",
     "checked",
     "eval_program",

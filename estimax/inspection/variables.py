@@ -1,0 +1,137 @@
+"""What a model is made of: every variable, its size, and what trains it.
+
+    print(ex.inspection.variable_table(model, input_fn))
+
+Nothing is trained, compiled or allocated for it: shapes are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+
+from estimax.checkpoints import state_names
+from estimax.core.state import TrainState
+from estimax.estimator import Estimator
+from estimax.inspection.tables import as_text
+from estimax.training import Training, Way
+
+_WAYS = {
+    Way.ROWS: "the rows of its batch",
+    Way.MASKED: "the rows of its batch, found on the device",
+    Way.WHOLE: "whole",
+    Way.FROZEN: "never",
+}
+
+
+@dataclass(frozen=True)
+class VariableInfo:
+    """A variable, and what the optimizer keeps beside it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    size: int  # numbers
+    nbytes: int
+    optimizer: str | None  # None: not trained
+    updated: str  # "whole", "the rows of its batch", …
+
+
+@dataclass(frozen=True)
+class VariableTable:
+    """All variables of a model, largest first when printed as it stands."""
+
+    variables: tuple[VariableInfo, ...]
+    optimizer_bytes: int  # what optimizers keep: accumulators, moments
+
+    @property
+    def size(self) -> int:
+        """How many numbers the model has."""
+        return sum(variable.size for variable in self.variables)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the variables, without what optimizers keep."""
+        return sum(variable.nbytes for variable in self.variables)
+
+    def __str__(self) -> str:
+        rows = [
+            [
+                v.name,
+                str(list(v.shape)),
+                v.dtype,
+                f"{v.size:,}",
+                v.optimizer or "",
+                v.updated,
+            ]
+            for v in self.variables
+        ]
+        table = as_text(
+            ["variable", "shape", "dtype", "numbers", "optimizer", "updated"], rows
+        )
+        return (
+            f"{table}\n{len(rows)} variables, {self.size:,} numbers, "
+            f"{_megabytes(self.nbytes)}; optimizers keep "
+            f"{_megabytes(self.optimizer_bytes)} more"
+        )
+
+
+def variable_table(estimator: Estimator, input_fn: Callable[..., Any]) -> VariableTable:
+    """List a model's variables, with the first batch of `input_fn` to trace it with.
+
+    >>> import numpy as np
+    >>> import estimax as ex
+    >>> columns = [ex.feature_columns.numeric_column("x")]
+    >>> model = ex.DNNClassifier([4], columns, model_dir="/tmp/estimax-doc-table")
+    >>> table = variable_table(model, lambda: ({"x": np.ones(2)}, np.ones(2)))
+    >>> [(v.name, v.shape, v.optimizer) for v in table.variables][:1]
+    [('dnn/hiddenlayer_0/kernel', (1, 4), 'Adagrad')]
+    >>> table.size
+    13
+    """
+    plan, state = estimator.describe_training(input_fn)
+    found = sorted(_infos(plan, state), key=lambda v: (-v.size, v.name))
+    kept = jax.tree.leaves((state.opt_state, state.slots))
+    return VariableTable(tuple(found), sum(_nbytes(leaf) for leaf in kept))
+
+
+def _infos(plan: Training, state: TrainState) -> Iterator[VariableInfo]:
+    bare = replace(state, opt_state={}, slots={}, averages={})
+    arrays = state_names.flatten_state(bare)
+    for name in state_names.variable_names(state):
+        leaf = arrays[name]
+        if name in plan.tables:
+            update = plan.tables[name]
+            yield _info(plan, name, leaf, update.group, _WAYS[update.way])
+        elif name in plan.param_groups:
+            group = plan.param_groups[name]
+            way = Way.FROZEN if group is None else Way.WHOLE
+            yield _info(plan, name, leaf, group, _WAYS[way])
+        else:
+            yield _info(plan, name, leaf, None, "by the model")
+
+
+def _info(
+    plan: Training, name: str, leaf: Any, group: int | None, updated: str
+) -> VariableInfo:
+    optimizer = None if group is None else plan.optimizer(group).name
+    return VariableInfo(
+        name,
+        tuple(leaf.shape),
+        str(leaf.dtype),
+        int(leaf.size),
+        _nbytes(leaf),
+        optimizer,
+        updated,
+    )
+
+
+def _nbytes(leaf: Any) -> int:
+    return int(leaf.size) * int(leaf.dtype.itemsize)
+
+
+def _megabytes(nbytes: int) -> str:
+    return f"{nbytes / 1e6:,.1f} MB"
