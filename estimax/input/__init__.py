@@ -1,6 +1,8 @@
 """Input: files and arrays to batches of columns. Read `dataset.py` first."""
 
+from estimax.input import experimental
 from estimax.input.adapters import BatchIterator, as_batches
+from estimax.input.batched_features import make_batched_features_dataset
 from estimax.input.csv_decode import decode_csv
 from estimax.input.csv_make import make_csv_dataset
 from estimax.input.csv_reader import csv_files
@@ -63,6 +65,8 @@ __all__ = [
     "as_batches",
     "csv_files",
     "decode_csv",
+    "experimental",
+    "make_batched_features_dataset",
     "make_csv_dataset",
     "numpy_input_fn",
     "pandas_input_fn",

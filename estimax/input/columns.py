@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from estimax.core import strings
 from estimax.core.errors import InputError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 
@@ -31,6 +32,8 @@ def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an 
     """
     if isinstance(value, Strings | Sparse):
         return value
+    if isinstance(value, Ragged):
+        return value  # type: ignore[return-value]  # made by parsing, batches only
     if hasattr(value, "dense_shape") and hasattr(value, "indices"):
         return _sparse_from(value, name)
     try:

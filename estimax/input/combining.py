@@ -67,13 +67,16 @@ class ZipStream:
 
     def read(self, n: int) -> Chunk | None:
         """As many of each as the shortest has."""
+        if self._ended:
+            return None
         parts: list[Chunk] = []
         for stream in self._streams:
-            part = None if self._ended else read_fully(stream, n)
+            part = read_fully(stream, n)
             if part is None:
                 self._ended = True
                 return None
-            self._ended = self._ended or bool(parts and len(part) < n)
+            if parts and len(part) < n:
+                self._ended = True
             parts.append(part)
             n = len(part)
         return self._together([part.slice(0, n) for part in parts])

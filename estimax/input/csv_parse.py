@@ -79,7 +79,13 @@ def infer_dtypes(block: Block, schema: Schema, form: CsvFormat) -> dict[str, str
     from pyarrow import types
 
     known = {f.name: _arrow_type(f.dtype) for f in schema.fields if not f.inferred}
-    table = _read(block, schema, form, known)
+    try:
+        table = _read(block, schema, form, known)
+    except BadRowError as error:
+        if not error.start:
+            raise
+        # Whoever reads the rows comes upon the bad one, and may ignore it.
+        table = _read(replace(block, end=error.start), schema, form, known)
     kinds: dict[str, str] = {}
     for field in schema.fields:
         if field.inferred:

@@ -129,7 +129,7 @@ class MixStream:
         """The choices' position and every dataset's."""
         return {
             "choice": self._chooser.get_state(),
-            "ended": self._ended,
+            "ended": list(self._ended),
             "sources": [rows.get_state() for rows in self._rows],
         }
 

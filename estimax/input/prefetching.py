@@ -63,6 +63,11 @@ class PrefetchStream:
                 self._chunk, self._before, self._after = self._ahead.next()
             except StopIteration:
                 return None
+            except Exception:
+                # The thread has ended, behind what failed; the next read goes on there.
+                self._stop()
+                self._after = self._source.get_state()
+                raise
             self._given = 0
         out = self._chunk.slice(self._given, self._given + n)
         self._given += len(out)

@@ -1,0 +1,95 @@
+import logging
+
+import pytest
+
+from estimax.core.errors import InputError
+from estimax.input import CsvDataset, Dataset, TFRecordDataset, csv_files
+from estimax.wire import write_records
+
+
+def test_a_bad_row_is_told_once_and_the_rows_around_it_are_read(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("n,s\n1,a\n2,b\nx,c\n4,d\n")
+    iterator = iter(csv_files(path, dtypes={"n": "int64"}))
+    assert [next(iterator)["n"], next(iterator)["n"]] == [1, 2]
+    words = r"a.csv, line 4 \(byte 12\): column 'n': expected int64 .* found 'x'"
+    with pytest.raises(InputError, match=words):
+        next(iterator)
+    assert next(iterator)["n"] == 4
+
+
+def test_bad_rows_are_left_out_and_counted(tmp_path, caplog):
+    path = tmp_path / "a.csv"
+    rows = ["1,a", "2", "x,c", '4,"d', '5",e', "6,f", "", "7,g"]
+    path.write_text("\n".join(rows) + "\n")
+    data = CsvDataset(path, [0, ""], use_quote_delim=False).ignore_errors()
+    iterator = iter(data.batch(10))
+    assert [n.tolist() for n, _ in iterator] == [[1, 4, 6, 7]]
+    assert iterator.ignored_errors == 4
+    assert "4 errors were ignored" in caplog.text
+
+
+def test_a_stray_quote_costs_its_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('1,a\n2,b"b"\n3,c\n')
+    data = CsvDataset(path, [0, ""]).ignore_errors()
+    assert [int(n) for n, _ in data] == [1, 3]
+
+
+def test_many_bad_rows_do_not_read_the_block_each_time(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"{'x' if i % 100 == 7 else i},a\n" for i in range(20_000)))
+    iterator = iter(CsvDataset(path, [0, ""]).ignore_errors().batch(50_000))
+    assert len(next(iterator)[0]) == 19_800
+    assert iterator.ignored_errors == 200
+
+
+def test_a_damaged_record_ends_its_file_alone(tmp_path):
+    paths = [tmp_path / f"{i}.tfrecord" for i in range(3)]
+    for i, path in enumerate(paths):
+        write_records(path, [b"%d-%d" % (i, k) for k in range(4)])
+    data = bytearray(paths[1].read_bytes())
+    data[2 * 19 + 13] ^= 1  # in the third record's data
+    paths[1].write_bytes(bytes(data))
+    with pytest.raises(InputError, match=r"1.tfrecord, record 2 \(byte 38\)"):
+        list(TFRecordDataset(paths))
+    iterator = iter(TFRecordDataset(paths).ignore_errors())
+    found = list(iterator)
+    assert found[4:6] == [b"1-0", b"1-1"]
+    assert found[6] == b"2-0"
+    assert len(found) == 10
+    assert iterator.ignored_errors == 1
+
+
+@pytest.mark.parametrize("parallel", [None, 2])
+def test_failing_calls_of_map_are_left_out(parallel):
+    data = Dataset.range(6).batch(1).map(lambda x: 6 // int(x[0]), parallel)
+    iterator = iter(data.prefetch(2).ignore_errors())
+    assert [int(x) for x in iterator] == [6, 3, 2, 1, 1]
+    assert iterator.ignored_errors == 1
+
+
+def test_a_generator_that_fails_has_ended():
+    def generate():
+        yield 1
+        raise RuntimeError("broken")
+
+    iterator = iter(Dataset.from_generator(generate).ignore_errors())
+    assert [int(x) for x in iterator] == [1]
+    assert iterator.ignored_errors == 1
+
+
+def test_warnings_name_what_was_ignored(caplog):
+    data = Dataset.range(2).map(lambda x: 1 // int(x)).ignore_errors(log_warning=True)
+    with caplog.at_level(logging.WARNING):
+        list(data)
+    assert "modulo by zero" in caplog.text
+
+
+def test_a_missing_file_is_named_and_can_be_ignored(tmp_path):
+    there = tmp_path / "there"
+    write_records(there, [b"x"])
+    paths = [str(tmp_path / "gone"), str(there)]
+    with pytest.raises(InputError, match="gone: cannot be read: No such file"):
+        list(TFRecordDataset(paths))
+    assert list(TFRecordDataset(paths).ignore_errors()) == [b"x"]
