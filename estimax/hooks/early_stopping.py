@@ -21,6 +21,7 @@ import operator
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -64,6 +65,7 @@ def make_early_stopping_hook(
     >>> model = ex.BaselineRegressor(model_dir="/tmp/estimax-doc-stopping")
     >>> hook = make_early_stopping_hook(model, lambda: False)
     """
+    _check_estimator(estimator)
     if not callable(should_stop_fn):
         raise TypeError(
             "make_early_stopping_hook: should_stop_fn must be a function without "
@@ -73,7 +75,8 @@ def make_early_stopping_hook(
     def verdict(step: int) -> str | None:
         return "should_stop_fn said so" if should_stop_fn() else None
 
-    return _hook(estimator, None, verdict, run_every_secs, run_every_steps)
+    folder = estimator.eval_dir()
+    return _hook(estimator, folder, verdict, run_every_secs, run_every_steps)
 
 
 def stop_if_higher_hook(
@@ -91,10 +94,9 @@ def stop_if_higher_hook(
     >>> model = ex.BaselineRegressor(model_dir="/tmp/estimax-doc-stopping")
     >>> hook = stop_if_higher_hook(model, "accuracy", 0.95)
     """
-    return _threshold_hook(
-        *(estimator, metric_name, threshold, eval_dir, min_steps),
-        *(run_every_secs, run_every_steps, operator.gt, "above"),
-    )
+    metric = _metric(estimator, metric_name, eval_dir, min_steps)
+    verdict = _beyond(metric, threshold, operator.gt, "above")
+    return _hook(estimator, metric.folder, verdict, run_every_secs, run_every_steps)
 
 
 def stop_if_lower_hook(
@@ -112,10 +114,9 @@ def stop_if_lower_hook(
     >>> model = ex.BaselineRegressor(model_dir="/tmp/estimax-doc-stopping")
     >>> hook = stop_if_lower_hook(model, "loss", 0.1, run_every_secs=30)
     """
-    return _threshold_hook(
-        *(estimator, metric_name, threshold, eval_dir, min_steps),
-        *(run_every_secs, run_every_steps, operator.lt, "below"),
-    )
+    metric = _metric(estimator, metric_name, eval_dir, min_steps)
+    verdict = _beyond(metric, threshold, operator.lt, "below")
+    return _hook(estimator, metric.folder, verdict, run_every_secs, run_every_steps)
 
 
 def stop_if_no_increase_hook(
@@ -138,10 +139,9 @@ def stop_if_no_increase_hook(
     >>> model = ex.BaselineRegressor(model_dir="/tmp/estimax-doc-stopping")
     >>> hook = stop_if_no_increase_hook(model, "auc", 1000, min_delta=0.001)
     """
-    return _patience_hook(
-        *(estimator, metric_name, max_steps_without_increase, eval_dir, min_steps),
-        *(run_every_secs, run_every_steps, min_delta, 1.0, "increase"),
-    )
+    metric = _metric(estimator, metric_name, eval_dir, min_steps)
+    verdict = _stagnant(metric, max_steps_without_increase, min_delta, 1, "increase")
+    return _hook(estimator, metric.folder, verdict, run_every_secs, run_every_steps)
 
 
 def stop_if_no_decrease_hook(
@@ -166,106 +166,99 @@ def stop_if_no_decrease_hook(
     ...     model, "loss", 1000, run_every_secs=None, run_every_steps=100
     ... )
     """
-    return _patience_hook(
-        *(estimator, metric_name, max_steps_without_decrease, eval_dir, min_steps),
-        *(run_every_secs, run_every_steps, min_delta, -1.0, "decrease"),
-    )
+    metric = _metric(estimator, metric_name, eval_dir, min_steps)
+    verdict = _stagnant(metric, max_steps_without_decrease, min_delta, -1, "decrease")
+    return _hook(estimator, metric.folder, verdict, run_every_secs, run_every_steps)
 
 
-def _threshold_hook(
-    estimator: Evaluated,
-    metric: str,
+@dataclass(frozen=True)
+class _Metric:
+    """A metric's evaluations, as they are written to a folder."""
+
+    folder: Pathish
+    name: str
+    min_steps: int
+
+    def history(self, step: int) -> list[tuple[int, float]]:
+        """(step, value) from `min_steps` up to the present step."""
+        scalars = summary.read_scalars(self.folder)
+        if scalars and self.name not in scalars:
+            raise KeyError(
+                f"early stopping: the evaluations in {os.fspath(self.folder)} have no "
+                f"metric {self.name!r}{did_you_mean(self.name, scalars)}"
+            )
+        # Evaluations of later steps are of a run that was killed: this one has not got
+        # there yet, and will evaluate them again.
+        every = scalars.get(self.name, [])
+        return [(at, value) for at, value in every if self.min_steps <= at <= step]
+
+
+def _metric(
+    estimator: Evaluated, name: str, eval_dir: Pathish | None, min_steps: int
+) -> _Metric:
+    _check_estimator(estimator)
+    folder = estimator.eval_dir() if eval_dir is None else eval_dir
+    return _Metric(folder, name, min_steps)
+
+
+def _beyond(
+    metric: _Metric,
     threshold: float,
-    eval_dir: Pathish | None,
-    min_steps: int,
-    every_secs: float | None,
-    every_steps: int | None,
     is_beyond: Callable[[float, float], bool],
     word: str,
-) -> Hook:
-    _check_estimator(estimator)
-    folder = eval_dir if eval_dir is not None else estimator.eval_dir()
-
+) -> Verdict:
     def verdict(step: int) -> str | None:
-        for at, value in _history(folder, metric, min_steps, step):
+        for at, value in metric.history(step):
             if is_beyond(value, threshold):
-                return f"{metric!r} is {value:.6g} at step {at}, {word} {threshold:.6g}"
+                where = f"{metric.name!r} is {value:.6g} at step {at}"
+                return f"{where}, {word} {threshold:.6g}"
         return None
 
-    return _hook(estimator, folder, verdict, every_secs, every_steps)
+    return verdict
 
 
-def _patience_hook(
-    estimator: Evaluated,
-    metric: str,
-    patience: int,
-    eval_dir: Pathish | None,
-    min_steps: int,
-    every_secs: float | None,
-    every_steps: int | None,
-    min_delta: float,
-    sign: float,
-    word: str,
-) -> Hook:
-    _check_estimator(estimator)
+def _stagnant(
+    metric: _Metric, patience: int, min_delta: float, sign: int, word: str
+) -> Verdict:
+    """A verdict on a metric of which more, times the sign, is better."""
     if patience < 0 or not min_delta >= 0:
         raise ConfigError(
             f"stop_if_no_{word}_hook: max_steps_without_{word} and min_delta must be "
             f"at least 0, got {patience} and {min_delta}."
         )
-    folder = eval_dir if eval_dir is not None else estimator.eval_dir()
 
     def verdict(step: int) -> str | None:
-        best, best_step = -math.inf, None
-        for at, value in _history(folder, metric, min_steps, step):
-            # A NaN is above nothing, so it is never the best; the steps still count.
-            if sign * value > best + (0 if math.isinf(best) else min_delta):
-                best, best_step = sign * value, at
-            best_step = at if best_step is None else best_step
-            if at - best_step >= patience and at != best_step:
+        best, best_step = math.nan, -1
+        for at, value in metric.history(step):
+            # Any number is better than a NaN, and a NaN than nothing.
+            is_better = math.isnan(best) and not math.isnan(value)
+            if best_step < 0 or is_better or sign * (value - best) > min_delta:
+                best, best_step = value, at
+            elif at - best_step >= patience:
                 return (
-                    f"no {word} of {metric!r} for {at - best_step} steps: "
-                    f"{sign * best:.6g} at step {best_step}, {value:.6g} at step {at}"
+                    f"no {word} of {metric.name!r} for {at - best_step} steps: "
+                    f"{best:.6g} at step {best_step}, {value:.6g} at step {at}"
                 )
         return None
 
-    return _hook(estimator, folder, verdict, every_secs, every_steps)
-
-
-def _history(
-    folder: Pathish, metric: str, min_steps: int, step: int
-) -> list[tuple[int, float]]:
-    """The metric's evaluations from `min_steps` up to the present step."""
-    scalars = summary.read_scalars(folder)
-    if metric not in scalars:
-        if scalars:
-            raise KeyError(
-                f"early stopping: the evaluations in {os.fspath(folder)} have no "
-                f"metric {metric!r}{did_you_mean(metric, scalars)}"
-            )
-        return []
-    # Evaluations of later steps are of a run that was killed: this one has not got
-    # there yet, and will evaluate them again.
-    return [(at, value) for at, value in scalars[metric] if min_steps <= at <= step]
+    return verdict
 
 
 def _hook(
     estimator: Evaluated,
-    folder: Pathish | None,
+    folder: Pathish,
     verdict: Verdict,
     every_secs: float | None,
     every_steps: int | None,
 ) -> Hook:
-    _check_estimator(estimator)
     given = [value for value in (every_secs, every_steps) if value is not None]
     if len(given) != 1 or given[0] <= 0:
         raise ConfigError(
             "early stopping: give run_every_secs or run_every_steps, above 0, and set "
             f"the other to None; got {every_secs} and {every_steps}."
         )
-    watched = folder if folder is not None else estimator.eval_dir()
     return EarlyStoppingHook(
-        estimator.model_dir, watched, verdict, every_secs, every_steps
+        estimator.model_dir, folder, verdict, every_secs, every_steps
     )
 
 
