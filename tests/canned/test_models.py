@@ -1,9 +1,13 @@
+import shutil
+
 import numpy as np
 import pytest
+from flax import linen as nn
 
 import estimax as ex
+from estimax import checkpoints
 from estimax import feature_columns as fc
-from estimax.canned import parts
+from estimax.canned import dnn, parts
 from estimax.canned.linear import _optimizer
 from estimax.core.errors import FeatureError, LabelError, SpecError
 from estimax.hooks import Hook
@@ -125,6 +129,115 @@ def test_a_label_out_of_range_is_refused_with_its_value(tmp_path):
 )
 def test_learning_rates_are_the_familys_when_only_a_name_is_given(optimizer, rate):
     assert optimizer.learning_rate == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "rate"),
+    [
+        (parts.optimizer_of("Adagrad", dnn._NAMED_RATES["v1"], "v1"), 0.05),
+        (parts.optimizer_of("SGD", dnn._NAMED_RATES["v1"], "v1"), 0.05),
+        (_optimizer("Ftrl", [COLUMN], "v1"), 0.2),
+        (_optimizer(None, [COLUMN] * 50, "v1"), 50**-0.5),
+    ],
+)
+def test_tensorflow_1_had_learning_rates_of_its_own(optimizer, rate):
+    assert optimizer.learning_rate == pytest.approx(rate)
+    older = parts.optimizer_of(optimizer.name, rate, "v1")
+    assert optimizer.rule == older.rule
+
+
+@pytest.mark.parametrize(("compat", "examples"), [("v1", 8), ("v2", 1)])
+def test_tensorflow_1_summed_the_losses(compat, examples, tmp_path):
+    model = ex.LinearClassifier([COLUMN], tmp_path, config=quiet(), compat=compat)
+    found = model.train(rows()).evaluate(rows())
+    assert found["loss"] == pytest.approx(examples * found["average_loss"], rel=1e-5)
+
+
+def test_an_embedding_starts_from_a_checkpoint_that_may_then_go(tmp_path):
+    source = checkpoints.path_of(tmp_path / "old", 5)
+    table = np.arange(8, dtype=np.float32).reshape(4, 2)
+    checkpoints.write(source, {"t": table}, step=5)
+    column = fc.categorical_column_with_identity("n", 4)
+    embedding = fc.embedding_column(
+        column, 2, ckpt_to_load_from=str(tmp_path / "old"), tensor_name_in_ckpt="t"
+    )
+    frozen = ex.optimizers.SGD(0.0)
+    given = rows({"n": np.arange(8) % 4}, X)
+    folder = tmp_path / "new"
+    name = "dnn/input_from_feature_columns/input_layer/n_embedding/embedding_weights"
+
+    def train():
+        model = ex.DNNRegressor(
+            [], [embedding], folder, optimizer=frozen, config=quiet()
+        )
+        return model.train(given).get_variable_value(name)
+
+    np.testing.assert_array_equal(train(), table)
+    shutil.rmtree(tmp_path / "old")
+    np.testing.assert_array_equal(train(), table)
+
+
+def test_an_unknown_generation_is_refused_at_once():
+    with pytest.raises(SpecError, match="compat"):
+        ex.DNNClassifier([2], [COLUMN], compat="v3")
+
+
+def test_a_table_that_wide_and_deep_share_is_trained(tmp_path):
+    words = [fc.categorical_column_with_identity(key, 4) for key in "ab"]
+    shared = fc.shared_embeddings(words, 2)
+    model = ex.DNNLinearCombinedClassifier(
+        tmp_path,
+        linear_feature_columns=shared,
+        dnn_feature_columns=shared,
+        dnn_hidden_units=[2],
+        dnn_optimizer=ex.optimizers.SGD(0.5),
+        config=quiet(save_checkpoints_steps=1),
+    )
+    given = {key: np.arange(8) % 4 for key in "ab"}
+    model.train(lambda: rows(given)().repeat(), steps=3)
+    first = checkpoints.path_of(model.model_dir, 0)
+    before = checkpoints.read_array(first, "a_b_shared_embedding")
+    after = model.get_variable_value("a_b_shared_embedding")
+    assert after.shape == (4, 2)
+    assert not np.allclose(before, after)
+
+
+def test_a_table_of_ordinary_weights_is_named_and_trained_like_any(tmp_path):
+    column = fc.categorical_column_with_identity("n", 4)
+    found = {}
+    for row_updates in (True, False):
+        embedding = fc.embedding_column(
+            column, 2, initializer=nn.initializers.ones, row_updates=row_updates
+        )
+        model = ex.DNNRegressor(
+            [], [embedding], tmp_path / str(row_updates), config=quiet(),
+            optimizer=ex.optimizers.Adagrad(0.1),
+        )  # fmt: skip
+        model.train(rows({"n": np.arange(8) % 3}, X))
+        name = "dnn/input_from_feature_columns/input_layer/n_embedding/"
+        found[row_updates] = model.get_variable_value(name + "embedding_weights")
+    np.testing.assert_allclose(found[True], found[False], rtol=1e-6)
+    assert found[True][3].tolist() == [1, 1]
+
+
+def test_a_network_may_be_part_of_another_model(tmp_path):
+    deep = ex.dnn_logit_fn_builder(1, [2], [COLUMN])
+    wide = ex.linear_logit_fn_builder(1, [COLUMN])
+
+    def model_fn(features, labels, mode, params, config):
+        logits = ex.call_logit_fn(deep, features, mode, params, config)
+        logits += ex.call_logit_fn(wide, features, mode, params, config)
+        head = ex.heads.RegressionHead()
+        return head.create_estimator_spec(
+            features, mode, logits, labels, optimizer=ex.optimizers.SGD(0.1)
+        )
+
+    model = ex.Estimator(model_fn, tmp_path, quiet()).train(rows(labels=X))
+    names = model.get_variable_names()
+    assert "hiddenlayer_0/kernel" in names
+    assert "linear_model/x/weights" in names
+    with pytest.raises(SpecError, match="units"):
+        ex.linear_logit_fn_builder(0, [COLUMN])
 
 
 def test_the_linear_part_of_a_combined_model_learns_slowly():

@@ -194,10 +194,11 @@ def test_a_bundle_takes_sequences_of_any_length(tagger, tmp_path):
     folder = tagger.export_saved_model(str(tmp_path))
     bundle = export.load(folder)
     for n in (1, 3, 9):
-        given = features([[1] * n, [2]], [[0.5] * n, [1.0]])
-        weight = {"weight": np.ones((2, 5), np.float32)}
-        answer = bundle.predict(given, signature="predict")
-        found = next(iter(tagger.predict(fed((given | weight, None)))))
+        lists = {"clicks": [[1] * n, [2]], "dwell": [[0.5] * n, [1.0]]}
+        answer = bundle.predict(lists, signature="predict")
+        given = {key: ex.Sparse.of_rows(rows) for key, rows in lists.items()}
+        given["weight"] = np.ones((2, 5), np.float32)
+        found = next(iter(tagger.predict(fed((given, None)))))
         np.testing.assert_allclose(
             np.asarray(answer["probabilities"])[0, :n],
             found["probabilities"][:n],
