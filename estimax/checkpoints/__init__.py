@@ -20,7 +20,7 @@ from estimax.checkpoints.manager import (
     step_of,
 )
 from estimax.checkpoints.saver import Saver
-from estimax.checkpoints.sources import open_source
+from estimax.checkpoints.sources import open_source, tensorflow_checkpoint
 from estimax.checkpoints.state_names import (
     averaged,
     flatten_state,
@@ -52,6 +52,7 @@ __all__ = [
     "restore_latest",
     "snapshot",
     "step_of",
+    "tensorflow_checkpoint",
     "unflatten_state",
     "unflatten_variables",
     "warm_start",

@@ -55,7 +55,7 @@ def open_source(given: str | os.PathLike[str]) -> Source:
     found = manager.latest(path)
     if found is not None:
         return _Folder(found)
-    prefix = _tensorflow_prefix(path)
+    prefix = tensorflow_checkpoint(path)
     if prefix is not None:
         return _TensorFlow(prefix)
     raise MissingFileError(
@@ -63,6 +63,21 @@ def open_source(given: str | os.PathLike[str]) -> Source:
         "with one. Give the folder that a model was trained in, or one of the "
         "model.ckpt-<step> inside; TensorFlow's are named without .index."
     )
+
+
+def tensorflow_checkpoint(given: str | os.PathLike[str]) -> str | None:
+    """What the files of a TensorFlow checkpoint begin with, if there is one."""
+    path = Path(given)
+    candidates = [path, path / "variables" / "variables"]
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        state = (path / manager.STATE_FILE).read_text()
+        latest = re.search(r'^model_checkpoint_path: "(.*)"', state, re.MULTILINE)
+        if latest:
+            candidates.append(path / latest[1])
+    for candidate in candidates:
+        if Path(f"{candidate}.index").exists():
+            return str(candidate)
+    return None
 
 
 class _Folder:
@@ -104,17 +119,3 @@ class _TensorFlow:
 
     def slots(self, variables: Iterable[str]) -> Slots:
         return tensorflow_format.slots_of(self.shapes, set(variables))
-
-
-def _tensorflow_prefix(path: Path) -> str | None:
-    """What the files of a TensorFlow checkpoint begin with, if there is one."""
-    candidates = [path, path / "variables" / "variables"]
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        state = (path / manager.STATE_FILE).read_text()
-        latest = re.search(r'^model_checkpoint_path: "(.*)"', state, re.MULTILINE)
-        if latest:
-            candidates.append(path / latest[1])
-    for candidate in candidates:
-        if Path(f"{candidate}.index").exists():
-            return str(candidate)
-    return None

@@ -114,6 +114,8 @@ class Estimator:
         arguments.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
         checkpoint = checkpoints.restore_latest(self.model_dir)
+        if checkpoint is None:
+            arguments.check_folder(self.model_dir)
         start = checkpoint.step if checkpoint else 0
         if max_steps is not None and start >= max_steps:
             _log.info("already trained to step %d of %d", start, max_steps)
@@ -403,7 +405,6 @@ class Estimator:
         seed = self._config.tf_random_seed
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
         if checkpoint is None:
-            arguments.check_folder(self.model_dir)
             with self._debugging():
                 state = program.init(key, arrays)
             return warm_started(state, self._warm_start) if self._warm_start else state

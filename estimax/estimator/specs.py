@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from estimax.core.errors import SpecError
+from estimax.estimator.arguments import checked_hooks
 from estimax.export import Exporter
 from estimax.hooks import Hook
 
@@ -26,6 +27,8 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         _check_input_fn("TrainSpec", self.input_fn)
+        object.__setattr__(self, "hooks", checked_hooks(self.hooks, "TrainSpec: "))
+        object.__setattr__(self, "saving_listeners", tuple(self.saving_listeners or ()))
         if self.max_steps is not None and self.max_steps <= 0:
             raise SpecError(f"TrainSpec: max_steps must be > 0, got {self.max_steps}.")
 
@@ -55,6 +58,7 @@ class EvalSpec:
 
     def __post_init__(self) -> None:
         _check_input_fn("EvalSpec", self.input_fn)
+        object.__setattr__(self, "hooks", checked_hooks(self.hooks, "EvalSpec: "))
         if self.steps is not None and self.steps <= 0:
             raise SpecError(f"EvalSpec: steps must be > 0 or None, got {self.steps}.")
         if self.every_steps is not None and self.every_steps <= 0:
@@ -66,6 +70,12 @@ class EvalSpec:
                 "EvalSpec: throttle_secs and start_delay_secs must be >= 0."
             )
         object.__setattr__(self, "exporters", self.every_exporter)
+        for exporter in self.every_exporter:
+            if not isinstance(exporter, Exporter):
+                raise TypeError(
+                    "EvalSpec: exporters must be Exporters, got "
+                    f"{type(exporter).__name__}."
+                )
         names = [exporter.name for exporter in self.every_exporter]
         if len(set(names)) < len(names) or not all(names):
             raise SpecError(f"EvalSpec: exporters need distinct names, got {names}.")

@@ -272,6 +272,13 @@ def test_vocabularies_that_cannot_be_meant_are_refused(tmp_path):
         vocabularies.matches(VocabInfo(str(tmp_path / "no"), 1, 0, ["a"]))
 
 
+def test_line_ends_of_either_kind_end_a_word(tmp_path):
+    (tmp_path / "new.txt").write_bytes(b"a\r\nb\r\n")
+    (tmp_path / "old.txt").write_bytes(b"b\na")
+    info = VocabInfo(tmp_path / "new.txt", 2, 0, tmp_path / "old.txt")
+    assert vocabularies.matches(info).tolist() == [1, 0]
+
+
 def test_large_vocabularies_are_remapped_at_once(tmp_path):
     n = 300_000
     path = tmp_path / "old.txt"

@@ -109,6 +109,11 @@ def test_specs_check_what_they_are_given():
         ex.EvalSpec(data(), every_steps=0)
     with pytest.raises(SpecError, match="throttle_secs"):
         ex.EvalSpec(data(), throttle_secs=-1)
+    with pytest.raises(TypeError, match="TrainSpec: hooks must be Hooks, got int"):
+        ex.TrainSpec(data(), hooks=[3])
+    with pytest.raises(TypeError, match="exporters must be Exporters, got int"):
+        ex.EvalSpec(data(), exporters=[3])
+    assert ex.TrainSpec(data(), hooks=None, saving_listeners=None).hooks == ()
     with pytest.raises(SpecError, match="distinct names"):
         ex.EvalSpec(data(), exporters=[Exports(), Exports()])
 

@@ -2,6 +2,7 @@ import doctest
 import inspect
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -196,6 +197,14 @@ def test_a_model_that_tensorflow_trained_predicts_the_same_here(tmp_path, genera
         n for n in old if n.endswith(("weights/Ftrl", "word/weights/accumulator"))
     )
     assert (model.get_variable_value(slots) > np.array(old[name]["values"])).all()
+
+
+def test_the_folder_of_a_tensorflow_model_is_not_trained_over(tmp_path):
+    folder = shutil.copytree(TENSORFLOW / "v2", tmp_path / "v2")
+    model = ex.Estimator(line_model_fn, folder, QUIET)
+    with pytest.raises(ConfigError, match="go on from it with warm_start_from"):
+        model.train(data(), steps=1)
+    assert not (folder / "example.json").exists()
 
 
 def test_the_guide_does_what_it_says():
