@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -43,6 +44,10 @@ class PlacedLoop:
     def __len__(self) -> int:
         return len(self.examples)
 
+    def batch(self, index: int) -> tuple[Any, ...]:
+        """One of the batches: the arrays, and its place if they are a stack."""
+        return (self.arrays, index) if self.is_stack else (self.arrays,)
+
 
 def run(
     program: TrainProgram,
@@ -58,16 +63,6 @@ def run(
     `waited` tells how many seconds `loops` has kept us waiting so far.
     """
     context.state = state
-    outputs: Mapping[str, Any] = {}
-    last: Any = None  # the last batch, or a stack and the place of the last batch in it
-
-    def fetch(names: Sequence[str]) -> dict[str, Any]:
-        wanted = set(names)
-        sees = last is not None and not program.observed.isdisjoint(wanted)
-        seen = program.observe(state, *last) if sees else {}
-        return _fetch({**outputs, **seen}, wanted, context)
-
-    context.fetcher = fetch
     begin(hooks, context)
     schedule = _Schedule(hooks, context.step)
     loop, at = None, 0
@@ -82,32 +77,63 @@ def run(
             wanted = [hook.before_run(context) for hook in due]
         except StopIteration:  # a hook's other way of asking to stop
             break
-        last = (loop.arrays, stop - 1) if loop.is_stack else (loop.arrays,)
-        start, seen = at, {}
-        if not program.observed.isdisjoint(_names(wanted)):
-            if stop - at > 1:  # up to the step that is looked at
-                state, _ = program.loop(state, loop.arrays, at, stop - 1)
-                start = stop - 1
-            seen = program.observe(state, *last)
-        if loop.is_stack:
-            state, outputs = program.loop(state, loop.arrays, start, stop)
-        else:
-            state, outputs = program.step(state, loop.arrays)
+        state, outputs = _advance(program, state, loop, at, stop, _names(wanted))
         context.state = state
         context.step += stop - at
         context.examples += sum(loop.examples[at:stop])
         context.input_state = loop.positions[stop - 1]
         context.input_wait = waited()
         context.losses.append((context.step, outputs["loss"]))
+        context.fetcher = partial(
+            _fetch_now, program, context, outputs, loop.batch(stop - 1)
+        )
         at = stop
         try:
-            tell(due, wanted, context, {**outputs, **seen} if seen else outputs)
+            tell(due, wanted, context, outputs)
         except StopIteration:
             break
         schedule.visited(context.step)
     for hook in hooks:
         hook.end(context)
+    # It knows the context, which knows it: nobody else would free the last state.
+    context.fetcher = None
     return state
+
+
+def _advance(
+    program: TrainProgram,
+    state: TrainState,
+    loop: PlacedLoop,
+    start: int,
+    stop: int,
+    names: set[str],
+) -> tuple[TrainState, Mapping[str, Any]]:
+    """Run some batches of a loop; returns what the last step tells, and is asked."""
+    seen: Mapping[str, Any] = {}
+    if not program.observed.isdisjoint(names):
+        if stop - start > 1:  # up to the step that is looked at
+            state, _ = program.loop(state, loop.arrays, start, stop - 1)
+            start = stop - 1
+        seen = program.observe(state, *loop.batch(stop - 1))
+    if loop.is_stack:
+        state, outputs = program.loop(state, loop.arrays, start, stop)
+    else:
+        state, outputs = program.step(state, loop.arrays)
+    return state, {**outputs, **seen} if seen else outputs
+
+
+def _fetch_now(
+    program: TrainProgram,
+    context: RunContext,
+    outputs: Mapping[str, Any],
+    batch: tuple[Any, ...],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """What the last step told; what the model says of its batch, computed anew."""
+    wanted = set(names)
+    if not program.observed.isdisjoint(wanted):
+        outputs = {**outputs, **program.observe(context.state, *batch)}
+    return _fetch(outputs, wanted, context)
 
 
 def begin(hooks: Sequence[Hook], context: RunContext) -> None:
