@@ -13,15 +13,7 @@ ROWS, BATCH = 24, 4
 
 
 def model_fn(features, labels, mode, params):
-    column = ex.feature_columns.categorical_column_with_identity("id", 3)
-    net = ex.feature_columns.input_layer(
-        features,
-        [
-            ex.feature_columns.numeric_column("x", (2,)),
-            ex.feature_columns.embedding_column(column, 2),
-        ],
-    )
-    net = nn.relu(nn.Dense(3, name="hidden")(net))
+    net = nn.relu(nn.Dense(3, name="hidden")(features["x"]))
     out = nn.Dense(1, name="out")
     net = params["break"](out(net), features)
     loss = jnp.mean(jnp.square(net - labels))
@@ -90,13 +82,19 @@ def test_a_layer_that_gives_nan_is_named_though_its_input_is_fine(tmp_path):
 
 
 def test_a_gradient_is_named_when_the_loss_is_still_finite(tmp_path):
+    column = ex.feature_columns.categorical_column_with_identity("id", 3)
+
     def root_of_nothing(net, features):
+        rows = ex.feature_columns.embedding_column(column, 1)
+        net = net + ex.feature_columns.input_layer(features, [rows])
         # sqrt(0) is 0, but its slope is infinite.
         return jnp.sqrt(jnp.maximum(net * 0.0, 0.0))
 
     found = ex.debug.find_nonfinite(make(tmp_path, root_of_nothing), data())
     assert (found.step, found.first.kind) == (1, "gradient")
-    assert "out/kernel" in {f.name for f in found.findings if f.kind == "gradient"}
+    named = {f.name for f in found.findings if f.kind == "gradient"}
+    assert "out/kernel" in named
+    assert any("id_embedding" in name for name in named)  # rows of a table, too
 
 
 def test_an_update_that_overflows_names_the_variable(tmp_path):
@@ -105,19 +103,16 @@ def test_an_update_that_overflows_names_the_variable(tmp_path):
     assert found.first.kind in ("updated variable", "layer")
 
 
-def test_a_sound_run_has_nothing_to_find(tmp_path):
-    assert ex.debug.find_nonfinite(make(tmp_path), data()) is None
-
-
 def test_looking_for_it_starts_at_the_checkpoint(tmp_path):
     model = make(tmp_path).train(nan_at(17), steps=3)
     found = ex.debug.find_nonfinite(model, nan_at(17))
     assert (found.step, found.first.name) == (5, "features/x")
 
 
-def test_looking_for_it_gives_up_in_time(tmp_path):
-    endless = data(repeat=None)
-    assert ex.debug.find_nonfinite(make(tmp_path), endless, max_secs=0.0) is None
+def test_a_sound_run_has_nothing_to_find(tmp_path):
+    model = make(tmp_path)
+    assert ex.debug.find_nonfinite(model, data()) is None
+    assert ex.debug.find_nonfinite(model, data(repeat=None), max_secs=0.0) is None
 
 
 def test_debug_nan_stops_at_the_very_step(tmp_path):
