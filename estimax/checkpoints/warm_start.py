@@ -11,6 +11,7 @@ step. The step counter starts at 0, unless a list names `global_step`.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
 import re
@@ -192,7 +193,9 @@ class _Transfer:
         old, shapes = self._old(name), self._source.shapes
         if old not in shapes:
             called = "" if old == name else f" (there: {old!r})"
-            return f"missing in the checkpoint{called}{did_you_mean(old, shapes)}"
+            near = difflib.get_close_matches(old, shapes, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return f"missing in the checkpoint{called}{hint}"
         new_shape = tuple(self._named[name].shape)
         if name not in self._vocabularies and shapes[old] != new_shape:
             return (

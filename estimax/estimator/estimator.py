@@ -94,6 +94,11 @@ class Estimator:
         """A copy of the params that the `model_fn` gets."""
         return copy.deepcopy(self._params)
 
+    @property
+    def warm_start_from(self) -> checkpoints.WarmStartSettings | None:
+        """Where a model_dir without a checkpoint starts from."""
+        return self._warm_start
+
     def model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
         """Call the `model_fn` with its params bound, to build on this estimator."""
         return self._call_model_fn(features, labels, mode)

@@ -55,7 +55,12 @@ def add_metrics(
         more = metric_fn(**{name: given[name] for name in names})
         return spec._replace(eval_metric_ops={**(spec.eval_metric_ops or {}), **more})
 
-    return Estimator(model_fn, estimator.model_dir, estimator.config)
+    return Estimator(
+        model_fn,
+        estimator.model_dir,
+        estimator.config,
+        warm_start_from=estimator.warm_start_from,
+    )
 
 
 def call_logit_fn(

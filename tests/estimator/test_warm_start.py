@@ -73,6 +73,16 @@ def test_a_warm_started_model_may_be_used_before_it_is_trained(trained, warm, tm
         model.get_variable_names()
 
 
+def test_an_estimator_with_more_metrics_starts_from_the_same(trained, warm):
+    def metric_fn(labels):
+        return {"rows": ex.metrics.mean(labels)}
+
+    model = ex.add_metrics(warm(), metric_fn)
+    results = model.evaluate(once())
+    assert results["loss"] == trained.evaluate(once())["loss"]
+    assert "rows" in results
+
+
 def test_a_warm_start_into_another_shape_is_told_precisely(trained, warm):
     column = ex.feature_columns.numeric_column("x")
     model = ex.LinearRegressor(
