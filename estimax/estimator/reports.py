@@ -23,6 +23,8 @@ def write_evaluation(
         for name, value in results.items():
             if name != "global_step" and np.ndim(value) == 0:
                 writer.scalar(name, float(value), step)
+            elif name != "global_step":
+                _log.info("metric %r is an array, which TensorBoard cannot plot", name)
         if checkpoint:  # not one of variables in memory
             writer.text("checkpoint_path", checkpoint, step)
 
