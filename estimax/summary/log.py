@@ -44,7 +44,10 @@ def histogram(name: str, value: ArrayLike) -> None:
     >>> histogram("logits", jnp.zeros((2, 3)))
     """
     flat = jnp.asarray(value).reshape(-1)
-    _log(name, staging.LoggedValue("histogram", flat[:: stride_of_sample(flat.size)]))
+    # While a model is exported, sizes are symbols, and nobody looks at a histogram.
+    if isinstance(flat.size, int):
+        flat = flat[:: stride_of_sample(flat.size)]
+    _log(name, staging.LoggedValue("histogram", flat))
 
 
 def stride_of_sample(size: int) -> int:

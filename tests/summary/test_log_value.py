@@ -74,3 +74,18 @@ def test_one_name_for_two_values_is_an_error(tmp_path):
 
     with pytest.raises(ValueError, match="'norm' already names a value"):
         ex.Estimator(twice, tmp_path / "m").train(input_fn)
+
+
+def test_a_model_that_logs_can_be_exported(tmp_path):
+    def logging_fn(features, labels, mode):
+        y = nn.Dense(1, name="line")(features["x"])
+        ex.summary.histogram("y", y)
+        ex.log_value("ys", y)
+        loss = None if labels is None else jnp.mean(jnp.square(y - labels))
+        return ex.EstimatorSpec(
+            mode, predictions={"y": y}, loss=loss, train_op=ex.optimizers.SGD(0.01)
+        )
+
+    model = ex.Estimator(logging_fn, tmp_path / "m").train(input_fn, steps=1)
+    bundle = ex.export.load(model.export_saved_model(tmp_path / "out"))
+    assert bundle.predict({"x": np.ones((3, 1), np.float32)})["y"].shape == (3, 1)
