@@ -28,6 +28,10 @@ from estimax.feature_columns.sequence_categorical import SequenceCategoricalColu
 from estimax.transforms.pad_ids import OutOfRange
 
 
+# Numbers that are drawn at once. What drawing needs besides is as large as they are.
+_BLOCK = 1 << 20
+
+
 @dataclass(frozen=True)
 class Table:
     """What an embedding table is and how its rows are combined."""
@@ -97,8 +101,7 @@ class Table:
         if self.initializer is not None:
             return self.initializer
         # Redrawn at ±2σ and not rescaled, as TensorFlow does.
-        start: Initializer = nn.initializers.truncated_normal(self.dimension**-0.5)
-        return start
+        return _by_blocks(nn.initializers.truncated_normal(self.dimension**-0.5))
 
     def _loaded(self, place: Place, shape: tuple[int, int]) -> jax.Array:
         """The rows that a checkpoint, or the newest of a directory, holds."""
@@ -143,3 +146,26 @@ class Table:
                 f"{place.shown}: {self._tensor!r} in {self.ckpt_to_load_from} has "
                 f"shape {found}, the table has {shape}."
             )
+
+
+def _by_blocks(initializer: Initializer) -> Initializer:
+    """The same for a large table, in the memory of the table and a block of its rows.
+
+    For an initializer that does not look at the number of rows.
+    """
+
+    def start(key: jax.Array, shape: tuple[int, int], dtype: Any) -> jax.Array:
+        rows = _BLOCK // shape[1]
+        if shape[0] <= rows:
+            return initializer(key, shape, dtype)
+
+        def put(index: jax.Array, table: jax.Array) -> jax.Array:
+            drawn = initializer(jax.random.fold_in(key, index), (rows, shape[1]), dtype)
+            # The last block is moved back to end where the table does.
+            return jax.lax.dynamic_update_slice(table, drawn, (index * rows, 0))
+
+        blocks = -(-shape[0] // rows)
+        table: jax.Array = jax.lax.fori_loop(0, blocks, put, jnp.zeros(shape, dtype))
+        return table
+
+    return start

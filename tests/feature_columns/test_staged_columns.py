@@ -131,3 +131,16 @@ def test_batch_and_number_of_ids_may_stay_open_in_an_export(buckets, combiner):
     exported = export.export(jax.jit(both))(*shapes)
     assert exported.out_avals[0].shape == (b, 3)
     assert exported.out_avals[1].shape == (b, buckets)
+
+
+def test_a_table_drawn_in_blocks_is_one_normal_distribution():
+    column = fc.categorical_column_with_identity("id", 150_001)
+    layer = fc.DenseFeatures([fc.embedding_column(column, 16)])
+    made = layer.init(KEY, {"id": np.array([0])})
+    (table,) = jax.tree.leaves(made)
+    assert table.shape == (150_001, 16)
+    # σ = 1/4, and 0.88 of that once what lies beyond 2σ is drawn again.
+    for rows in (table[:1000], table[65_000:66_000], table[-1000:]):
+        np.testing.assert_allclose(np.std(rows), 0.88 * 0.25, rtol=0.02)
+        assert np.abs(rows).max() <= 0.5
+    assert len(np.unique(np.asarray(table[:, 0]))) > 149_000
