@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from estimax.input.dataset import Dataset, label_splitter
+from estimax.input.dataset import Dataset
 from estimax.input.files import PathLike, list_paths
 from estimax.input.interleaving import Interleave
 from estimax.input.parsing import ExampleParser
@@ -81,5 +81,5 @@ def make_batched_features_dataset(
     data = data.repeat(num_epochs).batch(batch_size, drop)
     data = data.map(parser, num_parallel_calls=parser_num_threads or 2)
     if label_key is not None:
-        data = data.map(label_splitter(label_key))
+        data = data.with_label(label_key)
     return data.prefetch(1 if prefetch_buffer_size is None else prefetch_buffer_size)

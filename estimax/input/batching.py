@@ -95,6 +95,7 @@ class MapBlocks:
     source: Node
     fn: Callable[..., Any]
     name: str = "map_blocks"
+    is_ours: bool = False  # and needs no check of what it returns
 
     @property
     def columnar(self) -> bool:
@@ -107,7 +108,9 @@ class MapBlocks:
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
         chunk = source.read(n)
-        return None if chunk is None else chunk.map_blocks(self.fn)
+        if chunk is None:
+            return None
+        return chunk.rearranged(self.fn) if self.is_ours else chunk.map_blocks(self.fn)
 
 
 @dataclass(frozen=True, eq=False)

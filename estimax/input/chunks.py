@@ -60,6 +60,10 @@ class Columns:
         """All rows as one batch."""
         return self.tree
 
+    def rearranged(self, fn: Callable[..., Any]) -> Columns:
+        """Apply a function of ours that only moves columns about."""
+        return Columns(call(fn, self.tree), self.rows)
+
     def map_blocks(self, fn: Callable[..., Any]) -> Columns:
         """Apply a vectorised function, which must keep the number of rows."""
         return columns_of(call(fn, self.tree), expected_rows=self.rows)
@@ -89,6 +93,10 @@ class Elements:
     def stacked(self) -> Structure:
         """All elements as one batch."""
         return map_leaves(lambda *rows: columns.stack(rows), *self.items)
+
+    def rearranged(self, fn: Callable[..., Any]) -> Elements:
+        """Apply a function of ours that only moves columns about."""
+        return Elements([call(fn, item) for item in self.items])
 
     def map_blocks(self, fn: Callable[..., Any]) -> Elements:
         """Apply the function to each element: a batch is a block of its own."""

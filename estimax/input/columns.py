@@ -20,6 +20,10 @@ from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.wire import compiled
+
+# Fewer strings are gathered by NumPy: Numba takes half a second to import.
+_MANY = 4096
 
 Column = NDArray[Any] | Strings | Sparse
 
@@ -30,6 +34,8 @@ def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an 
     NumPy, lists, pandas, pyarrow, jax, torch and TensorFlow values (sparse ones too)
     are taken; numbers keep their dtype.
     """
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+        return value
     if isinstance(value, Strings | Sparse):
         return value
     if isinstance(value, Ragged):
@@ -84,6 +90,8 @@ def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
 
 def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
     """The rows at `index`, in that order."""
+    if isinstance(column, Strings) and len(index) >= _MANY and column.ndim == 1:
+        return _gather_text(column, index)
     if not isinstance(column, Sparse):
         rows: Column = column[index]
         return rows
@@ -98,6 +106,20 @@ def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
     indices[:, 0] = np.repeat(np.arange(len(index)), lengths)
     shape = (len(index), *column.dense_shape[1:])
     return Sparse(indices, column.values[entries], shape)
+
+
+def _gather_text(column: Strings, index: NDArray[np.int64]) -> Strings:
+    """Many strings by compiled code: a tenth of NumPy's time, and without Python."""
+    kernels = compiled.load("estimax.input.string_kernels")
+    index = np.ascontiguousarray(index, np.int64)
+    if len(index) and not 0 <= index.min() <= index.max() < len(column):
+        raise IndexError(f"rows must be in [0, {len(column)})")
+    source = np.ascontiguousarray(column.offsets)
+    offsets = np.empty(len(index) + 1, np.int64)
+    total = kernels.gathered_offsets(source, index, offsets)
+    data = np.empty(total + 8, np.uint8)
+    kernels.gather(np.ascontiguousarray(column.data), source, index, offsets, data)
+    return Strings(data, offsets, (len(index),))
 
 
 def join(parts: Sequence[Column]) -> Column:

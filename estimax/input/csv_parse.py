@@ -45,21 +45,27 @@ def _refuse_more(block: Block, schema: Schema, form: CsvFormat) -> None:
 
 
 def _has_empty_line(block: Block, schema: Schema, form: CsvFormat) -> bool:
-    data = block.data
-    maybe = (
-        data[:1] in (b"\n", b"\r") or b"\n\n" in data or b"\n\r\n" in data
-    ) and len(schema.names) > 1
-    if not maybe:
+    if len(schema.names) == 1:
+        return False  # there it is an empty field
+    data = np.frombuffer(block.data, np.uint8)[: block.end]
+    breaks = np.flatnonzero(data == ord("\n"))
+    gaps = np.diff(breaks, prepend=-1)
+    # A search for two line breaks as bytes takes ten times as long.
+    if not (gaps <= 2).any():
         return False
     ends = row_ends(block, form)
     starts = np.concatenate([[0], ends[:-1]])
     short = np.flatnonzero(ends - starts <= 2)
-    return any(not data[starts[i] : ends[i]].strip(b"\r\n") for i in short)
+    return any(not block.data[starts[i] : ends[i]].strip(b"\r\n") for i in short)
 
 
 def _has_hexadecimal(block: Block, schema: Schema, form: CsvFormat) -> bool:
     integers = tuple(field for field in schema.fields if "int" in field.dtype)
-    if not integers or (b"0x" not in block.data and b"0X" not in block.data):
+    # One byte is found a hundred times as fast as two.
+    if not integers or (b"x" not in block.data and b"X" not in block.data):
+        return False
+    data = np.frombuffer(block.data, np.uint8)
+    if not ((data[:-1] == ord("0")) & (data[1:] | 0x20 == ord("x"))).any():
         return False
     from pyarrow import compute
 

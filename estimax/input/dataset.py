@@ -544,7 +544,8 @@ class Dataset:
         >>> next(iter(data.with_label("y").batch(2)))
         ({'x': array([0, 1])}, array([0, 1]))
         """
-        return Dataset(MapBlocks(self.node, label_splitter(name), "with_label"))
+        split = label_splitter(name)
+        return Dataset(MapBlocks(self.node, split, "with_label", is_ours=True))
 
     def apply(self, transformation_func: Callable[[Dataset], Any]) -> Any:
         """`transformation_func(self)`, to chain functions like verbs.

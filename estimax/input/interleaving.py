@@ -70,12 +70,13 @@ class _Picks:
         self.used[slot] += count
         self.total += count
 
-    def add_rounds(self, rounds: int, block: int) -> None:
-        cycle = len(self.used)
-        starts = np.arange(rounds)[:, None] * block + np.array(self.used)
-        self._add(np.tile(np.arange(cycle), rounds), starts.reshape(-1), block)
-        self.used = [used + rounds * block for used in self.used]
-        self.total += cycle * rounds * block
+    def add_rounds(self, active: list[int], rounds: int, block: int) -> None:
+        used = np.array(self.used)[active]
+        starts = np.arange(rounds)[:, None] * block + used
+        self._add(np.tile(np.array(active), rounds), starts.reshape(-1), block)
+        for slot in active:
+            self.used[slot] += rounds * block
+        self.total += len(active) * rounds * block
 
     def _add(
         self, slots: NDArray[np.int64], starts: NDArray[np.int64], count: int
@@ -112,6 +113,7 @@ class InterleaveStream:
         self._turn = 0
         self._taken = 0
         self._opened = 0
+        self._no_more = False  # inputs
         self._pool: Executor | None = None
         if node.threads:
             self._pool = ThreadPoolExecutor(node.threads, "estimax-input-interleave")
@@ -134,7 +136,7 @@ class InterleaveStream:
             self._pass_turn()
             return any(self._slots)
         used = picks.used[self._turn]
-        have = slot.rows.fill() - used
+        have = slot.rows.fill(n // len(self._slots)) - used
         if have <= 0:
             if used:  # to be given before the next chunk is in hand
                 return False
@@ -142,9 +144,11 @@ class InterleaveStream:
             self._slots[self._turn] = None
             self._pass_turn()
             return True
-        count = min(have, self._node.block_length - self._taken, n - picks.total)
+        count = min(have, n - picks.total)
+        if len(self._slots) > 1:  # alone, a slot may give block after block
+            count = min(count, self._node.block_length - self._taken)
         picks.add_block(self._turn, count)
-        self._taken += count
+        self._taken = (self._taken + count) if len(self._slots) > 1 else 0
         if self._taken == self._node.block_length:
             self._pass_turn()
         return True
@@ -155,13 +159,17 @@ class InterleaveStream:
         rounds = (n - picks.total) // (block * cycle)
         if rounds < 1 or cycle < 2 or self._turn or self._taken:
             return False
-        for slot, used in zip(self._slots, picks.used, strict=True):
-            if slot is None or (used and slot.rows.fill() <= used):
-                return False
-            rounds = min(rounds, (slot.rows.fill() - used) // block)
+        active = [i for i, slot in enumerate(self._slots) if slot is not None]
+        if not active or (len(active) < cycle and not self._no_more):
+            return False
+        for i in active:
+            slot = self._slots[i]
+            assert slot is not None
+            have = slot.rows.fill(n // cycle) - picks.used[i]
+            rounds = min(rounds, have // block)
         if rounds < 1:
             return False
-        picks.add_rounds(rounds, block)
+        picks.add_rounds(active, rounds, block)
         return True
 
     def _pass_turn(self) -> None:
@@ -172,6 +180,7 @@ class InterleaveStream:
         before = self._inputs.get_state()
         chunk = self._inputs.read(1)
         if chunk is None:
+            self._no_more = True
             return None
         self._opened += 1
         return self._slot(before, chunk.element(0), self._opened - 1)
@@ -216,6 +225,7 @@ class InterleaveStream:
                 slot.rows.set_state(saved["rows"])
                 self._slots[i] = slot
         self._inputs.set_state(state["source"])
+        self._no_more = False
         self._turn, self._taken, self._opened = map(int, state["turn"])
 
     def close(self) -> None:

@@ -27,14 +27,20 @@ class Lookahead:
     ) -> None:
         self._source = source
         self._at_once = at_once
+        self._next_size = at_once
         self._pool = pool
         self._chunk: Chunk | None = None
         self._given = 0  # of the chunk in hand, or to be dropped of the next
         self._before: State = {}
         self._next: tuple[State, Future[Chunk | None]] | None = None
 
-    def fill(self) -> int:
-        """Have at least one element in hand; how many there are, 0 at the end."""
+    def fill(self, wanted: int = 0) -> int:
+        """Have at least one element in hand; how many there are, 0 at the end.
+
+        `wanted` rows may be read at once where rows are what is read.
+        """
+        if self._at_once > 1:
+            self._next_size = max(self._at_once, wanted)
         while self._chunk is None:
             before, chunk = self._fetch()
             if chunk is None:
@@ -50,12 +56,12 @@ class Lookahead:
         """Read the next chunk in the pool, if there is one."""
         if self._pool is not None and self._next is None:
             before = self._source.get_state()
-            future = self._pool.submit(self._source.read, self._at_once)
+            future = self._pool.submit(self._source.read, self._next_size)
             self._next = before, future
 
     def _fetch(self) -> tuple[State, Chunk | None]:
         if self._next is None:
-            return self._source.get_state(), self._source.read(self._at_once)
+            return self._source.get_state(), self._source.read(self._next_size)
         (before, future), self._next = self._next, None
         return before, future.result()
 
@@ -70,7 +76,7 @@ class Lookahead:
 
     def read(self, n: int) -> Chunk | None:
         """What is in hand, up to n, or None at the end."""
-        have = self.fill()
+        have = self.fill(n)
         return self.give(min(n, have)) if have else None
 
     def get_state(self) -> State:

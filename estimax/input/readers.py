@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from estimax.core.errors import InputError
+from estimax.input.batching import MapBlocks
 from estimax.input.csv_blocks import CsvFormat
 from estimax.input.csv_defaults import csv_fields
 from estimax.input.csv_reader import csv_dataset
@@ -157,7 +158,7 @@ def CsvDataset(  # noqa: N802  # tf.data's name
         )
         schema = Schema(names, fields, None)
         data = csv_dataset(paths, schema, form, "CsvDataset")
-        return data.map_blocks(_as_tuple)
+        return Dataset(MapBlocks(data.node, _as_tuple, "CsvDataset", is_ours=True))
 
     if is_dataset(filenames):
         dataset: Dataset = filenames.flat_map(lambda path: rows(given_paths(path)))

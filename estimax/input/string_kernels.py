@@ -1,0 +1,52 @@
+"""Compiled gathering of strings: rows of a text column in another order.
+
+Import this only through `compiled.load`, which announces the compilation.
+"""
+
+# Numba has its own types; annotations would say nothing more.
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from numba import njit, types, uint64
+
+from estimax.wire.loads import load64, store64
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_INT64 = types.Array(types.int64, 1, "C", readonly=True)
+_OUT_BYTES = types.Array(types.uint8, 1, "C")
+_OUT_INT64 = types.Array(types.int64, 1, "C")
+
+
+@njit(types.int64(_INT64, _INT64, _OUT_INT64), cache=True, nogil=True)
+def gathered_offsets(offsets, index, out):
+    """Where each gathered string begins; how many bytes they have in all."""
+    total = 0
+    out[0] = 0
+    for i in range(len(index)):
+        row = index[i]
+        total += offsets[row + 1] - offsets[row]
+        out[i + 1] = total
+    return total
+
+
+@njit(
+    types.void(_BYTES, _INT64, _INT64, _INT64, _OUT_BYTES),
+    cache=True,
+    nogil=True,
+    boundscheck=False,
+)
+def gather(data, offsets, index, out_offsets, out):
+    """Copy the strings; `out` has 8 bytes more than they need.
+
+    Eight bytes at a time, the last ones too many: the next string overwrites them.
+    """
+    last = len(data) - 8
+    for i in range(len(index)):
+        at = offsets[index[i]]
+        length = offsets[index[i] + 1] - at
+        to = out_offsets[i]
+        if at + length <= last:
+            for k in range(0, length, 8):
+                store64(out, to + k, uint64(load64(data, at + k)))
+        else:
+            for k in range(length):
+                out[to + k] = data[at + k]
