@@ -143,4 +143,5 @@ def test_a_table_drawn_in_blocks_is_one_normal_distribution():
     for rows in (table[:1000], table[65_000:66_000], table[-1000:]):
         np.testing.assert_allclose(np.std(rows), 0.88 * 0.25, rtol=0.02)
         assert np.abs(rows).max() <= 0.5
-    assert len(np.unique(np.asarray(table[:, 0]))) > 149_000
+    # Blocks differ: a repeated one would halve this.
+    assert len(np.unique(np.asarray(table[:, 0]))) > 140_000
