@@ -33,7 +33,13 @@ from estimax.config.schema.model import (
     MultiClassHead,
 )
 from estimax.config.schema.optimizers import Optimizer
-from estimax.config.schema.run import BestExport, Export, LatestExport, Run
+from estimax.config.schema.run import (
+    BestExport,
+    Export,
+    LatestExport,
+    Run,
+    WarmStartSection,
+)
 from estimax.config.statistics import statistics_for
 from estimax.estimator import Estimator, EvalSpec, RunConfig, TrainSpec
 
@@ -90,7 +96,9 @@ def build(loaded: LoadedRun) -> Built:
     columns = Columns(run, statistics)
     config = build_run_config(run)
     if isinstance(run.model, CustomModel):
-        estimator = build_custom(loaded, columns.all(), config)
+        estimator = build_custom(
+            loaded, columns.all(), config, build_warm_start(run.warm_start)
+        )
     else:
         estimator = _build_stock(run, columns, config)
     return Built(run, estimator)
@@ -120,6 +128,21 @@ def build_run_config(run: Run) -> RunConfig:
     )
 
 
+def build_warm_start(
+    given: WarmStartSection | None,
+) -> checkpoints.WarmStartSettings | None:
+    """Where a new model starts from."""
+    if given is None:
+        return None
+    return checkpoints.WarmStartSettings(
+        given.from_,
+        given.variables,
+        var_name_to_prev_var_name=given.renamed,
+        slots=given.slots,
+        partial=given.partial,
+    )
+
+
 def _cache_dir(given: str) -> str | None:
     if given == "off":
         return None
@@ -134,6 +157,7 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
     assert not isinstance(model, CustomModel)
     head = build_head(run, model.head)
     linear, dnn = run.optimizers.linear, run.optimizers.dnn
+    warm_start = build_warm_start(run.warm_start)
     if isinstance(model, CombinedModel):
         return canned.DNNLinearCombinedEstimator(
             head,
@@ -147,6 +171,7 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
             config=config,
             batch_norm=model.dnn.batch_norm,
             linear_sparse_combiner=model.linear.combiner,
+            warm_start_from=warm_start,
         )
     if isinstance(model, DnnModel):
         return canned.DNNEstimator(
@@ -157,6 +182,7 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
             activation_fn=_ACTIVATIONS[model.dnn.activation],
             dropout=model.dnn.dropout,
             config=config,
+            warm_start_from=warm_start,
             batch_norm=model.dnn.batch_norm,
         )
     return canned.LinearEstimator(
@@ -165,6 +191,7 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
         optimizer=_optimizer(linear, "Ftrl"),
         config=config,
         sparse_combiner=model.linear.combiner,
+        warm_start_from=warm_start,
     )
 
 

@@ -20,7 +20,9 @@ _CHECKED: dict[Any, type] = {
 }
 
 
-def build_custom(loaded: LoadedRun, columns: Mapping[str, Any], config: Any) -> Any:
+def build_custom(
+    loaded: LoadedRun, columns: Mapping[str, Any], config: Any, warm_start: Any = None
+) -> Any:
     """Call the class with its params, the config, and the columns if it takes them."""
     model = loaded.run.model
     assert isinstance(model, CustomModel)
@@ -28,6 +30,13 @@ def build_custom(loaded: LoadedRun, columns: Mapping[str, Any], config: Any) -> 
     arguments: dict[str, Any] = {**model.params, "config": config}
     if "feature_columns" in _parameters(make):
         arguments.setdefault("feature_columns", columns)
+    if warm_start is not None:
+        if "warm_start_from" not in _parameters(make):
+            problems = Problems(str(loaded.path))
+            text = f"{model.class_} takes no warm_start_from"
+            problems.add(loaded.origin("warm_start"), "warm_start", text)
+            problems.raise_if_any()
+        arguments["warm_start_from"] = warm_start
     return make(**arguments)
 
 

@@ -200,6 +200,15 @@ def test_a_stock_run_becomes_its_estimator(tmp_path):
     assert built.eval_spec() is None
 
 
+def test_a_run_may_start_from_another_model(tmp_path):
+    assert build(small_run(tmp_path)).estimator.warm_start_from is None
+    section = "warm_start={from: runs/old, variables: 'dnn/.*', partial: true}"
+    settings = build(small_run(tmp_path, section)).estimator.warm_start_from
+    assert settings.ckpt_to_initialize_from == "runs/old"
+    assert settings.vars_to_warm_start == "dnn/.*"
+    assert (settings.partial, settings.slots) == (True, True)
+
+
 def test_a_run_without_an_optimizer_has_that_of_tf_estimator(tmp_path):
     loaded = small_run(tmp_path)
     assert loaded.run.optimizers.dnn is None

@@ -103,7 +103,7 @@ WRONG = [
         "name: small\nfoo: {}",
         "run.yaml:3:1: foo: unknown key; expected one of: data, eval, export, "
         "features, include, metadata, model, name, optimizers, run, schema, seed, "
-        "train, vars",
+        "train, vars, warm_start",
     ),
     (
         "schema: estimax/run/v1",

@@ -68,6 +68,23 @@ class RunSection:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WarmStartSection:
+    """Another model to start from, when model_dir has no checkpoint yet."""
+
+    from_: Annotated[str, About("A model_dir or checkpoint; TensorFlow's as well.")]
+    variables: Annotated[
+        str, About("Those whose names match this expression at their start.")
+    ] = ".*"
+    renamed: Annotated[
+        Mapping[str, str], About("Names in this model to those in the other.")
+    ] = field(default_factory=dict)
+    slots: Annotated[bool, About("Take the optimizer's state along.")] = True
+    partial: Annotated[
+        bool, About("Start what is missing or of another shape from scratch.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainSection:
     """How long to train, on what."""
 
@@ -154,6 +171,9 @@ class Run:
     optimizers: Annotated[OptimizersSection, About("How each part learns.")] = field(
         default_factory=OptimizersSection
     )
+    warm_start: Annotated[
+        WarmStartSection | None, About("Another model to start from.")
+    ] = None
     train: Annotated[TrainSection, About("How long to train, on what.")] = (
         TrainSection()
     )
