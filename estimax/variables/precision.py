@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import jax
 from flax import linen as nn
 
 
@@ -41,14 +42,24 @@ def computing_in(dtype: Any) -> Iterator[None]:
         context: nn.module.InterceptorContext,
     ) -> Any:
         module = context.module
-        if getattr(module, "dtype", dtype) is not None:
-            return function(*args, **kwargs)
+        names_none = getattr(module, "dtype", dtype) is None
         # Modules are frozen, but this one is Flax's own copy for the present call.
-        object.__setattr__(module, "dtype", dtype)
+        if names_none:
+            object.__setattr__(module, "dtype", dtype)
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         finally:
-            object.__setattr__(module, "dtype", None)
+            if names_none:
+                object.__setattr__(module, "dtype", None)
+        if isinstance(module, nn.RNNCellBase) and context.method_name == "__call__":
+            return _carried_as_given(args[0], result)
+        return result
 
     with nn.intercept_methods(call_in_dtype):
         yield
+
+
+def _carried_as_given(carry: Any, result: Any) -> Any:
+    """A cell's result, whose carry a loop demands to keep its type."""
+    new, output = result
+    return jax.tree.map(lambda a, b: a.astype(b.dtype), new, carry), output
