@@ -12,6 +12,7 @@ without copying, and is what the hashing and vocabulary kernels read.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -80,7 +81,7 @@ class Strings:
 
     def __getitem__(self, index: Any) -> Any:  # bytes for one value, else Strings
         """Index the first axis with an int, a slice, or an array of ints or bools."""
-        inner = int(np.prod(self.shape[1:], dtype=np.int64))
+        inner = math.prod(self.shape[1:])
         if isinstance(index, int | np.integer):
             i = range(len(self))[int(index)]
             if self.ndim == 1:

@@ -84,7 +84,10 @@ def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
         indices[:, 0] -= start
         shape = (stop - start, *column.dense_shape[1:])
         return Sparse(indices, column.values[first:last], shape)
-    rows: Column = column[start:stop:step]
+    if step == 1 and isinstance(column, Strings) and len(column.shape) == 1:
+        offsets = column.offsets[start : stop + 1]
+        return Strings(column.data, offsets, (len(offsets) - 1,))
+    rows: Column = column[start:stop] if step == 1 else column[start:stop:step]
     return rows
 
 
@@ -108,9 +111,25 @@ def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
     return Sparse(indices, column.values[entries], shape)
 
 
+def list_indices(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(row, place) of every value of lists of these lengths: a Sparse's indices.
+
+    >>> list_indices(np.array([2, 0, 1])).tolist()
+    [[0, 0], [0, 1], [2, 0]]
+    """
+    indices = np.empty((int(lengths.sum()), 2), np.int64)
+    if len(lengths) >= _MANY:
+        compiled.load("estimax.input.row_kernels").list_indices(lengths, indices)
+        return indices
+    indices[:, 0] = np.repeat(np.arange(len(lengths)), lengths)
+    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    indices[:, 1] = np.arange(len(indices)) - starts
+    return indices
+
+
 def _gather_text(column: Strings, index: NDArray[np.int64]) -> Strings:
     """Many strings by compiled code: a tenth of NumPy's time, and without Python."""
-    kernels = compiled.load("estimax.input.string_kernels")
+    kernels = compiled.load("estimax.input.row_kernels")
     index = np.ascontiguousarray(index, np.int64)
     if len(index) and not 0 <= index.min() <= index.max() < len(column):
         raise IndexError(f"rows must be in [0, {len(column)})")

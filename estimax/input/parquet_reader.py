@@ -19,7 +19,7 @@ from estimax.core.errors import InputError, did_you_mean
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.chunks import Columns
-from estimax.input.columns import Column
+from estimax.input.columns import Column, list_indices
 from estimax.input.dataset import Dataset
 from estimax.input.file_blocks import FileBlocks, Place, UnreadableError
 from estimax.input.files import PathLike, expand
@@ -234,16 +234,13 @@ def _sparse(values: Any, default: Any, where: str) -> Sparse:
         # A missing list may own values that nobody is to see.
         lengths[values.is_null().to_numpy(zero_copy_only=False)] = 0
     flat = values.flatten()
-    rows = np.repeat(np.arange(len(values)), lengths)
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    indices = list_indices(lengths)
     longest = int(lengths.max(initial=0))
     if types.is_list(flat.type) or types.is_large_list(flat.type):
         inner = _sparse(flat, default, where)
-        at = inner.indices[:, 0]
-        indices = np.stack([rows[at], places[at], inner.indices[:, 1]], axis=1)
+        outer = indices[inner.indices[:, 0]]
         shape = (len(values), longest, inner.dense_shape[1])
-        return Sparse(indices, inner.values, shape)
+        return Sparse(np.hstack([outer, inner.indices[:, 1:]]), inner.values, shape)
     column = _column_of(flat, default, where)
     assert not isinstance(column, Sparse)
-    indices = np.stack([rows, places], axis=1)
     return Sparse(indices, column, (len(values), longest))

@@ -26,6 +26,8 @@ class InputTypeError(InputError, TypeError):
 # A tree of dicts and tuples; Any because its leaves are whatever the user has.
 Structure = Any
 
+_LEAVES = frozenset((np.ndarray, Strings, Sparse))
+
 
 def map_leaves(fn: Callable[..., Any], tree: Structure, *rest: Structure) -> Structure:
     """Rebuild a structure with `fn(leaf, *leaves of the others at that place)`.
@@ -34,6 +36,8 @@ def map_leaves(fn: Callable[..., Any], tree: Structure, *rest: Structure) -> Str
     {'x': (11, None)}
     """
     # The type first: asking an array whether it is a Mapping takes a third of this.
+    if type(tree) in _LEAVES:
+        return fn(tree, *rest)
     if type(tree) is dict or isinstance(tree, Mapping):
         if rest:
             _check_keys(tree, rest)

@@ -1,0 +1,59 @@
+"""The CSV task: a file of 40 columns, made once, and how both sides read it.
+
+Half of the columns are numbers, of which some are missing, and half are short text, as
+in click logs. Imports nothing that takes time to import, as TensorFlow's side uses it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is read: `columns` columns and `rows` rows of one file."""
+
+    path: str
+    columns: int = 40
+    rows: int = 100_000
+    batch_size: int = 1024
+    shuffle: bool = True
+    warmup: int = 20
+    seed: int = 1
+
+    def to_json(self) -> str:
+        """For a worker's command line."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Setup:
+        """The way back."""
+        return Setup(**json.loads(text))
+
+
+def write_file(setup: Setup) -> None:
+    """Write the file, if it is not there."""
+    path = Path(setup.path)
+    if path.exists():
+        return
+    random.seed(setup.seed)
+    kinds = [("int", "float", "text", "text")[i % 4] for i in range(setup.columns)]
+    names = ",".join(f"{kind}_{i}" for i, kind in enumerate(kinds))
+    with path.open("w") as file:
+        file.write(f"{names},label\n")
+        for _ in range(setup.rows):
+            fields = [_field(kind) for kind in kinds]
+            file.write(",".join(fields) + f",{random.getrandbits(1)}\n")
+
+
+def _field(kind: str) -> str:
+    if kind == "text":
+        return f"{random.getrandbits(random.choice((12, 32))):x}"
+    if random.random() < 0.05:
+        return ""
+    if kind == "int":
+        return str(random.getrandbits(16))
+    return f"{random.gauss(0, 10):.4f}"
