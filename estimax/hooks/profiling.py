@@ -47,7 +47,8 @@ class ProfilerHook(Hook):
     def begin(self, context: RunContext) -> None:
         """Start counting: the first step compiles, and is not what one wants to see."""
         self._timer.update_last_triggered_step(context.step)
-        self._is_tracing = False
+        if self._is_tracing:  # a run that failed in the middle of it
+            self._stop_trace()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
         """Start a trace, if it is time."""
@@ -66,8 +67,7 @@ class ProfilerHook(Hook):
         if not self._is_tracing:
             return
         jax.block_until_ready(context.state)  # type: ignore[no-untyped-call]
-        jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
-        self._is_tracing = False
+        self._stop_trace()
         self._timer.update_last_triggered_step(context.step)
         if self._show_memory:
             path = self._output_dir / f"memory-{context.step}.prof"
@@ -77,3 +77,7 @@ class ProfilerHook(Hook):
     def next_step(self, step: int) -> int:
         """The step count of the next trace."""
         return self._timer.next_step(step)
+
+    def _stop_trace(self) -> None:
+        jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
+        self._is_tracing = False

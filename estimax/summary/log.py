@@ -17,6 +17,7 @@ from jax.typing import ArrayLike
 
 from estimax.core import staging
 from estimax.core.errors import SpecError
+from estimax.core.mode import ModeKeys
 
 # A histogram of 10,000 values looks like one of all, and is brought to the host fast.
 _SAMPLE = 10_000
@@ -43,11 +44,10 @@ def histogram(name: str, value: ArrayLike) -> None:
 
     >>> histogram("logits", jnp.zeros((2, 3)))
     """
-    flat = jnp.asarray(value).reshape(-1)
-    # While a model is exported, sizes are symbols, and nobody looks at a histogram.
-    if isinstance(flat.size, int):
+    if _is_watched():
+        flat = jnp.asarray(value).reshape(-1)
         flat = flat[:: stride_of_sample(flat.size)]
-    _log(name, staging.LoggedValue("histogram", flat))
+        _log(name, staging.LoggedValue("histogram", flat))
 
 
 def stride_of_sample(size: int) -> int:
@@ -77,7 +77,8 @@ def image(name: str, value: ArrayLike, max_outputs: int = 3) -> None:
         )
     if max_outputs < 1:
         raise SpecError(f"summary.image({name!r}): max_outputs must be at least 1.")
-    _log(name, staging.LoggedValue("image", array[:max_outputs]))
+    if _is_watched():
+        _log(name, staging.LoggedValue("image", array[:max_outputs]))
 
 
 def text(name: str, value: str) -> None:
@@ -111,6 +112,15 @@ def log_value(name: str, value: ArrayLike) -> None:
             "name: give each value its own."
         )
     trace.logged[name] = staging.LoggedValue("value", jnp.asarray(value))
+
+
+def _is_watched() -> bool:
+    """Whether somebody could look: predictions have no summaries.
+
+    In an export, which is one, sizes are symbols, and no sample can be taken.
+    """
+    trace = staging.current()
+    return trace is not None and trace.mode != ModeKeys.PREDICT
 
 
 def _log(name: str, value: staging.LoggedValue) -> None:

@@ -123,6 +123,16 @@ def test_a_hook_writes_the_models_summaries_in_evaluation(make, tmp_path):
     assert steps_of(found.Histograms("x")) == [2]
 
 
+def test_a_model_that_logs_can_be_exported(make, tmp_path):
+    def model_fn(features, labels, mode):
+        ex.summary.histogram("x", features["x"])
+        ex.summary.image("pixels", features["x"][:, None, None, :])
+        return line_model_fn(features, labels, mode)
+
+    model = make(model_fn).train(data(), steps=1)
+    assert model.export_saved_model(tmp_path / "export")
+
+
 def test_watching_does_not_change_a_bit(make, tmp_path):
     watched = make(telling_model_fn, save_summary_steps=1).train(data(), steps=5)
     config = ex.RunConfig(save_summary_steps=0, tf_random_seed=1)

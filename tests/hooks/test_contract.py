@@ -188,6 +188,18 @@ def test_a_profile_is_written_after_an_interval(tmp_path: Path) -> None:
     assert (tmp_path / "p" / "memory-2.prof").stat().st_size > 0
 
 
+def test_a_run_that_failed_leaves_no_trace_running(tmp_path: Path) -> None:
+    class Fails(Hook):
+        def after_run(self, context: RunContext, values: Values) -> None:
+            raise RuntimeError("broken")
+
+    model = model_at(tmp_path)
+    hook = hooks.ProfilerHook(1, output_dir=tmp_path, show_dataflow=False)
+    with pytest.raises(RuntimeError, match="broken"):
+        model.train(input_fn, [Fails(), hook], steps=1)
+    model.train(input_fn, [hook], steps=2)
+
+
 def test_waiting_ends_when_another_run_has_got_there(tmp_path: Path) -> None:
     other = model_at(tmp_path / "other").train(input_fn, steps=2)
     polls: list[float] = []
