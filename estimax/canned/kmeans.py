@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -32,16 +33,18 @@ from estimax.hooks import Hook, RunContext
 
 Path = str | os.PathLike[str]
 InputFn = Callable[..., Any]
+_Join = Callable[[jax.Array], jax.Array]
 
 
 class KMeans(Estimator):
     """Finds `num_clusters` centers with few distances from them to their points.
 
-    The centers start in the first batch, which must have as many rows: at random ones,
-    at ones far from each other ("kmeans_plus_plus"), or where an array or a function of
-    (points, num_clusters) says. With `use_mini_batch` a center is the mean of the
-    points it was nearest to so far; without, every batch should be all the data, and a
-    step is one of Lloyd's. An `input_fn` gives features only.
+    The centers start at random points of the first batch, at ones far from each other
+    ("kmeans_plus_plus"), or where an array or a function of (points, num_clusters)
+    says; if the batch is too small, the others start at points of the next ones. With
+    `use_mini_batch` a center is the mean of the points it was nearest to so far;
+    without, every batch should be all the data, and a step is one of Lloyd's. An
+    `input_fn` gives features only.
 
     >>> import estimax as ex
     >>> model = ex.KMeans(2, model_dir="/tmp/estimax-doc-kmeans")
@@ -91,10 +94,12 @@ class KMeans(Estimator):
             points = _points(features, columns)
             if is_cosine:
                 points = _normalized(points)
-            clusters = _clusters(points, num_clusters, start, mode)
+            clusters, started = _clusters(points, num_clusters, start, mode)
             distances = _distances(points, clusters, is_cosine)
+            is_there = jnp.arange(num_clusters) < started
+            distances = jnp.where(is_there, distances, jnp.inf)
             if mode == ModeKeys.TRAIN:
-                updates.apply(points, clusters, jnp.argmin(distances, axis=1))
+                updates.apply(points, clusters, started, distances)
             return _spec(mode, distances, hooks)
 
         super().__init__(model_fn, model_dir, config)
@@ -120,35 +125,49 @@ class KMeans(Estimator):
         return self.get_variable_value(self.CLUSTER_CENTERS_VAR_NAME)
 
 
+@dataclass(frozen=True)
 class _Updates:
     """How a step moves the clusters."""
 
-    def __init__(
-        self, num_clusters: int, is_cosine: bool, use_mini_batch: bool, every: int
-    ) -> None:
-        self._num_clusters = num_clusters
-        self._is_cosine = is_cosine
-        self._use_mini_batch = use_mini_batch
-        self._every = every
+    num_clusters: int
+    is_cosine: bool
+    use_mini_batch: bool
+    every: int
 
-    def apply(self, points: jax.Array, clusters: jax.Array, nearest: jax.Array) -> None:
+    def apply(
+        self,
+        points: jax.Array,
+        clusters: jax.Array,
+        started: jax.Array,
+        distances: jax.Array,
+    ) -> None:
         """Assign the clusters of the next step."""
-        one_hot = jax.nn.one_hot(nearest, self._num_clusters, dtype=points.dtype)
+        slots = _starting(points, started, distances)
+        is_starting = slots < self.num_clusters
+        nearest = jnp.argmin(distances, axis=1)
+        one_hot = jax.nn.one_hot(nearest, self.num_clusters, dtype=points.dtype)
+        # A point that becomes a cluster draws no other to it.
+        one_hot = jnp.where(is_starting[:, None], 0, one_hot)
         sums, counts = one_hot.T @ points, jnp.sum(one_hot, axis=0)
-        if not self._use_mini_batch:
+
+        def join(moved: jax.Array) -> jax.Array:
+            return moved.at[slots].set(points, mode="drop")
+
+        if not self.use_mini_batch:
             means = sums / jnp.maximum(counts, 1)[:, None]
             # A center that lost its points stays; TensorFlow moves it to zero.
             moved = jnp.where(counts[:, None] > 0, means, clusters)
-            variables.assign(clusters, self._placed(moved))
-        elif self._every == 1:
-            seen = _untrained("cluster_counts", (self._num_clusters,))
-            variables.assign(clusters, _towards(clusters, seen, sums, counts))
+            variables.assign(clusters, join(self._placed(moved)))
+        elif self.every == 1:
+            seen = _untrained("cluster_counts", (self.num_clusters,))
+            variables.assign(clusters, join(_towards(clusters, seen, sums, counts)))
             variables.assign(seen, seen + counts)
         else:
-            self._apply_later(clusters, sums, counts)
+            self._apply_later(clusters, sums, counts, join)
+        variables.assign(started, started + jnp.sum(is_starting, dtype=jnp.int32))
 
     def _apply_later(
-        self, clusters: jax.Array, sums: jax.Array, counts: jax.Array
+        self, clusters: jax.Array, sums: jax.Array, counts: jax.Array, join: _Join
     ) -> None:
         """Gather several steps; the clusters that points are compared with stay."""
         moving = variables.get_variable(
@@ -157,17 +176,27 @@ class _Updates:
             initializer=lambda *_: clusters,
             trainable=False,
         )
-        seen = _untrained("cluster_counts", (self._num_clusters,))
+        seen = _untrained("cluster_counts", (self.num_clusters,))
         steps = _untrained("steps_in_iteration", ())
         moved = _towards(moving, seen, sums, counts)
-        is_last = steps + 1 >= self._every
-        variables.assign(clusters, jnp.where(is_last, self._placed(moved), clusters))
-        variables.assign(moving, moved)
+        is_last = steps + 1 >= self.every
+        placed = jnp.where(is_last, self._placed(moved), clusters)
+        variables.assign(clusters, join(placed))
+        variables.assign(moving, join(moved))
         variables.assign(seen, jnp.where(is_last, 0, seen + counts))
         variables.assign(steps, jnp.where(is_last, 0, steps + 1))
 
     def _placed(self, clusters: jax.Array) -> jax.Array:
-        return _normalized(clusters) if self._is_cosine else clusters
+        return _normalized(clusters) if self.is_cosine else clusters
+
+
+def _starting(points: jax.Array, started: jax.Array, distances: jax.Array) -> jax.Array:
+    """The cluster that starts at each point, far ones first; K or more for none."""
+    nearest = jnp.min(distances, axis=1)
+    rank = jnp.argsort(jnp.argsort(-nearest))
+    # Where a cluster is already, no other starts.
+    rounding = 1e-6 * (1 + jnp.sum(jnp.square(points), axis=1))
+    return jnp.where(nearest > rounding, started + rank, distances.shape[1])
 
 
 class _Settled(Hook):
@@ -233,18 +262,25 @@ def _points(features: Any, columns: tuple[Any, ...] | None) -> jax.Array:
 
 def _clusters(
     points: jax.Array, num_clusters: int, start: Start, mode: str
-) -> jax.Array:
-    def initializer(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-        # Evaluation and prediction have theirs from a checkpoint.
-        if mode != ModeKeys.TRAIN:
-            return jnp.zeros(shape, dtype)
-        return start(key, points)
+) -> tuple[jax.Array, jax.Array]:
+    """The clusters [K, D], and how many of them have started."""
+    # Evaluation and prediction have theirs from a checkpoint.
+    first = start if mode == ModeKeys.TRAIN else lambda key, points: points[:0]
 
-    return variables.get_variable(
-        KMeans.CLUSTER_CENTERS_VAR_NAME,
-        (num_clusters, points.shape[1]),
-        initializer=initializer,
-        trainable=False,
+    def initializer(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        found = first(key, points)
+        return jnp.zeros(shape, dtype).at[: found.shape[0]].set(found)
+
+    def count(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        return jnp.asarray(first(key, points).shape[0], dtype)
+
+    shape = (num_clusters, points.shape[1])
+    name = KMeans.CLUSTER_CENTERS_VAR_NAME
+    return (
+        variables.get_variable(name, shape, initializer=initializer, trainable=False),
+        variables.get_variable(
+            "clusters_started", (), jnp.int32, initializer=count, trainable=False
+        ),
     )
 
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from estimax.core.errors import SpecError, did_you_mean
 
-Start = Callable[[jax.Array, jax.Array], jax.Array]  # key, points [B, D] -> [K, D]
+# key, points [B, D] -> clusters [K, D], or [B, D] while there are too few points
+Start = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 def start_of(
@@ -29,14 +30,8 @@ def start_of(
     choose = _CHOICES[initial_clusters]
 
     def start(key: jax.Array, points: jax.Array) -> jax.Array:
-        if points.shape[0] < num_clusters:
-            raise SpecError(
-                f"KMeans: {num_clusters} clusters start at points of the first batch, "
-                f"which has {points.shape[0]}. Use larger batches, or give "
-                "initial_clusters as an array."
-            )
         key = key if seed is None else jax.random.key(seed)
-        return choose(key, points, num_clusters, num_retries)
+        return choose(key, points, min(num_clusters, points.shape[0]), num_retries)
 
     return start
 

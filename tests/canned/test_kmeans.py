@@ -147,9 +147,16 @@ def test_far_points_are_drawn_first():
         assert sorted((rows.sum(axis=1) > 10).tolist()) == [False, True]
 
 
-def test_more_clusters_than_points_are_refused(tmp_path):
-    model = ex.KMeans(7, tmp_path, config=quiet())
-    with pytest.raises(SpecError, match="which has 6"):
+def test_clusters_that_a_small_batch_leaves_over_start_in_the_next(tmp_path):
+    points = np.array([[0.0], [1.0], [50.0], [51.0], [90.0]], np.float32)
+    model = ex.KMeans(4, tmp_path, use_mini_batch=False, config=quiet())
+    model.train(fed(points, size=2), steps=2)
+    assert sorted(model.cluster_centers()[:, 0].tolist()) == [0, 1, 50, 51]
+
+
+def test_given_clusters_must_be_as_many(tmp_path):
+    model = ex.KMeans(3, tmp_path, initial_clusters=START, config=quiet())
+    with pytest.raises(SpecError, match=r"\(3, 2\)"):
         model.train(fed())
 
 
