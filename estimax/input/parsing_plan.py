@@ -9,6 +9,7 @@ A plan is made once for a set of features and used for every batch, by any threa
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -27,6 +28,8 @@ _TEXT, _FLOAT, _INT = 1, 2, 3
 # Between columns of one array: columns a power of two apart would share few sets of
 # the processor's first cache and push each other out of it.
 _GAP = 16
+# Beyond it, entries have lengths of two bytes, and no head is made.
+_LONGEST_KEY = 110
 
 Values = NDArray[Any] | Strings
 Names = Sequence[Any] | Callable[[int], Any] | None
@@ -73,6 +76,7 @@ class Plan:
         self.wanted = tuple(wanted)
         kernels = example_kernels()
         self.keys, self.key_ends, self.slots = key_table([w.key for w in wanted])
+        self._heads = heads_of(wanted)
         self._table = np.zeros((len(wanted), kernels.COLUMNS), np.int64)
         self._before = np.zeros(len(wanted), np.int64)
         self._set_columns(kernels)
@@ -85,6 +89,8 @@ class Plan:
         }
         self._texts = np.flatnonzero(kinds == _TEXT)
         self._indexed = np.flatnonzero([w.indices for w in wanted])
+        # Set whole, so that threads may share a plan.
+        self._layout: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def _set_columns(self, kernels: ModuleType) -> None:
         self._fixed_sizes, self._fixed_counts = [0] * 4, [0] * 4
@@ -118,20 +124,16 @@ class Plan:
         """Parse a batch; an `ExampleError` says which example is wrong, and where."""
         kernels = example_kernels()
         rows, data = records.size, np.ascontiguousarray(records.data)
-        table = self._table.copy()
-        table[:, kernels.BASE] += self._before * rows
-        table[self._variable, kernels.ROWS] = rows
-        places = np.arange(len(self._variable)) * (rows + 1)
-        table[self._variable, kernels.SPLITS] = places
+        table, places = self._laid_out(rows)
         floats = np.empty(self._fixed_room(_FLOAT, rows), np.float32)
         ints = np.empty(self._fixed_room(_INT, rows), np.int64)
         texts = np.empty(2 * self._fixed_room(_TEXT, rows), np.int64)
         splits = np.empty(len(places) * (rows + 1), np.int64)
-        where = np.empty((len(splits), 2), np.int64)
+        where = np.empty((len(splits), 3), np.int64)
         longest = np.empty(len(table), np.int64)
         problem = np.zeros(6, np.int64)
         is_fine = kernels.scan(
-            *(data, records.offsets, self.keys, self.key_ends, self.slots),
+            *(data, records.offsets, self.keys, self.key_ends, self.slots, self._heads),
             *(table, self._default_floats, self._default_ints),
             *(floats, ints, texts, splits, where, longest),
             *work_room(len(table)),
@@ -140,11 +142,29 @@ class Plan:
         if not is_fine:
             raise_problem(problem, self.wanted, names)
         counts = np.zeros(len(table), np.int64)
-        counts[self._variable] = splits[places + rows]
+        if len(places):
+            counts[self._variable] = splits[places + rows]
         raw = RawColumns(table, rows, floats, ints, splits, longest, counts)
         if len(self._variable) or len(self._texts):
             self._fill(raw, records, data, texts, where)
         return raw
+
+    def _laid_out(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The table for so many rows, and where splits of each feature begin."""
+        kernels = example_kernels()
+        known = self._layout
+        # Batches of a dataset have one size, but for the last: made once for all.
+        if known is None or known[0] != rows:
+            table = self._table.copy()
+            table[:, kernels.BASE] += self._before * rows
+            table[self._variable, kernels.ROWS] = rows
+            places = np.arange(len(self._variable)) * (rows + 1)
+            table[self._variable, kernels.SPLITS] = places
+            sizes = np.maximum(table[self._texts, kernels.SIZE] * rows, 0) + 1
+            _lay_out(table, kernels.OFFSETS, self._texts, sizes)
+            known = self._layout = (rows, table, places)
+        _, table, places = known
+        return (table.copy() if len(places) else table), places
 
     def _fixed_room(self, kind: int, rows: int) -> int:
         return self._fixed_sizes[kind] * rows + _GAP * self._fixed_counts[kind]
@@ -164,9 +184,11 @@ class Plan:
             for k, f in self._variable_of.items()
         }
         indexed = _lay_out(table, kernels.INDICES, self._indexed, counts[self._indexed])
-        sizes = np.where(counts > 0, counts, table[:, kernels.SIZE] * raw.rows)
-        sizes = np.maximum(sizes, 0)[self._texts] + 1
-        offsets = _lay_out(table, kernels.OFFSETS, self._texts, sizes)
+        fixed = np.maximum(table[self._texts, kernels.SIZE] * raw.rows, 0)
+        sizes = fixed + counts[self._texts] + 1
+        offsets = int(sizes.sum())
+        if len(self._variable):
+            _lay_out(table, kernels.OFFSETS, self._texts, sizes)
         raw.variable_floats = np.empty(room[_FLOAT], np.float32)
         raw.variable_ints = np.empty(room[_INT], np.int64)
         raw.indices = np.empty((indexed, 2), np.int64)
@@ -202,9 +224,15 @@ class RawColumns:
     offsets: NDArray[np.int64] | None = None
     indices: NDArray[np.int64] | None = None
 
+    @functools.cached_property
+    def _places(self) -> list[list[int]]:
+        # All at once: forty looks into an array take longer than one of its whole.
+        listed: list[list[int]] = self.table.tolist()
+        return listed
+
     def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
         """Feature f as `[rows, *shape]`."""
-        kind, size, base = self.table[f, :3].tolist()
+        kind, size, base = self._places[f][:3]
         n = self.rows * size
         if kind == _TEXT:
             return self._strings(f, n, (self.rows, *shape))
@@ -215,7 +243,7 @@ class RawColumns:
     def variable(self, f: int) -> Variable:
         """Feature f as flat values and splits."""
         kernels = example_kernels()
-        kind, _, base = self.table[f, :3].tolist()
+        kind, _, base = self._places[f][:3]
         n = int(self.counts[f])
         values: Values
         if kind == _TEXT:
@@ -224,7 +252,7 @@ class RawColumns:
             flat = self.variable_floats if kind == _FLOAT else self.variable_ints
             assert flat is not None
             values = flat[base : base + n]
-        place, first = self.table[f, [kernels.SPLITS, kernels.INDICES]].tolist()
+        place, first = self._places[f][kernels.SPLITS], self._places[f][kernels.INDICES]
         assert self.indices is not None
         splits = self.splits[place : place + self.rows + 1]
         indices = self.indices[max(first, 0) : first + n]
@@ -233,7 +261,7 @@ class RawColumns:
     def _strings(self, f: int, n: int, shape: tuple[int, ...]) -> Strings:
         assert self.text is not None
         assert self.offsets is not None
-        first = int(self.table[f, example_kernels().OFFSETS])
+        first = self._places[f][example_kernels().OFFSETS]
         return Strings(self.text, self.offsets[first : first + n + 1], shape)
 
 
@@ -249,11 +277,35 @@ def key_table(
     return encoded.data, encoded.offsets, slots
 
 
+def heads_of(wanted: Sequence[Wanted]) -> NDArray[np.int64]:
+    """What stands before the values of each feature, for `proto_kernels.locate`.
+
+    First where each head begins in the array; then its size, the size that values must
+    stay below, and pairs of words: the bytes, and which of them are lengths.
+    """
+    out = [0] * len(wanted)
+    for f, one in enumerate(wanted):
+        key, kind = one.key.encode(), 8 * DTYPES[one.dtype] + 2
+        n = len(key)
+        out[f] = len(out)
+        if n >= _LONGEST_KEY:
+            out += [0, 0]
+            continue
+        head = bytes([10, n + 8, 10, n, *key, 18, 4, kind, 2, 10, 0])
+        mask = bytes(i in (1, n + 5, n + 7, n + 9) for i in range(len(head)))
+        out += [len(head), 128 - (n + 8)]
+        for place in range(0, len(head), 8):
+            at = min(place, len(head) - 8)
+            for text in (head, mask):
+                out.append(int.from_bytes(text[at : at + 8], "little", signed=True))
+    return np.array(out, np.int64)
+
+
 def work_room(features: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """What the kernels write keys seen and places found into."""
     kernels = compiled.load("estimax.wire.proto_kernels")
     seen = np.empty((kernels.REMEMBERED + 1, 3), np.int64)
-    return seen, np.empty((features, 2), np.int64)
+    return seen, np.empty((features, 3), np.int64)
 
 
 def raise_problem(
@@ -311,6 +363,8 @@ def _lay_out(
     sizes: NDArray[np.int64],
 ) -> int:
     """Give each feature its place in a flat array; the array's size."""
-    ends = np.cumsum(sizes)
+    if not len(features):
+        return 0
+    ends = sizes.cumsum()
     table[features, column] = ends - sizes
-    return int(ends[-1]) if len(ends) else 0
+    return int(ends[-1])

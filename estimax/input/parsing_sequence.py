@@ -187,7 +187,7 @@ class _Lists:
         """The values of all steps, flat, and the splits of steps in them."""
         kind, steps = DTYPES[self._wanted[f].dtype], int(self._steps[f, -1])
         counts = np.empty(steps + 1, np.int64)
-        where = np.empty((steps, 2), np.int64)
+        where = np.empty((steps, 3), np.int64)
         problem = np.zeros(6, np.int64)
         wanted_size = _kernels().VARIABLE if size is None else size
         if not _kernels().scan_steps(

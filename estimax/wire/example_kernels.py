@@ -9,8 +9,19 @@ two calls: `scan` walks the records, writes what has a fixed size and counts the
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from numba import njit, types
+from numpy import uint64
 
-from estimax.wire.loads import address, get, load64, move, put, store64
+from estimax.wire.loads import (
+    address,
+    get,
+    load8,
+    load32,
+    load64,
+    move,
+    put,
+    store32,
+    store64,
+)
 from estimax.wire.proto_kernels import (
     FLOAT,
     INT,
@@ -43,9 +54,36 @@ VARIABLE = -1  # as SIZE: any number of values
 NONE = -1  # as DEFAULT: the feature is required; as INDICES: not wanted
 
 
+@njit(forceinline=True)
+def _is_simple(data, stop, kind, size, packed):
+    """Whether the packed values before `stop` are one, or floats of the right count."""
+    if kind == TEXT:
+        return size == 1 or size == VARIABLE
+    if kind == FLOAT:
+        return packed == 4 * size or (size == VARIABLE and packed & 3 == 0)
+    is_one = packed == 1 and load8(data, stop - 1) < uint64(128)
+    return is_one and (size == 1 or size == VARIABLE)
+
+
+@njit(forceinline=True)
+def _put_simple(data, at, packed, kind, out, to, size):
+    """Write the simple values of a fixed feature; those of others wait for `fill`."""
+    if size == VARIABLE:
+        return
+    if kind == TEXT:
+        put(out, 2 * to, at)
+        put(out, 2 * to + 1, packed)
+    elif kind == FLOAT and packed == 4:
+        store32(out, 4 * to, load32(data, at))
+    elif kind == FLOAT:
+        move(out, 4 * to, data, at, packed)
+    else:
+        put(out, to, load8(data, at))
+
+
 @njit(
     types.boolean(
-        *(_BYTES, _INT64, _BYTES, _INT64, _INT64, _INT64_2D, _FLOAT32, _INT64),
+        *(_BYTES, _INT64, _BYTES, _INT64, _INT64, _INT64, _INT64_2D, _FLOAT32, _INT64),
         *(_OUT_FLOAT32, _OUT_INT64, _OUT_INT64, _OUT_INT64, _OUT_INT64_2D),
         *(_OUT_INT64, _OUT_INT64_2D, _OUT_INT64_2D, _OUT_INT64),
     ),
@@ -58,6 +96,7 @@ def scan(
     keys,
     key_ends,
     slots,
+    heads,
     features,
     default_floats,
     default_ints,
@@ -74,9 +113,10 @@ def scan(
     """Walk the records: write fixed features, count and remember the variable ones.
 
     Row r of a variable feature has splits[s + r + 1] - splits[s + r] values, with s
-    in its column SPLITS, and lies at where[s + r]; no row has more than longest[f].
-    Text i of the fixed ones lies at texts[2 * i], and is texts[2 * i + 1] long.
-    `seen` and `found` are room to work in. False if `problem` holds one.
+    in its column SPLITS, and lies at where[s + r], as `locate` says; no row has more
+    than longest[f]. Text i of the fixed ones lies at texts[2 * i], and is
+    texts[2 * i + 1] long. `seen` and `found` are room to work in. False if `problem`
+    holds one.
     """
     seen[:] = -1
     longest[:] = 0
@@ -86,7 +126,7 @@ def scan(
     bytes_, seen_, found_ = address(data), address(seen), address(found)
     keys_, ends_, slots_ = address(keys), address(key_ends), address(slots)
     floats_, ints_, texts_ = address(floats), address(ints), address(texts)
-    wrong = address(problem)
+    heads_, wrong = address(heads), address(problem)
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if start < 0 or end < start or end > len(data):
@@ -94,7 +134,17 @@ def scan(
             return False
         found[:] = -1
         at = locate(
-            bytes_, start, end, ONE, keys_, ends_, slots_, len(slots), seen_, found_
+            bytes_,
+            start,
+            end,
+            ONE,
+            keys_,
+            ends_,
+            slots_,
+            len(slots),
+            heads_,
+            seen_,
+            found_,
         )
         if at < 0:
             report(wrong, MALFORMED, row, -1, -1 - at - start, 0, 0)
@@ -104,8 +154,12 @@ def scan(
             out = texts_ if wanted == TEXT else floats_ if wanted == FLOAT else ints_
             to = features[f, BASE] + row * size
             kind, count = UNSET, 0
-            at, stop = found[f, 0], found[f, 1]
-            if at >= 0:
+            at, stop, packed = found[f, 0], found[f, 1], found[f, 2]
+            if packed >= 0 and _is_simple(bytes_, stop, wanted, size, packed):
+                # Nearly all: one value, or an unknown number of which one comes.
+                _put_simple(bytes_, stop - packed, packed, wanted, out, to, size)
+                kind, count = wanted, packed >> 2 if wanted == FLOAT else 1
+            elif at >= 0:
                 kind, count = values(bytes_, at, stop, wanted, out, to, max(size, 0))
             if count < 0:
                 report(wrong, MALFORMED, row, f, -1 - count - start, 0, 0)
@@ -120,7 +174,7 @@ def scan(
                     return False
                 splits[s + 1] = splits[s] + count
                 longest[f] = max(longest[f], count)
-                where[s, 0], where[s, 1] = at, stop
+                where[s, 0], where[s, 1], where[s, 2] = at, stop, packed
             elif kind == UNSET:
                 default = features[f, DEFAULT]
                 if default == NONE:
@@ -208,7 +262,13 @@ def fill(
                 if n == 0:
                     continue
                 at, stop = where[s + row, 0], where[s + row, 1]
-                values(bytes_, at, stop, kind, out, base + first, n)
+                packed = where[s + row, 2]
+                if packed >= 0 and _is_simple(bytes_, stop, kind, n, packed):
+                    _put_simple(
+                        bytes_, stop - packed, packed, kind, out, base + first, n
+                    )
+                else:
+                    values(bytes_, at, stop, kind, out, base + first, n)
                 if i != NONE:
                     for k in range(n):
                         indices[i, 0], indices[i, 1] = row, k

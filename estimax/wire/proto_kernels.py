@@ -38,6 +38,8 @@ _LONE_INT, _LONE_FLOAT = uint64(8), uint64(13)
 _SEVEN, _HIGH = uint64(7), uint64(128)
 # Keys are remembered for this many entries of a record; later ones are looked up.
 REMEMBERED = 1024
+# Kind, list length, tag and size: what of a head belongs to the value.
+HEAD_OF_VALUE = 4
 _K0 = uint64(0xC3A5C85C97CB3127)
 _K1 = uint64(0xB492B66FBE98F273)
 
@@ -176,12 +178,42 @@ def _entry(data, at, end):
 
 
 @njit(forceinline=True)
-def locate(data, at, end, outer, keys, key_ends, slots, slot_count, seen, found):
+def _match_head(data, at, end, head):
+    """How many bytes of values follow, if an entry is as `head` says; else -1.
+
+    A head is what stands before the values in an entry as all writers write it:
+
+        0A entry-length 0A key-length key 12 value-length kind list-length 0A size
+
+    The lengths grow with the size, each by one, so that head = base + size * mask,
+    eight bytes at once. It holds while no length needs a second byte.
+    """
+    n = get(head, 0)
+    if n == 0 or end - at < n:
+        return int64(-1)
+    size = load8(data, at + n - 1)
+    if size >= uint64(get(head, 1)) or int64(size) > end - at - n:
+        return int64(-1)
+    word, place = 2, 0
+    while place < n:
+        # The last eight bytes may overlap those before.
+        here = load64(data, at + min(place, n - 8))
+        base, mask = uint64(get(head, word)), uint64(get(head, word + 1))
+        if here != base + size * mask:
+            return int64(-1)
+        word += 2
+        place += 8
+    return int64(size)
+
+
+@njit(forceinline=True)
+def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen, found):
     """Find the wanted values among the map entries of field `outer` of a record.
 
-    Writes where each value lies into found[f]: the last of a key wins. `seen[j]` holds
+    Writes where each value lies into found[f], with the size of its packed values if
+    they are all it ends with, else -1: the last of a key wins. `seen[j]` holds
     the key of entry j of the record before, and whose it was: nearly always the same
-    again, so that a comparison does for a look into the table.
+    again, so that a comparison does for a look into the table. `heads` may be 0.
     """
     j = 0
     while at < end:
@@ -196,6 +228,19 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, seen, found)
         if at < 0:
             return at
         while at < stop:
+            known = 3 * min(j, REMEMBERED)
+            f = get(seen, known + 2)
+            if f >= 0 and heads != 0:
+                head = heads + 8 * get(heads, f)
+                size = _match_head(data, at, stop, head)
+                if size >= 0:
+                    values_at = at + get(head, 0)
+                    put(found, 3 * f, values_at - HEAD_OF_VALUE)
+                    put(found, 3 * f + 1, values_at + size)
+                    put(found, 3 * f + 2, size)
+                    at = values_at + size
+                    j += 1
+                    continue
             tag, at = varint(data, at, stop)
             if at >= 0 and tag != ONE:
                 at = skip(data, tag, at, stop)
@@ -211,7 +256,6 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, seen, found)
                 return key
             at = entry_end
             n = key_end - key
-            known = 3 * min(j, REMEMBERED)
             j += 1
             if n != get(seen, known + 1) or not _is_same(
                 data, key, data, get(seen, known), n
@@ -222,8 +266,9 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, seen, found)
                 put(seen, known + 2, get(slots, slot))
             f = get(seen, known + 2)
             if f >= 0:
-                put(found, 2 * f, value)
-                put(found, 2 * f + 1, value_end)
+                put(found, 3 * f, value)
+                put(found, 3 * f + 1, value_end)
+                put(found, 3 * f + 2, -1)
     return end
 
 

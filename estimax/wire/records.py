@@ -31,7 +31,8 @@ from estimax.wire import compiled
 from estimax.wire.compression import check_compression, source_of
 from estimax.wire.files import Pathish, open_to_read
 
-BLOCK_BYTES = 4 << 20
+# Larger ones fall out of the processor's caches before they are parsed.
+BLOCK_BYTES = 2 << 20
 FRAME_BYTES = 16  # around every record
 _HEADER_BYTES = 12
 

@@ -75,7 +75,7 @@ def scan_lists(
             return False
         found[:] = -1
         at = locate(
-            bytes_, start, end, TWO, keys_, ends_, slots_, len(slots), seen_, found_
+            bytes_, start, end, TWO, keys_, ends_, slots_, len(slots), 0, seen_, found_
         )
         if at < 0:
             report(wrong, MALFORMED, row, -1, -1 - at - start, 0, 0)
@@ -125,7 +125,7 @@ def scan_steps(data, offsets, where, f, kind, size, counts, steps, problem):
             if size != VARIABLE and count != size:
                 report(wrong, WRONG_COUNT, row, f, step - offsets[row], size, count)
                 return False
-            steps[i, 0], steps[i, 1] = step, at
+            steps[i, 0], steps[i, 1], steps[i, 2] = step, at, -1
             counts[i + 1] = counts[i] + count
             i += 1
     return True
