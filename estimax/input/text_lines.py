@@ -24,9 +24,8 @@ _LF, _CR = 0x0A, 0x0D
 class LineReader:
     """Blocks of whole lines; a place is (byte, number of the first line)."""
 
-    def __init__(self, compression: str | None, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, compression: str | None) -> None:
         self._open = OpenFile(compression)
-        self._block_bytes = block_bytes
 
     def start(self, path: str) -> Place:
         """The first byte."""
@@ -35,7 +34,7 @@ class LineReader:
     def read(self, path: str, place: Place) -> tuple[Columns, Place] | None:
         """As many whole lines as fit, at least one."""
         offset, line = place
-        size = self._block_bytes
+        size = BLOCK_BYTES
         while True:
             data = self._open.get(path).read_at(offset, size)
             if not data:

@@ -11,6 +11,8 @@ from estimax.input.chunks import Columns
 from estimax.input.file_blocks import Place
 from estimax.wire import RecordReader
 
+BLOCK_BYTES = 4 << 20
+
 
 class TFRecordReader:
     """Blocks of records; a place is (byte, number of the first record)."""
@@ -30,7 +32,13 @@ class TFRecordReader:
         if reader is None or self._path != path or reader.position != place:
             self.close()
             offset, record = place
-            reader = RecordReader(path, self._compression, offset=offset, record=record)
+            reader = RecordReader(
+                path,
+                self._compression,
+                offset=offset,
+                record=record,
+                block_bytes=BLOCK_BYTES,
+            )
             # An iterator that is merely forgotten must not leave its file open.
             weakref.finalize(self, reader.close)
             self._reader, self._path = reader, path
