@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import sys
 import zlib
 
 import pytest
@@ -143,6 +144,16 @@ def test_urls_are_opened_through_fsspec(tmp_path):
     assert read_records(url, "GZIP").tolist() == RECORDS
     with pytest.raises(InputError, match="cannot be read"):
         read_records(url + "-missing")
+
+
+def test_urls_are_opened_through_pyarrow_where_fsspec_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    url = f"file://{tmp_path}/a"
+    with TFRecordWriter(url) as writer:
+        writer.write_all(RECORDS)
+    assert read_records(url).tolist() == RECORDS
+    (rest,) = iter_record_blocks(url, None, 16, start_record=1)
+    assert rest.records.tolist() == RECORDS[1:]
 
 
 def test_wrong_options_and_records_are_refused(tmp_path):
