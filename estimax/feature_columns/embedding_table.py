@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,7 +25,6 @@ from estimax.feature_columns.combine import check_combiner, clip_norm, combine
 from estimax.feature_columns.ids import ids_of, step_ids_of
 from estimax.feature_columns.sequence_categorical import SequenceCategoricalColumn
 from estimax.transforms.pad_ids import OutOfRange
-
 
 # Numbers that are drawn at once. What drawing needs besides is as large as they are.
 _BLOCK = 1 << 20
@@ -105,12 +103,14 @@ class Table:
 
     def _loaded(self, place: Place, shape: tuple[int, int]) -> jax.Array:
         """The rows that a checkpoint, or the newest of a directory, holds."""
+        given, name = self.ckpt_to_load_from, self.tensor_name_in_ckpt
+        assert given is not None
+        assert name is not None
 
         def read(_: Any) -> NDArray[np.float32]:
-            found = checkpoints.read_array(self._checkpoint(), self._tensor)
-            return np.asarray(found, np.float32)
+            return np.asarray(checkpoints.open_source(given).read(name), np.float32)
 
-        self._check_shape(place, shape)
+        self._check_source(place, shape, given, name)
         # Read when it runs and not when it is traced: a run that resumes, evaluates or
         # predicts takes its rows from its own checkpoint, and the file may be gone.
         struct: Any = jax.ShapeDtypeStruct  # its constructor is not annotated
@@ -119,32 +119,20 @@ class Table:
         rows: jax.Array = jax.pure_callback(read, wanted, jnp.zeros(()))
         return rows
 
-    @property
-    def _tensor(self) -> str:
-        assert self.tensor_name_in_ckpt is not None
-        return self.tensor_name_in_ckpt
-
-    def _checkpoint(self) -> str | Path:
-        assert self.ckpt_to_load_from is not None
-        given = self.ckpt_to_load_from
-        newest = checkpoints.latest(given) if Path(given).is_dir() else None
-        return newest or given
-
-    def _check_shape(self, place: Place, shape: tuple[int, int]) -> None:
+    def _check_source(
+        self, place: Place, shape: tuple[int, int], given: str, name: str
+    ) -> None:
         try:
-            arrays = checkpoints.read_manifest(self._checkpoint()).arrays
+            shapes = checkpoints.open_source(given).shapes
         except MissingFileError:
             return
-        if self._tensor not in arrays:
+        if name not in shapes:
+            near = did_you_mean(name, shapes)
+            raise FeatureError(f"{place.shown}: no {name!r} in {given}{near}")
+        if shapes[name] != shape:
             raise FeatureError(
-                f"{place.shown}: no {self._tensor!r} in {self.ckpt_to_load_from}"
-                f"{did_you_mean(self._tensor, arrays)}"
-            )
-        found = tuple(arrays[self._tensor].shape)
-        if found != shape:
-            raise FeatureError(
-                f"{place.shown}: {self._tensor!r} in {self.ckpt_to_load_from} has "
-                f"shape {found}, the table has {shape}."
+                f"{place.shown}: {name!r} in {given} has shape {shapes[name]}, the "
+                f"table has {shape}."
             )
 
 
