@@ -18,6 +18,7 @@ from estimax.input.scanning import Scan
 from estimax.input.shuffle import Shuffle
 from estimax.input.stream import Node
 from estimax.input.structure import named_leaves
+from estimax.input.tables import Table
 from estimax.input.windows import InMemory, Window
 
 INFINITE = -1
@@ -43,6 +44,8 @@ def of(node: Node) -> int:
             return len(node.numbers)
         case Slices():
             return len(node.block)
+        case Table():
+            return len(node.table)
         case InMemory():
             return len(node.chunk)
         case Zip():

@@ -192,6 +192,8 @@ def _to_numpy(value: Any) -> NDArray[Any]:
         return np.asarray(value.to_numpy())
     if hasattr(value, "detach"):  # torch refuses tensors that want a gradient
         value = value.detach().cpu()
+    if not hasattr(value, "__array__") and hasattr(value, "numpy"):
+        value = value.numpy()
     return np.asarray(value)
 
 

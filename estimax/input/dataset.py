@@ -53,6 +53,7 @@ from estimax.input.structure import (
     map_leaves,
     to_numpy,
 )
+from estimax.input.tables import Table
 from estimax.input.windows import InMemory, Window
 
 AUTOTUNE = -1
@@ -143,6 +144,19 @@ class Dataset:
         by running up to the position again ("skip") or not at all ("refuse").
         """
         return Dataset(Batches(batches, resume))
+
+    @staticmethod
+    def from_table(table: Any) -> Dataset:
+        """The rows of a table of another library, read by ranges.
+
+        Takes Hugging Face datasets, arrow tables, and anything with `len` whose
+        `table[a:b]` gives a dict of columns; lists of different lengths are sparse.
+
+        >>> import pyarrow as pa
+        >>> next(iter(Dataset.from_table(pa.table({"x": [1, 2, 3]})).batch(2)))
+        {'x': array([1, 2])}
+        """
+        return Dataset(Table(table))
 
     @staticmethod
     def list_files(

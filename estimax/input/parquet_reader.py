@@ -114,7 +114,9 @@ class ParquetReader:
         tree = {}
         for name in self.names:
             where = f"{path}, row group {group}, column {name!r}"
-            tree[name] = _column(table.column(name), self.defaults.get(name), where)
+            tree[name] = arrow_column(
+                table.column(name), self.defaults.get(name), where
+            )
         return Columns(tree, table.num_rows), (group + 1,)
 
     @staticmethod
@@ -151,7 +153,7 @@ def _open(path: str) -> Any:
         ) from error
 
 
-def _column(values: Any, default: Any, where: str) -> Column:
+def arrow_column(values: Any, default: Any, where: str) -> Column:
     """An arrow column as one of ours, without a copy where memory allows."""
     from pyarrow import types
 

@@ -70,6 +70,96 @@ def test_tensors_of_other_frameworks_become_columns():
     assert labels.tolist() == [0, 1]
 
 
+class TorchTensor:
+    """A tensor that wants a gradient: no array before it is detached."""
+
+    def __init__(self, values, is_detached=False):
+        self._values = np.asarray(values)
+        self._is_detached = is_detached
+
+    def detach(self):
+        return TorchTensor(self._values, is_detached=True)
+
+    def cpu(self):
+        return self
+
+    def numpy(self):
+        assert self._is_detached, "call detach() first"
+        return self._values
+
+
+class DataLoader:
+    """Gives lists of tensors, and text as lists of str, as torch's collating does."""
+
+    def __len__(self):
+        return 2
+
+    def __iter__(self):
+        for i in range(2):
+            yield [{"x": TorchTensor([i, 1.5]), "s": ["a", "b"]}, TorchTensor([0, 1])]
+
+
+def test_a_torch_loader_gives_batches_of_columns():
+    batches = list(as_batches(DataLoader()))
+    features, labels = batches[1]
+    assert features["x"].tolist() == [1, 1.5]
+    assert features["s"].tolist() == [b"a", b"b"]
+    assert labels.tolist() == [0, 1]
+
+
+def test_a_torch_loader_resumes_by_count():
+    batches = as_batches(DataLoader())
+    next(batches)
+    resumed = as_batches(DataLoader())
+    resumed.set_state(json.loads(json.dumps(batches.get_state())))
+    assert [features["x"][0] for features, _ in resumed] == [1]
+
+
+class HuggingFaceDataset:
+    """Rows by number, a dict of lists for a range, as `datasets.Dataset` gives them."""
+
+    def __init__(self):
+        self.columns = {
+            "n": list(range(10)),
+            "text": [f"row {i}" for i in range(10)],
+            "tags": [["t"] * (i % 3) for i in range(10)],
+            "pair": [[i, -i] for i in range(10)],
+        }
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, rows):
+        return {name: values[rows] for name, values in self.columns.items()}
+
+
+def test_a_hugging_face_dataset_is_read_by_ranges_of_rows():
+    data = Dataset.from_table(HuggingFaceDataset()).shuffle(10, seed=1).batch(4)
+    features, _ = next(as_batches(data))
+    n = features["n"]
+    assert features["text"].tolist() == [b"row %d" % i for i in n]
+    assert features["pair"].tolist() == [[i, -i] for i in n]
+    assert np.bincount(features["tags"].indices[:, 0], minlength=4).tolist() == list(
+        n % 3
+    )
+    assert len(Dataset.from_table(HuggingFaceDataset())) == 10
+
+
+def test_what_is_no_table_is_told_where_to_go():
+    with pytest.raises(
+        InputError, match=r"iterable of batches to Dataset.from_batches"
+    ):
+        Dataset.from_table(iter([]))
+
+
+def test_a_numpy_iterator_of_tensorflow_gives_text_as_objects():
+    batches = as_batches(
+        iter([({"s": np.array([b"a", b"b"], object)}, np.array([1, 0]))])
+    )
+    features, _ = next(batches)
+    assert features["s"].tolist() == [b"a", b"b"]
+
+
 def test_sparse_tensors_of_other_frameworks_become_sparse():
     class SparseTensor:
         indices, values = Tensor([[0, 1]]), Tensor([7])

@@ -80,6 +80,7 @@ VERBS = {
     "range": lambda f: Dataset.range(10, 0, -3),
     "from_generator": lambda f: sequences(),
     "from_batches": lambda f: Dataset.from_batches([{"x": [1, 2]}, {"x": [3]}]),
+    "from_table": lambda f: Dataset.from_table(pa.table({"x": list(range(9))})),
     "list_files": lambda f: Dataset.list_files(str(f / "*"), seed=1),
     "zip": lambda f: Dataset.zip({"a": rows(), "b": (sequences(), rows(5))}),
     "sample_from_datasets": lambda f: Dataset.sample_from_datasets(
