@@ -33,8 +33,6 @@ def explaining_nan(find: Callable[[], NonFinite | None]) -> Iterator[None]:
 def _found(find: Callable[[], NonFinite | None]) -> NonFinite | None:
     try:
         return find()
-    except NanLossError:  # the step itself looks for it, and has told
-        return None
     except Exception as problem:
         # The user's error is the NaN; that it could not be explained comes second.
         _log.warning("the reason for the NaN could not be looked for: %s", problem)

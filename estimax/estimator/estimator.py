@@ -149,8 +149,8 @@ class Estimator:
             )
             with (
                 self._debugging(),
+                explaining_nan(lambda: self._explanation(input_fn)),
                 stock.stopping_on_signals(context),
-                explaining_nan(lambda: self._replay(input_fn, REPLAY_SECS)),
             ):
                 training.run(
                     program,
@@ -473,13 +473,22 @@ class Estimator:
     def _debugging(self) -> Any:
         return jax.disable_jit() if self._config.debug is True else nullcontext()
 
+    def _explanation(self, input_fn: InputFn) -> training.NonFinite | None:
+        """What made the loss NaN; None where the step has said it already."""
+        if self._config.debug == "nan":
+            return None
+        return self._replay(input_fn, REPLAY_SECS)
+
     def _replay(
         self, input_fn: InputFn, max_secs: float | None
     ) -> training.NonFinite | None:
         """Train on from the latest checkpoint, writing nothing, until it goes wrong."""
         checkpoint = checkpoints.restore_latest(self.model_dir)
         position = checkpoint.extra.get("input") if checkpoint else None
-        with self._feed(input_fn, ModeKeys.TRAIN, position) as feed:
+        with (
+            self._debugging(),
+            self._feed(input_fn, ModeKeys.TRAIN, position) as feed,
+        ):
             if feed.first is None:
                 return None
             program = self._program(ModeKeys.TRAIN, feed.first)

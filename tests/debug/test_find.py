@@ -117,9 +117,26 @@ def test_a_sound_run_has_nothing_to_find(tmp_path):
 
 def test_debug_nan_stops_at_the_very_step(tmp_path):
     model = make(tmp_path, debug="nan", save_checkpoints_steps=1)
-    with pytest.raises(NanLossError, match=r"^step 5: features/x holds NaN"):
+    with pytest.raises(NanLossError, match=r"^step 5: features/x holds NaN") as caught:
         model.train(nan_at(17))
+    assert str(caught.value).count("step 5") == 1
     assert checkpoints.step_of(checkpoints.latest(tmp_path)) == 4
+
+
+def test_what_cannot_be_replayed_leaves_the_error_as_it_was(tmp_path, caplog):
+    batches = nan_at(1)()
+    given = []
+
+    def only_once():
+        assert not given, "no more data"
+        given.append(True)
+        return batches
+
+    with pytest.raises(NanLossError) as caught:
+        make(tmp_path).train(only_once)
+    assert "the loss is NaN at step 1" in str(caught.value)
+    assert "Training again from" not in str(caught.value)
+    assert "could not be looked for: no more data" in caplog.text
 
 
 def test_parts_of_a_step_are_looked_at_too(tmp_path):
