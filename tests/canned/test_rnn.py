@@ -114,15 +114,16 @@ def test_a_list_of_one_is_a_cell_in_an_rnn(tmp_path):
 
 
 def test_a_network_learns_what_came_first(tmp_path):
-    rows = [[1, 5, 5, 5], [2, 5, 5], [1, 5], [2, 5, 5, 5]] * 4
     labels = np.array([[1], [0], [1], [0]] * 4)
+    long = [[1, 5, 5, 5], [2, 5, 5], [1, 5], [2, 5, 5, 5]] * 4
+    short = [[1, 5], [2], [1], [2, 5]] * 4  # another T, another program
     model = ex.RNNClassifier(
         [fc.embedding_column(CLICKS, 4)], units=8, cell_type="lstm",
         optimizer=ex.optimizers.Adam(0.05), model_dir=tmp_path, config=quiet(),
     )  # fmt: skip
-    batch = ({"clicks": ex.Sparse.of_rows(rows)}, labels)
-    model.train(fed(*[batch] * 60))
-    assert model.evaluate(fed(batch))["accuracy"] == 1.0
+    batches = [({"clicks": ex.Sparse.of_rows(rows)}, labels) for rows in (long, short)]
+    model.train(fed(*batches * 30))
+    assert model.evaluate(fed(*batches))["accuracy"] == 1.0
 
 
 def test_flax_cells_may_be_used_instead(tmp_path):
