@@ -1,4 +1,5 @@
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from estimax.core.errors import InputError
 from estimax.input import (
     AutoShardPolicy,
     Dataset,
+    InputContext,
     Options,
     TextLineDataset,
     TFRecordDataset,
@@ -100,3 +102,23 @@ def test_csv_files_shard_by_file(tmp_path):
         (tmp_path / f"{i}.csv").write_text(f"n\n{i}\n")
     data = csv_files(str(tmp_path / "*.csv")).auto_shard(2, 1)
     assert [row["n"].item() for row in data] == [1, 3]
+
+
+def test_every_trainer_of_a_cluster_has_a_part_of_its_own():
+    cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "evaluator": ["d:1"]}
+    tasks = [("chief", 0), ("worker", 0), ("worker", 1)]
+    seen = []
+    for kind, index in tasks:
+        config = {"cluster": cluster, "task": {"type": kind, "index": index}}
+        context = InputContext.from_tf_config({"TF_CONFIG": json.dumps(config)})
+        seen += [int(x) for x in context.shard(Dataset.range(10).shuffle(10))]
+    assert sorted(seen) == list(range(10))
+
+
+def test_a_process_alone_reads_everything():
+    assert InputContext.from_tf_config({}) == InputContext(1, 0, 1)
+
+
+def test_a_batch_must_divide_between_replicas():
+    with pytest.raises(InputError, match="64 cannot be divided between 3"):
+        InputContext(num_replicas_in_sync=3).get_per_replica_batch_size(64)
