@@ -86,7 +86,7 @@ class StepCounterHook(Hook):
 
 
 class LoggingTensorHook(Hook):
-    """Logs values by name: "loss", or what the model logs with `ex.summary.scalar`.
+    """Logs values by name: "loss", or what the model names with `ex.log_value`.
 
     `tensors` is a list of names, or a dict from what to call a value to its name. Logs
     at the first step and then every `every_n_iter` steps or `every_n_secs` seconds. A

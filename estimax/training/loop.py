@@ -196,7 +196,7 @@ def _fetch(
         logged = sorted({*outputs, *context.logged})
         raise KeyError(
             f"a hook asked for {sorted(unknown)}, which the model does not log; it "
-            f"logs {logged}. Log a value with ex.summary.scalar(name, value)."
+            f"logs {logged}. Name a value with ex.log_value(name, value)."
         )
     texts = {n: known[n] for n in names if isinstance(known[n], str)}
     arrays = {n: known[n] for n in names if n not in texts}
