@@ -8,6 +8,7 @@ the host halves are in `estimax.transforms`.
 """
 
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
+from estimax.feature_columns import v1
 from estimax.feature_columns.bucketized import BucketizedColumn, bucketized_column
 from estimax.feature_columns.categorical import (
     HashedCategoricalColumn,
@@ -117,5 +118,6 @@ __all__ = [
     "sequence_numeric_column",
     "shared_embedding_columns",
     "shared_embeddings",
+    "v1",
     "weighted_categorical_column",
 ]

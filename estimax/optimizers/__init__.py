@@ -1,5 +1,6 @@
 """Optimizers, schedules and clipping, as TensorFlow computes them. Read `rules.py`."""
 
+from estimax.optimizers import v1
 from estimax.optimizers.by_name import as_optimizer, by_name
 from estimax.optimizers.clipping import (
     Clip,
@@ -116,4 +117,5 @@ __all__ = [
     "update_average",
     "update_rows",
     "update_touched",
+    "v1",
 ]
