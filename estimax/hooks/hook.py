@@ -47,7 +47,7 @@ class RunContext:
     examples: int = 0  # trained on since the call began
     input_wait: float = 0.0  # seconds the loop waited for input since the call began
     input_state: Any = None  # position of the input after the last trained batch
-    # What the model logs and hooks may ask for: name -> scalar, histogram or text.
+    # What the model logs and hooks may ask for: name -> scalar, histogram, image, text.
     logged: Mapping[str, str] = field(default_factory=dict)
     fetcher: Callable[[Sequence[str]], Values] | None = None  # set by the loop
     # The latest (step, loss), still on the device: reading one waits for it.
