@@ -95,6 +95,12 @@ def _named(given: EvalSpecs) -> list[EvalSpec]:
             "train_and_evaluate: several EvalSpecs need different names, got "
             f"{names}. Give EvalSpec(name=…), or a dict by name."
         )
+    exporters = [e.name for spec in given for e in spec.every_exporter]
+    if len(set(exporters)) < len(exporters):
+        raise SpecError(
+            "train_and_evaluate: exporters of several EvalSpecs need different names, "
+            f"because each has a folder of its name; got {exporters}."
+        )
     return list(given)
 
 

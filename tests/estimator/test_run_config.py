@@ -79,3 +79,17 @@ def test_the_defaults_are_tf_estimators():
     assert config.keep_checkpoint_max == 5
     assert config.keep_checkpoint_every_n_hours == 10_000
     assert config.log_step_count_steps == 100
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "save_summary_steps",
+        "keep_checkpoint_max",
+        "keep_checkpoint_every_n_hours",
+        "log_step_count_steps",
+        "tf_random_seed",
+    ],
+)
+def test_none_switches_a_setting_off(name):
+    assert getattr(RunConfig(**{name: None}), name) is None

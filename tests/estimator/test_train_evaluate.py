@@ -140,6 +140,12 @@ def test_several_evaluations_need_different_names(make, names):
         ex.train_and_evaluate(make(), ex.TrainSpec(data(), max_steps=1), specs)
 
 
+def test_exporters_of_several_evaluations_need_different_names_too(make):
+    specs = {n: ex.EvalSpec(once(), exporters=Exports()) for n in ("a", "b")}
+    with pytest.raises(SpecError, match="exporters of several EvalSpecs"):
+        ex.train_and_evaluate(make(), ex.TrainSpec(data(), max_steps=1), specs)
+
+
 def test_an_evaluation_every_few_steps_waits_for_no_checkpoint(make):
     model, saves, hook = make(save_checkpoints_secs=600), Saves(), Recorder()
     metrics, _ = ex.train_and_evaluate(
