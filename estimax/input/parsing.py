@@ -35,6 +35,7 @@ from estimax.input.parsing_plan import (
     Variable,
     Wanted,
     name_of,
+    with_data,
 )
 from estimax.input.parsing_ragged import ragged_of
 from estimax.input.parsing_specs import (
@@ -125,8 +126,9 @@ class ExampleParser:
     def __call__(self, serialized: Any, example_names: Names = None) -> Parsed:
         """Parse a vector of serialised Examples."""
         records = as_records(serialized, "parse_example")
-        raw = self._plan.run(records, example_names)
-        return {key: make(raw, example_names) for key, make in self._makers.items()}
+        with with_data(records):
+            raw = self._plan.run(records, example_names)
+            return {key: make(raw, example_names) for key, make in self._makers.items()}
 
     def _maker(self, key: str, feature: FeatureSpec) -> _Make:
         """What cuts a feature's column from the raw ones, whose keys it registers."""
@@ -161,6 +163,10 @@ class ExampleParser:
                 "here, as examples may have any number of steps."
             )
         step = size_of(key, feature.shape)
+        if not step:
+            raise InputError(
+                f"feature {key!r}: steps of shape {feature.shape} hold no value."
+            )
         default = _default_of(key, feature.default_value, feature.dtype, 1)
         place = self._want(Wanted(key, feature.dtype, multiple=step), "dense")
         blank = default[0] if default else blank_of(feature.dtype)
@@ -168,8 +174,7 @@ class ExampleParser:
         def make(raw: RawColumns, names: Names) -> Values:
             found = raw.variable(place)
             flat = pad_rows(found.values, found.splits, found.longest, blank)
-            steps = found.longest // step if step else 0
-            return flat.reshape((raw.rows, steps, *feature.shape))
+            return flat.reshape((raw.rows, found.longest // step, *feature.shape))
 
         return make
 

@@ -9,8 +9,9 @@ A plan is made once for a set of features and used for every batch, by any threa
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NoReturn
@@ -36,7 +37,11 @@ Names = Sequence[Any] | Callable[[int], Any] | None
 
 
 class ExampleError(InputError):
-    """An example that cannot be parsed: number in the batch, feature, byte in it."""
+    """An example that cannot be parsed.
+
+    `record` is its place in the batch, `feature` and `offset` say what in it is wrong.
+    `data` holds its bytes: `estimax.wire.find_record(files, error.data)` finds it.
+    """
 
     def __init__(
         self, message: str, record: int, feature: str | None = None, offset: int = 0
@@ -45,6 +50,7 @@ class ExampleError(InputError):
         self.record = record
         self.feature = feature
         self.offset = offset
+        self.data = b""
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +269,16 @@ class RawColumns:
         assert self.offsets is not None
         first = self._places[f][example_kernels().OFFSETS]
         return Strings(self.text, self.offsets[first : first + n + 1], shape)
+
+
+@contextlib.contextmanager
+def with_data(records: Strings) -> Iterator[None]:
+    """Give errors the bytes of the example that they are about."""
+    try:
+        yield
+    except ExampleError as error:
+        error.data = records[error.record]
+        raise
 
 
 def key_table(

@@ -42,6 +42,7 @@ from estimax.input.parsing_plan import (
     key_table,
     name_of,
     raise_problem,
+    with_data,
     work_room,
 )
 from estimax.input.parsing_specs import (
@@ -88,8 +89,9 @@ def parse_sequence_example(
         context = parser_of(context_features)(records, example_names)
     if not sequence_features:
         return context, {}, {}
-    lists = _Lists(records, sequence_features, example_names)
-    sequences = {key: lists.column(f) for f, key in enumerate(sequence_features)}
+    with with_data(records):
+        lists = _Lists(records, sequence_features, example_names)
+        sequences = {key: lists.column(f) for f, key in enumerate(sequence_features)}
     return context, sequences, lists.lengths()
 
 

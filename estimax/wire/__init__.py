@@ -6,6 +6,7 @@ from estimax.wire.records import (
     RecordBlock,
     RecordError,
     RecordReader,
+    find_record,
     iter_record_blocks,
     read_records,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "TFRecordWriter",
     "atomic",
     "crc32c",
+    "find_record",
     "iter_record_blocks",
     "read_records",
     "write_records",

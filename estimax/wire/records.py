@@ -18,7 +18,7 @@ uint32 CRC of the data. Records before a damaged one are delivered, then the err
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -115,6 +115,29 @@ def read_records(path: Pathish, compression: str | None = None) -> Strings:
 
     blocks = [block.records for block in iter_record_blocks(path, compression)]
     return concatenate(blocks) if blocks else Strings.of([])
+
+
+def find_record(
+    paths: Iterable[Pathish], data: bytes, compression: str | None = None
+) -> str | None:
+    """Where a record is, by its bytes: file, number and byte; None if nowhere.
+
+    For errors about an example that has come through shuffles and batches.
+
+    >>> import os, tempfile
+    >>> from estimax.wire.record_writer import write_records
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "a.tfrecord")
+    ...     write_records(path, [b"one", b"two"])
+    ...     find_record([path], b"two").removeprefix(folder)
+    '/a.tfrecord, record 1 (byte 19)'
+    """
+    for path in paths:
+        for block in iter_record_blocks(path, compression):
+            for i in np.flatnonzero(block.records.lengths == len(data)).tolist():
+                if block.records[i] == data:
+                    return block.name(i)
+    return None
 
 
 class RecordReader:

@@ -28,6 +28,7 @@ from estimax.input.parsing_specs import (
     UniformRowLength,
     ValueRowIds,
 )
+from estimax.wire import find_record, write_records
 from estimax.wire.protos import encode_varint
 
 
@@ -155,6 +156,17 @@ def test_errors_name_the_example_the_feature_and_the_byte():
     with pytest.raises(ExampleError, match="expected 1 values, found 2") as caught:
         parse_example([twice], features)
     assert (caught.value.record, caught.value.feature) == (0, "x")
+
+
+def test_a_wrong_example_is_found_again_in_its_file(tmp_path):
+    records = serialize_examples({"x": np.arange(100)})
+    write_records(tmp_path / "a", records[:60])
+    write_records(tmp_path / "b", records[60:])
+    with pytest.raises(ExampleError) as caught:
+        parse_example(records[80:], {"x": FixedLenFeature([2], "int64")})
+    files = [tmp_path / "a", tmp_path / "b"]
+    assert "/b, record 20 (byte 600)" in find_record(files, caught.value.data)
+    assert find_record(files, b"elsewhere") is None
 
 
 def test_a_description_that_cannot_be_used_is_refused_at_once():
