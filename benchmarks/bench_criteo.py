@@ -1,4 +1,4 @@
-"""Criteo-shaped training: estimax against tf.estimator, and against the limit.
+"""Criteo-shaped training: estimax beside tf.estimator, Keras 3, and the limit.
 
     python benchmarks/bench_criteo.py --rounds 5 --steps 100
 
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import machine
 from criteo import Setup
+from environments import keras_python, tf_python
 from race import Race, Racer, ratios, summary
-from tf_environment import tf_python
 
 
 def main() -> None:
@@ -32,6 +32,9 @@ def main() -> None:
             Racer("tf.estimator v1, cut", "criteo_tf.py", f"v1:cut:{argument}", python),
         ]
     racers.append(Racer("dense layers", "criteo_jax.py", f"dense_layers:{argument}"))
+    if not options.without_keras:
+        python = keras_python(options.keras_python)
+        racers.append(Racer("keras", "criteo_keras.py", argument, python, steps=30))
     if not options.without_naive:
         # A handful of its steps is enough: one takes as long as ten of the others.
         slow = replace(setup, warmup=3).to_json()
@@ -60,6 +63,8 @@ def main() -> None:
             ratios(laps, "tf.estimator v1, cut", "estimax"),
         ]
         found["ratios"] = against_tf + found["ratios"]
+    if not options.without_keras:
+        found["ratios"].append(ratios(laps, "keras", "estimax"))
     if not options.without_naive:
         found["ratios"].append(ratios(laps, "naive", "estimax"))
     name = f"criteo-{setup.vocabulary}" if options.vocabulary != 100_000 else "criteo"
@@ -73,6 +78,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100, help="steps in a lap")
     parser.add_argument("--tf-python", help="a Python with TensorFlow 2.15.1")
     parser.add_argument("--without-tf", action="store_true")
+    parser.add_argument("--keras-python", help="a Python with Keras 3 and JAX")
+    parser.add_argument("--without-keras", action="store_true")
     parser.add_argument("--without-naive", action="store_true")
     return parser.parse_args()
 

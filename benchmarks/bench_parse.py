@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import machine
+from environments import tf_python
 from parse_task import Setup, columns
 from race import Race, Racer, ratios, summary, tell
-from tf_environment import tf_python
 
 BARS = {"parse": 6.0, "parse and hash": 5.0}
 _BUCKETS = {"parse": 0, "parse and hash": 100_000}

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import machine
+from environments import tf_python
 from race import Race, Racer, ratios, summary
 from small_dnn import Setup
-from tf_environment import tf_python
 
 
 def main() -> None:
