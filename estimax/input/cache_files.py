@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import weakref
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
@@ -85,6 +86,8 @@ class _FileWriter:
         # A name of its own: two iterators may fill the cache at the same time.
         handle, self._path = tempfile.mkstemp(".tmp", os.path.basename(prefix), folder)
         self._file: BinaryIO = os.fdopen(handle, "wb")
+        # Given up or merely forgotten, the unfinished file must not stay.
+        self._forget = weakref.finalize(self, _discard, self._file, self._path)
         self._seed = seed
         self._states: list[State] = []
         self._chunks: list[Any] = []
@@ -94,6 +97,7 @@ class _FileWriter:
         self._chunks.append(write_chunk(self._file, chunk))
 
     def finish(self) -> None:
+        self._forget.detach()
         size = self._file.tell()
         self._file.close()
         index = {
@@ -109,5 +113,9 @@ class _FileWriter:
         os.replace(f"{self._path}.index", f"{self._prefix}.index")
 
     def abandon(self) -> None:
-        self._file.close()
-        os.unlink(self._path)
+        self._forget()
+
+
+def _discard(file: BinaryIO, path: str) -> None:
+    file.close()
+    os.unlink(path)

@@ -145,6 +145,7 @@ class ConcatenateStream:
 
     def _go_to(self, number: int) -> None:
         self._number = number
+        self._is_checked = False
         # Two datasets that shuffle without a seed must not share an order.
         context = self._context.in_epoch(number)
         self._source = self._nodes[number].open(context)
@@ -156,7 +157,8 @@ class ConcatenateStream:
                 return None
             self._source.close()
             self._go_to(self._number + 1)
-        self._check(chunk)
+        if not self._is_checked:
+            self._check(chunk)
         return chunk
 
     def _check(self, chunk: Chunk) -> None:
@@ -166,7 +168,7 @@ class ConcatenateStream:
                 "concatenate: both datasets must have one structure and one dtype for "
                 f"each part; the first has {self._kind}, the second {kind}."
             )
-        self._kind = kind
+        self._kind, self._is_checked = kind, True
 
     def get_state(self) -> State:
         """Which dataset, and where in it."""

@@ -41,6 +41,7 @@ from estimax.input.padding import PaddedBatch
 from estimax.input.parallel_map import ParallelMap
 from estimax.input.positions import Resume
 from estimax.input.prefetching import Prefetch
+from estimax.input.resampling import Resample
 from estimax.input.scanning import Scan, TakeWhile, Unique
 from estimax.input.shuffle import Shuffle
 from estimax.input.signatures import checked_generator
@@ -328,17 +329,18 @@ class Dataset:
         self,
         class_func: Callable[..., Any],
         target_dist: Sequence[float],
-        initial_dist: Sequence[float],
+        initial_dist: Sequence[float] | None = None,
         seed: int | None = None,
     ) -> Dataset:
         """Drop elements at random so that classes come in the target's proportions.
 
-        Gives `(class, element)` pairs. `initial_dist` is the data's own distribution.
+        Gives `(class, element)` pairs. `initial_dist` is the data's own distribution,
+        found out on the way if it is not given.
         """
-        from estimax.input.resampling import Resample
-
-        distributions = tuple(target_dist), tuple(initial_dist)
-        return Dataset(Resample(self.node, class_func, *distributions, seed))
+        initial = None if initial_dist is None else tuple(initial_dist)
+        return Dataset(
+            Resample(self.node, class_func, tuple(target_dist), initial, seed)
+        )
 
     # What elements are made of
 

@@ -199,7 +199,7 @@ def bucket_by_sequence_length(
 def rejection_resample(
     class_func: Callable[..., Any],
     target_dist: Sequence[float],
-    initial_dist: Sequence[float],
+    initial_dist: Sequence[float] | None = None,
     seed: int | None = None,
 ) -> Transformation:
     """`Dataset.rejection_resample`."""

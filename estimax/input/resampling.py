@@ -28,17 +28,18 @@ class Resample:
     source: Node
     class_func: Callable[..., Any]
     target: tuple[float, ...]
-    initial: tuple[float, ...]
+    initial: tuple[float, ...] | None  # None: counted as elements come
     seed: int | None = None
     name = "rejection_resample"
     columnar = False
 
     def __post_init__(self) -> None:
-        if len(self.target) != len(self.initial) or min(self.initial, default=0.0) <= 0:
+        initial = self.target if self.initial is None else self.initial
+        known = self.initial is not None
+        if len(self.target) != len(initial) or (known and min(initial) <= 0):
             raise InputError(
                 "rejection_resample: expected a target and an initial share for every "
-                f"class, the initial ones above 0; got {self.target} and "
-                f"{self.initial}."
+                f"class, the initial ones above 0; got {self.target} and {initial}."
             )
 
     def open(self, context: Context) -> ResampleStream:
@@ -58,8 +59,8 @@ class ResampleStream:
         self._at = 0
         self._block = -1
         self._draws = np.empty(0)
-        ratio = np.array(node.target) / np.array(node.initial)
-        self._chances = ratio / ratio.max()
+        # Every class counts as seen once, so that none is impossible.
+        self._counts = np.ones(len(node.target))
 
     def read(self, n: int) -> Chunk | None:
         """The kept ones of the next elements."""
@@ -68,11 +69,19 @@ class ResampleStream:
             for i in range(len(chunk)):
                 element = chunk.element(i)
                 number = int(call(self._node.class_func, element))
-                if self._draw() < self._chances[number]:
+                if self._draw() < self._chance(number):
                     kept.append((np.int64(number), element))
             if kept:
                 return Elements(kept)
         return None
+
+    def _chance(self, number: int) -> float:
+        initial = self._node.initial
+        if initial is None:
+            self._counts[number] += 1
+        share = self._counts / self._counts.sum() if initial is None else initial
+        ratio = np.array(self._node.target) / np.array(share)
+        return float(ratio[number] / ratio.max())
 
     def _draw(self) -> float:
         block, place = divmod(self._at, _BLOCK)
@@ -83,12 +92,13 @@ class ResampleStream:
         return float(self._draws[place])
 
     def get_state(self) -> State:
-        """How many were drawn for."""
-        return {"at": self._at, "source": self._source.get_state()}
+        """How many were drawn for, and the counts of classes."""
+        counts = self._counts.tolist()
+        return {"at": self._at, "counts": counts, "source": self._source.get_state()}
 
     def set_state(self, state: State) -> None:
         """Go on from there."""
-        self._at = int(state["at"])
+        self._at, self._counts = int(state["at"]), np.array(state["counts"])
         self._source.set_state(state["source"])
 
     def close(self) -> None:

@@ -63,6 +63,10 @@ def test_an_abandoned_pass_leaves_no_file(tmp_path):
     iterator = iter(Dataset.range(9).cache(tmp_path / "c"))
     next(iterator)
     iterator.close()
+    assert list(tmp_path.iterdir()) == []
+    forgotten = iter(Dataset.range(9).cache(tmp_path / "c"))
+    next(forgotten)
+    del forgotten
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 

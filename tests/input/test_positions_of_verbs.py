@@ -101,7 +101,7 @@ VERBS = {
     "unique": lambda f: Dataset.from_tensor_slices(["a", "b", "a", "c", "b"]).unique(),
     "concatenate": lambda f: rows().shuffle(3).concatenate(rows(4).shuffle(4)),
     "rejection_resample": lambda f: rows(30).rejection_resample(
-        lambda r: r["x"] % 2, [0.9, 0.1], [0.5, 0.5]
+        lambda r: r["x"] % 2, [0.9, 0.1]
     ),
     "batch": lambda f: rows().batch(2),
     "padded_batch": lambda f: sequences().padded_batch(2),

@@ -95,9 +95,10 @@ def test_an_error_in_a_thread_names_what_failed():
         list(data)
 
 
-def test_resampling_gives_the_target_shares():
+@pytest.mark.parametrize("initial", [None, [0.5, 0.5]])
+def test_resampling_gives_the_target_shares(initial):
     data = Dataset.range(20_000).rejection_resample(
-        lambda x: int(x) % 2, [0.8, 0.2], [0.5, 0.5], seed=1
+        lambda x: int(x) % 2, [0.8, 0.2], initial, seed=1
     )
     classes = [int(c) for c, _ in data]
     assert abs(np.mean(classes) - 0.2) < 0.02
