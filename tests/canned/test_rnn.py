@@ -150,6 +150,25 @@ def test_flax_cells_may_be_used_instead(tmp_path):
         np.testing.assert_allclose(short, again, rtol=1e-5, atol=1e-6)
 
 
+def test_a_history_and_a_candidate_may_share_a_table(tmp_path):
+    item = fc.categorical_column_with_identity("item", 10)
+    tables = []
+    for row_updates in (True, False):
+        history, candidate = fc.shared_embeddings(
+            [CLICKS, item], 3, initializer=nn.initializers.ones, row_updates=row_updates
+        )
+        model = ex.RNNClassifier(
+            [history], [candidate], units=2, model_dir=tmp_path / str(row_updates),
+            optimizer=ex.optimizers.Adagrad(0.1), config=quiet(),
+        )  # fmt: skip
+        given = {"clicks": features()["clicks"], "item": np.array([0, 9, 7, 7])}
+        model.train(fed((given, LABELS)))
+        tables.append(model.get_variable_value("clicks_item_shared_embedding"))
+    np.testing.assert_allclose(tables[0], tables[1], rtol=1e-5)
+    moved = (tables[0] != 1).any(axis=1)
+    assert np.flatnonzero(moved).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 9]
+
+
 @pytest.fixture(scope="module")
 def tagger(tmp_path_factory):
     """A model with logits at every step, trained once."""
