@@ -232,42 +232,40 @@ class RawColumns:
 
     @functools.cached_property
     def _places(self) -> list[list[int]]:
-        # All at once: forty looks into an array take longer than one of its whole.
-        listed: list[list[int]] = self.table.tolist()
+        """Kind, size, base, offsets, splits and indices of each feature."""
+        # All at once: forty looks into an array take longer than one at its whole.
+        listed: list[list[int]] = self.table[:, :6].tolist()
         return listed
 
     def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
         """Feature f as `[rows, *shape]`."""
-        kind, size, base = self._places[f][:3]
+        kind, size, base, first, _, _ = self._places[f]
         n = self.rows * size
         if kind == _TEXT:
-            return self._strings(f, n, (self.rows, *shape))
+            return self._strings(first, n, (self.rows, *shape))
         flat = self.floats if kind == _FLOAT else self.ints
-        values: NDArray[Any] = flat[base : base + n].reshape((self.rows, *shape))
-        return values
+        values: NDArray[Any] = flat[base : base + n]
+        return values.reshape((self.rows, *shape)) if shape else values
 
     def variable(self, f: int) -> Variable:
         """Feature f as flat values and splits."""
-        kernels = example_kernels()
-        kind, _, base = self._places[f][:3]
+        kind, _, base, text, place, first = self._places[f]
         n = int(self.counts[f])
         values: Values
         if kind == _TEXT:
-            values = self._strings(f, n, (n,))
+            values = self._strings(text, n, (n,))
         else:
             flat = self.variable_floats if kind == _FLOAT else self.variable_ints
             assert flat is not None
             values = flat[base : base + n]
-        place, first = self._places[f][kernels.SPLITS], self._places[f][kernels.INDICES]
         assert self.indices is not None
         splits = self.splits[place : place + self.rows + 1]
         indices = self.indices[max(first, 0) : first + n]
         return Variable(values, splits, indices, int(self.longest[f]))
 
-    def _strings(self, f: int, n: int, shape: tuple[int, ...]) -> Strings:
+    def _strings(self, first: int, n: int, shape: tuple[int, ...]) -> Strings:
         assert self.text is not None
         assert self.offsets is not None
-        first = self._places[f][example_kernels().OFFSETS]
         return Strings(self.text, self.offsets[first : first + n + 1], shape)
 
 

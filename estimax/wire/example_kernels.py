@@ -48,7 +48,7 @@ _OUT_INT64_2D = types.Array(types.int64, 2, "C")
 _OUT_FLOAT32 = types.Array(types.float32, 1, "C")
 
 # Columns of the table that describes the wanted features.
-KIND, SIZE, BASE, DEFAULT, MULTIPLE, SPLITS, ROWS, OFFSETS, INDICES = range(9)
+KIND, SIZE, BASE, OFFSETS, SPLITS, INDICES, DEFAULT, MULTIPLE, ROWS = range(9)
 COLUMNS = 9
 VARIABLE = -1  # as SIZE: any number of values
 NONE = -1  # as DEFAULT: the feature is required; as INDICES: not wanted
