@@ -84,13 +84,13 @@ def variable_table(estimator: Estimator, input_fn: Callable[..., Any]) -> Variab
 
     >>> import numpy as np
     >>> import estimax as ex
-    >>> columns = [ex.feature_columns.numeric_column("x")]
+    >>> columns = [ex.feature_columns.numeric_column("x", shape=3)]
     >>> model = ex.DNNClassifier([4], columns, model_dir="/tmp/estimax-doc-table")
-    >>> table = variable_table(model, lambda: ({"x": np.ones(2)}, np.ones(2)))
+    >>> table = variable_table(model, lambda: ({"x": np.ones((2, 3))}, np.ones(2)))
     >>> [(v.name, v.shape, v.optimizer) for v in table.variables][:1]
-    [('dnn/hiddenlayer_0/kernel', (1, 4), 'Adagrad')]
+    [('dnn/hiddenlayer_0/kernel', (3, 4), 'Adagrad')]
     >>> table.size
-    13
+    21
     """
     plan, state = estimator.describe_training(input_fn)
     found = sorted(_infos(plan, state), key=lambda v: (-v.size, v.name))
