@@ -27,7 +27,8 @@ from estimax.core.mode import ModeKeys
 from estimax.core.sparse import Sparse
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
-from estimax.heads.sequence_labels import fit_steps
+from estimax.heads.labels import KEY, LabelRule
+from estimax.heads.sequence_labels import MASK, StepLabels, fit_steps
 
 Path = str | os.PathLike[str]
 CellFn = Callable[[], nn.RNNCellBase]
@@ -75,7 +76,7 @@ class RNNEstimator(Estimator):
             if isinstance(head, heads.SequentialHeadWrapper):
                 features = {**features, head.input_sequence_mask_key: mask}
                 if mode != ModeKeys.PREDICT:
-                    _check_label_steps(network, features, labels)
+                    _check_labels(network, head.label_rule, features, labels)
                     features |= _fitted(features, head.feature_columns, mask.shape[1])
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=_optimizer(optimizer)
@@ -216,18 +217,21 @@ def _fitted(features: Mapping[str, Any], keys: Any, steps: int) -> dict[str, Any
 
 @dataclass(frozen=True)
 class _LabelSteps:
-    """Raises unless there is room among the labels for every step; gives lengths."""
+    """Raises unless every step of a sequence has a label, of the kind that its head
+    takes. Here because the head sees the mask on the device, where none can raise.
+    """
 
-    parts: tuple[tuple[str, int | None], ...]
+    lengths: transforms.SequenceLengths
+    rule: LabelRule
     label: str = "the labels"
     name: str = "label_steps"
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return (*transforms.SequenceLengths(self.parts).keys, self.label)
+        return (*self.lengths.keys, self.label)
 
     def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.int32]:
-        lengths = transforms.SequenceLengths(self.parts)(raw)
+        lengths = self.lengths(raw)
         labels = raw[self.label]
         shape = labels.dense_shape if isinstance(labels, Sparse) else labels.shape
         if len(shape) < 2 or lengths.max(initial=0) > shape[1]:
@@ -236,11 +240,15 @@ class _LabelSteps:
                 f"the longest sequence has {lengths.max(initial=0)} steps, the labels "
                 f"have shape {list(shape)}."
             )
+        mask = np.arange(shape[1]) < lengths[:, None]
+        StepLabels(self.rule, has_mask=True)({KEY: labels, MASK: mask})
         return lengths
 
 
-def _check_label_steps(network: _Network, features: Any, labels: Any) -> None:
-    check = _LabelSteps(network.timed_by)
+def _check_labels(
+    network: _Network, rule: LabelRule, features: Any, labels: Any
+) -> None:
+    check = _LabelSteps(transforms.SequenceLengths(network.timed_by), rule)
     staging.stage(check, {**features, check.label: labels})
 
 

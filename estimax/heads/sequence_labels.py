@@ -20,7 +20,7 @@ from estimax.core.errors import LabelError
 from estimax.core.sparse import Sparse
 from estimax.heads.labels import KEY, LabelRule, check_given
 
-_MASK = "mask"
+MASK = "mask"
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class StepLabels:
     @property
     def keys(self) -> tuple[str, ...]:
         """The raw values it reads."""
-        return (KEY, _MASK) if self.has_mask else (KEY,)
+        return (KEY, MASK) if self.has_mask else (KEY,)
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
         """Look up, spread sparse labels over the steps, and check what counts."""
         given = raw[KEY]
-        mask = np.asarray(raw[_MASK]).astype(bool) if self.has_mask else None
+        mask = np.asarray(raw[MASK]).astype(bool) if self.has_mask else None
         if isinstance(given, Sparse):
             return self._spread(given, mask).astype(self.rule.dtype)
         numbers = self.rule.convert(given)
@@ -76,7 +76,7 @@ def step_labels(
     if not staging.can_stage(labels):
         ready = rule.on_device(labels)
     elif staging.can_stage(raw_mask):
-        both = {KEY: labels, _MASK: raw_mask}
+        both = {KEY: labels, MASK: raw_mask}
         ready = staging.stage(StepLabels(rule, has_mask=True), both)
     else:
         # The mask's steps are those of a program, rounded up; the labels' are not.

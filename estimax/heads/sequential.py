@@ -23,6 +23,7 @@ from estimax.core.spec import EstimatorSpec, ExportOutput
 from estimax.heads import checks
 from estimax.heads.binary_class import BinaryClassHead
 from estimax.heads.head import Features, Head, Labels, Logits, Losses, Metrics
+from estimax.heads.labels import LabelRule
 from estimax.heads.make_spec import Training, build_spec, log_losses
 from estimax.heads.multi_class import MultiClassHead
 from estimax.heads.multi_label import MultiLabelHead
@@ -92,6 +93,11 @@ class SequentialHeadWrapper:
     def loss_reduction(self) -> str:
         """The static head's."""
         return self.static_head.loss_reduction
+
+    @property
+    def label_rule(self) -> LabelRule:
+        """What the label of a step must be; the static head's."""
+        return self.static_head._rules.labels
 
     @property
     def input_sequence_mask_key(self) -> str:

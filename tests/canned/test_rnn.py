@@ -209,6 +209,14 @@ def test_a_step_without_a_label_is_refused(tagger):
         tagger.evaluate(fed((given, TAGS[:, :4])))
 
 
+def test_a_label_of_a_step_that_is_none_of_the_words_is_named(tagger):
+    given = features() | {"weight": WEIGHTS}
+    wrong = TAGS.copy()
+    wrong[1, 1] = "noon"
+    with pytest.raises(LabelError, match="noon"):
+        tagger.evaluate(fed((given, wrong)))
+
+
 def test_a_bundle_takes_sequences_of_any_length(tagger, tmp_path):
     # A weight is for training: the bundle is not asked for one.
     folder = tagger.export_saved_model(str(tmp_path))
