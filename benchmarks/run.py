@@ -55,6 +55,9 @@ def _programs(options: argparse.Namespace) -> dict[str, list[str]]:
         "bench_small_dnn.py": (["--rounds", "2", "--steps", "300"] if quick else [])
         + tf,
         "bench_parse.py": (["--rounds", "2", "--steps", "50"] if quick else []) + tf,
+        "bench_csv.py": few + tf,
+        "bench_parquet.py": ["--rounds", "2"] if quick else [],
+        "bench_overlap.py": ["--steps", "50"] if quick else [],
         "bench_import.py": ["--rounds", "2"] if quick else [],
     }
 
@@ -81,7 +84,8 @@ def _rows(result: dict[str, Any]) -> Iterator[Row]:
         return
     for told in ratios:
         spread = f"median {told['median']:.2f} (min {told['min']:.2f})"
-        yield name, told["what"], spread, f"CPU median {told['cpu']['median']:.2f}"
+        cpu = f"CPU median {told['cpu']['median']:.2f}" if "cpu" in told else ""
+        yield name, told["what"], spread, cpu
 
 
 def _print_table(rows: list[Row]) -> None:

@@ -96,11 +96,19 @@ def read_first_row(file: ByteFile, form: CsvFormat) -> tuple[bytes, int, int]:
 
 
 def row_ends(block: Block, form: CsvFormat) -> NDArray[np.int64]:
-    """Where each row of a block ends, its line break included."""
-    breaks = _breaks_outside(block.data[: block.end], _quotes(block, form)) + 1
-    if not len(breaks) or breaks[-1] < block.end:
-        breaks = np.append(breaks, block.end)
-    return breaks
+    """Where each row of a block ends, its line break included.
+
+    A CR alone ends a row too: for pyarrow, for the csv module and for TensorFlow.
+    """
+    data = np.frombuffer(block.data, np.uint8)[: block.end]
+    is_break = data == 0x0A
+    is_break[:-1] |= (data[:-1] == 0x0D) & (data[1:] != 0x0A)
+    breaks = np.flatnonzero(is_break)
+    is_outside = np.searchsorted(_quotes(block, form), breaks) % 2 == 0
+    ends = np.compress(is_outside, breaks) + 1
+    if not len(ends) or ends[-1] < block.end:
+        ends = np.append(ends, block.end)
+    return ends
 
 
 def check_whole(block: Block, lengths: NDArray[np.int64], form: CsvFormat) -> None:
