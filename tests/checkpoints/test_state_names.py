@@ -128,7 +128,7 @@ def test_changed_shape_names_both() -> None:
         "changed: dnn/hiddenlayer_0/kernel is float32[3, 2] in the checkpoint, "
         "float32[3, 4] in the model" in str(caught.value)
     )
-    assert "new model_dir, and warm-start" in str(caught.value)
+    assert "partial=True" in str(caught.value)
 
 
 def test_missing_and_extra_variables_are_listed() -> None:
