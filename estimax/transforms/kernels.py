@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit, types
 from numpy import uint64
 
+from estimax.wire.loads import address, load8
 from estimax.wire.loads import load32 as _read32
 from estimax.wire.loads import load64 as _read64
 
@@ -36,33 +37,35 @@ _CAT = uint64(0xC6A4A7935BD1E995)
 _DIGITS = 20  # of the longest int64, sign included
 
 
+# Inlined, and given addresses: Numba counts references to an array that is passed, and
+# does so for longer than a short string is hashed.
 # Numba turns uint64 with a signed literal into float64, so every constant that meets a
 # hash is a uint64 here.
-@njit
+@njit(forceinline=True)
 def _rotate(v, by):
     return (v >> uint64(by)) | (v << uint64(64 - by))
 
 
-@njit
+@njit(forceinline=True)
 def _fold(v):
     return v ^ (v >> uint64(47))
 
 
-@njit
+@njit(forceinline=True)
 def _mix(u, v, m):
     a = _fold((u ^ v) * m)
     b = _fold((v ^ a) * m)
     return b * m
 
 
-@njit
+@njit(forceinline=True)
 def _up_to_16(data, s, n):
     length = uint64(n)
     if n == 0:
         return _K2
     if n < 4:
-        y = uint64(data[s]) + (uint64(data[s + n // 2]) << uint64(8))
-        z = length + (uint64(data[s + n - 1]) << uint64(2))
+        y = load8(data, s) + (load8(data, s + n // 2) << uint64(8))
+        z = length + (load8(data, s + n - 1) << uint64(2))
         return _fold((y * _K2) ^ (z * _K0)) * _K2
     m = _K2 + length * uint64(2)
     if n < 8:
@@ -144,7 +147,7 @@ def _over_64(data, s, n):
     return _mix(_mix(v0, w0, m) + _fold(y) * _K0 + z, _mix(v1, w1, m) + x, m)
 
 
-@njit
+@njit(forceinline=True)
 def _fingerprint(data, start, n):
     if n <= 16:
         return _up_to_16(data, start, n)
@@ -183,8 +186,9 @@ def _cat(a, b):
 @njit(types.void(_BYTES, _INT64, _OUT_UINT64), cache=True, nogil=True)
 def fingerprints(data, offsets, out):
     """FarmHash fingerprint of every string."""
+    text = address(data)
     for i in range(len(out)):
-        out[i] = _fingerprint(data, offsets[i], offsets[i + 1] - offsets[i])
+        out[i] = _fingerprint(text, offsets[i], offsets[i + 1] - offsets[i])
 
 
 @njit(types.void(_INT64, _OUT_UINT64), cache=True, nogil=True)
@@ -209,12 +213,13 @@ def concatenated(a, b, out):
 )
 def hash_strings(data, offsets, size, drop_empty, out):
     """Fingerprint modulo size; MISSING for empty strings when they are dropped."""
+    text = address(data)
     for i in range(len(out)):
         n = offsets[i + 1] - offsets[i]
         if n == 0 and drop_empty:
             out[i] = MISSING
         else:
-            out[i] = np.int64(_fingerprint(data, offsets[i], n) % size)
+            out[i] = np.int64(_fingerprint(text, offsets[i], n) % size)
 
 
 @njit(
@@ -289,13 +294,13 @@ def find_words(
     data, offsets, words, ends, slots, oov_buckets, default, drop_empty, out
 ):
     """The place of every string among the words; others by hash, or the default."""
-    size = len(ends) - 1
+    size, text = len(ends) - 1, address(data)
     for i in range(len(out)):
         n = offsets[i + 1] - offsets[i]
         if n == 0 and drop_empty:
             out[i] = MISSING
             continue
-        hashed = _fingerprint(data, offsets[i], n)
+        hashed = _fingerprint(text, offsets[i], n)
         at = _find_word(data, offsets[i], n, hashed, words, ends, slots)
         if slots[at] != uint64(0):
             out[i] = np.int64(slots[at] & _NUMBER) - 1
