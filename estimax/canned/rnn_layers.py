@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.linen.dtypes import promote_dtype
 
 from estimax import variables
 from estimax.core.errors import SpecError, did_you_mean
@@ -69,6 +70,7 @@ class Cell(nn.Module):
 
     cell_type: str
     units: int
+    dtype: Any = None  # to compute in, as in Flax's layers; a state stays float32
 
     @nn.compact
     def __call__(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
@@ -81,16 +83,20 @@ class Cell(nn.Module):
             "recurrent_kernel", nn.initializers.orthogonal(), (self.units, width)
         )
         bias = self.param("bias", start_bias, _bias_shape(self.cell_type, width))
+        sequence, kernel, recurrent_kernel, bias = promote_dtype(
+            sequence, kernel, recurrent_kernel, bias, dtype=self.dtype
+        )
         # A GRU has a second bias, for the recurrent product: it is reset with it.
         own, again = (bias[0], bias[1]) if bias.ndim == 2 else (bias, 0.0)
         inputs = sequence @ kernel + own
-        zeros = jnp.zeros((sequence.shape[0], self.units), inputs.dtype)
+        zeros = jnp.zeros((sequence.shape[0], self.units), jnp.float32)
 
         def step(state: State, given: tuple[jax.Array, jax.Array]) -> Any:
             x, is_step = given
-            new = advance(state, x, state[0] @ recurrent_kernel + again)
+            output = state[0].astype(recurrent_kernel.dtype)
+            new = advance(state, x, output @ recurrent_kernel + again)
             kept = tuple(
-                jnp.where(is_step[:, None], after, before)
+                jnp.where(is_step[:, None], after.astype(jnp.float32), before)
                 for after, before in zip(new, state, strict=True)
             )
             return kept, kept[0]

@@ -110,7 +110,8 @@ def _times(plan: plans.Plan, varying: dict[str, dict[str, set[int]]]) -> dict[st
     """Call -> name of its time axis: one for all features whose lengths are compared.
 
     The host refuses a batch whose features disagree about time, so that the program
-    may count on it. A time that one of them fixes, being dense, is fixed for all.
+    may count on it. A time that one of them fixes, being dense, is fixed for all: it
+    is struck out of `varying`.
     """
     groups: list[set[Origin]] = []
     for call in plan.calls:

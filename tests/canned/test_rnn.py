@@ -1,5 +1,7 @@
 """Recurrent models: their numbers by hand, their names, and their way to a bundle."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
@@ -7,8 +9,10 @@ from flax import linen as nn
 import estimax as ex
 from estimax import export
 from estimax import feature_columns as fc
+from estimax.canned.rnn_layers import Cell, last_step
 from estimax.core.errors import LabelError, SpecError
 from estimax.input import Dataset
+from estimax.variables.precision import computing_in
 
 ROWS = [[3, 1, 4, 1, 5], [9, 2], [6], []]
 NUMBERS = [[0.1, 0.2, 0.3, 0.4, 0.5], [-1.0, 1.0], [2.0], []]
@@ -69,7 +73,24 @@ def value(model, name):
 
 
 @pytest.mark.parametrize("kind", ["simple_rnn", "lstm", "gru"])
-def test_the_last_real_step_makes_the_logits(kind, tmp_path):
+def test_cells_compute_what_keras_documents(kind):
+    x = np.random.default_rng(0).normal(size=(2, 5, 3))
+    mask = np.arange(5) < np.array([[5], [2]])
+    run = jax.jit(Cell(kind, 4).init_with_output)
+    outputs, made = run(jax.random.key(0), x.astype(np.float32), mask)
+    weights = {name: np.asarray(w) for name, w in made["params"].items()}
+    wanted = [by_hand(kind, weights, x[0]), by_hand(kind, weights, x[1, :2])]
+    np.testing.assert_allclose(last_step(outputs), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_an_lstm_remembers_at_first():
+    run = jax.jit(Cell("lstm", 2).init)
+    made = run(jax.random.key(0), jnp.ones((1, 1, 3)), jnp.ones((1, 1), bool))
+    assert made["params"]["bias"].tolist() == [0, 0, 1, 1, 0, 0, 0, 0]
+
+
+def test_the_last_real_step_makes_the_logits(tmp_path):
+    kind = "gru"
     model = ex.RNNClassifier(
         columns(), units=4, cell_type=kind, model_dir=tmp_path, config=quiet()
     )
@@ -167,6 +188,16 @@ def test_a_history_and_a_candidate_may_share_a_table(tmp_path):
     np.testing.assert_allclose(tables[0], tables[1], rtol=1e-5)
     moved = (tables[0] != 1).any(axis=1)
     assert np.flatnonzero(moved).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 9]
+
+
+def test_a_cell_computes_in_the_type_of_the_run_and_remembers_in_float32():
+    x, mask = jnp.ones((2, 3, 4)), jnp.ones((2, 3), bool)
+    with computing_in(jnp.bfloat16):
+        jaxpr = jax.make_jaxpr(
+            lambda: Cell("lstm", 2).init_with_output(jax.random.key(0), x, mask)[0]
+        )()
+    assert "bf16[2,8]" in str(jaxpr)
+    assert jaxpr.out_avals[0].dtype == jnp.float32
 
 
 @pytest.fixture(scope="module")
