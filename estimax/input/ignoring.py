@@ -44,6 +44,7 @@ class IgnoreErrorsStream:
         self._counters = counters
         self._ignored = 0
         self._one_by_one = 0  # elements to be read singly, as one of them is bad
+        self._failure: tuple[State, str] | None = None  # the last one
         self._reported = False
 
     def read(self, n: int) -> Chunk | None:
@@ -58,10 +59,13 @@ class IgnoreErrorsStream:
                     self._source.set_state(before)
                     self._one_by_one = at_once
                     continue
-                self._count(error)
-                if self._source.get_state() != before:
+                failure = (self._source.get_state(), str(error))
+                if failure[0] != before or failure != self._failure:
+                    self._failure = failure
+                    self._count(error)
                     continue
-                chunk = None  # it cannot go on
+                chunk = None  # the same again at the same place: it cannot go on
+            self._failure = None
             self._one_by_one = max(0, self._one_by_one - 1)
             if chunk is None:
                 self._report()

@@ -21,7 +21,15 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.input.chunks import Chunk, concatenate
 from estimax.input.lookahead import ROWS_AT_ONCE, Lookahead
-from estimax.input.stream import Context, Node, State, Stream, check_at_least
+from estimax.input.stream import (
+    Context,
+    Node,
+    State,
+    Stream,
+    check_at_least,
+    restored_error,
+    saved_error,
+)
 from estimax.input.structure import Structure, call, is_dataset
 
 
@@ -114,15 +122,24 @@ class InterleaveStream:
         self._taken = 0
         self._opened = 0
         self._no_more = False  # inputs
+        self._error: Exception | None = None  # to be raised by the next read
         self._pool: Executor | None = None
         if node.threads:
             self._pool = ThreadPoolExecutor(node.threads, "estimax-input-interleave")
 
     def read(self, n: int) -> Chunk | None:
         """As many as the slots have in hand, up to n."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         picks = _Picks([0] * len(self._slots))
-        while picks.total < n and self._pick(picks, n):
-            pass
+        try:
+            while picks.total < n and self._pick(picks, n):
+                pass
+        except Exception as error:
+            if not picks.total:
+                raise
+            self._error = error  # what came before it comes first
         return picks.gather(self._slots) if picks.total else None
 
     def _pick(self, picks: _Picks, n: int) -> bool:
@@ -211,6 +228,7 @@ class InterleaveStream:
         return {
             "turn": [self._turn, self._taken, self._opened],
             "slots": slots,
+            "error": saved_error(self._error),
             "source": self._inputs.get_state(),
         }
 
@@ -225,7 +243,7 @@ class InterleaveStream:
                 slot.rows.set_state(saved["rows"])
                 self._slots[i] = slot
         self._inputs.set_state(state["source"])
-        self._no_more = False
+        self._no_more, self._error = False, restored_error(state["error"])
         self._turn, self._taken, self._opened = map(int, state["turn"])
 
     def close(self) -> None:

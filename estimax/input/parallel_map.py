@@ -40,40 +40,69 @@ class ParallelMap:
         return Lookahead(_Mapped(self, self.source.open(context)), self.at_once)
 
 
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A chunk being mapped, and its place: `skip` elements behind `before`."""
+
+    before: State
+    skip: int
+    chunk: Chunk
+    result: Future[Chunk]
+
+
 class _Mapped:
-    """What is being computed, oldest first, each with the position before it."""
+    """What is being computed, oldest first."""
 
     def __init__(self, node: ParallelMap, source: Stream) -> None:
         self._node = node
         self._source = source
         self._pool: ThreadPoolExecutor | None = None
-        self._pending: deque[tuple[State, Future[Chunk]]] = deque()
+        self._tasks: deque[_Task] = deque()
+        self._skip = 0  # of the next chunk, after a position was set
 
     def read(self, n: int) -> Chunk | None:
         """The oldest result, waited for."""
-        if self._pool is None:
-            name = f"estimax-input-{self._node.name}"
-            self._pool = ThreadPoolExecutor(self._node.threads, name)
-        while len(self._pending) < _WAITING * self._node.threads:
+        while len(self._tasks) < _WAITING * self._node.threads:
             before = self._source.get_state()
             chunk = self._source.read(self._node.at_once)
             if chunk is None:
                 break
-            future = self._pool.submit(self._node.apply, chunk)
-            self._pending.append((before, future))
-        if not self._pending:
+            skip, self._skip = self._skip, max(0, self._skip - len(chunk))
+            if skip < len(chunk):
+                rest = chunk.slice(skip, len(chunk))
+                self._tasks.append(self._start(before, skip, rest))
+        if not self._tasks:
             return None
-        _, future = self._pending.popleft()
-        return future.result()
+        task = self._tasks.popleft()
+        try:
+            return task.result.result()
+        except Exception:
+            if len(task.chunk) == 1:
+                raise
+        # One of several has failed: each by itself, so that the others are not lost.
+        for i in reversed(range(len(task.chunk))):
+            one = task.chunk.slice(i, i + 1)
+            self._tasks.appendleft(self._start(task.before, task.skip + i, one))
+        return self.read(n)
+
+    def _start(self, before: State, skip: int, chunk: Chunk) -> _Task:
+        if self._pool is None:
+            name = f"estimax-input-{self._node.name}"
+            self._pool = ThreadPoolExecutor(self._node.threads, name)
+        result = self._pool.submit(self._node.apply, chunk)
+        return _Task(before, skip, chunk, result)
 
     def get_state(self) -> State:
         """The position before the oldest result."""
-        return self._pending[0][0] if self._pending else self._source.get_state()
+        if self._tasks:
+            return {"skip": self._tasks[0].skip, "source": self._tasks[0].before}
+        return {"skip": self._skip, "source": self._source.get_state()}
 
     def set_state(self, state: State) -> None:
         """Drop what is being computed and go there."""
         self._drop()
-        self._source.set_state(state)
+        self._source.set_state(state["source"])
+        self._skip = int(state["skip"])
 
     def close(self) -> None:
         """Stop the threads, then close the source."""
@@ -83,7 +112,7 @@ class _Mapped:
         self._source.close()
 
     def _drop(self) -> None:
-        while self._pending:
-            _, future = self._pending.pop()
-            if not future.cancel():
-                future.exception()
+        while self._tasks:
+            result = self._tasks.pop().result
+            if not result.cancel():
+                result.exception()

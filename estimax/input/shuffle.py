@@ -25,7 +25,9 @@ from estimax.input.stream import (
     Stream,
     check_at_least,
     check_same,
-    read_fully,
+    read_up_to_error,
+    restored_error,
+    saved_error,
 )
 
 # Rows are gathered this many at a time and then sliced: for a batch's few rows every
@@ -115,12 +117,12 @@ class ShuffleStream:
         self._start: State = {}
         self._gathered: Chunk | None = None  # the next part of the order, as rows
         self._gathered_at = 0
+        self._error: Exception | None = None  # that came behind the window
 
     def read(self, n: int) -> Chunk | None:
         """The next elements of the window."""
         if self._chunk is None:
-            self._start = self._source.get_state()
-            self._chunk = read_fully(self._source, self._size)
+            self._chunk = self._load()
             if self._chunk is None:
                 return None
             self._order = permutation(len(self._chunk), *self._key, self._window)
@@ -130,6 +132,18 @@ class ShuffleStream:
             self._chunk, self._row, self._window = None, 0, self._window + 1
             self._gathered = None
         return out
+
+    def _load(self) -> Chunk | None:
+        """Read the next window: a short one before an error, which is raised then."""
+        error, self._error = self._error, None
+        chunk = None
+        if error is None:
+            self._start = self._source.get_state()
+            chunk, error = read_up_to_error(self._source, self._size)
+        if error is not None and chunk is None:
+            raise error
+        self._error = error
+        return chunk
 
     def _gather(self, window: Chunk, n: int) -> Chunk:
         used = self._row - self._gathered_at
@@ -142,7 +156,10 @@ class ShuffleStream:
     def get_state(self) -> State:
         """Where the window starts in the source, and how much of it is given out."""
         start = self._source.get_state() if self._chunk is None else self._start
+        # With a window in hand the error comes again when that is read again.
+        error = self._error if self._chunk is None else None
         return {
+            "error": saved_error(error),
             "window": self._window,
             "row": self._row,
             "buffer_size": self._size,
@@ -157,6 +174,7 @@ class ShuffleStream:
         self._source.set_state(state["source"])
         self._window, self._row = int(state["window"]), int(state["row"])
         self._chunk = self._gathered = None
+        self._error = restored_error(state["error"])
 
     def close(self) -> None:
         """Let go of the window and the source."""

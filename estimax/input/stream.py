@@ -108,6 +108,29 @@ def read_fully(stream: Stream, n: int) -> Chunk | None:
     return concatenate(parts) if parts else None
 
 
+def read_up_to_error(stream: Stream, n: int) -> tuple[Chunk | None, Exception | None]:
+    """As `read_fully`; an error comes beside what was read before it."""
+    parts: list[Chunk] = []
+    missing, found = n, None
+    try:
+        while missing and (chunk := stream.read(missing)) is not None:
+            parts.append(chunk)
+            missing -= len(chunk)
+    except Exception as error:
+        found = error
+    return concatenate(parts) if parts else None, found
+
+
+def saved_error(error: Exception | None) -> str | None:
+    """What a position keeps of an error that is still to be raised."""
+    return None if error is None else str(error)
+
+
+def restored_error(saved: str | None) -> Exception | None:
+    """The error again: what was read before it must not hide it after a resume."""
+    return None if saved is None else InputError(saved)
+
+
 def discard(stream: Stream, n: int, *, at_once: int = 4096) -> int:
     """Read and drop up to n elements; return how many there were."""
     dropped = 0

@@ -69,6 +69,57 @@ def test_failing_calls_of_map_are_left_out(parallel):
     assert iterator.ignored_errors == 1
 
 
+@pytest.mark.parametrize("threads", [None, 3])
+def test_only_the_failing_rows_of_many_are_lost(threads):
+    def inverse(x):
+        return 100 // (int(x) % 10)
+
+    data = Dataset.range(100).map(inverse, threads).ignore_errors()
+    iterator = iter(data.batch(200))
+    assert len(next(iterator)) == 90
+    assert iterator.ignored_errors == 10
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+def test_errors_before_a_shuffle_or_beside_other_files_lose_no_row(tmp_path, threads):
+    for part in range(3):
+        rows = [f"{part * 100 + i},a" for i in range(100)]
+        rows[50 + part] = "bad"
+        (tmp_path / f"{part}.csv").write_text("\n".join(rows))
+    files = Dataset.list_files(str(tmp_path / "*.csv"), shuffle=False)
+    data = files.interleave(
+        lambda path: CsvDataset(path, [0, ""]), 2, 3, num_parallel_calls=threads
+    )
+    for made in (data.shuffle(30, seed=1), data, data.prefetch(5)):
+        iterator = iter(made.ignore_errors())
+        found = [int(n) for n, _ in iterator]
+        assert sorted(found) == sorted({*range(300)} - {50, 151, 252})
+        assert iterator.ignored_errors == 3
+        iterator.close()
+
+
+@pytest.mark.parametrize("verb", ["shuffle", "interleave"])
+def test_an_error_still_to_come_is_not_lost_by_a_resume(tmp_path, verb):
+    path = tmp_path / "a.csv"
+    path.write_text("0,a\n1,a\nbad\n3,a\n")
+
+    def make():
+        data = CsvDataset(path, [0, ""])
+        if verb == "shuffle":
+            return data.shuffle(10, seed=1)
+        return Dataset.range(1).interleave(lambda i: CsvDataset(path, [0, ""]), 1)
+
+    iterator = iter(make())
+    for _ in range(2):
+        next(iterator)
+    resumed = iter(make())
+    resumed.set_state(iterator.get_state())
+    for one in (iterator, resumed):
+        with pytest.raises(InputError, match=r"line 3 \(byte 8\)"):
+            next(one)
+        assert int(next(one)[0]) == 3
+
+
 def test_a_generator_that_fails_has_ended():
     def generate():
         yield 1
