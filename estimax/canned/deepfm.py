@@ -111,7 +111,7 @@ def _fields(columns: Sequence[Any]) -> list[Any]:
 
 
 def _embeds(column: Any) -> bool:
-    return isinstance(column, fc.EmbeddingColumn | fc.SharedEmbeddingColumn)
+    return isinstance(column, fc.EmbeddingColumn)
 
 
 def _ids_or_numbers(column: Any) -> Any:

@@ -33,7 +33,6 @@ from estimax.feature_columns.crossed import CrossedColumn, crossed_column
 from estimax.feature_columns.dense_features import DenseFeatures, input_layer
 from estimax.feature_columns.embedding import (
     EmbeddingColumn,
-    SharedEmbeddingColumn,
     embedding_column,
     shared_embedding_columns,
     shared_embeddings,
@@ -86,7 +85,6 @@ __all__ = [
     "SequenceColumn",
     "SequenceFeatures",
     "SequenceNumericColumn",
-    "SharedEmbeddingColumn",
     "VarLenFeature",
     "VocabularyFileCategoricalColumn",
     "VocabularyListCategoricalColumn",

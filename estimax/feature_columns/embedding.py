@@ -30,69 +30,21 @@ WEIGHTS = "embedding_weights"
 
 @dataclass(frozen=True)
 class EmbeddingColumn:
-    """Rows of an own table; see `embedding_column`."""
+    """Rows of a table, its own or shared by name; see `embedding_column`.
+
+    A shared table is one in the whole model, or with `per_layer` one in every layer.
+    """
 
     categorical_column: CategoricalColumn
     table: Table
-
-    @property
-    def name(self) -> str:
-        """The categorical column's, marked as embedding."""
-        return f"{self.categorical_column.name}_embedding"
-
-    @property
-    def dimension(self) -> int:
-        """The width of the table."""
-        return self.table.dimension
-
-    @property
-    def variable_shape(self) -> tuple[int, ...]:
-        """One row of the table."""
-        return (self.table.dimension,)
-
-    @property
-    def parse_example_spec(self) -> ParseSpec:
-        """The categorical column's."""
-        return self.categorical_column.parse_example_spec
-
-    @property
-    def is_sequence(self) -> bool:
-        """Whether it has a row at every step of a sequence."""
-        return isinstance(self.categorical_column, SequenceCategoricalColumn)
-
-    @property
-    def timed_by(self) -> tuple[str, int | None]:
-        """The feature of ids."""
-        return sequence_of(self).timed_by
-
-    def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
-        """The combined rows."""
-        column = self.categorical_column
-        return self.table.block(layer, self._place, column, features, trainable)
-
-    def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
-        """The combined rows of every step."""
-        column = sequence_of(self)
-        return self.table.steps(layer, self._place, column, features, trainable)
-
-    @property
-    def _place(self) -> Place:
-        return Place(self.name, WEIGHTS)
-
-
-@dataclass(frozen=True)
-class SharedEmbeddingColumn:
-    """Rows of a table that several columns share; see `shared_embeddings`."""
-
-    categorical_column: CategoricalColumn
-    table: Table
-    shared_embedding_collection_name: str
+    shared_embedding_collection_name: str | None = None
     per_layer: bool = False
 
     @property
     def name(self) -> str:
-        """The categorical column's, marked as shared embedding."""
-        return f"{self.categorical_column.name}_shared_embedding"
+        """The categorical column's, marked as embedding."""
+        kind = "shared_" if self.shared_embedding_collection_name else ""
+        return f"{self.categorical_column.name}_{kind}embedding"
 
     @property
     def dimension(self) -> int:
@@ -131,10 +83,10 @@ class SharedEmbeddingColumn:
 
     @property
     def _place(self) -> Place:
-        collection = self.shared_embedding_collection_name
-        if self.per_layer:
-            return Place(collection, WEIGHTS)
-        return Place(None, variable_scope(collection))
+        shared = self.shared_embedding_collection_name
+        if shared is None or self.per_layer:
+            return Place(shared or self.name, WEIGHTS)
+        return Place(None, variable_scope(shared))
 
 
 def embedding_column(
@@ -185,7 +137,7 @@ def shared_embeddings(
     trainable: bool = True,
     use_safe_embedding_lookup: bool = True,
     row_updates: bool = True,
-) -> list[SharedEmbeddingColumn]:
+) -> list[EmbeddingColumn]:
     """One embedding column per categorical column, all reading one table.
 
     The table is a variable at the top of the model, named as the collection: layers
@@ -203,7 +155,7 @@ def shared_embeddings(
     columns = _checked_alike(categorical_columns, "shared_embeddings")
     _check_table(table, "shared_embeddings")
     name = shared_embedding_collection_name or _collection_of(columns)
-    return [SharedEmbeddingColumn(column, table, name) for column in columns]
+    return [EmbeddingColumn(column, table, name) for column in columns]
 
 
 def shared_embedding_columns(
@@ -217,7 +169,7 @@ def shared_embedding_columns(
     max_norm: float | None = None,
     trainable: bool = True,
     use_safe_embedding_lookup: bool = True,
-) -> list[SharedEmbeddingColumn]:
+) -> list[EmbeddingColumn]:
     """TensorFlow 1's `shared_embeddings`: one table in every layer that reads it.
 
     The variable is `<layer>/<collection>/embedding_weights`, so that a wide and a deep
