@@ -31,7 +31,8 @@ def main() -> None:
         return batch
 
     data = ex_input.TFRecordDataset(setup.path).repeat().batch(setup.batch_size)
-    data = data.map(work, num_parallel_calls=setup.threads).prefetch(2)
+    # map works ahead by itself; a prefetch would only add a thread.
+    data = data.map(work, num_parallel_calls=setup.threads)
     names = ("estimax", "numpy", "numba")
     parse_task.race(setup, data, _digest, {name: version(name) for name in names})
 

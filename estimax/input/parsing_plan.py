@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -95,6 +96,7 @@ class Plan:
         }
         self._texts = np.flatnonzero(kinds == _TEXT)
         self._indexed = np.flatnonzero([w.indices for w in wanted])
+        self._kept = threading.local()
         # Set whole, so that threads may share a plan.
         self._layout: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
@@ -133,26 +135,29 @@ class Plan:
         table, places = self._laid_out(rows)
         floats = np.empty(self._fixed_room(_FLOAT, rows), np.float32)
         ints = np.empty(self._fixed_room(_INT, rows), np.int64)
-        texts = np.empty(2 * self._fixed_room(_TEXT, rows), np.int64)
+        texts = self._scratch("texts", 2 * self._fixed_room(_TEXT, rows))
         splits = np.empty(len(places) * (rows + 1), np.int64)
-        where = np.empty((len(splits), 3), np.int64)
+        where = self._scratch("where", 3 * len(splits)).reshape((-1, 3))
         longest = np.empty(len(table), np.int64)
         problem = np.zeros(6, np.int64)
-        is_fine = kernels.scan(
+        text_bytes = kernels.scan(
             *(data, records.offsets, self.keys, self.key_ends, self.slots, self._heads),
             *(table, self._default_floats, self._default_ints),
             *(floats, ints, texts, splits, where, longest),
             *work_room(len(table)),
             problem,
         )
-        if not is_fine:
+        if text_bytes < 0:
             raise_problem(problem, self.wanted, names)
         counts = np.zeros(len(table), np.int64)
         if len(places):
             counts[self._variable] = splits[places + rows]
         raw = RawColumns(table, rows, floats, ints, splits, longest, counts)
         if len(self._variable) or len(self._texts):
-            self._fill(raw, records, data, texts, where)
+            defaults = self._default_texts
+            # Eight more than there can be, as short texts are copied eight at once.
+            raw.text = np.empty(text_bytes + rows * len(defaults.data) + 8, np.uint8)
+            self._fill(raw, data, texts, where)
         return raw
 
     def _laid_out(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -172,13 +177,20 @@ class Plan:
         _, table, places = known
         return (table.copy() if len(places) else table), places
 
+    def _scratch(self, name: str, size: int) -> NDArray[np.int64]:
+        """Room that is free again when the batch is parsed, kept by each thread."""
+        kept: NDArray[np.int64] | None = getattr(self._kept, name, None)
+        if kept is None or len(kept) < size:
+            kept = np.empty(size, np.int64)
+            setattr(self._kept, name, kept)
+        return kept[:size]
+
     def _fixed_room(self, kind: int, rows: int) -> int:
         return self._fixed_sizes[kind] * rows + _GAP * self._fixed_counts[kind]
 
     def _fill(
         self,
         raw: RawColumns,
-        records: Strings,
         data: NDArray[np.uint8],
         texts: NDArray[np.int64],
         where: NDArray[np.int64],
@@ -199,12 +211,8 @@ class Plan:
         raw.variable_ints = np.empty(room[_INT], np.int64)
         raw.indices = np.empty((indexed, 2), np.int64)
         raw.offsets = np.empty(offsets, np.int64)
-        # No byte of a record is in two texts. Eight more, as short ones are copied so.
-        most = int(records.offsets[-1] - records.offsets[0]) if records.size else 0
+        found = self._scratch("found", 2 * room[_TEXT])
         defaults = self._default_texts
-        most += raw.rows * len(defaults.data) + 8
-        raw.text = np.empty(most if len(self._texts) else 8, np.uint8)
-        found = np.empty(2 * room[_TEXT], np.int64)
         kernels.fill(
             *(data, raw.rows, table, defaults.data, defaults.offsets),
             *(texts, raw.splits, where),

@@ -82,7 +82,7 @@ def _put_simple(data, at, packed, kind, out, to, size):
 
 
 @njit(
-    types.boolean(
+    types.int64(
         *(_BYTES, _INT64, _BYTES, _INT64, _INT64, _INT64, _INT64_2D, _FLOAT32, _INT64),
         *(_OUT_FLOAT32, _OUT_INT64, _OUT_INT64, _OUT_INT64, _OUT_INT64_2D),
         *(_OUT_INT64, _OUT_INT64_2D, _OUT_INT64_2D, _OUT_INT64),
@@ -115,9 +115,12 @@ def scan(
     Row r of a variable feature has splits[s + r + 1] - splits[s + r] values, with s
     in its column SPLITS, and lies at where[s + r], as `locate` says; no row has more
     than longest[f]. Text i of the fixed ones lies at texts[2 * i], and is
-    texts[2 * i + 1] long. `seen` and `found` are room to work in. False if `problem`
-    holds one.
+    texts[2 * i + 1] long. `seen` and `found` are room to work in.
+
+    Returns how many bytes the texts have at most, defaults aside; -1 if there is a
+    `problem`.
     """
+    text_bytes = 0
     seen[:] = -1
     longest[:] = 0
     for f in range(len(features)):
@@ -131,7 +134,7 @@ def scan(
         start, end = offsets[row], offsets[row + 1]
         if start < 0 or end < start or end > len(data):
             report(wrong, MALFORMED, row, -1, 0, 0, 0)
-            return False
+            return -1
         found[:] = -1
         at = locate(
             bytes_,
@@ -148,7 +151,7 @@ def scan(
         )
         if at < 0:
             report(wrong, MALFORMED, row, -1, -1 - at - start, 0, 0)
-            return False
+            return -1
         for f in range(len(features)):
             wanted, size = features[f, KIND], features[f, SIZE]
             out = texts_ if wanted == TEXT else floats_ if wanted == FLOAT else ints_
@@ -159,19 +162,21 @@ def scan(
                 # Nearly all: one value, or an unknown number of which one comes.
                 _put_simple(bytes_, stop - packed, packed, wanted, out, to, size)
                 kind, count = wanted, packed >> 2 if wanted == FLOAT else 1
+                text_bytes += packed if wanted == TEXT else 0
             elif at >= 0:
                 kind, count = values(bytes_, at, stop, wanted, out, to, max(size, 0))
+                text_bytes += stop - at if wanted == TEXT else 0
             if count < 0:
                 report(wrong, MALFORMED, row, f, -1 - count - start, 0, 0)
-                return False
+                return -1
             if kind != UNSET and kind != wanted:
                 report(wrong, WRONG_KIND, row, f, at - start, wanted, kind)
-                return False
+                return -1
             if size == VARIABLE:
                 s, multiple = features[f, SPLITS] + row, features[f, MULTIPLE]
                 if multiple != 1 and count % multiple != 0:
                     report(wrong, NOT_MULTIPLE, row, f, at - start, multiple, count)
-                    return False
+                    return -1
                 splits[s + 1] = splits[s] + count
                 longest[f] = max(longest[f], count)
                 where[s, 0], where[s, 1], where[s, 2] = at, stop, packed
@@ -179,7 +184,7 @@ def scan(
                 default = features[f, DEFAULT]
                 if default == NONE:
                     report(wrong, MISSING, row, f, 0, wanted, 0)
-                    return False
+                    return -1
                 for i in range(size):
                     if wanted == FLOAT:
                         floats[to + i] = default_floats[default + i]
@@ -190,8 +195,8 @@ def scan(
                         texts[2 * (to + i)] = -1 - (default + i)
             elif count != size:
                 report(wrong, WRONG_COUNT, row, f, at - start, size, count)
-                return False
-    return True
+                return -1
+    return text_bytes
 
 
 @njit(forceinline=True)
