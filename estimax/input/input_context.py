@@ -60,6 +60,21 @@ class InputContext:
         return global_batch_size // self.num_replicas_in_sync
 
     @staticmethod
+    def from_run_config(config: Any) -> InputContext:  # a RunConfig, which is above us
+        """The part of the process that a `RunConfig` describes.
+
+        >>> from types import SimpleNamespace
+        >>> config = SimpleNamespace(num_worker_replicas=3, global_id_in_cluster=1)
+        >>> InputContext.from_run_config(config).input_pipeline_id
+        1
+        """
+        count = int(config.num_worker_replicas or 1)
+        index = config.global_id_in_cluster
+        if index is None or not 0 <= index < count:  # an evaluator reads everything
+            return InputContext()
+        return InputContext(count, index, count)
+
+    @staticmethod
     def from_tf_config(environment: Mapping[str, str] | None = None) -> InputContext:
         """From TF_CONFIG's cluster and task; alone where there is none.
 
