@@ -81,6 +81,18 @@ def weights(
     return found if trainable else jax.lax.stop_gradient(found)
 
 
+def layer_name(given: str | None, usual: str) -> str:
+    """The name given, or the usual one, numbered if this scope has such a layer."""
+    if given is not None:
+        return given
+    scope = variables.current_module(usual).scope
+    name, count = usual, 0
+    while scope.name_reserved(name):
+        count += 1
+        name = f"{usual}_{count}"
+    return name
+
+
 def _in_scope(layer: nn.Module, place: Place, build: Callable[[nn.Module], Any]) -> Any:
     # Not a submodule of that name: Flax refuses names that its modules have as
     # attributes, and features are called "name" or "path" often enough. Reused, since

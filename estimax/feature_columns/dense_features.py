@@ -19,6 +19,7 @@ from estimax.feature_columns.column import (
     is_dense,
     sorted_columns,
 )
+from estimax.feature_columns.column_variables import layer_name
 
 
 class DenseFeatures(nn.Module):
@@ -67,12 +68,13 @@ def input_layer(
     feature_columns: Any,  # one column, or an iterable of them
     trainable: bool = True,
     cols_to_output_tensors: MutableMapping[DenseColumn, jax.Array] | None = None,
-    name: str = "input_layer",
+    name: str | None = None,
 ) -> jax.Array:
     """Turn features into [B, N] inside a `model_fn`; see `DenseFeatures`.
 
-    A second call in one model needs a `name` of its own.
+    The layer is called `input_layer`, a second one `input_layer_1`, unless named.
     """
-    layer = DenseFeatures(feature_columns, trainable, name=name)
+    called = layer_name(name, "input_layer")
+    layer = DenseFeatures(feature_columns, trainable, name=called)
     block: jax.Array = layer(features, cols_to_output_tensors)
     return block

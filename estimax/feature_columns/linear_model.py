@@ -16,7 +16,12 @@ from estimax.feature_columns.column import (
     is_categorical,
     sorted_columns,
 )
-from estimax.feature_columns.column_variables import Place, table_rows, weights
+from estimax.feature_columns.column_variables import (
+    Place,
+    layer_name,
+    table_rows,
+    weights,
+)
 from estimax.feature_columns.combine import check_combiner, combine
 from estimax.feature_columns.ids import ids_of
 
@@ -87,12 +92,13 @@ def linear_model(
     units: int = 1,
     sparse_combiner: str = "sum",
     trainable: bool = True,
-    name: str = "linear_model",
+    name: str | None = None,
 ) -> jax.Array:
     """Logits [B, units] inside a `model_fn`; see `LinearModel`.
 
-    A second call in one model needs a `name` of its own.
+    The layer is called `linear_model`, a second one `linear_model_1`, unless named.
     """
+    name = layer_name(name, "linear_model")
     layer = LinearModel(feature_columns, units, sparse_combiner, trainable, name=name)
     logits: jax.Array = layer(features)
     return logits

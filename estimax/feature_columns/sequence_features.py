@@ -19,6 +19,7 @@ from estimax.feature_columns.column import (
     is_sequence,
     sorted_columns,
 )
+from estimax.feature_columns.column_variables import layer_name
 
 
 class SequenceFeatures(nn.Module):
@@ -61,13 +62,15 @@ def sequence_input_layer(
     features: Features,
     feature_columns: Any,  # one column, or an iterable of them
     trainable: bool = True,
-    name: str = "sequence_features",
+    name: str | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """Sequences [B, T, N] and lengths [B] inside a `model_fn`: `SequenceFeatures`.
 
-    A second call in one model needs a `name` of its own.
+    The layer is called `sequence_features`, a second one `sequence_features_1`, unless
+    it is named.
     """
-    layer = SequenceFeatures(feature_columns, trainable, name=name)
+    called = layer_name(name, "sequence_features")
+    layer = SequenceFeatures(feature_columns, trainable, name=called)
     block, lengths = layer(features)
     return block, lengths
 

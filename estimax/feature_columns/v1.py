@@ -19,6 +19,7 @@ from estimax.core.parse_spec import STRING
 from estimax.feature_columns import categorical
 from estimax.feature_columns.categorical import VocabularyFileCategoricalColumn
 from estimax.feature_columns.column import Features, variable_scope
+from estimax.feature_columns.column_variables import layer_name
 from estimax.feature_columns.dense_features import DenseFeatures
 from estimax.feature_columns.embedding import shared_embedding_columns
 from estimax.feature_columns.linear_model import LinearModel
@@ -61,11 +62,12 @@ def input_layer(
     trainable: bool = True,
     cols_to_vars: ColumnVariables | None = None,
     cols_to_output_tensors: MutableMapping[Any, jax.Array] | None = None,
-    name: str = "input_layer",
+    name: str | None = None,
 ) -> jax.Array:
     """Turn features into [B, N] inside a `model_fn`; fills `cols_to_vars` if given."""
     _check_collections(weight_collections, "input_layer")
-    layer = DenseFeatures(feature_columns, trainable, name=name)
+    called = layer_name(name, "input_layer")
+    layer = DenseFeatures(feature_columns, trainable, name=called)
     block: jax.Array = layer(features, cols_to_output_tensors)
     _fill(cols_to_vars, layer)
     return block
@@ -79,10 +81,11 @@ def linear_model(
     weight_collections: Iterable[str] | None = None,
     trainable: bool = True,
     cols_to_vars: ColumnVariables | None = None,
-    name: str = "linear_model",
+    name: str | None = None,
 ) -> jax.Array:
     """Logits [B, units] inside a `model_fn`; `cols_to_vars` gets a "bias" as well."""
     _check_collections(weight_collections, "linear_model")
+    name = layer_name(name, "linear_model")
     layer = LinearModel(feature_columns, units, sparse_combiner, trainable, name=name)
     logits: jax.Array = layer(features)
     _fill(cols_to_vars, layer)

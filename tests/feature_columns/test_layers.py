@@ -172,6 +172,20 @@ class _Twice(nn.Module):
         return one + fc.input_layer(features, self.columns, name="two")
 
 
+def test_a_second_layer_of_a_kind_is_numbered():
+    class Net(nn.Module):
+        @nn.compact
+        def __call__(self, features):
+            one = fc.input_layer(features, [_embedding()])
+            two = fc.input_layer(features, [_embedding()])
+            named = fc.input_layer(features, [_embedding()], name="mine")
+            return one + two + named + fc.input_layer(features, [_embedding()])
+
+    made = jax.eval_shape(lambda: Net().init(KEY, {"n": np.array([1])}))
+    names = ["input_layer", "input_layer_1", "input_layer_2", "mine"]
+    assert sorted(made["tables"]) == names
+
+
 def _pair():
     return [fc.categorical_column_with_identity(key, 4) for key in "ab"]
 
