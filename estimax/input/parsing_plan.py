@@ -303,7 +303,8 @@ def heads_of(wanted: Sequence[Wanted]) -> NDArray[np.int64]:
     """What stands before the values of each feature, for `proto_kernels.locate`.
 
     First where each head begins in the array; then its size, the size that values must
-    stay below, and pairs of words: the bytes, and which of them are lengths.
+    stay below, and pairs of words: the bytes, and which of them are lengths; of the
+    first eight bytes, the last eight, and then those between.
     """
     out = [0] * len(wanted)
     for f, one in enumerate(wanted):
@@ -316,8 +317,8 @@ def heads_of(wanted: Sequence[Wanted]) -> NDArray[np.int64]:
         head = bytes([10, n + 8, 10, n, *key, 18, 4, kind, 2, 10, 0])
         mask = bytes(i in (1, n + 5, n + 7, n + 9) for i in range(len(head)))
         out += [len(head), 128 - (n + 8)]
-        for place in range(0, len(head), 8):
-            at = min(place, len(head) - 8)
+        last = len(head) - 8
+        for at in (0, last, *range(8, last, 8)):
             for text in (head, mask):
                 out.append(int.from_bytes(text[at : at + 8], "little", signed=True))
     return np.array(out, np.int64)

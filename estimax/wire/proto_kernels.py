@@ -194,12 +194,15 @@ def _match_head(data, at, end, head):
     size = load8(data, at + n - 1)
     if size >= uint64(get(head, 1)) or int64(size) > end - at - n:
         return int64(-1)
-    word, place = 2, 0
-    while place < n:
-        # The last eight bytes may overlap those before.
-        here = load64(data, at + min(place, n - 8))
+    # The first and the last eight bytes, which overlap in heads of short keys.
+    first = uint64(get(head, 2)) + size * uint64(get(head, 3))
+    last = uint64(get(head, 4)) + size * uint64(get(head, 5))
+    if load64(data, at) != first or load64(data, at + n - 8) != last:
+        return int64(-1)
+    word, place = 6, 8
+    while place < n - 8:
         base, mask = uint64(get(head, word)), uint64(get(head, word + 1))
-        if here != base + size * mask:
+        if load64(data, at + place) != base + size * mask:
             return int64(-1)
         word += 2
         place += 8

@@ -86,6 +86,20 @@ def test_keys_may_come_in_another_order_in_every_record():
         assert found.tolist() == [100 * row + i for row in range(50)]
 
 
+def test_keys_and_texts_of_any_length_are_read():
+    sizes = (1, 6, 7, 14, 15, 30, 60, 109, 110, 111, 127, 128, 200)
+    texts = {
+        "k" * n: Strings.of([b"x" * ((13 * n + row) % 140) for row in range(50)])
+        for n in sizes
+    }
+    records = serialize_examples(texts)
+    fixed = parse_example(records, {k: FixedLenFeature([], "string") for k in texts})
+    variable = parse_example(records, {k: VarLenFeature("string") for k in texts})
+    for key, text in texts.items():
+        assert fixed[key].tolist() == text.tolist()
+        assert variable[key].values.tolist() == text.tolist()
+
+
 def test_records_with_thousands_of_other_features_are_read():
     values = {f"key{i}": i for i in range(3000)}
     record = Example.of(values).serialize()
