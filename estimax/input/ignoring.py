@@ -11,10 +11,48 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from estimax.input.arrays import Range, Slices
+from estimax.input.batching import MapBlocks
+from estimax.input.caching import Cache
 from estimax.input.chunks import Chunk
-from estimax.input.stream import Context, Counters, Node, State, Stream
+from estimax.input.file_blocks import FileBlocks
+from estimax.input.interleaving import Interleave
+from estimax.input.options import WithOptions
+from estimax.input.ordering import Repeat, Shard, Take
+from estimax.input.parallel_map import ParallelMap
+from estimax.input.prefetching import Prefetch
+from estimax.input.shuffle import Shuffle
+from estimax.input.stream import Context, Counters, Node, State, Stream, chain_of
+from estimax.input.tables import Table
+from estimax.input.windows import InMemory
 
 _log = logging.getLogger(__name__)
+
+
+# Their reads fail only before they have given anything: the next one goes on behind.
+_CLEAN = (
+    Cache,
+    FileBlocks,
+    InMemory,
+    Interleave,
+    ParallelMap,
+    Prefetch,
+    Range,
+    Repeat,
+    Shard,
+    Shuffle,
+    Slices,
+    Table,
+    Take,
+    WithOptions,
+)
+
+
+def _fails_cleanly(node: Node) -> bool:
+    return all(
+        isinstance(one, _CLEAN) or (isinstance(one, MapBlocks) and one.is_ours)
+        for one in chain_of(node)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +80,7 @@ class IgnoreErrorsStream:
         self._node = node
         self._source = source
         self._counters = counters
+        self._is_clean = _fails_cleanly(node.source)
         self._ignored = 0
         self._one_by_one = 0  # elements to be read singly, as one of them is bad
         self._failure: tuple[State, str] | None = None  # the last one
@@ -50,12 +89,13 @@ class IgnoreErrorsStream:
     def read(self, n: int) -> Chunk | None:
         """The next good elements."""
         while True:
-            at_once = n if self._node.columnar and not self._one_by_one else 1
+            at_once = n if self._is_clean or self._node.columnar else 1
+            at_once = 1 if self._one_by_one else at_once
             before = self._source.get_state()
             try:
                 chunk = self._source.read(at_once)
             except Exception as error:  # whatever it is: that is what was asked for
-                if at_once > 1:
+                if at_once > 1 and not self._is_clean:
                     self._source.set_state(before)
                     self._one_by_one = at_once
                     continue

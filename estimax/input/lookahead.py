@@ -10,6 +10,7 @@ stage that must see elements before it gives them needs no buffer in its state.
 
 from __future__ import annotations
 
+import functools
 from concurrent.futures import Executor, Future
 
 from estimax.input.chunks import Chunk
@@ -32,7 +33,8 @@ class Lookahead:
         self._chunk: Chunk | None = None
         self._given = 0  # of the chunk in hand, or to be dropped of the next
         self._before: State = {}
-        self._next: tuple[State, Future[Chunk | None]] | None = None
+        self._next: tuple[State, int, Future[Chunk | None]] | None = None
+        self._singly = 0  # so many elements to be read one by one
 
     def fill(self, wanted: int = 0) -> int:
         """Have at least one element in hand; how many there are, 0 at the end.
@@ -56,14 +58,28 @@ class Lookahead:
         """Read the next chunk in the pool, if there is one."""
         if self._pool is not None and self._next is None:
             before = self._source.get_state()
-            future = self._pool.submit(self._source.read, self._next_size)
-            self._next = before, future
+            size = 1 if self._singly else self._next_size
+            future = self._pool.submit(self._source.read, size)
+            self._next = before, size, future
 
     def _fetch(self) -> tuple[State, Chunk | None]:
-        if self._next is None:
-            return self._source.get_state(), self._source.read(self._next_size)
-        (before, future), self._next = self._next, None
-        return before, future.result()
+        if self._next is not None:
+            (before, size, future), self._next = self._next, None
+            read = future.result
+        else:
+            before = self._source.get_state()
+            size = 1 if self._singly else self._next_size
+            read = functools.partial(self._source.read, size)
+        self._singly = max(0, self._singly - 1)
+        try:
+            return before, read()
+        except Exception:
+            if size == 1:
+                raise
+        # One of many cannot be made: the others singly, so that only that one is lost.
+        self._source.set_state(before)
+        self._singly = size - 1
+        return before, self._source.read(1)
 
     def give(self, n: int) -> Chunk:
         """The next n of the elements in hand."""
@@ -102,5 +118,5 @@ class Lookahead:
 
     def _settle(self) -> None:
         ahead, self._next = self._next, None
-        if ahead is not None and not ahead[1].cancel():
-            ahead[1].exception()  # waited for and dropped: nobody wants it any more
+        if ahead is not None and not ahead[2].cancel():
+            ahead[2].exception()  # waited for and dropped: nobody wants it any more

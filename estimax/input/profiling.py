@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from estimax.input.chunks import Chunk
 from estimax.input.prefetching import Prefetch
-from estimax.input.sharding import chain_of, rebuilt
-from estimax.input.stream import Context, Node, State, Stream
+from estimax.input.sharding import rebuilt
+from estimax.input.stream import Context, Node, State, Stream, chain_of
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from estimax.input.padding import PaddedBatch
 from estimax.input.parallel_map import ParallelMap
 from estimax.input.prefetching import Prefetch
 from estimax.input.shuffle import Shuffle
-from estimax.input.stream import Node
+from estimax.input.stream import Node, chain_of
 from estimax.input.structure import map_leaves
 from estimax.input.windows import Window
 
@@ -47,12 +47,6 @@ _ELEMENTWISE = (
     WithOptions,
 )
 _BATCHING = (Batch, GroupByWindow, PaddedBatch, Window)
-
-
-def chain_of(node: Node) -> list[Node]:
-    """The nodes from the source to this one."""
-    behind = chain_of(node.source) if node.source is not None else []
-    return [*behind, node]
 
 
 def rebuilt(source: Node, rest: Sequence[Node]) -> Node:

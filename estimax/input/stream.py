@@ -87,10 +87,15 @@ class Node(Protocol):
         """Start a pass."""
 
 
+def chain_of(node: Node) -> list[Node]:
+    """The nodes from the source to this one."""
+    behind = chain_of(node.source) if node.source is not None else []
+    return [*behind, node]
+
+
 def verbs_of(node: Node) -> list[str]:
     """The names of a chain of nodes, source first."""
-    behind = verbs_of(node.source) if node.source is not None else []
-    return [*behind, node.name] if node.name else behind
+    return [one.name for one in chain_of(node) if one.name]
 
 
 def chains_of(nodes: Iterable[Node]) -> str:

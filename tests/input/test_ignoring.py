@@ -98,6 +98,23 @@ def test_errors_before_a_shuffle_or_beside_other_files_lose_no_row(tmp_path, thr
         iterator.close()
 
 
+@pytest.mark.parametrize("threads", [None, 2])
+def test_only_the_failing_rows_of_inner_blocks_are_lost(threads):
+    def refuse(block):
+        if (block % 100 == 7).any():
+            raise ValueError("seven")
+        return block
+
+    data = Dataset.range(2).interleave(
+        lambda i: Dataset.range(i * 200, i * 200 + 200).map_blocks(refuse),
+        cycle_length=2,
+        num_parallel_calls=threads,
+    )
+    with iter(data.ignore_errors().batch(1000)) as iterator:
+        assert len(next(iterator)) == 396
+        assert iterator.ignored_errors == 4
+
+
 @pytest.mark.parametrize("verb", ["shuffle", "interleave"])
 def test_an_error_still_to_come_is_not_lost_by_a_resume(tmp_path, verb):
     path = tmp_path / "a.csv"
