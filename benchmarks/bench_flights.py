@@ -127,7 +127,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="data/flights", help="train.csv, test.csv")
     parser.add_argument("--steps", type=int, default=2100)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tf-python", help="a Python with TensorFlow 2.15.1")
     parser.add_argument("--without-tf", action="store_true")
     return parser.parse_args()

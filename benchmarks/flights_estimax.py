@@ -27,10 +27,13 @@ def main() -> None:
         model = ex.DNNLinearCombinedClassifier(
             model_dir,
             wide,
-            ex.optimizers.Ftrl(setup.linear_rate),
+            ex.optimizers.Ftrl(
+                setup.linear_rate, l1_regularization_strength=setup.linear_l1
+            ),
             deep,
             ex.optimizers.Adagrad(setup.dnn_rate),
             setup.hidden_units,
+            dnn_dropout=setup.dropout,
             config=ex.RunConfig(tf_random_seed=setup.seed),
         )
         model.train(input_fn, steps=setup.steps)

@@ -32,12 +32,14 @@ class Setup:
     """Sizes of the task, and where its files are."""
 
     folder: str = "data/flights"
-    hidden_units: tuple[int, ...] = (128, 64)
+    hidden_units: tuple[int, ...] = (128, 64, 32)
+    dropout: float = 0.1
     dimension: int = 8
     batch_size: int = 256
     steps: int = 2100
-    dnn_rate: float = 0.05
+    dnn_rate: float = 0.15
     linear_rate: float = 0.02
+    linear_l1: float = 0.0005
     seed: int = 1
     answers: str = ""  # where a racer writes its probabilities
 

@@ -31,10 +31,13 @@ def main() -> None:
         model = tf.estimator.DNNLinearCombinedClassifier(
             model_dir,
             wide,
-            tf.keras.optimizers.legacy.Ftrl(setup.linear_rate),
+            tf.keras.optimizers.legacy.Ftrl(
+                setup.linear_rate, l1_regularization_strength=setup.linear_l1
+            ),
             deep,
             tf.keras.optimizers.legacy.Adagrad(setup.dnn_rate),
             setup.hidden_units,
+            dnn_dropout=setup.dropout,
             config=tf.estimator.RunConfig(tf_random_seed=setup.seed),
         )
         model.train(input_fn, steps=setup.steps)

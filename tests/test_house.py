@@ -4,11 +4,14 @@ import ast
 import doctest
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import estimax
 
 PACKAGE = Path(__file__).parent.parent / "estimax"
 FLOORS = {
@@ -109,3 +112,44 @@ def _rooms_imported(path):
         parts = name.split(".")
         if parts[0] == "estimax" and len(parts) > 1 and parts[1] in FLOORS:
             yield parts[1]
+
+
+GUIDES = sorted((PACKAGE.parent / "docs").rglob("*.md"))
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_what_a_guide_names_is_there(path):
+    found = []
+    for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.S):
+        if block.startswith(">>>"):
+            block = doctest.script_from_examples(block)
+        for node in ast.walk(ast.parse(block)):
+            name = _dotted(node)
+            if name is not None and name.startswith("ex.") and not _exists(name):
+                found.append(name)
+    assert not found
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_what_a_guide_shows_at_the_prompt_is_what_comes(path, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert not doctest.testfile(str(path), module_relative=False).failed
+
+
+def _dotted(node):
+    """The text of `ex.rooms.name`, None for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value)
+        return None if before is None else f"{before}.{node.attr}"
+    return None
+
+
+def _exists(name):
+    value = estimax
+    for part in name.split(".")[1:]:
+        if not hasattr(value, part):
+            return False
+        value = getattr(value, part)
+    return True

@@ -30,6 +30,7 @@ class DCNClassifier(Estimator):
     The deep network reads the features beside the cross layers ("parallel"), or what
     comes out of them ("stacked"). `projection` gives each cross layer a weight of that
     rank, U Vᵀ, in the place of a square one: a quarter of the width is often enough.
+    Without another `optimizer` it is LazyAdam(0.001).
 
     >>> import estimax as ex
     >>> fc = ex.feature_columns
@@ -59,7 +60,7 @@ class DCNClassifier(Estimator):
             )
         columns = tuple(feature_columns)
         head = heads.BinaryClassHead(weight_column=weight_column)
-        trained_by = optimizer or optimizers.Adagrad(0.05)
+        trained_by = optimizer or optimizers.LazyAdam(0.001)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DCNClassifier")

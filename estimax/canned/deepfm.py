@@ -30,7 +30,8 @@ class DeepFMClassifier(Estimator):
 
     Embedding columns are the fields whose pairs count; numeric and indicator columns
     join them in the deep and the linear part. The linear part weighs the ids that the
-    embedding columns embed; `linear_feature_columns` says otherwise.
+    embedding columns embed; `linear_feature_columns` says otherwise. Without another
+    `optimizer` it is LazyAdam(0.001), which moves the rows of a batch only.
 
     >>> import estimax as ex
     >>> fc = ex.feature_columns
@@ -57,7 +58,7 @@ class DeepFMClassifier(Estimator):
         fields = _fields(columns)
         linear = tuple(linear_feature_columns or map(_ids_or_numbers, columns))
         head = heads.BinaryClassHead(weight_column=weight_column)
-        trained_by = optimizer or optimizers.Adagrad(0.05)
+        trained_by = optimizer or optimizers.LazyAdam(0.001)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DeepFMClassifier")

@@ -30,7 +30,8 @@ class DINClassifier(Estimator):
 
     `attend` pairs a column of the candidate with the sequence column of the same thing
     in the user's history; `fc.shared_embeddings` gives both one table. All histories
-    have the same lengths. `feature_columns` are whatever else is known.
+    have the same lengths. `feature_columns` are whatever else is known. Without another
+    `optimizer` it is LazyAdam(0.001).
 
     >>> import estimax as ex
     >>> fc = ex.feature_columns
@@ -57,7 +58,7 @@ class DINClassifier(Estimator):
         pairs = _checked(attend)
         columns = tuple(feature_columns)
         head = heads.BinaryClassHead(weight_column=weight_column)
-        trained_by = optimizer or optimizers.Adagrad(0.05)
+        trained_by = optimizer or optimizers.LazyAdam(0.001)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DINClassifier")

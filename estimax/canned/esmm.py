@@ -33,7 +33,8 @@ class ESMMClassifier(Estimator):
 
     Labels are {"click": 0 or 1, "conversion": 1 if clicked and converted}. Predictions
     are those of the heads "click" and "conversion" (of an impression), and
-    ("conversion", "given_click"), the rate after a click.
+    ("conversion", "given_click"), the rate after a click. Without another `optimizer`
+    it is LazyAdam(0.001).
 
     >>> import estimax as ex
     >>> columns = [ex.feature_columns.numeric_column("age")]
@@ -52,7 +53,7 @@ class ESMMClassifier(Estimator):
         columns = tuple(feature_columns)
         tasks = [heads.BinaryClassHead(name=name) for name in (CLICK, CONVERSION)]
         head = heads.MultiHead(tasks)
-        trained_by = optimizer or optimizers.Adagrad(0.05)
+        trained_by = optimizer or optimizers.LazyAdam(0.001)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "ESMMClassifier")

@@ -26,7 +26,8 @@ from estimax.estimator import Estimator, RunConfig
 class MMoEEstimator(Estimator):
     """Tasks of a `MultiHead` over shared experts; `experts=1` is a shared bottom.
 
-    Labels are a dict by head name, as the head wants them.
+    Labels are a dict by head name, as the head wants them. Without another `optimizer`
+    it is LazyAdam(0.001).
 
     >>> import estimax as ex
     >>> tasks = ex.heads.MultiHead(
@@ -52,7 +53,7 @@ class MMoEEstimator(Estimator):
         warm_start_from: WarmStart = None,
     ) -> None:
         columns = tuple(feature_columns)
-        trained_by = optimizer or optimizers.Adagrad(0.05)
+        trained_by = optimizer or optimizers.LazyAdam(0.001)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "MMoEEstimator")

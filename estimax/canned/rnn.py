@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from estimax import feature_columns, heads, optimizers, transforms, variables
 from estimax.canned import parts
-from estimax.canned.rnn_layers import last_step, recurrent
+from estimax.canned.rnn_layers import backwards, last_step, recurrent
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import staging
 from estimax.core.errors import LabelError, SpecError
@@ -42,8 +42,10 @@ class RNNEstimator(Estimator):
     `cell_type` is "simple_rnn" (the default), "lstm", "gru", or a class of Flax cells;
     `units` is a number, or a list for cells on top of each other. Or `rnn_cell_fn`
     makes a Flax cell. With `return_sequences` every step has logits, and the head must
-    be a `SequentialHeadWrapper`. An optimizer given by name learns at 0.05 and clips
-    the gradient of each variable to norm 5.
+    be a `SequentialHeadWrapper`. With `bidirectional` other cells of the same kind read
+    each sequence from its own end, and the outputs of both directions stand side by
+    side. An optimizer given by name learns at 0.05 and clips the gradient of each
+    variable to norm 5.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class RNNEstimator(Estimator):
         optimizer: Any = "Adagrad",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
+        bidirectional: bool = False,
     ) -> None:
         _check_cells(units, cell_type, rnn_cell_fn)
         _check_head(head, return_sequences)
@@ -68,6 +71,7 @@ class RNNEstimator(Estimator):
             cells=_cells(units, cell_type, rnn_cell_fn),
             units=head.logits_dimension,
             return_sequences=return_sequences,
+            bidirectional=bidirectional,
         )
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
@@ -114,6 +118,7 @@ class RNNClassifier(RNNEstimator):
         sequence_mask: str = "sequence_mask",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
+        bidirectional: bool = False,
     ) -> None:
         head: Any = parts.classifier_head(
             n_classes, weight_column, label_vocabulary, loss_reduction
@@ -133,6 +138,7 @@ class RNNClassifier(RNNEstimator):
             optimizer,
             config,
             warm_start_from,
+            bidirectional,
         )
 
 
@@ -145,6 +151,7 @@ class _Network:
     cells: Callable[[jax.Array, jax.Array], jax.Array]
     units: int
     return_sequences: bool
+    bidirectional: bool
 
     def logits(self, features: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
         """Logits [B, units] or [B, T, units], and which steps are real [B, T]."""
@@ -160,13 +167,25 @@ class _Network:
         return variables.scoped("rnn_model", self._above)(sequence, mask), mask
 
     def _above(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
-        net = self.cells(sequence, mask)
-        if not self.return_sequences:
-            net = last_step(net)
+        run = self._both_ways if self.bidirectional else self._one_way
+        net = run(sequence, mask)
         logits: jax.Array = nn.Dense(
             self.units, kernel_init=nn.initializers.glorot_uniform(), name="logits"
         )(net)
         return logits
+
+    def _one_way(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
+        net = self.cells(sequence, mask)
+        return net if self.return_sequences else last_step(net)
+
+    def _both_ways(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
+        there = variables.scoped("forward", self._one_way)(sequence, mask)
+        back = variables.scoped("backward", self._one_way)(
+            backwards(sequence, mask), mask
+        )
+        if self.return_sequences:
+            back = backwards(back, mask)
+        return jnp.concatenate([there, back], axis=-1)
 
     @property
     def timed_by(self) -> tuple[tuple[str, int | None], ...]:

@@ -46,6 +46,14 @@ def last_step(outputs: jax.Array) -> jax.Array:
     return outputs[:, -1]
 
 
+def backwards(sequence: jax.Array, mask: jax.Array) -> jax.Array:
+    """The real steps of each [B, T, D] in reverse; the padding stays behind them."""
+    place = jnp.arange(mask.shape[1])
+    steps = jnp.sum(mask, axis=1, keepdims=True)
+    source = jnp.where(mask, steps - 1 - place, place)
+    return jnp.take_along_axis(sequence, source[..., None], axis=1)
+
+
 def _in_scopes(
     scopes: list[str],
     sequence: jax.Array,
