@@ -38,7 +38,7 @@ from estimax.estimator.cluster import check_trains
 from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
 from estimax.estimator.feeding import Feed
-from estimax.estimator.loading import Loaded, Loader, live, warm_started
+from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.stacking import loop_length
 from estimax.estimator.training_hooks import training_hooks
@@ -134,8 +134,8 @@ class Estimator:
             program = self._program(ModeKeys.TRAIN, feed.first)
             first = pack(program.plan.prepare(feed.first))
             state = self._start_state(program, first, checkpoint)
-            if checkpoint is None and self._warm_start:
-                start = int(state.step)  # it may have been asked for, too
+            start = int(state.step)  # a warm start may have been told to take it, too
+            checkpoint = None  # its arrays would stay as long as the training
             last = start + steps if steps else max_steps
             context = RunContext(
                 step=start, input_state=feed.position, logged=program.logged
@@ -416,8 +416,7 @@ class Estimator:
         if self._warm_start:
             _log.info("no warm start: %s has a checkpoint", self.model_dir)
         with self._debugging():
-            template = program.form(key, arrays)
-        return checkpoints.unflatten_state(template, checkpoint.arrays)
+            return restored(program, key, arrays, checkpoint)
 
     def _checkpoint(self, given: str | os.PathLike[str] | None) -> str:
         path = given if given is not None else checkpoints.latest(self.model_dir)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from estimax import checkpoints, training
 from estimax.core import plan as plans
 from estimax.core.errors import CheckpointError, MissingFileError
+from estimax.core.packing import Packed
 from estimax.core.state import TrainState
 from estimax.training.model import kind_of
 
@@ -110,6 +111,21 @@ def live(state: TrainState, shapes: training.Variables, use_averages: bool) -> L
         {name: state.model_state[name] for name in shapes.model_state},
     )
     return Loaded(variables, int(state.step), "")
+
+
+def restored(
+    program: training.TrainProgram,
+    key: jax.Array,
+    batch: Packed,
+    checkpoint: checkpoints.Checkpoint,
+) -> TrainState:
+    """The state of a checkpoint, which must fit the program's."""
+    state = checkpoints.unflatten_state(program.form(key, batch), checkpoint.arrays)
+    is_whole = all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state))
+    if is_whole:
+        return state
+    # Hyper-parameters in an optimizer's state are the code's: no checkpoint has them.
+    return checkpoints.unflatten_state(program.init(key, batch), checkpoint.arrays)
 
 
 def warm_started(

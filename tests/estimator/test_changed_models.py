@@ -42,9 +42,14 @@ def test_the_error_lists_what_differs_variable_by_variable(make):
     [
         (ADAM, ex.optimizers.Adam(0.0)),
         (optax.adam(0.1), optax.adam(0.0)),
+        # Its rate is part of its state, yet no part of a checkpoint.
+        (
+            optax.inject_hyperparams(optax.adam)(0.1),
+            optax.inject_hyperparams(optax.adam)(0.0),
+        ),
         (ex.optimizers.SGD(0.1, momentum=0.9), ex.optimizers.SGD(0.0, momentum=0.9)),
     ],
-    ids=["Adam", "optax", "momentum"],
+    ids=["Adam", "optax", "injected", "momentum"],
 )
 def test_a_learning_rate_changed_in_the_code_counts_from_then_on(make, first, second):
     layers = {"a": 1}
