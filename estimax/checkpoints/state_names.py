@@ -13,6 +13,7 @@ learning rate comes from the code, so that changing it there changes it on resum
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -197,8 +198,14 @@ def _key_data(leaf: Any) -> Any:
     if not _is_typed_key(leaf):
         return leaf
     if isinstance(leaf, jax.ShapeDtypeStruct):
-        return jax.eval_shape(jax.random.key_data, leaf)
+        return _key_data_form(leaf)
     return jax.random.key_data(leaf)
+
+
+@functools.cache  # jax remembers every trace of a shape, even of the same one
+def _key_data_form(key: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    form: jax.ShapeDtypeStruct = jax.eval_shape(jax.random.key_data, key)
+    return form
 
 
 def _key_impl(leaf: Any) -> Any:
