@@ -98,17 +98,82 @@ def test_the_last_real_step_makes_the_logits(tmp_path):
     cell = f"rnn_model/{kind}/{kind}_cell"
     names = ("kernel", "recurrent_kernel", "bias")
     weights = {name: value(model, f"{cell}/{name}") for name in names}
-    table = value(model, "sequence_features/clicks_embedding/embedding_weights")
-    wanted = []
-    for ids, numbers in zip(ROWS, NUMBERS, strict=True):
-        x = np.concatenate([table[ids], np.array(numbers)[:, None]], axis=1)
-        last = by_hand(kind, weights, x)
-        wanted.append(
-            last @ value(model, "rnn_model/logits/kernel")
-            + value(model, "rnn_model/logits/bias")
-        )
+    wanted = [
+        logits_by_hand(model, by_hand(kind, weights, x)) for x in inputs_by_hand(model)
+    ]
     found = [row["logits"] for row in model.predict(batches())]
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def both_ways_by_hand(model, kind, x):
+    """Outputs [T, 2U] of one sequence, the steps of each direction in their places."""
+    names = ("kernel", "recurrent_kernel", "bias")
+    there, back = (
+        {n: value(model, f"rnn_model/{way}/{kind}/{kind}_cell/{n}") for n in names}
+        for way in ("forward", "backward")
+    )
+    steps = range(len(x))
+    first = [by_hand(kind, there, x[: t + 1]) for t in steps]
+    second = [by_hand(kind, back, x[t:][::-1]) for t in steps]
+    return np.concatenate([first, second], axis=1)
+
+
+def logits_by_hand(model, net):
+    kernel = value(model, "rnn_model/logits/kernel")
+    return net @ kernel + value(model, "rnn_model/logits/bias")
+
+
+def inputs_by_hand(model):
+    """[T, 4] for each row: an embedding and a number."""
+    table = value(model, "sequence_features/clicks_embedding/embedding_weights")
+    return [
+        np.concatenate([table[ids], np.array(numbers)[:, None]], axis=1)
+        for ids, numbers in zip(ROWS, NUMBERS, strict=True)
+    ]
+
+
+def widened(steps):
+    """The same sequences, with more padding behind them."""
+    return {
+        key: ex.Sparse(v.indices, v.values, (len(v), steps))
+        for key, v in features().items()
+    }
+
+
+def test_both_directions_end_where_a_sequence_does(tmp_path):
+    kind = "lstm"
+    model = ex.RNNClassifier(
+        columns(), units=4, cell_type=kind, model_dir=tmp_path, config=quiet(),
+        bidirectional=True,
+    )  # fmt: skip
+    model.train(batches())
+    wanted = []
+    for x in inputs_by_hand(model):
+        net = np.zeros(8)
+        if len(x):  # forward's last step, and backward's, which is the first
+            outputs = both_ways_by_hand(model, kind, x)
+            net = np.concatenate([outputs[-1, :4], outputs[0, 4:]])
+        wanted.append(logits_by_hand(model, net))
+    for given in (features(), widened(9)):
+        found = [row["logits"] for row in model.predict(fed((given, None)))]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_every_step_knows_what_came_before_and_what_comes(tmp_path):
+    model = ex.RNNClassifier(
+        columns(), units=2, cell_type="gru", return_sequences=True, model_dir=tmp_path,
+        config=quiet(), bidirectional=True,
+    )  # fmt: skip
+    model.train(batches(np.zeros((4, 5), np.int64)))
+    for given in (features(), widened(9)):
+        found = list(model.predict(fed((given, None))))
+        for row, x in zip(found, inputs_by_hand(model), strict=True):
+            if not len(x):
+                continue
+            wanted = logits_by_hand(model, both_ways_by_hand(model, "gru", x))
+            np.testing.assert_allclose(
+                row["logits"][: len(x)], wanted, rtol=1e-4, atol=1e-5
+            )
 
 
 def test_stacked_cells_are_named_as_in_tensorflow(tmp_path):
@@ -151,6 +216,7 @@ def test_flax_cells_may_be_used_instead(tmp_path):
     for name, cell in {
         "fn": {"rnn_cell_fn": lambda: nn.GRUCell(2)},
         "class": {"units": [3, 2], "cell_type": nn.SimpleCell},
+        "both ways": {"rnn_cell_fn": lambda: nn.GRUCell(2), "bidirectional": True},
     }.items():
         model = ex.RNNClassifier(
             columns(), **cell, model_dir=tmp_path / name, config=quiet()
@@ -162,12 +228,7 @@ def test_flax_cells_may_be_used_instead(tmp_path):
             for given in (features(), longer)
         )
         assert not np.allclose(short, long)
-        padded = features()["clicks"]
-        wide = {
-            key: ex.Sparse(v.indices, v.values, (len(padded), 9))
-            for key, v in features().items()
-        }
-        again = [row["logits"] for row in model.predict(fed((wide, None)))]
+        again = [row["logits"] for row in model.predict(fed((widened(9), None)))]
         np.testing.assert_allclose(short, again, rtol=1e-5, atol=1e-6)
 
 
