@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from estimax import checkpoints
@@ -55,13 +55,23 @@ def check_steps(**given: int | None) -> None:
 
 def checked_hooks(hooks: Sequence[Hook] | None, where: str = "") -> tuple[Hook, ...]:
     """The hooks, which must be some."""
-    for hook in hooks or ():
+    if hooks is not None and not isinstance(hooks, Iterable):
+        raise TypeError(
+            f"{where}hooks must be a list of Hooks, got {type(hooks).__name__}."
+        )
+    every = tuple(hooks or ())
+    for hook in every:
+        if isinstance(hook, type):
+            raise TypeError(
+                f"{where}hooks must be Hooks, got the class {hook.__name__}. Call it: "
+                f"{hook.__name__}(…)."
+            )
         if not isinstance(hook, Hook):
             raise TypeError(
                 f"{where}hooks must be Hooks, got {type(hook).__name__}. Subclass "
                 "ex.hooks.Hook and override what you need."
             )
-    return tuple(hooks or ())
+    return every
 
 
 def needed(feed: Feed, what: str) -> dict[Origin, Any]:

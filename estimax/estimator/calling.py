@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from estimax.core.errors import SpecError, did_you_mean
@@ -79,7 +80,8 @@ def call_model_fn(
             "the input_fn gives labels, but model_fn has no argument 'labels'. Add it, "
             "or return features alone."
         )
-    spec = model_fn(**{name: given[name] for name in names if name in given})
+    with _naming_features(features):
+        spec = model_fn(**{name: given[name] for name in names if name in given})
     if not isinstance(spec, EstimatorSpec):
         raise SpecError(
             f"model_fn must return an EstimatorSpec, got {type(spec).__name__}. With a "
@@ -88,8 +90,26 @@ def call_model_fn(
     return spec
 
 
+@contextmanager
+def _naming_features(features: Any) -> Iterator[None]:
+    """Tell which features there are when one was asked for that is not."""
+    try:
+        yield
+    except KeyError as error:
+        key = error.args[0] if error.args else None
+        if isinstance(features, Mapping) and key not in features:
+            names = ", ".join(sorted(map(str, features)))
+            error.add_note(f"If {key!r} is to be a feature: the input has {names}.")
+        raise
+
+
 def call_input_fn(input_fn: Callable[..., Any], available: Mapping[str, Any]) -> Any:
     """Call an `input_fn` with those of mode, params and config that it names."""
+    if not callable(input_fn):
+        raise TypeError(
+            "input_fn must be a function that returns the data, such as lambda: "
+            f"dataset, got {type(input_fn).__name__}."
+        )
     names = accepted_names(input_fn)
     return input_fn(**{name: available[name] for name in names if name in available})
 

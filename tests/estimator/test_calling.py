@@ -162,3 +162,28 @@ def test_variables_have_names_and_values(make):
     with pytest.raises(CheckpointError, match="did you mean 'line/kernel'"):
         model.get_variable_value("line/kernle")
     assert isinstance(model.get_variable_value("line/bias"), np.ndarray)
+
+
+def test_an_unknown_feature_is_told_those_that_there_are(make):
+    def model_fn(features, labels, mode):
+        return line_model_fn({"x": features["xx"]}, labels, mode)
+
+    with pytest.raises(KeyError, match="xx") as caught:
+        make(model_fn).train(data(), steps=1)
+    assert "If 'xx' is to be a feature: the input has x." in caught.value.__notes__
+
+
+def test_data_in_the_place_of_an_input_fn_is_refused(make):
+    with pytest.raises(TypeError, match=r"input_fn must be a function.*got Dataset"):
+        make().train(data()(), steps=1)
+
+
+def test_a_class_in_the_place_of_a_hook_is_refused(make):
+    with pytest.raises(TypeError, match="got the class NanTensorHook"):
+        make().train(data(), hooks=[ex.hooks.NanTensorHook], steps=1)
+
+
+def test_a_hook_in_the_place_of_a_list_is_refused(make):
+    hook = ex.hooks.NanTensorHook()
+    with pytest.raises(TypeError, match=r"hooks must be a list.*got NanTensorHook"):
+        make().train(data(), hooks=hook, steps=1)
