@@ -36,6 +36,7 @@ def classifier_head(
             weight_column=weight_column,
             label_vocabulary=label_vocabulary,
             loss_reduction=loss_reduction,
+            compat=compat,
         )
     return heads.MultiClassHead(
         n_classes,

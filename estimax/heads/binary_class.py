@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,8 @@ class BinaryClassHead:
 
     Labels are 0 and 1 (any value between is a soft label), or words of
     `label_vocabulary`. Each of `thresholds` adds accuracy, precision and recall of
-    `logistic > threshold`.
+    `logistic > threshold`. `compat="v1"` measures the areas under curves as the heads
+    of tf.compat.v1 did: smoothed, and for precision and recall by trapezoids.
 
     >>> head = BinaryClassHead()
     >>> float(head.loss(labels=[1, 0], logits=jnp.zeros((2, 1)))) < 0.7
@@ -60,6 +61,7 @@ class BinaryClassHead:
     loss_reduction: str = "sum_over_batch_size"
     loss_fn: LossFn | None = None
     name: str | None = None
+    compat: Literal["v1", "v2"] = "v2"
 
     def __post_init__(self) -> None:
         self._rules.check(self.loss_reduction)
@@ -162,6 +164,7 @@ class BinaryClassHead:
         z, x, losses, w = parts_of(scored)
         logistic = None if x is None else jax.nn.sigmoid(x)
         class_ids = None if x is None else (x > 0).astype(jnp.float32)
+        area = metrics.v1.auc if self.compat == "v1" else metrics.auc
         measured: Measured = {
             "average_loss": metrics.mean(losses, w),
             "accuracy": metrics.accuracy(z, class_ids, w),
@@ -170,8 +173,8 @@ class BinaryClassHead:
             "prediction/mean": metrics.mean(logistic, w),
             "label/mean": metrics.mean(z, w),
             "accuracy_baseline": metrics.accuracy_baseline(z, w),
-            "auc": metrics.auc(z, logistic, w),
-            "auc_precision_recall": metrics.auc(z, logistic, w, curve="PR"),
+            "auc": area(z, logistic, w),
+            "auc_precision_recall": area(z, logistic, w, curve="PR"),
         }
         return {**measured, **at_thresholds(self.thresholds, z, logistic, w)}
 

@@ -11,7 +11,6 @@ from golden_models import data_of, decode, model_of
 from estimax import checkpoints
 from estimax.hooks import Hook
 from estimax.input import Dataset
-from estimax.metrics import v1
 
 pytestmark = pytest.mark.golden
 
@@ -43,8 +42,6 @@ def test_a_case_trains_evaluates_and_predicts_as_tensorflow(case, tmp_path):
     whole = Dataset.from_tensor_slices(eval_data).batch(EVAL_ROWS)
     rows = list(model.predict(lambda: whole))
     predicted = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    if case["api"] == "v1" and "auc_precision_recall" in results:
-        results["auc_precision_recall"] = v1_area(eval_data[1], predicted["logistic"])
     check_named(results, expected["evaluate"])
     check_named(
         {"|".join(k) if isinstance(k, tuple) else k: v for k, v in predicted.items()},
@@ -72,11 +69,6 @@ class Losses(Hook):
 
     def after_run(self, context, values):
         self.seen.append(float(values["loss"]))
-
-
-def v1_area(labels, scores):
-    """v1's heads joined a precision-recall curve by trapezoids; ours do as v2's."""
-    return v1.auc(labels, scores, curve="PR").compute()
 
 
 def batches(data, case):
