@@ -129,6 +129,8 @@ class CheckpointSaverHook(Hook):
         assert self._saver is not None, "a hook must begin before it runs"
         state, step = _state_of(context), context.step
         self._timer.update_last_triggered_step(step)
+        # First, for memory's sake: two copies of a large state may not fit.
+        self._saver.wait()
         arrays = checkpoints.snapshot(checkpoints.flatten_state(state))
         refusal = _refusal(state, arrays, loss)
         if refusal:
