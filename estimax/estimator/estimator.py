@@ -40,7 +40,6 @@ from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
 from estimax.estimator.feeding import Feed
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.run_config import RunConfig
-from estimax.estimator.stacking import loop_length
 from estimax.estimator.training_hooks import training_hooks
 from estimax.hooks import Hook, RunContext
 
@@ -158,7 +157,7 @@ class Estimator:
                     feed.placed_loops(
                         program.plan,
                         depth=self._config.prefetch_batches,
-                        length=self._loop_length(first),
+                        length=self._loop_length(),
                     ),
                     every_hook,
                     context,
@@ -463,11 +462,11 @@ class Estimator:
             )
         return example
 
-    def _loop_length(self, batch: Packed) -> int:
+    def _loop_length(self) -> int | None:
         if self._config.debug or self._config.accumulate_steps > 1:
             # A step that is looked into, or made of many batches, runs by itself.
             return 1
-        return self._config.iterations_per_loop or loop_length(batch)
+        return self._config.iterations_per_loop
 
     def _debugging(self) -> Any:
         return jax.disable_jit() if self._config.debug is True else nullcontext()

@@ -94,9 +94,9 @@ class Feed:
             yield PlacedBatch(arrays, examples, position)
 
     def placed_loops(
-        self, plan: plans.Plan, *, depth: int, length: int
+        self, plan: plans.Plan, *, depth: int, length: int | None
     ) -> Iterator[PlacedLoop]:
-        """The same, up to `length` batches at once; see `stacking.py`."""
+        """The same, up to `length` batches at once, or as many as pay."""
         if length == 1:
             for batch in self.placed(plan, depth=depth):
                 yield PlacedLoop(

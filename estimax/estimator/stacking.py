@@ -1,16 +1,18 @@
 """Several small batches as one: read, transformed and sent to the device together.
 
-    for group in Groups(batches, flatten, length=16):      # (raw batch, position)s
-        yield from stacks_of(group, plan, room=16)         # one for each shape
+    for group in Groups(batches, flatten, length=None):    # (raw batch, position)s
+        yield from stacks_of(group, plan, length=None)     # one for each shape
 
 A batch of a small model is worth less than what its own call would cost, in Python and
 on the device. The host's transforms work row by row, so what they make of many batches
-is what they make of each.
+is what they make of each. A `length` of None means as many batches as pay. That, and so
+the program that a batch is run by, depends on its own shape and not on its neighbours.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -19,7 +21,7 @@ import jax
 import numpy as np
 
 from estimax.core import plan as plans
-from estimax.core.packing import Packed, pack_stack
+from estimax.core.packing import pack, pack_stack
 from estimax.core.sparse import Sparse
 from estimax.input import columns
 from estimax.training import PlacedLoop
@@ -28,6 +30,8 @@ from estimax.training import PlacedLoop
 # costs more than its steps, above it nothing is gained any more.
 _STACK_BYTES = 512 * 1024
 _STACK_LENGTH = 32
+# Batches are read together up to this size, which raw ones may have for smaller stacks.
+_GROUP_BYTES = 4 * _STACK_BYTES
 # An input that takes longer than this for a group is slow, and gets smaller ones.
 _PATIENCE_SECONDS = 0.05
 
@@ -44,27 +48,24 @@ class Positioned(Protocol):
         """The position behind it."""
 
 
-def loop_length(batch: Packed) -> int:
-    """How many batches of this size to give to the device in one call."""
-    return max(1, min(_STACK_LENGTH, _STACK_BYTES // max(batch.nbytes, 1)))
-
-
 class Groups:
     """Lists of consecutive batches with their positions, up to `length` in each.
 
     A slow input's batches are not held back for their neighbours: groups begin with
-    one batch and grow only while the input is fast.
+    one batch and grow only while the input is fast. Without a length large batches
+    are few in a group, or alone.
     """
 
     def __init__(
         self,
         batches: Positioned,
         flatten: Callable[[Any], plans.RawBatch],
-        length: int,
+        length: int | None,
     ) -> None:
         self._batches = batches
         self._flatten = flatten
-        self._length = length
+        self._length = length or _STACK_LENGTH
+        self._most_bytes = math.inf if length else _GROUP_BYTES
         self._room = 1
         self._end: BaseException | None = None  # StopIteration, or what went wrong
 
@@ -73,12 +74,22 @@ class Groups:
 
     def __next__(self) -> RawBatches:
         start = time.monotonic()
-        group = list(itertools.islice(self._to_the_end(), self._room))
+        group = self._read()
         if not group:
             assert self._end is not None
             raise self._end
         is_fast = time.monotonic() - start < _PATIENCE_SECONDS
         self._room = min(2 * self._room, self._length) if is_fast else 1
+        return group
+
+    def _read(self) -> RawBatches:
+        group = []
+        size = 0
+        for batch, position in itertools.islice(self._to_the_end(), self._room):
+            group.append((batch, position))
+            size += sum(getattr(value, "nbytes", 0) for value in batch.values())
+            if size >= self._most_bytes:
+                break
         return group
 
     def _to_the_end(self) -> Iterator[tuple[plans.RawBatch, Any]]:
@@ -92,19 +103,29 @@ class Groups:
                 yield batch, self._batches.get_state()
 
 
-def stacks_of(group: RawBatches, plan: plans.Plan, room: int) -> Iterator[PlacedLoop]:
-    """Prepare the batches of a group together, as far as their shapes agree.
+def stacks_of(
+    group: RawBatches, plan: plans.Plan, length: int | None
+) -> Iterator[PlacedLoop]:
+    """Prepare the batches of a group, and stack those whose shapes agree.
 
-    A stack always has room for `room` batches: one program serves whatever fills it.
+    A stack has room for `length` batches, or for as many as pay, however many there
+    are: one program serves whatever fills it.
     """
     for _, members in itertools.groupby(group, key=lambda item: _shapes(item[0])):
-        same = list(members)
-        together = _prepare_together([batch for batch, _ in same], plan)
-        if together is not None:
-            yield _stack(together, same, room)
-            continue
-        for one in same:
-            yield _stack(plan.prepare(one[0]), [one], room)
+        for prepared, same in _prepare(list(members), plan):
+            room = length or _room(prepared, len(same))
+            for start in range(0, len(same), room):
+                yield _stack(prepared, same, start, room)
+
+
+def _prepare(
+    same: RawBatches, plan: plans.Plan
+) -> Iterator[tuple[plans.PreparedBatch, RawBatches]]:
+    together = _prepare_together([batch for batch, _ in same], plan)
+    if together is not None:
+        yield together, same
+    else:
+        yield from _prepare_apart(same, plan)
 
 
 def _prepare_together(
@@ -129,10 +150,66 @@ def _prepare_together(
     return prepared if all(leaf.shape[:1] == (rows,) for leaf in staged) else None
 
 
-def _stack(prepared: plans.PreparedBatch, group: RawBatches, room: int) -> PlacedLoop:
-    sizes = [plans.batch_size(group[0][0])] * len(group)
-    arrays = pack_stack(prepared, len(group), room)
-    return PlacedLoop(arrays, sizes, [at for _, at in group], is_stack=True)
+def _prepare_apart(
+    same: RawBatches, plan: plans.Plan
+) -> Iterator[tuple[plans.PreparedBatch, RawBatches]]:
+    """Prepare each batch by itself, then join neighbours that came out alike."""
+    error: Exception | None = None
+    alike: list[plans.PreparedBatch] = []
+    first = 0
+    for place, (batch, _) in enumerate(same):
+        try:
+            prepared = plan.prepare(batch)
+        except Exception as bad:
+            error = bad  # after the batches before it, which are good
+            break
+        if alike and _forms(prepared) != _forms(alike[0]):
+            yield _joined(alike), same[first:place]
+            alike, first = [], place
+        alike.append(prepared)
+    if alike:
+        yield _joined(alike), same[first : first + len(alike)]
+    if error is not None:
+        raise error
+
+
+def _joined(alike: Sequence[plans.PreparedBatch]) -> plans.PreparedBatch:
+    if len(alike) == 1:
+        return alike[0]
+    together: plans.PreparedBatch = jax.tree.map(
+        lambda *leaves: np.concatenate(leaves), *alike
+    )
+    return together
+
+
+def _room(prepared: plans.PreparedBatch, count: int) -> int:
+    """How many batches of this size to give to the device in one call."""
+    size = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(prepared)) // count
+    return max(1, min(_STACK_LENGTH, _STACK_BYTES // max(size, 1)))
+
+
+def _stack(
+    prepared: plans.PreparedBatch, same: RawBatches, start: int, room: int
+) -> PlacedLoop:
+    """Those of the prepared batches that fit from `start` on."""
+    members = same[start : start + room]
+    if len(members) < len(same):
+        stop = start + len(members)
+
+        def cut(leaf: Any) -> Any:
+            rows = leaf.shape[0] // len(same)
+            return leaf[start * rows : stop * rows]
+
+        prepared = jax.tree.map(cut, prepared)
+    is_stack = room > 1
+    arrays = pack_stack(prepared, len(members), room) if is_stack else pack(prepared)
+    sizes = [plans.batch_size(members[0][0])] * len(members)
+    return PlacedLoop(arrays, sizes, [at for _, at in members], is_stack=is_stack)
+
+
+def _forms(prepared: plans.PreparedBatch) -> tuple[Any, ...]:
+    leaves, treedef = jax.tree.flatten(prepared)
+    return treedef, [(leaf.shape, leaf.dtype) for leaf in leaves]
 
 
 def _shapes(batch: plans.RawBatch) -> list[tuple[Any, ...]]:

@@ -9,11 +9,13 @@ from estimax.core import plan as plans
 from estimax.core.packing import pack
 from estimax.core.sparse import Sparse
 from estimax.core.staging import Call, Origin
-from estimax.estimator.stacking import Groups, loop_length, stacks_of
+from estimax.estimator.stacking import Groups, stacks_of
 from estimax.transforms import HashBucket, PadIds
 
 X = Origin("features", "x")
 PLAN = plans.Plan(raw=(X,), calls=())
+CITY = Origin("features", "city")
+CITIES = plans.Plan((), (Call("city", PadIds(HashBucket("city", 10)), (CITY,)),))
 
 
 class Numbered:
@@ -70,7 +72,7 @@ def test_an_error_comes_after_the_batches_before_it():
 
 def test_a_stack_holds_each_batch_as_it_would_be_alone():
     group = [(batch_of(number), number) for number in range(3)]
-    (loop,) = stacks_of(group, PLAN, room=8)
+    (loop,) = stacks_of(group, PLAN, length=8)
     assert (len(loop), list(loop.examples)) == (3, [2, 2, 2])
     for number, row in enumerate(loop.arrays.buffers["float32"][:3]):
         alone = pack(PLAN.prepare(batch_of(number)))
@@ -81,18 +83,16 @@ def test_a_stack_holds_each_batch_as_it_would_be_alone():
 
 def test_batches_of_other_sizes_do_not_share_a_stack():
     group = [(batch_of(n, rows), n) for n, rows in enumerate([2, 2, 1])]
-    loops = list(stacks_of(group, PLAN, room=4))
+    loops = list(stacks_of(group, PLAN, length=4))
     assert [list(loop.examples) for loop in loops] == [[2, 2], [1]]
     assert [list(loop.positions) for loop in loops] == [[0, 1], [2]]
 
 
 def test_ragged_batches_are_padded_to_their_own_longest_row():
-    city = Origin("features", "city")
-    plan = plans.Plan((), (Call("city", PadIds(HashBucket("city", 10)), (city,)),))
     rows = [[["a"], ["b"]], [["a", "b", "c"], []]]
-    group = [({city: Sparse.of_rows(r)}, n) for n, r in enumerate(rows)]
+    group = [({CITY: Sparse.of_rows(r)}, n) for n, r in enumerate(rows)]
     widths = [
-        loop.arrays.layout.places[0][2] for loop in stacks_of(group, plan, room=4)
+        loop.arrays.layout.places[0][2] for loop in stacks_of(group, CITIES, length=4)
     ]
     assert widths == [(2, 1), (2, 4)]
 
@@ -122,10 +122,62 @@ class Echo:
         return raw["x"]
 
 
-def test_a_large_batch_goes_alone():
-    small = pack({"x": np.zeros(100, np.float32)})
-    large = pack({"x": np.zeros(200_000, np.float32)})
-    assert (loop_length(small), loop_length(large)) == (32, 1)
+def test_as_many_batches_share_a_stack_as_pay():
+    rows = {"small": 8, "medium": 20_000, "large": 100_000}
+    shapes = {}
+    for name, count in rows.items():
+        group = [(batch_of(n, count), n) for n in range(3)]
+        loops = list(stacks_of(group, PLAN, length=None))
+        (buffer,) = loops[0].arrays.buffers.values()
+        shapes[name] = ([len(loop) for loop in loops], buffer.shape)
+    assert shapes == {
+        "small": ([3], (32, 24)),
+        "medium": ([2, 1], (2, 60_000)),
+        "large": ([1, 1, 1], (300_000,)),  # no stack at all
+    }
+
+
+def test_a_stack_that_was_cut_holds_the_batches_in_their_order():
+    group = [(batch_of(n, 20_000), n) for n in range(3)]
+    loops = list(stacks_of(group, PLAN, length=None))
+    found = [loop.arrays.buffers["float32"][: len(loop), 0].tolist() for loop in loops]
+    assert found == [[0.0, 1.0], [2.0]]
+    assert [list(loop.positions) for loop in loops] == [[0, 1], [2]]
+
+
+def test_large_batches_are_not_read_together_unless_asked_for():
+    def sizes(length):
+        batches = (batch_of(n, 100_000) for n in range(8))
+        reader = Numbered(8)
+        groups = Groups(reader, lambda _: next(batches), length)
+        return [len(group) for group in groups]
+
+    assert sizes(None) == [1, 2, 2, 2, 1]
+    assert sizes(8) == [1, 2, 4, 1]
+
+
+def test_ragged_batches_that_are_padded_alike_share_a_stack():
+    rows = [[["a"], ["b"]], [["c"], []], [["a", "b"], ["b"]], [["d"], ["e"]]]
+    group = [({CITY: Sparse.of_rows(r)}, n) for n, r in enumerate(rows)]
+    loops = list(stacks_of(group, CITIES, length=4))
+    assert [list(loop.positions) for loop in loops] == [[0, 1], [2], [3]]
+    for loop in loops:
+        for place, at in enumerate(loop.positions):
+            alone = pack(CITIES.prepare(group[at][0]))
+            assert loop.arrays.layout is alone.layout
+            for name, buffer in alone.buffers.items():
+                assert np.array_equal(loop.arrays.buffers[name][place], buffer)
+
+
+def test_an_error_in_a_ragged_batch_comes_after_those_before_it():
+    plan = plans.Plan((X,), CITIES.calls)
+    cities = Sparse.of_rows([["a"], ["b"]])
+    numbers = [1, 2, 2**40]
+    group = [({X: np.full(2, n), CITY: cities}, at) for at, n in enumerate(numbers)]
+    loops = stacks_of(group, plan, length=4)
+    assert list(next(loops).positions) == [0, 1]
+    with pytest.raises(ValueError, match="does not fit 32 bits"):
+        next(loops)
 
 
 def test_a_bad_label_is_told_by_its_row_in_its_own_batch(tmp_path):
