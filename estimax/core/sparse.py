@@ -20,13 +20,23 @@ from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Sparse:
     """A sparse tensor: row-major `indices` [n, rank], `values` [n], `dense_shape`."""
 
     indices: NDArray[np.int64]
     values: NDArray[Any] | Strings
     dense_shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        indices: NDArray[np.int64],
+        values: NDArray[Any] | Strings,
+        dense_shape: tuple[int, ...],
+    ) -> None:
+        # As in Strings: a frozen dataclass's own would be slow.
+        own = self.__dict__
+        own["indices"], own["values"], own["dense_shape"] = indices, values, dense_shape
 
     def __len__(self) -> int:
         return self.dense_shape[0]

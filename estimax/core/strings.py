@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class Strings:
     """An array of byte strings of any rank, row-major over `data[offsets]`.
 
@@ -34,6 +34,16 @@ class Strings:
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]  # [n + 1]
     shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        shape: tuple[int, ...],
+    ) -> None:
+        # A frozen dataclass's own takes three times as long; batches have many columns.
+        own = self.__dict__
+        own["data"], own["offsets"], own["shape"] = data, offsets, shape
 
     @staticmethod
     def of(values: Any) -> Strings:  # Any: whatever a user calls an array of text

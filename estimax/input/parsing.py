@@ -148,7 +148,7 @@ class ExampleParser:
         if isinstance(feature, RaggedFeature):
             return self._ragged(key, feature)
         place = self._want(Wanted(key, feature.dtype, indices=True), "sparse")
-        return lambda raw, names: _sparse(raw.variable(place), raw.rows)
+        return lambda raw, names: raw.sparse(place)
 
     def _fixed(self, key: str, feature: FixedLenFeature) -> _Make:
         size = size_of(key, feature.shape)
@@ -296,10 +296,6 @@ def pad_rows(
     out = np.full((len(counts), width), blank, values.dtype)
     out[rows, places] = values
     return out
-
-
-def _sparse(found: Variable, rows: int) -> Sparse:
-    return Sparse(found.indices, found.values, (rows, found.longest))
 
 
 def _indexed_sparse(

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
+from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.wire import compiled
 
@@ -68,11 +69,10 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """The values of all rows, and where each row begins; `indices` if wanted."""
+    """The values of all rows, and where each row begins."""
 
     values: Values
     splits: NDArray[np.int64]
-    indices: NDArray[np.int64]
     longest: int
 
 
@@ -138,21 +138,20 @@ class Plan:
         texts = self._scratch("texts", 2 * self._fixed_room(_TEXT, rows))
         splits = np.empty(len(places) * (rows + 1), np.int64)
         where = self._scratch("where", 3 * len(splits)).reshape((-1, 3))
-        longest = np.empty(len(table), np.int64)
         problem = np.zeros(6, np.int64)
         text_bytes = kernels.scan(
             *(data, records.offsets, self.keys, self.key_ends, self.slots, self._heads),
             *(table, self._default_floats, self._default_ints),
-            *(floats, ints, texts, splits, where, longest),
+            *(floats, ints, texts, splits, where),
             *work_room(len(table)),
-            problem,
+            *(np.empty(len(table), np.int64), problem),
         )
         if text_bytes < 0:
             raise_problem(problem, self.wanted, names)
         counts = np.zeros(len(table), np.int64)
         if len(places):
             counts[self._variable] = splits[places + rows]
-        raw = RawColumns(table, rows, floats, ints, splits, longest, counts)
+        raw = RawColumns(table, rows, floats, ints, splits, counts)
         if len(self._variable) or len(self._texts):
             defaults = self._default_texts
             # Eight more than there can be, as short texts are copied eight at once.
@@ -211,12 +210,13 @@ class Plan:
         raw.variable_ints = np.empty(room[_INT], np.int64)
         raw.indices = np.empty((indexed, 2), np.int64)
         raw.offsets = np.empty(offsets, np.int64)
-        found = self._scratch("found", 2 * room[_TEXT])
+        raw.longest = np.empty(len(table), np.int64)
+        pairs = self._scratch("pairs", 2 * room[_TEXT])
         defaults = self._default_texts
         kernels.fill(
             *(data, raw.rows, table, defaults.data, defaults.offsets),
             *(texts, raw.splits, where),
-            *(raw.variable_floats, raw.variable_ints, found),
+            *(raw.variable_floats, raw.variable_ints, raw.longest, pairs),
             *(raw.text, raw.offsets, raw.indices),
         )
 
@@ -230,8 +230,8 @@ class RawColumns:
     floats: NDArray[np.float32]
     ints: NDArray[np.int64]
     splits: NDArray[np.int64]
-    longest: NDArray[np.int64]
     counts: NDArray[np.int64]
+    longest: NDArray[np.int64] | None = None
     variable_floats: NDArray[np.float32] | None = None
     variable_ints: NDArray[np.int64] | None = None
     text: NDArray[np.uint8] | None = None
@@ -245,36 +245,55 @@ class RawColumns:
         listed: list[list[int]] = self.table[:, :6].tolist()
         return listed
 
+    @functools.cached_property
+    def _counts(self) -> list[int]:
+        listed: list[int] = self.counts.tolist()
+        return listed
+
+    @functools.cached_property
+    def _most(self) -> list[int]:
+        assert self.longest is not None
+        listed: list[int] = self.longest.tolist()
+        return listed
+
     def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
         """Feature f as `[rows, *shape]`."""
         kind, size, base, first, _, _ = self._places[f]
         n = self.rows * size
         if kind == _TEXT:
-            return self._strings(first, n, (self.rows, *shape))
+            text, offsets = self.text, self.offsets
+            assert text is not None
+            assert offsets is not None
+            return Strings(text, offsets[first : first + n + 1], (self.rows, *shape))
         flat = self.floats if kind == _FLOAT else self.ints
         values: NDArray[Any] = flat[base : base + n]
         return values.reshape((self.rows, *shape)) if shape else values
 
+    def sparse(self, f: int) -> Sparse:
+        """Feature f, whose indices are wanted, as `[rows, longest]`."""
+        place = self._places[f]
+        first, n, indices, longest = place[5], self._counts[f], self.indices, self._most
+        assert indices is not None
+        shape = (self.rows, longest[f])
+        return Sparse(indices[first : first + n], self._values(place, n), shape)
+
     def variable(self, f: int) -> Variable:
         """Feature f as flat values and splits."""
-        kind, _, base, text, place, first = self._places[f]
-        n = int(self.counts[f])
-        values: Values
-        if kind == _TEXT:
-            values = self._strings(text, n, (n,))
-        else:
-            flat = self.variable_floats if kind == _FLOAT else self.variable_ints
-            assert flat is not None
-            values = flat[base : base + n]
-        assert self.indices is not None
-        splits = self.splits[place : place + self.rows + 1]
-        indices = self.indices[max(first, 0) : first + n]
-        return Variable(values, splits, indices, int(self.longest[f]))
+        place = self._places[f]
+        splits = self.splits[place[4] : place[4] + self.rows + 1]
+        return Variable(self._values(place, self._counts[f]), splits, self._most[f])
 
-    def _strings(self, first: int, n: int, shape: tuple[int, ...]) -> Strings:
-        assert self.text is not None
-        assert self.offsets is not None
-        return Strings(self.text, self.offsets[first : first + n + 1], shape)
+    def _values(self, place: list[int], n: int) -> Values:
+        kind, _, base, first, _, _ = place
+        if kind == _TEXT:
+            text, offsets = self.text, self.offsets
+            assert text is not None
+            assert offsets is not None
+            return Strings(text, offsets[first : first + n + 1], (n,))
+        flat = self.variable_floats if kind == _FLOAT else self.variable_ints
+        assert flat is not None
+        values: NDArray[Any] = flat[base : base + n]
+        return values
 
 
 @contextlib.contextmanager

@@ -217,8 +217,8 @@ class _Lists:
         nothing = np.zeros(1, np.int64)
         kernels.fill(
             *(self._data, 0, table, text, nothing, nothing, counts, where),
-            *(floats, ints, np.empty(2 * n, np.int64), text, offsets),
-            np.empty((0, 2), np.int64),
+            *(floats, ints, np.empty(1, np.int64), np.empty(2 * n, np.int64)),
+            *(text, offsets, np.empty((0, 2), np.int64)),
         )
         if kind == DTYPES["string"]:
             return Strings(text, offsets, (n,))

@@ -24,16 +24,20 @@ from estimax.wire.loads import (
 )
 from estimax.wire.proto_kernels import (
     FLOAT,
+    HEAD_OF_VALUE,
     INT,
     MALFORMED,
     MISSING,
     NOT_MULTIPLE,
     ONE,
+    REMEMBERED,
     TEXT,
     UNSET,
     WRONG_COUNT,
     WRONG_KIND,
     locate,
+    match_head,
+    message_end,
     report,
     values,
 )
@@ -66,10 +70,8 @@ def _is_simple(data, stop, kind, size, packed):
 
 
 @njit(forceinline=True)
-def _put_simple(data, at, packed, kind, out, to, size):
-    """Write the simple values of a fixed feature; those of others wait for `fill`."""
-    if size == VARIABLE:
-        return
+def _put_simple(data, at, packed, kind, out, to):
+    """Write the simple values of a row."""
     if kind == TEXT:
         put(out, 2 * to, at)
         put(out, 2 * to + 1, packed)
@@ -81,11 +83,73 @@ def _put_simple(data, at, packed, kind, out, to, size):
         put(out, to, load8(data, at))
 
 
+@njit(forceinline=True)
+def _put_variable(splits, where, s, count, at, stop, packed):
+    """Count the values of a row of a variable feature, and say where they lie."""
+    put(splits, s + 1, get(splits, s) + count)
+    put(where, 3 * s, at)
+    put(where, 3 * s + 1, stop)
+    put(where, 3 * s + 2, packed)
+
+
+@njit(forceinline=True)
+def _read_regular(
+    data, at, end, row, n, features, order, heads, floats, ints, texts, splits, where
+):
+    """Read a record of simple values that come in `order`; how many bytes texts have.
+
+    -1 if it is any other: all that is written here is then to be written again.
+    """
+    if at >= end or load8(data, at) != ONE:
+        return -1
+    at, stop = message_end(data, at + 1, end)
+    if at < 0 or stop != end:
+        return -1
+    text_bytes = 0
+    for j in range(n):
+        f = get(order, j)
+        head, feature = heads + 8 * get(heads, f), features + 8 * COLUMNS * f
+        packed = match_head(data, at, end, head)
+        if packed < 0:
+            return -1
+        at += get(head, 0)
+        stop = at + packed
+        kind, size = get(feature, KIND), get(feature, SIZE)
+        if not _is_simple(data, stop, kind, size, packed):
+            return -1
+        if size == VARIABLE:
+            count = packed >> 2 if kind == FLOAT else 1
+            multiple = get(feature, MULTIPLE)
+            if multiple != 1 and count % multiple != 0:
+                return -1
+            s = get(feature, SPLITS) + row
+            _put_variable(splits, where, s, count, at - HEAD_OF_VALUE, stop, packed)
+        else:
+            out = texts if kind == TEXT else floats if kind == FLOAT else ints
+            _put_simple(data, at, packed, kind, out, get(feature, BASE) + row * size)
+        text_bytes += packed if kind == TEXT else 0
+        at = stop
+    return text_bytes if at == end else -1
+
+
+@njit(forceinline=True)
+def _find_order(seen, found, order, n):
+    """Whether the record had each of n features once at first; their `order`."""
+    for j in range(n):
+        f = get(seen, 3 * j + 2)
+        # A feature that is taken away cannot come twice.
+        if f < 0 or get(found, 3 * f) < 0:
+            return False
+        put(found, 3 * f, -1)
+        put(order, j, f)
+    return True
+
+
 @njit(
     types.int64(
         *(_BYTES, _INT64, _BYTES, _INT64, _INT64, _INT64, _INT64_2D, _FLOAT32, _INT64),
         *(_OUT_FLOAT32, _OUT_INT64, _OUT_INT64, _OUT_INT64, _OUT_INT64_2D),
-        *(_OUT_INT64, _OUT_INT64_2D, _OUT_INT64_2D, _OUT_INT64),
+        *(_OUT_INT64_2D, _OUT_INT64_2D, _OUT_INT64, _OUT_INT64),
     ),
     cache=True,
     nogil=True,
@@ -105,36 +169,46 @@ def scan(
     texts,
     splits,
     where,
-    longest,
     seen,
     found,
+    order,
     problem,
 ):
     """Walk the records: write fixed features, count and remember the variable ones.
 
     Row r of a variable feature has splits[s + r + 1] - splits[s + r] values, with s
-    in its column SPLITS, and lies at where[s + r], as `locate` says; no row has more
-    than longest[f]. Text i of the fixed ones lies at texts[2 * i], and is
-    texts[2 * i + 1] long. `seen` and `found` are room to work in.
+    in its column SPLITS, and lies at where[s + r], as `locate` says. Text i of the
+    fixed ones lies at texts[2 * i], and is texts[2 * i + 1] long. `seen`, `found` and
+    `order` are room to work in.
 
     Returns how many bytes the texts have at most, defaults aside; -1 if there is a
     `problem`.
     """
     text_bytes = 0
     seen[:] = -1
-    longest[:] = 0
     for f in range(len(features)):
         if features[f, SIZE] == VARIABLE:
             splits[features[f, SPLITS]] = 0
     bytes_, seen_, found_ = address(data), address(seen), address(found)
     keys_, ends_, slots_ = address(keys), address(key_ends), address(slots)
     floats_, ints_, texts_ = address(floats), address(ints), address(texts)
-    heads_, wrong = address(heads), address(problem)
+    splits_, where_, order_ = address(splits), address(where), address(order)
+    heads_, features_, wrong = address(heads), address(features), address(problem)
+    is_regular = False
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if start < 0 or end < start or end > len(data):
             report(wrong, MALFORMED, row, -1, 0, 0, 0)
             return -1
+        if is_regular:
+            # Nearly all records of nearly all files are as the one before.
+            read = _read_regular(
+                *(bytes_, start, end, row, len(features), features_, order_, heads_),
+                *(floats_, ints_, texts_, splits_, where_),
+            )
+            if read >= 0:
+                text_bytes += read
+                continue
         found[:] = -1
         at = locate(
             bytes_,
@@ -159,8 +233,8 @@ def scan(
             kind, count = UNSET, 0
             at, stop, packed = found[f, 0], found[f, 1], found[f, 2]
             if packed >= 0 and _is_simple(bytes_, stop, wanted, size, packed):
-                # Nearly all: one value, or an unknown number of which one comes.
-                _put_simple(bytes_, stop - packed, packed, wanted, out, to, size)
+                if size != VARIABLE:
+                    _put_simple(bytes_, stop - packed, packed, wanted, out, to)
                 kind, count = wanted, packed >> 2 if wanted == FLOAT else 1
                 text_bytes += packed if wanted == TEXT else 0
             elif at >= 0:
@@ -173,13 +247,12 @@ def scan(
                 report(wrong, WRONG_KIND, row, f, at - start, wanted, kind)
                 return -1
             if size == VARIABLE:
-                s, multiple = features[f, SPLITS] + row, features[f, MULTIPLE]
+                multiple = features[f, MULTIPLE]
                 if multiple != 1 and count % multiple != 0:
                     report(wrong, NOT_MULTIPLE, row, f, at - start, multiple, count)
                     return -1
-                splits[s + 1] = splits[s] + count
-                longest[f] = max(longest[f], count)
-                where[s, 0], where[s, 1], where[s, 2] = at, stop, packed
+                s = features[f, SPLITS] + row
+                _put_variable(splits_, where_, s, count, at, stop, packed)
             elif kind == UNSET:
                 default = features[f, DEFAULT]
                 if default == NONE:
@@ -196,12 +269,26 @@ def scan(
             elif count != size:
                 report(wrong, WRONG_COUNT, row, f, at - start, size, count)
                 return -1
+        is_regular = len(features) <= REMEMBERED and _find_order(
+            seen_, found_, order_, len(features)
+        )
     return text_bytes
 
 
 @njit(forceinline=True)
-def _gather(data, size, defaults, default_ends, texts, n, out, to, offsets):
-    """Put texts one behind the other into `out` from `to`, and where each begins."""
+def _copy_text(data, size, start, length, out, to):
+    """Put a text into `out`, which has 8 bytes to spare; the place behind it."""
+    if length <= 8 and start + 8 <= size:
+        # Most are short: 8 bytes at once, and the next one overwrites the excess.
+        store64(out, to, load64(data, start))
+    else:
+        move(out, to, data, start, length)
+    return to + length
+
+
+@njit(forceinline=True)
+def _fill_texts(data, size, defaults, default_ends, texts, n, out, to, offsets):
+    """Put fixed texts one behind the other into `out` from `to`; where they end."""
     for i in range(n):
         put(offsets, i, to)
         start, length = get(texts, 2 * i), get(texts, 2 * i + 1)
@@ -209,20 +296,37 @@ def _gather(data, size, defaults, default_ends, texts, n, out, to, offsets):
             first = get(default_ends, -1 - start)
             length = get(default_ends, -start) - first
             move(out, to, defaults, first, length)
-        elif length <= 8 and start + 8 <= size:
-            # Most are short: 8 bytes at once, and the next one overwrites the excess.
-            store64(out, to, load64(data, start))
+            to += length
         else:
-            move(out, to, data, start, length)
-        to += length
+            to = _copy_text(data, size, start, length, out, to)
     put(offsets, n, to)
+    return to
+
+
+@njit(forceinline=True)
+def _fill_row(data, size, kind, n, at, stop, packed, out, base, pairs, to, offsets):
+    """Write the n values of a row of a variable feature; where its texts end."""
+    if packed >= 0 and _is_simple(data, stop, kind, n, packed):
+        if kind != TEXT:
+            _put_simple(data, stop - packed, packed, kind, out, base)
+            return to
+        put(offsets, 0, to)
+        return _copy_text(data, size, stop - packed, packed, out, to)
+    if kind != TEXT:
+        values(data, at, stop, kind, out, base, n)
+        return to
+    values(data, at, stop, kind, pairs, 0, n)
+    for i in range(n):
+        put(offsets, i, to)
+        start, length = get(pairs, 2 * i), get(pairs, 2 * i + 1)
+        to = _copy_text(data, size, start, length, out, to)
     return to
 
 
 @njit(
     types.void(
         *(_BYTES, types.int64, _INT64_2D, _BYTES, _INT64, _INT64, _INT64, _INT64_2D),
-        *(_OUT_FLOAT32, _OUT_INT64, _OUT_INT64),
+        *(_OUT_FLOAT32, _OUT_INT64, _OUT_INT64, _OUT_INT64),
         *(_OUT_BYTES, _OUT_INT64, _OUT_INT64_2D),
     ),
     cache=True,
@@ -239,7 +343,8 @@ def fill(
     where,
     floats,
     ints,
-    texts,
+    longest,
+    pairs,
     text,
     offsets,
     indices,
@@ -247,47 +352,44 @@ def fill(
     """Write what `scan` has counted: variable features, all texts, sparse indices.
 
     The strings go to `text` one feature after the other, with their `offsets` in it;
-    it has 8 bytes to spare.
+    it has 8 bytes to spare. No row of the variable feature f has more than longest[f]
+    values. `pairs` is room for two integers for each of the variable texts.
     """
     bytes_, text_, offsets_ = address(data), address(text), address(offsets)
     defaults_, ends_ = address(defaults), address(default_ends)
-    floats_, ints_, texts_ = address(floats), address(ints), address(texts)
+    floats_, ints_, texts_ = address(floats), address(ints), address(fixed_texts)
+    splits_, where_, indices_ = address(splits), address(where), address(indices)
+    pairs_ = address(pairs)
     to = 0
     for f in range(len(features)):
         kind, base, s = features[f, KIND], features[f, BASE], features[f, SPLITS]
-        places, n = texts_, rows * features[f, SIZE]
+        first_offset = offsets_ + 8 * features[f, OFFSETS]
         if features[f, SIZE] != VARIABLE:
-            places = address(fixed_texts)
-        else:
-            out = texts_ if kind == TEXT else floats_ if kind == FLOAT else ints_
-            i = features[f, INDICES]
-            for row in range(features[f, ROWS]):
-                first = splits[s + row]
-                n = splits[s + row + 1] - first
-                if n == 0:
-                    continue
-                at, stop = where[s + row, 0], where[s + row, 1]
-                packed = where[s + row, 2]
-                if packed >= 0 and _is_simple(bytes_, stop, kind, n, packed):
-                    _put_simple(
-                        bytes_, stop - packed, packed, kind, out, base + first, n
-                    )
-                else:
-                    values(bytes_, at, stop, kind, out, base + first, n)
-                if i != NONE:
-                    for k in range(n):
-                        indices[i, 0], indices[i, 1] = row, k
-                        i += 1
-            n = splits[s + features[f, ROWS]]
-        if kind == TEXT:
-            to = _gather(
-                bytes_,
-                len(data),
-                defaults_,
-                ends_,
-                places + 16 * base,
-                n,
-                text_,
-                to,
-                offsets_ + 8 * features[f, OFFSETS],
+            if kind == TEXT:
+                to = _fill_texts(
+                    *(bytes_, len(data), defaults_, ends_, texts_ + 16 * base),
+                    *(rows * features[f, SIZE], text_, to, first_offset),
+                )
+            continue
+        out = text_ if kind == TEXT else floats_ if kind == FLOAT else ints_
+        i, most = features[f, INDICES], 0
+        for row in range(features[f, ROWS]):
+            first = get(splits_, s + row)
+            n = get(splits_, s + row + 1) - first
+            if n == 0:
+                continue
+            most = max(most, n)
+            place = where_ + 24 * (s + row)
+            to = _fill_row(
+                *(bytes_, len(data), kind, n, get(place, 0), get(place, 1)),
+                *(get(place, 2), out, base + first, pairs_, to),
+                first_offset + 8 * first,
             )
+            if i != NONE:
+                for k in range(n):
+                    put(indices_, 2 * i, row)
+                    put(indices_, 2 * i + 1, k)
+                    i += 1
+        longest[f] = most
+        if kind == TEXT:
+            put(first_offset, get(splits_, s + features[f, ROWS]), to)

@@ -178,7 +178,7 @@ def _entry(data, at, end):
 
 
 @njit(forceinline=True)
-def _match_head(data, at, end, head):
+def match_head(data, at, end, head):
     """How many bytes of values follow, if an entry is as `head` says; else -1.
 
     A head is what stands before the values in an entry as all writers write it:
@@ -235,7 +235,7 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen,
             f = get(seen, known + 2)
             if f >= 0 and heads != 0:
                 head = heads + 8 * get(heads, f)
-                size = _match_head(data, at, stop, head)
+                size = match_head(data, at, stop, head)
                 if size >= 0:
                     values_at = at + get(head, 0)
                     put(found, 3 * f, values_at - HEAD_OF_VALUE)

@@ -22,6 +22,7 @@ import zlib
 import numpy as np
 
 from estimax.core.errors import InputError
+from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input import (
     Example,
@@ -91,6 +92,7 @@ def main():
     # Nothing is kept from batch to batch: all of it stands at an edge.
     parsing_plan.Plan._scratch = lambda plan, name, size: guarded.empty(size, np.int64)
     parsed, refused = _fuzz_records(rng, guarded, options.records)
+    _fuzz_neighbours(rng, guarded, options.records // 4)
     read, broken = _fuzz_files(rng, guarded, options.files)
     assert not options.records or (parsed and refused)
     assert not options.files or (read and broken)
@@ -127,6 +129,55 @@ def _fuzz_records(rng, guarded, count):
         if i % 8 == 0:
             _check_parsed(data, found)
     return parsed, refused
+
+
+def _fuzz_neighbours(rng, guarded, count):
+    """A record must be read alike alone and behind one whose layout it may share."""
+    variable = {key: VarLenFeature(dtype) for key, dtype in KEYS.items()}
+    fixed = {key: FixedLenFeature([], dtype) for key, dtype in KEYS.items()}
+    parsers = [parsing.ExampleParser(features) for features in (variable, fixed)]
+    for i in range(count):
+        before = _regular_record(rng)
+        after = _regular_record(rng) if i % 2 else before
+        data = _mutated(rng, after, _record(rng))
+        ends = np.cumsum([0, len(before), len(data)])
+        for parser in parsers:
+            guarded.reset(at_end=i % 4 < 2)
+            both = Strings(guarded.copy_of(before + data), ends, (2,))
+            alone = Strings(guarded.copy_of(data), ends[1:] - ends[1], (1,))
+            found, expected = _rows(parser, both), _rows(parser, alone)
+            assert (found is None) == (expected is None), data
+            assert found is None or found[1] == expected[0], (data, found, expected)
+
+
+def _rows(parser, batch):
+    """Each row's values as text, or None if the batch is refused."""
+    try:
+        found = parser(batch)
+    except InputError:
+        return None
+    rows = [[] for _ in range(len(batch))]
+    for key, column in found.items():
+        if isinstance(column, Sparse):
+            values = np.asarray(column.values).tolist()
+            for (row, place), value in zip(column.indices, values, strict=True):
+                rows[row].append(f"{key} {place} {value!r}")
+            assert column.dense_shape[1] == column.indices[:, 1].max(initial=-1) + 1
+        else:
+            for row, value in enumerate(np.asarray(column).tolist()):
+                rows[row].append(f"{key} {value!r}")
+    return rows
+
+
+def _regular_record(rng):
+    return Example.of(
+        {
+            "f": [rng.random()],
+            "n": [rng.randrange(128)],
+            "s": [rng.randbytes(rng.randrange(12))],
+            "key of 20 bytes long": [rng.randrange(128)],
+        }
+    ).serialize()
 
 
 def _check_parsed(data, found):
