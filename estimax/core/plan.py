@@ -90,6 +90,11 @@ class Plan:
         return {"parts": parts, "unique": unique}
 
     @cached_property
+    def origins(self) -> frozenset[Origin]:
+        """The raw values that are needed; a batch may hold others."""
+        return frozenset(self.raw).union(*(call.inputs for call in self.calls))
+
+    @cached_property
     def _raw(self) -> tuple[tuple[str, Origin], ...]:
         return tuple((origin.name, origin) for origin in self.raw)
 

@@ -132,20 +132,21 @@ def _prepare_together(
     batches: Sequence[plans.RawBatch], plan: plans.Plan
 ) -> plans.PreparedBatch | None:
     """One preparation for all, or None where each batch needs its own."""
-    if any(isinstance(value, Sparse) for value in batches[0].values()):
+    needed = [origin for origin in batches[0] if origin in plan.origins]
+    if any(isinstance(batches[0][origin], Sparse) for origin in needed):
         # Padded to the longest row of its batch: a step's shapes, and so its bits,
         # must not depend on which batches were read together.
         return None
     together = {
         origin: columns.join([batch[origin] for batch in batches])
-        for origin in batches[0]
+        for origin in needed
     }
     try:
         prepared = plan.prepare(together, len(batches))
     except ValueError:
         # What is wrong belongs to one batch, which will say it in its own rows.
         return None
-    rows = plans.batch_size(together)
+    rows = plans.batch_size(batches[0]) * len(batches)
     staged = jax.tree.leaves(prepared["staged"])
     return prepared if all(leaf.shape[:1] == (rows,) for leaf in staged) else None
 
