@@ -12,8 +12,15 @@ KILLED = -signal.SIGKILL
 LONG = 120  # steps
 
 
-def test_twice_killed_run_ends_bit_identical(start_run, undisturbed, cache):
-    run = start_run("--pause", "0.03", env=cache)
+def loops_of(length):
+    """The option for so many steps in a call; None is as many as pay, the default."""
+    return () if length is None else ("--iterations-per-loop", str(length))
+
+
+# The undisturbed run has the default: how long loops are changes no bit.
+@pytest.mark.parametrize("length", [None, 1])
+def test_twice_killed_run_ends_bit_identical(start_run, undisturbed, cache, length):
+    run = start_run(*loops_of(length), "--pause", "0.03", env=cache)
     run.start()
     assert run.wait_until(lambda: run.has_saved(15))
     assert run.stop(signal.SIGKILL)[0] == KILLED
@@ -71,14 +78,14 @@ MOMENTS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("iterations_per_loop", [1, 4])
-def test_ten_times_killed_run_ends_bit_identical(start_run, iterations_per_loop):
+@pytest.mark.parametrize("length", [None, 1, 4])
+def test_ten_times_killed_run_ends_bit_identical(start_run, length):
     # Without a compilation cache: every start is then one from nothing.
-    options = ("--iterations-per-loop", str(iterations_per_loop), "--save-steps", "4")
+    options = (*loops_of(length), "--save-steps", "4")
     whole = start_run(*options, name="whole", steps=LONG)
     whole.finish()
     run = start_run(*options, "--pause", "0.05", name="killed", steps=LONG)
-    chance = random.Random(iterations_per_loop)
+    chance = random.Random(length or 0)
     for moment in MOMENTS:
         run.start()
         wait_for(moment, run, chance)

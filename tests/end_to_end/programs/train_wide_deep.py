@@ -19,7 +19,7 @@ import estimax as ex
 fc = ex.feature_columns
 
 
-def make_estimator(model_dir, *, save_steps=5, iterations_per_loop=1, keep_max=5):
+def make_estimator(model_dir, *, save_steps=5, iterations_per_loop=None, keep_max=5):
     age = fc.numeric_column("age")
     ages = fc.bucketized_column(age, [25, 35, 50])
     city = fc.categorical_column_with_hash_bucket("city", 500)
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("model_dir")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--save-steps", type=int, default=5)
-    parser.add_argument("--iterations-per-loop", type=int, default=1)
+    parser.add_argument("--iterations-per-loop", type=int)
     parser.add_argument("--pause", type=float, default=0.0)
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
