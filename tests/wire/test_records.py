@@ -105,6 +105,23 @@ def test_records_before_damage_in_compressed_data_are_delivered(tmp_path, compre
     assert 25 < len(found) < 50
 
 
+@pytest.mark.parametrize("bad", range(8))
+def test_records_before_a_damaged_one_are_delivered(tmp_path, bad):
+    path = tmp_path / "a"
+    records = [bytes([i]) * (5 + 9 * i) for i in range(8)]
+    write_records(path, records)
+    data = bytearray(path.read_bytes())
+    start = sum(16 + len(record) for record in records[:bad])
+    data[start + 12 + 4] ^= 1
+    path.write_bytes(data)
+    with RecordReader(path) as reader:
+        delivered = reader.read_block().records.tolist() if bad else []
+        with pytest.raises(RecordError, match=f"record {bad} .byte {start}.") as found:
+            reader.read_block()
+    assert delivered == records[:bad]
+    assert (found.value.record, found.value.offset) == (bad, start)
+
+
 def test_a_lying_length_asks_for_no_memory(tmp_path):
     path = tmp_path / "a"
     write_records(path, RECORDS)
