@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 
 
@@ -45,3 +46,23 @@ class Ragged:
             ends = splits.tolist()
             nested = [nested[a:b] for a, b in itertools.pairwise(ends)]
         return nested
+
+    def to_sparse(self) -> Sparse:
+        """The same values, each at its place in its row.
+
+        >>> Ragged(np.array([7, 8, 9]), (np.array([0, 2, 2, 3]),)).to_sparse().indices
+        array([[0, 0],
+               [0, 1],
+               [2, 0]])
+        """
+        item, *inner = np.unravel_index(np.arange(self.values.size), self.values.shape)
+        places = list(inner)
+        for splits in reversed(self.row_splits):
+            lengths = np.diff(splits)
+            row = np.repeat(np.arange(len(lengths)), lengths)[item]
+            places.insert(0, item - splits[row])
+            item = row
+        longest = [int(np.diff(each).max(initial=0)) for each in self.row_splits]
+        indices = np.stack([item, *places], axis=1).astype(np.int64)
+        shape = (len(self), *longest, *self.values.shape[1:])
+        return Sparse(indices, self.values.reshape((-1,)), shape)

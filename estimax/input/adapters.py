@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from estimax.core.errors import InputError, SpecError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.arrays import frames_to_dicts
@@ -20,7 +21,7 @@ from estimax.input.columns import is_column, row_count
 from estimax.input.dataset import Dataset
 from estimax.input.positions import END, Cursor, Resume, once
 from estimax.input.stream import State
-from estimax.input.structure import Structure, named_leaves
+from estimax.input.structure import Structure, map_leaves, named_leaves
 
 Batch = tuple[Structure, Structure]
 
@@ -113,7 +114,10 @@ def _checked(batch: Batch) -> Batch:
     if all(map(is_column, leaves)):  # our own datasets' batches need no conversion
         features, labels = batch
     else:
-        features, labels = (as_element(frames_to_dicts(part)) for part in batch)
+        features, labels = (
+            map_leaves(_model_column, as_element(frames_to_dicts(part)))
+            for part in batch
+        )
         leaves = list(_leaves((features, labels)))
     if features is None:
         raise SpecError("input_fn: features are None; expected arrays, or a dict.")
@@ -122,6 +126,11 @@ def _checked(batch: Batch) -> Batch:
     if len(rows) != 1 or () in rows:
         _explain_rows(features, labels)
     return features, labels
+
+
+def _model_column(column: Any) -> Any:
+    """Columns of models read values at places, and know nothing of nested rows."""
+    return column.to_sparse() if isinstance(column, Ragged) else column
 
 
 def _leaves(tree: Structure) -> Iterator[Any]:

@@ -32,7 +32,8 @@ def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an 
     """Turn an array-like into a column: numbers as NumPy, text as `Strings`.
 
     NumPy, lists, pandas, pyarrow, jax, torch and TensorFlow values (sparse ones too)
-    are taken; numbers keep their dtype.
+    are taken; numbers keep their dtype. An array of lists, as pandas has them, becomes
+    `Sparse`.
     """
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
         return value
@@ -45,9 +46,14 @@ def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an 
     try:
         array = value if isinstance(value, np.ndarray) else _to_numpy(value)
     except ValueError as error:
-        raise InputError(f"{_at(name)}cannot make an array of it: {error}.") from error
+        raise InputError(
+            f"{_at(name)}cannot make an array of it: {error}. Rows of different "
+            "lengths are given as ex.Sparse.of_rows(rows)."
+        ) from error
     if not strings.is_text(array):
         return array
+    if _holds_lists(array):
+        return Sparse.of_rows(array)
     try:
         return Strings.of(array)
     except InputError as error:
@@ -55,6 +61,10 @@ def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an 
             f"{_at(name)}a column of objects must hold only str or bytes: {error} "
             "Give numbers a numeric dtype and fill missing values first."
         ) from error
+
+
+def _holds_lists(array: NDArray[Any]) -> bool:
+    return bool(array.size) and isinstance(array.flat[0], list | tuple | np.ndarray)
 
 
 def is_column(value: Any) -> bool:

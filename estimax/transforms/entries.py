@@ -113,6 +113,8 @@ def value_entries(source: ValueSource, raw: Mapping[str, Any]) -> Sparse:
     """The entries of a source that maps value by value."""
     column = column_of(raw, source.key)
     if isinstance(column, Sparse):
+        if not len(column.values):  # of no type, when made of rows that are all empty
+            return Sparse(column.indices, np.zeros(0, np.int64), column.dense_shape)
         check_kind(source, column.values)
         ids = source.ids_of(column.values, drop=False)
         return Sparse(column.indices, ids, column.dense_shape)

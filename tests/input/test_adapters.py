@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from estimax.core.errors import InputError, SpecError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input import Dataset, as_batches
@@ -282,3 +283,20 @@ def test_a_seed_reaches_the_shuffles_of_a_dataset():
         return next(as_batches(data, seed=3))[0].tolist()
 
     assert first() == first()
+
+
+def test_nested_rows_are_sparse_to_a_model():
+    # [[[7], [8, 9]], []]
+    rows = Ragged(np.array([7, 8, 9]), (np.array([0, 2, 2]), np.array([0, 1, 3])))
+    features, _ = next(as_batches({"x": rows}))
+    assert features["x"].indices.tolist() == [[0, 0, 0], [0, 1, 0], [0, 1, 1]]
+    assert features["x"].values.tolist() == [7, 8, 9]
+    assert features["x"].dense_shape == (2, 2, 2)
+
+
+def test_the_uniform_axes_of_nested_rows_stay_innermost():
+    rows = Ragged(np.array([[1, 2], [3, 4]]), (np.array([0, 0, 2]),))
+    features, _ = next(as_batches({"x": rows}))
+    wanted = [[1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]]
+    assert features["x"].indices.tolist() == wanted
+    assert features["x"].dense_shape == (2, 2, 2)

@@ -48,5 +48,10 @@ def test_numbers_and_text_do_not_join():
 
 
 def test_a_ragged_list_is_no_column():
-    with pytest.raises(InputError, match="scores: cannot make an array"):
+    with pytest.raises(InputError, match=r"scores: cannot make an array.*Sparse\.of"):
         as_column([[1, 2], [3]], "scores")
+
+
+def test_an_array_of_lists_is_sparse():
+    lists = np.array([["a", "b"], ["c"], []], object)
+    assert dense(as_column(lists)) == [[b"a", b"b"], [b"c", b""], [b"", b""]]

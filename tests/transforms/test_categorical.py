@@ -69,3 +69,9 @@ def test_an_object_array_of_text_is_taken_as_strings():
 def test_an_empty_batch_gives_no_entries():
     entries = HashBucket("s", 10).entries({"s": Strings.of(np.array([], object))})
     assert entries.dense_shape == (0, 1)
+
+
+@pytest.mark.parametrize("source", [Identity("s", 5), HashBucket("s", 5)])
+def test_rows_that_are_all_empty_are_of_any_type(source):
+    entries = source.entries({"s": Sparse.of_rows([[], []])})
+    assert (len(entries.values), entries.dense_shape) == (0, (2, 0))
