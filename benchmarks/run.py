@@ -46,19 +46,24 @@ def _programs(options: argparse.Namespace) -> dict[str, list[str]]:
     tf = ["--tf-python", options.tf_python] if options.tf_python else []
     if options.without_tf:
         tf = ["--without-tf"]
+    keras = ["--keras-python", options.keras_python] if options.keras_python else []
+    if options.without_keras:
+        keras = ["--without-keras"]
     quick = options.quick
     few = ["--rounds", "2", "--steps", "30"] if quick else []
     sizes = ["--vocabularies", "10000", "100000"] if quick else []
     return {
-        "bench_criteo.py": few + tf,
+        "bench_criteo.py": few + tf + keras,
         "bench_vocabulary.py": few + sizes,
         "bench_small_dnn.py": (["--rounds", "2", "--steps", "300"] if quick else [])
         + tf,
         "bench_parse.py": (["--rounds", "2", "--steps", "50"] if quick else []) + tf,
+        "bench_end_to_end.py": few + tf,
         "bench_csv.py": few + tf,
         "bench_parquet.py": ["--rounds", "2"] if quick else [],
         "bench_overlap.py": ["--steps", "50"] if quick else [],
         "bench_import.py": ["--rounds", "2"] if quick else [],
+        "bench_flights.py": (["--seeds", "1"] if quick else []) + tf,
     }
 
 
@@ -73,6 +78,8 @@ def _rows(result: dict[str, Any]) -> Iterator[Row]:
             f"{step['median']:.3f} ms a step (best {step['best']:.3f})",
             f"{cpu['median']:.3f} ms CPU, {rate:,.0f} examples/s",
         )
+    for model, told in result.get("auc", {}).items():
+        yield name, model, f"AUC {told['mean']:.4f}", _seconds(told["seconds_in_all"])
     for statement, told in result.get("imports", {}).items():
         shown = f"{told['ms_median']:.0f} ms (best {told['ms_best']:.0f})"
         yield name, statement, shown, f"{told['cpu_ms_median']:.0f} ms CPU"
@@ -86,6 +93,10 @@ def _rows(result: dict[str, Any]) -> Iterator[Row]:
         spread = f"median {told['median']:.2f} (min {told['min']:.2f})"
         cpu = f"CPU median {told['cpu']['median']:.2f}" if "cpu" in told else ""
         yield name, told["what"], spread, cpu
+
+
+def _seconds(laps: list[float]) -> str:
+    return f"{sum(laps) / len(laps):.0f} s, start to answers"
 
 
 def _print_table(rows: list[Row]) -> None:
@@ -104,6 +115,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few rounds, small tables")
     parser.add_argument("--tf-python", help="a Python with TensorFlow 2.15.1")
     parser.add_argument("--without-tf", action="store_true")
+    parser.add_argument("--keras-python", help="a Python with Keras 3 and JAX")
+    parser.add_argument("--without-keras", action="store_true")
     return parser.parse_args()
 
 
