@@ -1,6 +1,6 @@
 """Run every benchmark and print one table.
 
-    python benchmarks/run.py            # about 15 minutes on a quiet machine
+    python benchmarks/run.py            # about 40 minutes on a quiet machine
     python benchmarks/run.py --quick    # a few rounds, to see that all of it works
 
 Each benchmark is a program of its own, whose JSON also goes to benchmarks/results/.
