@@ -6,6 +6,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 from estimax import checkpoints
@@ -49,8 +50,19 @@ def check_steps(**given: int | None) -> None:
             "not both."
         )
     for name, value in values.items():
-        if value <= 0:
-            raise SpecError(f"{name} must be > 0, got {value}.")
+        check_count(name, value)
+
+
+def check_count(name: str, value: Any) -> None:
+    """Refuse what is neither a number of steps nor None."""
+    if value is None:
+        return
+    if not isinstance(value, Integral):
+        raise SpecError(
+            f"{name} must be a whole number, got {value!r}. Use int(…) or //."
+        )
+    if value <= 0:
+        raise SpecError(f"{name} must be > 0 or None, got {value}.")
 
 
 def checked_hooks(hooks: Sequence[Hook] | None, where: str = "") -> tuple[Hook, ...]:

@@ -105,13 +105,18 @@ def _naming_features(features: Any) -> Iterator[None]:
 
 def call_input_fn(input_fn: Callable[..., Any], available: Mapping[str, Any]) -> Any:
     """Call an `input_fn` with those of mode, params and config that it names."""
-    if not callable(input_fn):
-        raise TypeError(
-            "input_fn must be a function that returns the data, such as lambda: "
-            f"dataset, got {type(input_fn).__name__}."
-        )
+    check_input_fn(input_fn)
     names = accepted_names(input_fn)
     return input_fn(**{name: available[name] for name in names if name in available})
+
+
+def check_input_fn(input_fn: Any, where: str = "") -> None:
+    """Refuse the data itself in the place of what makes it."""
+    if not callable(input_fn):
+        raise TypeError(
+            f"{where}input_fn must be a function that returns the data, got "
+            f"{type(input_fn).__name__}. Wrap it: input_fn=lambda: dataset."
+        )
 
 
 def accepted_names(function: Callable[..., Any]) -> list[str]:

@@ -73,7 +73,7 @@ class Feed:
         if limit is None and self._batches.is_endless:
             _log.warning(
                 "%s: the input_fn returned plain arrays, which are one batch for ever. "
-                "Give steps, or return an iterator of batches",
+                "To see them once, return an iterator: iter([(features, labels)])",
                 what,
             )
 
@@ -197,6 +197,10 @@ class _Peekable:
             self._batches.set_state(position)
         except InputError as error:
             if not may_start_over:
+                error.add_note(
+                    'RunConfig(resume_input="refuse") asks for this error; '
+                    '"fast_forward" runs up to the place, "restart" starts over.'
+                )
                 raise
             # Another input than the checkpoint's is a choice; a lost place is not.
             _log.warning(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar, Literal, get_args
 
 from estimax.core.errors import ConfigError, did_you_mean
@@ -184,7 +185,13 @@ class RunConfig(ClusterMember):
         }
         for name, least in at_least.items():
             value = getattr(self, name)
-            if value is not None and not value >= least:
+            if value is None:
+                continue
+            if name != "save_checkpoints_secs" and not isinstance(value, Integral):
+                raise ConfigError(
+                    f"RunConfig: {name} must be a whole number, got {value!r}."
+                )
+            if not value >= least:
                 raise ConfigError(f"RunConfig: {name} must be >= {least}, got {value}.")
         hours = self.keep_checkpoint_every_n_hours
         if hours is not None and not hours > 0:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from estimax.core.errors import SpecError
-from estimax.estimator.arguments import checked_hooks
+from estimax.estimator.arguments import check_count, checked_hooks
+from estimax.estimator.calling import check_input_fn
 from estimax.export import Exporter
 from estimax.hooks import Hook
 
@@ -26,11 +27,10 @@ class TrainSpec:
     saving_listeners: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        _check_input_fn("TrainSpec", self.input_fn)
+        check_input_fn(self.input_fn, "TrainSpec: ")
         object.__setattr__(self, "hooks", checked_hooks(self.hooks, "TrainSpec: "))
         object.__setattr__(self, "saving_listeners", tuple(self.saving_listeners or ()))
-        if self.max_steps is not None and self.max_steps <= 0:
-            raise SpecError(f"TrainSpec: max_steps must be > 0, got {self.max_steps}.")
+        check_count("TrainSpec: max_steps", self.max_steps)
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,10 @@ class EvalSpec:
     every_steps: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_input_fn("EvalSpec", self.input_fn)
+        check_input_fn(self.input_fn, "EvalSpec: ")
         object.__setattr__(self, "hooks", checked_hooks(self.hooks, "EvalSpec: "))
-        if self.steps is not None and self.steps <= 0:
-            raise SpecError(f"EvalSpec: steps must be > 0 or None, got {self.steps}.")
-        if self.every_steps is not None and self.every_steps <= 0:
-            raise SpecError(
-                f"EvalSpec: every_steps must be > 0 or None, got {self.every_steps}."
-            )
+        check_count("EvalSpec: steps", self.steps)
+        check_count("EvalSpec: every_steps", self.every_steps)
         if self.throttle_secs < 0 or self.start_delay_secs < 0:
             raise SpecError(
                 "EvalSpec: throttle_secs and start_delay_secs must be >= 0."
@@ -87,11 +83,3 @@ class EvalSpec:
         if given is None:
             return ()
         return (given,) if isinstance(given, Exporter) else tuple(given)
-
-
-def _check_input_fn(where: str, input_fn: Any) -> None:
-    if not callable(input_fn):
-        raise TypeError(
-            f"{where}: input_fn must be a function that returns the data, got "
-            f"{type(input_fn).__name__}. Wrap it: input_fn=lambda: dataset."
-        )

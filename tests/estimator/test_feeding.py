@@ -59,8 +59,10 @@ def test_a_plain_iterator_that_had_ended_is_made_again(make):
 def test_refuse_tells_of_a_plain_iterator_instead_of_running_up(make):
     model = make(echo_model_fn, resume_input="refuse")
     assert seen(model, lambda: batches(range(5)), steps=2) == [0, 1]
-    with pytest.raises(InputError, match="plain iterator"):
+    with pytest.raises(InputError, match="plain iterator") as caught:
         seen(model, lambda: batches(range(5)))
+    # In the words of who set it.
+    assert 'RunConfig(resume_input="refuse")' in caught.value.__notes__[0]
 
 
 def test_refuse_lets_an_input_that_knows_its_place_resume(make):

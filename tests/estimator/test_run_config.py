@@ -93,3 +93,9 @@ def test_the_defaults_are_tf_estimators():
 )
 def test_none_switches_a_setting_off(name):
     assert getattr(RunConfig(**{name: None}), name) is None
+
+
+@pytest.mark.parametrize("name", ["save_checkpoints_steps", "iterations_per_loop"])
+def test_a_count_that_is_no_whole_number_is_refused(name):
+    with pytest.raises(ConfigError, match=rf"{name} must be a whole number, got 2\.5"):
+        RunConfig(**{name: 2.5})

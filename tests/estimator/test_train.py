@@ -208,3 +208,15 @@ def test_a_batch_of_another_kind_trains_in_the_same_call(make):
     losses = Losses()
     make().train(input_fn, hooks=[losses])
     assert len(losses.seen) == 3
+
+
+def test_steps_that_are_no_whole_number_are_refused(make):
+    # As they come about by dividing: examples / batch size.
+    with pytest.raises(ValueError, match=r"max_steps must be a whole number, got 2\.0"):
+        make().train(data(), max_steps=2.0)
+
+
+def test_steps_may_be_a_number_of_numpy(make):
+    assert (
+        make().train(data(), steps=np.int64(2)).get_variable_value("global_step") == 2
+    )
