@@ -10,6 +10,8 @@ from __future__ import annotations
 import secrets
 
 from estimax.core.errors import InputError
+from estimax.input.locating import locate
+from estimax.input.parsing_plan import ExampleError
 from estimax.input.stream import Context, Counters, Node, State, Stream, verbs_of
 from estimax.input.structure import Structure
 
@@ -40,7 +42,11 @@ class DatasetIterator:
     def __next__(self) -> Structure:
         if self._closed:
             raise StopIteration
-        chunk = self._stream.read(1)
+        try:
+            chunk = self._stream.read(1)
+        except ExampleError as error:
+            locate(error, self._node)
+            raise
         if chunk is None:
             raise StopIteration
         return chunk.element(0)

@@ -42,7 +42,8 @@ class ExampleError(InputError):
     """An example that cannot be parsed.
 
     `record` is its place in the batch, `feature` and `offset` say what in it is wrong.
-    `data` holds its bytes: `estimax.wire.find_record(files, error.data)` finds it.
+    `data` holds its bytes; `where` is its file, record and byte, if a dataset found
+    them.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class ExampleError(InputError):
         self.feature = feature
         self.offset = offset
         self.data = b""
+        self.where: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import weakref
 
+from estimax.core.errors import InputError
 from estimax.input.chunks import Columns
 from estimax.input.file_blocks import Place
-from estimax.wire import RecordReader
+from estimax.wire import RecordReader, find_record
 
 BLOCK_BYTES = 4 << 20
 
@@ -46,6 +47,13 @@ class TFRecordReader:
         if block is None:
             return None
         return Columns(block.records, len(block)), reader.position
+
+    def find(self, path: str, data: bytes, seconds: float) -> str | None:
+        """Where a record is, if it is in this file and found in time."""
+        try:
+            return find_record([path], data, self._compression, seconds=seconds)
+        except (InputError, OSError):  # what is damaged or gone does not have it
+            return None
 
     def close(self) -> None:
         """Close the file."""

@@ -17,6 +17,8 @@ uint32 CRC of the data. Records before a damaged one are delivered, then the err
 
 from __future__ import annotations
 
+import math
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -118,11 +120,16 @@ def read_records(path: Pathish, compression: str | None = None) -> Strings:
 
 
 def find_record(
-    paths: Iterable[Pathish], data: bytes, compression: str | None = None
+    paths: Iterable[Pathish],
+    data: bytes,
+    compression: str | None = None,
+    *,
+    seconds: float = math.inf,
 ) -> str | None:
     """Where a record is, by its bytes: file, number and byte; None if nowhere.
 
-    For errors about an example that has come through shuffles and batches.
+    For errors about an example that has come through shuffles and batches. The search
+    ends without a result after `seconds`.
 
     >>> import os, tempfile
     >>> from estimax.wire.record_writer import write_records
@@ -132,8 +139,11 @@ def find_record(
     ...     find_record([path], b"two").removeprefix(folder)
     '/a.tfrecord, record 1 (byte 19)'
     """
+    deadline = time.monotonic() + seconds
     for path in paths:
         for block in iter_record_blocks(path, compression):
+            if time.monotonic() > deadline:
+                return None
             for i in np.flatnonzero(block.records.lengths == len(data)).tolist():
                 if block.records[i] == data:
                     return block.name(i)
