@@ -3,7 +3,7 @@
     write_chunk(file, chunk)        # -> a description, for json.dumps
     read_chunk(memory, description) # arrays that share the mapped memory
 
-Numbers, text and sparse values in any structure; nothing in the file is ever executed.
+Numbers, text, sparse and ragged values in any structure; nothing in the file is ever executed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.chunks import Chunk, Columns, Elements
@@ -53,6 +54,9 @@ def _write(file: BinaryIO, tree: Structure) -> Any:
         both = [_write(file, np.ascontiguousarray(column.indices))]
         both.append(_write(file, column.values))
         return {"sparse": both, "shape": [int(n) for n in column.dense_shape]}
+    if isinstance(column, Ragged):
+        parts = [_write(file, part) for part in (column.values, *column.row_splits)]
+        return {"ragged": parts}
     if isinstance(column, Strings):
         first, last = column.offsets[0], column.offsets[-1]
         both = [_write(file, column.data[first:last])]
@@ -87,4 +91,7 @@ def _read(memory: NDArray[np.uint8], saved: Any) -> Structure:
     if "sparse" in saved:
         indices, values = (_read(memory, part) for part in saved["sparse"])
         return Sparse(indices, values, tuple(saved["shape"]))
+    if "ragged" in saved:
+        values, *splits = (_read(memory, part) for part in saved["ragged"])
+        return Ragged(values, tuple(splits))
     return None

@@ -1,4 +1,4 @@
-"""Columns: the arrays, strings and sparse values that a block of rows is made of.
+"""Columns: the arrays, strings, sparse and ragged values that a block of rows is made of.
 
     city = as_column(["Oslo", "Rome", "Lima"])     # Strings
     take_rows(city, np.array([2, 0]))              # Lima, Oslo
@@ -25,7 +25,7 @@ from estimax.wire import compiled
 # Fewer strings are gathered by NumPy: Numba takes half a second to import.
 _MANY = 4096
 
-Column = NDArray[Any] | Strings | Sparse
+Column = NDArray[Any] | Strings | Sparse | Ragged
 
 
 def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an array
@@ -37,10 +37,8 @@ def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an 
     """
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
         return value
-    if isinstance(value, Strings | Sparse):
+    if isinstance(value, Strings | Sparse | Ragged):
         return value
-    if isinstance(value, Ragged):
-        return value  # type: ignore[return-value]  # made by parsing, batches only
     if hasattr(value, "dense_shape") and hasattr(value, "indices"):
         return _sparse_from(value, name)
     try:
@@ -86,9 +84,9 @@ def row_count(column: Column, name: str = "") -> int:
 
 def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
     """Rows start, start + step, … below stop; a view where memory allows."""
+    if isinstance(column, Ragged) or (isinstance(column, Sparse) and step != 1):
+        return take_rows(column, np.arange(start, stop, step))
     if isinstance(column, Sparse):
-        if step != 1:
-            return take_rows(column, np.arange(start, stop, step))
         first, last = np.searchsorted(column.indices[:, 0], (start, stop))
         indices = column.indices[first:last].copy()
         indices[:, 0] -= start
@@ -105,6 +103,8 @@ def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
     """The rows at `index`, in that order."""
     if isinstance(column, Strings) and len(index) >= _MANY and column.ndim == 1:
         return _gather_text(column, index)
+    if isinstance(column, Ragged):
+        return _take_ragged(column, index)
     if not isinstance(column, Sparse):
         rows: Column = column[index]
         return rows
@@ -119,6 +119,20 @@ def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
     indices[:, 0] = np.repeat(np.arange(len(index)), lengths)
     shape = (len(index), *column.dense_shape[1:])
     return Sparse(indices, column.values[entries], shape)
+
+
+def _take_ragged(column: Ragged, index: NDArray[np.int64]) -> Ragged:
+    """Rows of rows: what is taken at one level are the rows to take at the next."""
+    taken = []
+    for splits in column.row_splits:
+        starts = splits[index].astype(np.int64)
+        ends = np.cumsum(splits[index + 1] - starts)
+        lengths = np.diff(ends, prepend=0)
+        taken.append(np.concatenate([[0], ends]).astype(splits.dtype))
+        index = np.repeat(starts - (ends - lengths), lengths) + np.arange(lengths.sum())
+    values = take_rows(column.values, index)
+    assert not isinstance(values, Sparse | Ragged)
+    return Ragged(values, tuple(taken))
 
 
 def list_indices(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -159,6 +173,8 @@ def join(parts: Sequence[Column]) -> Column:
         return strings.concatenate(part for part in parts if isinstance(part, Strings))
     if all(isinstance(part, Sparse) for part in parts):
         return _join_sparse([part for part in parts if isinstance(part, Sparse)])
+    if all(isinstance(part, Ragged) for part in parts):
+        return _join_ragged([part for part in parts if isinstance(part, Ragged)])
     return np.concatenate([_as_array(part) for part in parts])
 
 
@@ -168,6 +184,10 @@ def row_of(column: Column, i: int) -> Any:  # a scalar, bytes, or a column of lo
         one = slice_rows(column, i, i + 1)
         assert isinstance(one, Sparse)
         return Sparse(one.indices[:, 1:], one.values, one.dense_shape[1:])
+    if isinstance(column, Ragged):
+        row = _take_ragged(column, np.array([i]))
+        inner = row.row_splits[1:]
+        return Ragged(row.values, inner) if inner else row.values
     return column[i]
 
 
@@ -176,6 +196,11 @@ def stack(rows: Sequence[Any]) -> Column:
     first = rows[0]
     if isinstance(first, Sparse):
         return _join_sparse([_with_row_dimension(row) for row in rows])
+    if isinstance(first, Ragged):
+        lengths = np.cumsum([0] + [len(row) for row in rows])
+        joined = _join_ragged(rows)
+        outer = lengths.astype(first.row_splits[0].dtype)
+        return Ragged(joined.values, (outer, *joined.row_splits))
     if isinstance(first, Strings):
         return strings.concatenate(row.reshape((1, *row.shape)) for row in rows)
     if isinstance(first, str | bytes):
@@ -192,7 +217,7 @@ def stack(rows: Sequence[Any]) -> Column:
 
 def _sparse_from(value: Any, name: str) -> Sparse:
     values = as_column(value.values, name)
-    assert not isinstance(values, Sparse)
+    assert not isinstance(values, Sparse | Ragged)
     shape = tuple(int(n) for n in np.asarray(value.dense_shape))
     return Sparse(np.asarray(value.indices, np.int64), values, shape)
 
@@ -213,9 +238,23 @@ def _join_sparse(parts: Sequence[Sparse]) -> Sparse:
     sizes = [len(part.indices) for part in parts]
     indices[:, 0] += np.repeat(rows[:-1], sizes)
     values = join([part.values for part in parts])
-    assert not isinstance(values, Sparse)
+    assert not isinstance(values, Sparse | Ragged)
     widths = np.max([part.dense_shape[1:] for part in parts], axis=0)
     return Sparse(indices, values, (int(rows[-1]), *(int(n) for n in widths)))
+
+
+def _join_ragged(parts: Sequence[Ragged]) -> Ragged:
+    depths = {part.ragged_rank for part in parts}
+    if len(depths) > 1:
+        raise InputError(f"cannot join ragged rows of different depths {depths}.")
+    levels = []
+    for level in zip(*(part.row_splits for part in parts), strict=True):
+        lengths = np.concatenate([np.diff(splits) for splits in level])
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        levels.append(ends.astype(level[0].dtype))
+    values = join([part.values for part in parts])
+    assert not isinstance(values, Sparse | Ragged)
+    return Ragged(values, tuple(levels))
 
 
 def _with_row_dimension(row: Sparse) -> Sparse:

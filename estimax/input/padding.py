@@ -16,6 +16,7 @@ import numpy as np
 
 from estimax.core import strings
 from estimax.core.errors import InputError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.chunks import Chunk, Columns, Elements
@@ -94,9 +95,11 @@ def _pad_rows(
     rows: Sequence[Any], shape: Sequence[int | None] | None, value: Any, where: str
 ) -> Column:
     columns = [as_column(row) for row in rows]
-    parts = [c for c in columns if not isinstance(c, Sparse)]
+    parts = [c for c in columns if not isinstance(c, Sparse | Ragged)]
     if len(parts) < len(columns):
-        raise InputTypeError(f"{where}: sparse values need no padding; use batch().")
+        raise InputTypeError(
+            f"{where}: sparse and ragged rows need no padding: use batch()."
+        )
     dims = _dims([part.shape for part in parts], shape, where)
     if any(isinstance(part, Strings) for part in parts):
         return _pad_text(parts, dims, value, where)
@@ -132,8 +135,10 @@ def _pad_column(
     rows: Sequence[Column], shape: Sequence[int | None] | None, value: Any, where: str
 ) -> Column:
     (column,) = rows
-    if isinstance(column, Sparse):
-        raise InputTypeError(f"{where}: sparse values need no padding; use batch().")
+    if isinstance(column, Sparse | Ragged):
+        raise InputTypeError(
+            f"{where}: sparse and ragged rows need no padding: use batch()."
+        )
     inner = column.shape[1:]
     dims = _dims([inner], shape, where)
     if isinstance(column, Strings):

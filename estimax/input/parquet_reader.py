@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from estimax.core.errors import InputError, did_you_mean
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.chunks import Columns
@@ -164,7 +165,7 @@ def arrow_column(values: Any, default: Any, where: str) -> Column:
         kind = values.type
     if types.is_fixed_size_list(kind):
         inner = _column_of(values.flatten(), default, where)
-        assert not isinstance(inner, Sparse)
+        assert not isinstance(inner, Sparse | Ragged)
         return inner.reshape((len(values), kind.list_size))
     if types.is_list(kind) or types.is_large_list(kind):
         return _sparse(values, default, where)
@@ -244,5 +245,5 @@ def _sparse(values: Any, default: Any, where: str) -> Sparse:
         shape = (len(values), longest, inner.dense_shape[1])
         return Sparse(np.hstack([outer, inner.indices[:, 1:]]), inner.values, shape)
     column = _column_of(flat, default, where)
-    assert not isinstance(column, Sparse)
+    assert not isinstance(column, Sparse | Ragged)
     return Sparse(indices, column, (len(values), longest))

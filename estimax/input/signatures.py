@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from estimax.core.errors import InputError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.columns import as_column
@@ -104,7 +105,7 @@ def _structure(element: Structure, signature: Structure) -> bool:
 def _leaf(value: Any, spec: Any, where: str) -> Any:
     wanted = _dtype(spec.dtype)
     column = as_column(value)
-    if isinstance(column, Sparse):
+    if isinstance(column, Sparse | Ragged):
         return column
     if isinstance(column, Strings) != (wanted is None):
         found = "text" if isinstance(column, Strings) else str(column.dtype)

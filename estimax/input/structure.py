@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from estimax.core.errors import InputError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 
@@ -26,7 +27,7 @@ class InputTypeError(InputError, TypeError):
 # A tree of dicts and tuples; Any because its leaves are whatever the user has.
 Structure = Any
 
-_LEAVES = frozenset((np.ndarray, Strings, Sparse))
+_LEAVES = frozenset((np.ndarray, Strings, Sparse, Ragged))
 
 
 def map_leaves(fn: Callable[..., Any], tree: Structure, *rest: Structure) -> Structure:
@@ -99,6 +100,8 @@ def to_numpy(tree: Structure) -> Structure:
         if isinstance(leaf, Sparse):
             values = np.asarray(leaf.values)
             return Sparse(leaf.indices, values, leaf.dense_shape)
+        if isinstance(leaf, Ragged):
+            return Ragged(np.asarray(leaf.values), leaf.row_splits)
         return np.asarray(leaf) if isinstance(leaf, Strings) else leaf
 
     return map_leaves(convert, tree)

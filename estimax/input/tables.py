@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from estimax.core.errors import InputError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.input.chunks import Chunk, Columns, columns_of
 from estimax.input.columns import as_column, list_indices
@@ -111,7 +112,7 @@ def _column(values: Any) -> Structure:
         return as_column(np.array(values)) if not _is_text(values) else _text(values)
     flat = [value for row in values for value in row]
     column = as_column(flat)
-    assert not isinstance(column, Sparse)
+    assert not isinstance(column, Sparse | Ragged)
     shape = (len(values), int(lengths.max(initial=0)))
     return Sparse(list_indices(lengths), column, shape)
 

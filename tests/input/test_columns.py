@@ -2,9 +2,17 @@ import numpy as np
 import pytest
 
 from estimax.core.errors import InputError
+from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.columns import as_column, join, slice_rows, stack, take_rows
+from estimax.input.columns import (
+    as_column,
+    join,
+    row_of,
+    slice_rows,
+    stack,
+    take_rows,
+)
 
 SPARSE = Sparse(
     np.array([[0, 1], [2, 0], [2, 1], [3, 0]]), Strings.of(list("abcd")), (4, 2)
@@ -55,3 +63,36 @@ def test_a_ragged_list_is_no_column():
 def test_an_array_of_lists_is_sparse():
     lists = np.array([["a", "b"], ["c"], []], object)
     assert dense(as_column(lists)) == [[b"a", b"b"], [b"c", b""], [b"", b""]]
+
+
+RAGGED = Ragged(np.arange(6), (np.array([0, 2, 2, 3, 6], np.int32),))
+NESTED = Ragged(
+    Strings.of(["a", "b", "c", "d"]), (np.array([0, 2, 2, 3]), np.array([0, 1, 1, 4]))
+)
+
+
+@pytest.mark.parametrize("column", [RAGGED, NESTED])
+@pytest.mark.parametrize("index", [[2, 0], [1], [0, 0, 2, 1], []])
+def test_ragged_rows_are_taken(column, index):
+    found = take_rows(column, np.array(index, np.int64))
+    assert found.tolist() == [column.tolist()[i] for i in index]
+    assert found.row_splits[0].dtype == column.row_splits[0].dtype
+
+
+@pytest.mark.parametrize("column", [RAGGED, NESTED])
+def test_ragged_rows_are_sliced_and_joined(column):
+    parts = [slice_rows(column, 0, 1), slice_rows(column, 1, len(column))]
+    assert join(parts).tolist() == column.tolist()
+    assert slice_rows(column, 0, 3, 2).tolist() == column.tolist()[::2]
+
+
+def test_a_row_of_a_ragged_column_is_one_level_less():
+    assert row_of(RAGGED, 3).tolist() == [3, 4, 5]
+    rows = [row_of(NESTED, i) for i in range(3)]
+    assert [row.tolist() for row in rows] == NESTED.tolist()
+    assert stack(rows).tolist() == NESTED.tolist()
+
+
+def test_ragged_columns_of_different_depths_do_not_join():
+    with pytest.raises(InputError, match="different depths"):
+        join([RAGGED, NESTED])

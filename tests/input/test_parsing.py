@@ -8,6 +8,7 @@ import pytest
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.input import (
+    Dataset,
     Example,
     ExampleError,
     ExampleParser,
@@ -312,3 +313,13 @@ def test_a_single_record_is_no_vector():
         parse_example(b"abc", {"x": VarLenFeature("int64")})
     with pytest.raises(InputError, match="parse_example takes several"):
         parse_single_example([b"abc"], {"x": VarLenFeature("int64")})
+
+
+def test_ragged_features_are_unbatched_shuffled_cached_and_batched(tmp_path):
+    records = [Example.of({"x": list(range(n))}).serialize() for n in (3, 0, 1, 2)]
+    data = Dataset.from_tensor_slices(records).batch(3)
+    data = data.map(lambda batch: parse_example(batch, {"x": RaggedFeature("int64")}))
+    data = data.unbatch().shuffle(4, seed=1).cache(tmp_path / "kept").batch(4)
+    for _ in range(2):
+        (batch,) = data
+        assert sorted(batch["x"].tolist()) == [[], [0], [0, 1], [0, 1, 2]]
