@@ -3,7 +3,7 @@
     write_chunk(file, chunk)        # -> a description, for json.dumps
     read_chunk(memory, description) # arrays that share the mapped memory
 
-Numbers, text, sparse and ragged values in any structure; nothing in the file is ever executed.
+Any column in any structure; nothing in the file is ever executed.
 """
 
 from __future__ import annotations

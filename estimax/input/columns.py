@@ -1,4 +1,4 @@
-"""Columns: the arrays, strings, sparse and ragged values that a block of rows is made of.
+"""Columns: the arrays, strings, sparse and ragged values that rows are made of.
 
     city = as_column(["Oslo", "Rome", "Lima"])     # Strings
     take_rows(city, np.array([2, 0]))              # Lima, Oslo
