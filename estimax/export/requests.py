@@ -16,7 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core import plan as plans
-from estimax.core.errors import BundleError, InputError, SpecError, did_you_mean
+from estimax.core.errors import (
+    BundleError,
+    FeatureError,
+    InputError,
+    SpecError,
+    did_you_mean,
+)
 from estimax.core.sparse import Sparse
 from estimax.core.staging import Origin
 from estimax.core.strings import Strings, is_text
@@ -143,8 +149,8 @@ def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
             raise _unfit(spec, f"a sparse value of shape {value.dense_shape}")
         values = _typed(spec, _array(spec, value.values))
         return Sparse(value.indices, values, value.dense_shape)
-    if len(spec.shape) != 2:
-        raise _unfit(spec, f"{type(value).__name__}; send an estimax Sparse")
+    if len(spec.shape) > 2:
+        return _sparse_from_nested(spec, value)
     if isinstance(value, np.ndarray | Strings):
         return _sparse_from_dense(spec, value)
     return _sparse_from_rows(spec, value)
@@ -162,6 +168,20 @@ def _sparse_from_rows(spec: TensorSpec, rows: Sequence[Any]) -> Sparse:
     places = np.arange(len(flat)) - np.repeat(starts, lengths)
     indices = np.stack([np.repeat(np.arange(len(lists)), lengths), places], axis=1)
     return Sparse(indices, values, (len(lists), int(lengths.max(initial=0))))
+
+
+def _sparse_from_nested(spec: TensorSpec, rows: Any) -> Sparse:
+    """Read lists of lists, such as several ids at each step of a sequence."""
+    try:
+        found = Sparse.of_rows(rows)
+    except FeatureError:
+        raise _unfit(spec, "values that are not all nested as deeply") from None
+    if len(found.values):
+        return _sparse_from(spec, found)
+    # Rows without a value do not say how deep they are.
+    values = _typed(spec, np.empty(0))
+    shape = (len(found), *(0 for _ in spec.shape[1:]))
+    return Sparse(np.zeros((0, len(shape)), np.int64), values, shape)
 
 
 def _as_list(row: Any) -> list[Any]:
@@ -200,4 +220,6 @@ def _unfit(spec: TensorSpec, found: str) -> BundleError:
 
 
 def _shape_text(shape: Iterable[int | None]) -> str:
-    return "[" + ", ".join("B" if n is None else str(n) for n in shape) + "]"
+    """[B, 3] and, where rows differ in length, [B, ?]."""
+    first, *rest = ("?" if n is None else str(n) for n in shape)
+    return "[" + ", ".join(["B" if first == "?" else first, *rest]) + "]"

@@ -10,7 +10,7 @@ import estimax as ex
 from estimax import export
 from estimax import feature_columns as fc
 from estimax.canned.rnn_layers import Cell, last_step
-from estimax.core.errors import LabelError, SpecError
+from estimax.core.errors import BundleError, LabelError, SpecError
 from estimax.input import Dataset
 from estimax.variables.precision import computing_in
 
@@ -325,6 +325,25 @@ def test_a_bundle_takes_sequences_of_any_length(tagger, tmp_path):
             rtol=1e-5,
             atol=1e-6,
         )
+
+
+def test_a_bundle_takes_lists_of_several_ids_at_a_step(tmp_path):
+    visits = [[[1, 2], [3]], [[4]], []]  # pages seen on each visit
+    column = fc.sequence_categorical_column_with_identity("visits", 10)
+    model = ex.RNNClassifier(
+        [fc.embedding_column(column, 2)], units=2, model_dir=tmp_path / "model",
+        config=quiet(),
+    )  # fmt: skip
+    given = fed(({"visits": ex.Sparse.of_rows(visits)}, LABELS[:3]))
+    model.train(given)
+    wanted = [row["logits"] for row in model.predict(given)]
+    bundle = export.load(model.export_saved_model(str(tmp_path / "export")))
+    found = bundle.predict({"visits": visits}, signature="predict")["logits"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    nothing = bundle.predict({"visits": [[], []]}, signature="predict")["logits"]
+    np.testing.assert_allclose(nothing, [wanted[2]] * 2, rtol=1e-5)
+    with pytest.raises(BundleError, match=r"int64 of shape \[B, \?, \?\]"):
+        bundle.predict({"visits": [[1]]}, signature="predict")
 
 
 def test_cells_are_given_in_one_way():
