@@ -18,6 +18,7 @@ from estimax.core.state import TrainState
 from estimax.estimator import Estimator
 from estimax.inspection.tables import as_text
 from estimax.training import Training, Way
+from estimax.training.updates import TableUpdate
 
 _WAYS = {
     Way.ROWS: "the rows of its batch",
@@ -105,13 +106,21 @@ def _infos(plan: Training, state: TrainState) -> Iterator[VariableInfo]:
         leaf = arrays[name]
         if name in plan.tables:
             update = plan.tables[name]
-            yield _info(plan, name, leaf, update.group, _WAYS[update.way])
+            group = None if update.way is Way.FROZEN else update.group
+            yield _info(plan, name, leaf, group, _WAYS[_table_way(plan, update)])
         elif name in plan.param_groups:
             group = plan.param_groups[name]
             way = Way.FROZEN if group is None else Way.WHOLE
             yield _info(plan, name, leaf, group, _WAYS[way])
         else:
             yield _info(plan, name, leaf, None, "by the model")
+
+
+def _table_way(plan: Training, update: TableUpdate) -> Way:
+    if update.way is not Way.ROWS or update.group is None:
+        return update.way
+    # Adam, unless lazy, also moves the rows that the batch does not name.
+    return Way.ROWS if plan.optimizer(update.group).has_rows else Way.WHOLE
 
 
 def _info(

@@ -61,6 +61,23 @@ def test_a_table_tells_what_is_not_trained(tmp_path):
     assert found == {"scale": None, "weight": "SGD"}
 
 
+@pytest.mark.parametrize(
+    ("options", "optimizer", "wanted"),
+    [
+        ({"trainable": False}, "Adagrad", (None, "never")),
+        ({}, "Adam", ("Adam", "whole")),  # its moments move rows without examples
+        ({}, "LazyAdam", ("LazyAdam", "the rows of its batch")),
+        ({"row_updates": False}, "LazyAdam", ("LazyAdam", "whole")),
+    ],
+)
+def test_a_table_of_rows_tells_how_it_is_updated(tmp_path, options, optimizer, wanted):
+    town = fc.categorical_column_with_hash_bucket("town", 50)
+    columns = [fc.embedding_column(town, 3, **options)]
+    estimator = ex.DNNClassifier([4], columns, tmp_path, optimizer=optimizer)
+    largest = ex.inspection.variable_table(estimator, data).variables[0]
+    assert (largest.optimizer, largest.updated) == wanted
+
+
 def test_the_feature_that_tells_is_the_important_one(model):
     found = ex.inspection.permutation_importance(model, data, metric="auc")
     assert [f.feature for f in found.features] == ["town", "noise"]
