@@ -229,7 +229,10 @@ def _to_numpy(value: Any) -> NDArray[Any]:
         value = value.detach().cpu()
     if not hasattr(value, "__array__") and hasattr(value, "numpy"):
         value = value.numpy()
-    return np.asarray(value)
+    array = np.asarray(value)
+    if array.dtype.kind in "SU" and not hasattr(value, "dtype"):
+        return np.asarray(value, object)  # NumPy's own text loses zeros at the end
+    return array
 
 
 def _join_sparse(parts: Sequence[Sparse]) -> Sparse:

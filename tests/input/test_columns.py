@@ -60,6 +60,13 @@ def test_a_ragged_list_is_no_column():
         as_column([[1, 2], [3]], "scores")
 
 
+def test_zero_bytes_at_the_end_of_text_are_kept():
+    texts = [b"a\0", b"\0\0", b"b"]
+    assert as_column(texts).tolist() == texts
+    assert as_column([texts]).tolist() == texts
+    assert as_column(b"a\0").tolist() == [b"a\0"]
+
+
 def test_an_array_of_lists_is_sparse():
     lists = np.array([["a", "b"], ["c"], []], object)
     assert dense(as_column(lists)) == [[b"a", b"b"], [b"c", b""], [b"", b""]]

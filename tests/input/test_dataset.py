@@ -247,3 +247,12 @@ def test_a_closed_iterator_ends():
 def test_the_representation_lists_the_verbs():
     data = Dataset.range(5).shuffle(2).batch(2)
     assert repr(data) == "<Dataset range > shuffle > batch>"
+
+
+def test_records_that_end_with_zeros_are_elements():
+    records = [b"\n\0", b"x", b"\0"]
+    assert list(Dataset.from_tensor_slices(records)) == records
+    assert list(Dataset.from_tensor_slices({"x": records}))[2] == {"x": b"\0"}
+    assert list(Dataset.from_tensors(records))[0].tolist() == records
+    (batch,) = Dataset.from_generator(lambda: iter(records)).batch(3)
+    assert batch.tolist() == records
