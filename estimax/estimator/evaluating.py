@@ -126,9 +126,22 @@ class Evaluator(stock.CheckpointSaverListener):
         exports = []
         for exporter in self.spec.every_exporter:
             folder = os.path.join(model_dir, "export", exporter.name)
-            exports.append(
-                exporter.export(self._estimator, folder, path, metrics, is_final)
-            )
+            try:
+                export = exporter.export(
+                    self._estimator, folder, path, metrics, is_final
+                )
+            except MissingFileError:
+                if os.path.exists(path):
+                    raise
+                # The training elsewhere is ahead of us; its next checkpoint will do.
+                _log.warning(
+                    "%r exports nothing of step %d: its checkpoint is gone. Save less "
+                    "often, or raise keep_checkpoint_max",
+                    exporter.name,
+                    self._step,
+                )
+                export = None
+            exports.append(export)
         self.results = (metrics, exports)
 
 

@@ -34,6 +34,7 @@ class Loader:
     def __init__(self, *, use_averages: bool) -> None:
         self._use_averages = use_averages
         self._key: Any = None
+        self._stamp: int | None = None
         self._loaded: Loaded | None = None
 
     def load(
@@ -57,7 +58,8 @@ class Loader:
             sound = checkpoints.restore_latest(folder)
             if sound is None or sound.step == step:
                 raise  # not damaged: it does not fit the model
-            return self._cached(checkpoints.path_of(folder, sound.step), shapes)
+            path = checkpoints.path_of(folder, sound.step)
+            return self._loaded_from(sound, path, shapes)
 
     def warm_start(
         self,
@@ -82,21 +84,36 @@ class Loader:
     def _cached(
         self, path: str | os.PathLike[str], shapes: training.Variables
     ) -> Loaded:
-        manifest = Path(path) / "manifest.json"
-        # A step that is saved again keeps its path; its manifest's time tells.
-        stamp = manifest.stat().st_mtime_ns if manifest.exists() else None
-        key = (os.fspath(path), stamp, tuple(shapes.params), tuple(shapes.tables))
-        if self._loaded is None or key != self._key:
-            self._key, self._loaded = key, self._read(path, shapes)
+        key = (os.fspath(path), tuple(shapes.params), tuple(shapes.tables))
+        stamp = _stamp_of(path)
+        is_known = key == self._key and stamp in (self._stamp, None)
+        if self._loaded is None or not is_known:
+            loaded = self._loaded_from(checkpoints.read(path), path, shapes)
+            self._key, self._stamp, self._loaded = key, stamp, loaded
         return self._loaded
 
-    def _read(self, path: str | os.PathLike[str], shapes: training.Variables) -> Loaded:
-        checkpoint = checkpoints.read(path)
+    def _loaded_from(
+        self,
+        checkpoint: checkpoints.Checkpoint,
+        path: str | os.PathLike[str],
+        shapes: training.Variables,
+    ) -> Loaded:
         arrays = checkpoint.arrays
         if self._use_averages:
             arrays = checkpoints.averaged(arrays)
         state = checkpoints.unflatten_variables(_state_of(shapes), arrays)
         return Loaded(training.variables_of(state), checkpoint.step, os.fspath(path))
+
+
+def _stamp_of(path: str | os.PathLike[str]) -> int | None:
+    """What tells a step that was saved again, under the same path; None if it is gone.
+
+    A training elsewhere removes old checkpoints while they are evaluated and exported.
+    """
+    try:
+        return (Path(path) / "manifest.json").stat().st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def live(state: TrainState, shapes: training.Variables, use_averages: bool) -> Loaded:

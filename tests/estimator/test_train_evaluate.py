@@ -1,7 +1,9 @@
 import json
 import logging
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tiny_models import Recorder, Saves, data, line_model_fn, once
 
@@ -228,6 +230,42 @@ def test_an_evaluator_waits_for_checkpoints_and_stops_at_the_mark(make, caplog):
     assert exporter.seen == [(2, False), (3, True)]
     assert slept == [5, 60, 60, 60]
     assert "no checkpoint in" in caplog.text
+
+
+def vanishing(model, *, rows=8):
+    """An input_fn at whose end the newest checkpoint is removed, as by a chief."""
+
+    def input_fn():
+        for x in np.arange(rows, dtype=np.float32).reshape(-1, 2, 1):
+            yield {"x": x}, x / 2
+        shutil.rmtree(model.latest_checkpoint())
+
+    return input_fn
+
+
+def test_a_checkpoint_that_goes_while_it_is_evaluated_is_exported_from_memory(make):
+    model = make().train(data(), steps=2)
+    exporter = ex.LatestExporter("latest")
+    spec = ex.EvalSpec(vanishing(model), exporters=exporter)
+    evaluator = Evaluator(make(), spec, max_steps=None)
+    evaluator.evaluate(model.latest_checkpoint(), is_final=False)
+    metrics, (bundle,) = evaluator.results
+    assert metrics["global_step"] == 2
+    assert Path(bundle).is_dir()
+
+
+def test_an_exporter_whose_checkpoint_is_gone_is_passed_over(make, caplog):
+    class Reads(Exports):
+        def export(self, estimator, export_path, checkpoint_path, *_):
+            return str(checkpoints.read(checkpoint_path).step)
+
+    model = make().train(data(), steps=2)
+    spec = ex.EvalSpec(vanishing(model), exporters=Reads())
+    evaluator = Evaluator(make(), spec, max_steps=None)
+    with caplog.at_level(logging.WARNING, "estimax"):
+        evaluator.evaluate(model.latest_checkpoint(), is_final=False)
+    assert evaluator.results[1] == [None]
+    assert "'noted' exports nothing of step 2" in caplog.text
 
 
 def test_several_processes_that_train_are_refused(make, monkeypatch):
