@@ -11,9 +11,9 @@ from typing import Any
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.core.mode import ModeKeys
 from estimax.core.spec import EstimatorSpec
+from estimax.input import InputContext
 
 MODEL_FN_ARGUMENTS = ("features", "labels", "mode", "params", "config")
-INPUT_FN_ARGUMENTS = ("mode", "params", "config")
 OVERRIDABLE = ("model_fn", "latest_checkpoint")
 _log = logging.getLogger("estimax")
 
@@ -103,11 +103,19 @@ def _naming_features(features: Any) -> Iterator[None]:
         raise
 
 
-def call_input_fn(input_fn: Callable[..., Any], available: Mapping[str, Any]) -> Any:
-    """Call an `input_fn` with those of mode, params and config that it names."""
+def call_input_fn(
+    input_fn: Callable[..., Any], *, mode: str, params: Any, config: Any
+) -> Any:
+    """Call an `input_fn` with what it names of mode, params, config, input_context."""
     check_input_fn(input_fn)
+    given = {
+        "mode": mode,
+        "params": params,
+        "config": config,
+        "input_context": InputContext.from_run_config(config),
+    }
     names = accepted_names(input_fn)
-    return input_fn(**{name: available[name] for name in names if name in available})
+    return input_fn(**{name: given[name] for name in names if name in given})
 
 
 def check_input_fn(input_fn: Any, where: str = "") -> None:

@@ -347,10 +347,15 @@ class Estimator:
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
     def _feed(self, input_fn: InputFn, mode: Mode, position: Any = None) -> Feed:
-        available = {"mode": mode, "params": self.params, "config": self._config}
         resume = self._config.resume_input
+
+        def call() -> Any:
+            return calling.call_input_fn(
+                input_fn, mode=mode, params=self.params, config=self._config
+            )
+
         return Feed(
-            lambda: calling.call_input_fn(input_fn, available),
+            call,
             position=None if resume == "restart" else position,
             may_start_over=resume != "refuse",
             seed=self._config.tf_random_seed,

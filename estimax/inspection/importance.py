@@ -108,12 +108,13 @@ def _read(
     estimator: Estimator, input_fn: Callable[..., Any], max_examples: int
 ) -> tuple[dict[str, Any], Any, int]:
     """The examples of an input as columns, and how many a batch has."""
-    available = {
-        "mode": ModeKeys.EVAL,
-        "params": estimator.params,
-        "config": estimator.config,
-    }
-    batches = inputs.as_batches(call_input_fn(input_fn, available))
+    given = call_input_fn(
+        input_fn,
+        mode=ModeKeys.EVAL,
+        params=estimator.params,
+        config=estimator.config,
+    )
+    batches = inputs.as_batches(given)
     parts: list[tuple[Any, Any]] = []
     rows = 0
     try:

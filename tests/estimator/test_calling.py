@@ -6,7 +6,7 @@ from tiny_models import X, data, features_only, line_model_fn, once
 
 import estimax as ex
 from estimax.core.errors import CheckpointError, ConfigError, SpecError
-from estimax.input import Dataset
+from estimax.input import Dataset, InputContext
 
 
 def test_a_model_fn_is_called_with_the_arguments_that_it_names(make):
@@ -87,6 +87,17 @@ def test_an_input_fn_is_called_with_what_it_names(make):
     model = make(model_fn, {"batch": 2})
     model.train(input_fn, steps=1)
     assert seen == {"mode": "train", "params": {"batch": 2}, "config": model.config}
+
+
+def test_an_input_fn_is_told_which_part_to_read(make):
+    seen = []
+
+    def input_fn(input_context):
+        seen.append(input_context)
+        return input_context.shard(data()())
+
+    make().train(input_fn, steps=1)
+    assert seen == [InputContext(num_input_pipelines=1, input_pipeline_id=0)]
 
 
 def test_an_input_fn_that_wants_more_fails_as_python_does(make):

@@ -253,6 +253,6 @@ def test_records_that_end_with_zeros_are_elements():
     records = [b"\n\0", b"x", b"\0"]
     assert list(Dataset.from_tensor_slices(records)) == records
     assert list(Dataset.from_tensor_slices({"x": records}))[2] == {"x": b"\0"}
-    assert list(Dataset.from_tensors(records))[0].tolist() == records
+    assert next(iter(Dataset.from_tensors(records))).tolist() == records
     (batch,) = Dataset.from_generator(lambda: iter(records)).batch(3)
     assert batch.tolist() == records
