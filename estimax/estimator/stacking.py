@@ -138,8 +138,7 @@ def _prepare_together(
         # must not depend on which batches were read together.
         return None
     together = {
-        origin: columns.join([batch[origin] for batch in batches])
-        for origin in needed
+        origin: columns.join([batch[origin] for batch in batches]) for origin in needed
     }
     try:
         prepared = plan.prepare(together, len(batches))
