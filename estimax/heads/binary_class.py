@@ -20,21 +20,17 @@ from estimax.core.spec import (
     PredictOutput,
     RegressionOutput,
 )
-from estimax.heads import checks
+from estimax.heads import checks, members
 from estimax.heads.class_names import all_class_ids, all_classes, words_of
 from estimax.heads.head import (
-    Features,
-    Labels,
     Logits,
-    Losses,
     LossFn,
     Measured,
-    Metrics,
 )
 from estimax.heads.labels import NumberLabels
 from estimax.heads.losses import sigmoid_cross_entropy
 from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Rules, Scored, fresh_metrics, merged_metrics, parts_of
+from estimax.heads.scoring import Rules, Scored, parts_of
 from estimax.heads.weights import WeightColumn
 
 
@@ -76,18 +72,6 @@ class BinaryClassHead:
         """One logit an example."""
         return 1
 
-    def loss(
-        self,
-        labels: Labels,
-        logits: Logits,
-        features: Features = None,
-        mode: str | None = None,
-        regularization_losses: Losses = None,
-    ) -> jax.Array:
-        """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._rules.score(labels, logits, features)
-        return scored.loss(self.loss_reduction, regularization_losses)
-
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
@@ -108,22 +92,6 @@ class BinaryClassHead:
         }
         return checks.selected(self._title, every, keys)
 
-    def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        """Its metrics before any data."""
-        return fresh_metrics(self._measure(None), self.name, regularization_losses)
-
-    def update_metrics(
-        self,
-        eval_metrics: Metrics,
-        features: Features,
-        logits: Logits,
-        labels: Labels,
-        regularization_losses: Losses = None,
-    ) -> dict[str, Any]:
-        """The metrics with this batch merged in, as a new dict."""
-        batch = self._measure(self._rules.score(labels, logits, features))
-        return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
-
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         """Served as a classification, a regression of the probability, or all."""
         classification = ClassificationOutput(
@@ -136,6 +104,9 @@ class BinaryClassHead:
             "predict": PredictOutput(predictions),
         }
 
+    loss = members.loss
+    metrics = members.fresh
+    update_metrics = members.updated
     create_estimator_spec = make_spec
 
     @property

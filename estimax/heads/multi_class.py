@@ -16,21 +16,17 @@ from estimax import metrics
 from estimax.core.errors import SpecError
 from estimax.core.host_values import Int64, Words
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
-from estimax.heads import checks
+from estimax.heads import checks, members
 from estimax.heads.class_names import all_class_ids, all_classes, words_of
 from estimax.heads.head import (
-    Features,
-    Labels,
     Logits,
-    Losses,
     LossFn,
     Measured,
-    Metrics,
 )
 from estimax.heads.labels import ClassLabels
 from estimax.heads.losses import sparse_softmax_cross_entropy
 from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Rules, Scored, fresh_metrics, merged_metrics, parts_of
+from estimax.heads.scoring import Rules, Scored, parts_of
 from estimax.heads.weights import WeightColumn
 
 
@@ -71,18 +67,6 @@ class MultiClassHead:
         """One logit a class."""
         return self.n_classes
 
-    def loss(
-        self,
-        labels: Labels,
-        logits: Logits,
-        features: Features = None,
-        mode: str | None = None,
-        regularization_losses: Losses = None,
-    ) -> jax.Array:
-        """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._rules.score(labels, logits, features)
-        return scored.loss(self.loss_reduction, regularization_losses)
-
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
@@ -100,22 +84,6 @@ class MultiClassHead:
         }
         return checks.selected(self._title, every, keys)
 
-    def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        """Its metrics before any data."""
-        return fresh_metrics(self._measure(None), self.name, regularization_losses)
-
-    def update_metrics(
-        self,
-        eval_metrics: Metrics,
-        features: Features,
-        logits: Logits,
-        labels: Labels,
-        regularization_losses: Losses = None,
-    ) -> dict[str, Any]:
-        """The metrics with this batch merged in, as a new dict."""
-        batch = self._measure(self._rules.score(labels, logits, features))
-        return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
-
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         """Served as a classification, or all predictions."""
         classification = ClassificationOutput(
@@ -127,6 +95,9 @@ class MultiClassHead:
             "predict": PredictOutput(predictions),
         }
 
+    loss = members.loss
+    metrics = members.fresh
+    update_metrics = members.updated
     create_estimator_spec = make_spec
 
     @property

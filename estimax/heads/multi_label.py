@@ -14,22 +14,18 @@ import jax
 from estimax import metrics
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
-from estimax.heads import checks
+from estimax.heads import checks, members
 from estimax.heads.binary_class import at_thresholds
 from estimax.heads.class_names import all_classes, words_of
 from estimax.heads.head import (
-    Features,
-    Labels,
     Logits,
-    Losses,
     LossFn,
     Measured,
-    Metrics,
 )
 from estimax.heads.labels import IndicatorLabels
 from estimax.heads.losses import multi_label_cross_entropy
 from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Rules, Scored, fresh_metrics, merged_metrics, parts_of
+from estimax.heads.scoring import Rules, Scored, parts_of
 from estimax.heads.weights import WeightColumn
 
 
@@ -80,18 +76,6 @@ class MultiLabelHead:
         """One logit a class."""
         return self.n_classes
 
-    def loss(
-        self,
-        labels: Labels,
-        logits: Logits,
-        features: Features = None,
-        mode: str | None = None,
-        regularization_losses: Losses = None,
-    ) -> jax.Array:
-        """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._rules.score(labels, logits, features)
-        return scored.loss(self.loss_reduction, regularization_losses)
-
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
@@ -104,22 +88,6 @@ class MultiLabelHead:
         }
         return checks.selected(self._title, every, keys)
 
-    def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        """Its metrics before any data."""
-        return fresh_metrics(self._measure(None), self.name, regularization_losses)
-
-    def update_metrics(
-        self,
-        eval_metrics: Metrics,
-        features: Features,
-        logits: Logits,
-        labels: Labels,
-        regularization_losses: Losses = None,
-    ) -> dict[str, Any]:
-        """The metrics with this batch merged in, as a new dict."""
-        batch = self._measure(self._rules.score(labels, logits, features))
-        return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
-
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         """Served as a classification, or all predictions."""
         classification = ClassificationOutput(
@@ -131,6 +99,9 @@ class MultiLabelHead:
             "predict": PredictOutput(predictions),
         }
 
+    loss = members.loss
+    metrics = members.fresh
+    update_metrics = members.updated
     create_estimator_spec = make_spec
 
     @property

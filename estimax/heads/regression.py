@@ -20,20 +20,16 @@ import jax.numpy as jnp
 from estimax import metrics
 from estimax.core.errors import SpecError
 from estimax.core.spec import ExportOutput, PredictOutput, RegressionOutput
-from estimax.heads import checks
+from estimax.heads import checks, members
 from estimax.heads.head import (
-    Features,
-    Labels,
     Logits,
-    Losses,
     LossFn,
     Measured,
-    Metrics,
 )
 from estimax.heads.labels import NumberLabels
 from estimax.heads.losses import poisson, sigmoid_cross_entropy, squared_error
 from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Rules, Scored, fresh_metrics, merged_metrics, parts_of
+from estimax.heads.scoring import Rules, Scored, parts_of
 from estimax.heads.weights import WeightColumn
 
 Link = Callable[[jax.Array], jax.Array]
@@ -67,44 +63,19 @@ class RegressionHead:
         """One logit a predicted number."""
         return self.label_dimension
 
-    def loss(
-        self,
-        labels: Labels,
-        logits: Logits,
-        features: Features = None,
-        mode: str | None = None,
-        regularization_losses: Losses = None,
-    ) -> jax.Array:
-        """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._rules.score(labels, logits, features)
-        return scored.loss(self.loss_reduction, regularization_losses)
-
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """The predictions; with a link, also the logits they come from."""
         return _predictions(self._rules, self.inverse_link_fn, logits, keys)
 
-    def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        """Its metrics before any data."""
-        return fresh_metrics(self._measure(None), self.name, regularization_losses)
-
-    def update_metrics(
-        self,
-        eval_metrics: Metrics,
-        features: Features,
-        logits: Logits,
-        labels: Labels,
-        regularization_losses: Losses = None,
-    ) -> dict[str, Any]:
-        """The metrics with this batch merged in, as a new dict."""
-        batch = self._measure(self._rules.score(labels, logits, features))
-        return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
-
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         """Served as a regression, or all predictions."""
         return _exports(predictions)
 
+    loss = members.loss
+    metrics = members.fresh
+    update_metrics = members.updated
     create_estimator_spec = make_spec
 
     @property
@@ -150,44 +121,19 @@ class PoissonRegressionHead:
         """One logit a predicted number."""
         return self.label_dimension
 
-    def loss(
-        self,
-        labels: Labels,
-        logits: Logits,
-        features: Features = None,
-        mode: str | None = None,
-        regularization_losses: Losses = None,
-    ) -> jax.Array:
-        """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._rules.score(labels, logits, features)
-        return scored.loss(self.loss_reduction, regularization_losses)
-
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """The rates, and the logits they come from."""
         return _predictions(self._rules, jnp.exp, logits, keys)
 
-    def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        """Its metrics before any data."""
-        return fresh_metrics(self._measure(None), self.name, regularization_losses)
-
-    def update_metrics(
-        self,
-        eval_metrics: Metrics,
-        features: Features,
-        logits: Logits,
-        labels: Labels,
-        regularization_losses: Losses = None,
-    ) -> dict[str, Any]:
-        """The metrics with this batch merged in, as a new dict."""
-        batch = self._measure(self._rules.score(labels, logits, features))
-        return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
-
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         """Served as a regression, or all predictions."""
         return _exports(predictions)
 
+    loss = members.loss
+    metrics = members.fresh
+    update_metrics = members.updated
     create_estimator_spec = make_spec
 
     @property
@@ -232,44 +178,19 @@ class LogisticRegressionHead:
         """One logit a predicted number."""
         return 1
 
-    def loss(
-        self,
-        labels: Labels,
-        logits: Logits,
-        features: Features = None,
-        mode: str | None = None,
-        regularization_losses: Losses = None,
-    ) -> jax.Array:
-        """The reduced, regularized loss; `mode` changes nothing."""
-        scored = self._rules.score(labels, logits, features)
-        return scored.loss(self.loss_reduction, regularization_losses)
-
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """The probabilities, and the logits they come from."""
         return _predictions(self._rules, jax.nn.sigmoid, logits, keys)
 
-    def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        """Its metrics before any data."""
-        return fresh_metrics(self._measure(None), self.name, regularization_losses)
-
-    def update_metrics(
-        self,
-        eval_metrics: Metrics,
-        features: Features,
-        logits: Logits,
-        labels: Labels,
-        regularization_losses: Losses = None,
-    ) -> dict[str, Any]:
-        """The metrics with this batch merged in, as a new dict."""
-        batch = self._measure(self._rules.score(labels, logits, features))
-        return merged_metrics(eval_metrics, batch, self.name, regularization_losses)
-
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         """Served as a regression, or all predictions."""
         return _exports(predictions)
 
+    loss = members.loss
+    metrics = members.fresh
+    update_metrics = members.updated
     create_estimator_spec = make_spec
 
     @property
