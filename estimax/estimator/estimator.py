@@ -40,7 +40,7 @@ from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
 from estimax.estimator.feeding import Feed
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.run_config import RunConfig
-from estimax.estimator.training_hooks import training_hooks
+from estimax.estimator.training_hooks import finishing_saves, training_hooks
 from estimax.hooks import Hook, RunContext
 
 _log = logging.getLogger("estimax")
@@ -150,6 +150,7 @@ class Estimator:
                 self._debugging(),
                 explaining_nan(lambda: self._explanation(input_fn)),
                 stock.stopping_on_signals(context),
+                finishing_saves(every_hook),
             ):
                 training.run(
                     program,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from estimax import hooks as stock
 from estimax.core.errors import ConfigError
@@ -36,6 +37,20 @@ def training_hooks(
         interval = config.log_step_count_steps
         every.append(stock.LoggingTensorHook(["loss"], every_n_iter=interval))
     return [*every, *spec.training_hooks]
+
+
+@contextmanager
+def finishing_saves(hooks: Sequence[Hook]) -> Iterator[None]:
+    """What is being saved when an error leaves the block is on disk after it.
+
+    Else who trains on at once would not see it, or see two who write.
+    """
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            if isinstance(hook, stock.CheckpointSaverHook):
+                hook.close()
 
 
 def _checkpointing(

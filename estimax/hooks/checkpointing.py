@@ -116,10 +116,17 @@ class CheckpointSaverHook(Hook):
         """Save the last state, unless it just was, and wait until it is on disk."""
         if self._timer.last_triggered_step() != context.step:
             self._save(context, loss=_last_loss(context))
-        assert self._saver is not None, "end without begin"
-        self._saver.close()
+        self.close()
         for listener in self._listeners:
             listener.end(context.step)
+
+    def close(self) -> None:
+        """Wait until what is being written is on disk; for runs that do not end well.
+
+        >>> CheckpointSaverHook("/tmp/estimax-doc-saver", save_steps=1000).close()
+        """
+        if self._saver is not None:
+            self._saver.close()
 
     def next_step(self, step: int) -> int:
         """The step count of the next save."""

@@ -208,3 +208,20 @@ def test_values_that_no_step_has_told_cannot_be_fetched(make):
 
     with pytest.raises(ValueError, match="where no step has been run"):
         make().train(data(), [Early()], steps=1)
+
+
+def test_what_was_being_saved_when_an_error_came_is_on_disk(make):
+    class Fails(Hook):
+        def after_run(self, context, values):
+            if context.step == 3:
+                raise OSError("the disk is gone")
+
+    def model_fn(features, labels, mode):
+        # Large, so that writing it takes longer than the next step.
+        ex.get_variable("large", (5_000_000,), initializer=0.0, trainable=False)
+        return line_model_fn(features, labels, mode)
+
+    model = make(model_fn, save_checkpoints_steps=2)
+    with pytest.raises(OSError, match="the disk is gone"):
+        model.train(data(), hooks=[Fails()], max_steps=10)
+    assert model.latest_checkpoint().endswith("model.ckpt-2")
