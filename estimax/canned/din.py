@@ -110,18 +110,18 @@ class Attention(nn.Module):
 def _vectors(
     features: Any, pairs: Sequence[tuple[Any, Any]]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The candidate [B, D], the history [B, T, D] and its lengths, pair by pair."""
-    # One layer a pair: a layer orders its columns by name, which may tear pairs apart.
+    """The candidate [B, D], the history [B, T, D] in the same order, its lengths."""
+    # A layer orders its columns by name, which may tear pairs apart; one sequence layer
+    # all the same, since it sees that all histories have the same lengths.
+    pairs = sorted(pairs, key=lambda pair: pair[1].name)
     candidates = [
         fc.input_layer(features, [candidate], name=f"candidate_{i}")
         for i, (candidate, _) in enumerate(pairs)
     ]
-    histories = [
-        fc.sequence_input_layer(features, [behaviour], name=f"behaviour_{i}")
-        for i, (_, behaviour) in enumerate(pairs)
-    ]
-    steps = jnp.concatenate([block for block, _ in histories], axis=-1)
-    return jnp.concatenate(candidates, axis=-1), steps, histories[0][1]
+    steps, lengths = fc.sequence_input_layer(
+        features, [behaviour for _, behaviour in pairs], name="behaviour"
+    )
+    return jnp.concatenate(candidates, axis=-1), steps, lengths
 
 
 def _checked(attend: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:

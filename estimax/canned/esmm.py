@@ -25,7 +25,7 @@ from estimax.core.mode import ModeKeys
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
-CLICK, CONVERSION = "click", "conversion"
+LABELS = CLICK, CONVERSION = "click", "conversion"
 
 
 class ESMMClassifier(Estimator):
@@ -47,11 +47,12 @@ class ESMMClassifier(Estimator):
         feature_columns: Iterable[Any],
         model_dir: str | os.PathLike[str] | None = None,
         optimizer: Any = None,
+        weight_column: Any = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
     ) -> None:
         columns = tuple(feature_columns)
-        tasks = [heads.BinaryClassHead(name=name) for name in (CLICK, CONVERSION)]
+        tasks = [heads.BinaryClassHead(weight_column, name=n) for n in LABELS]
         head = heads.MultiHead(tasks)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
 
@@ -59,7 +60,7 @@ class ESMMClassifier(Estimator):
             check_features(features, "ESMMClassifier")
             net = fc.input_layer(features, columns)
             click, after = (
-                nn.Dense(1, name=f"{name}_logits")(_hidden(net, hidden_units, name))
+                _tower(net, hidden_units, name)
                 for name in (CLICK, "conversion_after_click")
             )
             logits = {CLICK: click, CONVERSION: both_logit(click, after)}
@@ -87,8 +88,9 @@ def both_logit(a: jax.Array, b: jax.Array) -> jax.Array:
     return -jnp.logaddexp(jnp.logaddexp(-a, -b), -a - b)
 
 
-def _hidden(net: jax.Array, units: Sequence[int], name: str) -> jax.Array:
-    """Layers of their own under a name: [B, units[-1]]."""
+def _tower(net: jax.Array, units: Sequence[int], name: str) -> jax.Array:
+    """Layers of their own under a name, and a logit: [B, 1]."""
     for index, size in enumerate(units):
         net = nn.relu(nn.Dense(size, name=f"{name}_{index}")(net))
-    return net
+    # The layers may compute in bfloat16, which is too coarse for `both_logit`.
+    return nn.Dense(1, name=f"{name}_logits")(net).astype(jnp.float32)

@@ -19,6 +19,7 @@ from estimax import feature_columns as fc
 from estimax import heads, optimizers
 from estimax.canned.parts import check_features
 from estimax.checkpoints.warm_start import WarmStart
+from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
@@ -52,6 +53,11 @@ class MMoEEstimator(Estimator):
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
     ) -> None:
+        if not isinstance(head, heads.MultiHead):
+            raise SpecError(
+                "MMoEEstimator: head must be a MultiHead, which holds a head for each "
+                f"task; got {type(head).__name__}."
+            )
         columns = tuple(feature_columns)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
 

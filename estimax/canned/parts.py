@@ -96,7 +96,9 @@ def combined_linear_rate(columns: Sequence[Any]) -> float:
 def check_features(features: Any, model: str) -> None:
     """Refuse features that are not named, which columns could not find."""
     if not isinstance(features, dict):
+        shape = getattr(features, "shape", None)
+        got = type(features).__name__ if shape is None else f"an array {list(shape)}"
         raise FeatureError(
             f"{model}: features must be a dict from name to array, because feature "
-            f"columns find them by name; got {type(features).__name__}."
+            f"columns find them by name; got {got}."
         )

@@ -197,6 +197,62 @@ def test_din_wants_pairs_of_a_candidate_and_a_sequence():
         ex.DINClassifier([8], [(user, page)])
 
 
+def test_din_wants_histories_that_have_the_same_steps(tmp_path):
+    pairs = [
+        fc.shared_embeddings(
+            [
+                fc.categorical_column_with_identity(key, 8),
+                fc.sequence_categorical_column_with_identity(f"{key}s", 8),
+            ],
+            2,
+        )
+        for key in ("item", "shop")
+    ]
+    model = ex.DINClassifier([2], pairs, model_dir=tmp_path, config=config())
+    features = {
+        "item": [1, 2],
+        "items": ex.Sparse.of_rows([[1, 2, 3], [4]]),
+        "shop": [1, 2],
+        "shops": ex.Sparse.of_rows([[1, 2, 3], [4, 5]]),
+    }
+    with pytest.raises(ValueError, match="'items' and 'shops' differ in length: row 1"):
+        model.train(lambda: (features, np.array([0, 1])), steps=1)
+
+
+def test_esmm_multiplies_at_full_precision_whatever_its_layers_compute_in(tmp_path):
+    half = ex.RunConfig(tf_random_seed=1, save_summary_steps=None, precision="bfloat16")
+    model = ex.ESMMClassifier([4], embedded("user", "page"), tmp_path, config=half)
+    labels = {"click": LIKES, "conversion": LIKES}
+    model.train(lambda: (PAIRS, labels), steps=1)
+    found = one_batch(model, PAIRS)
+    product = found["click", "logistic"] * found["conversion", "given_click"]
+    np.testing.assert_allclose(found["conversion", "logistic"], product, rtol=1e-5)
+
+
+def test_esmm_weighs_examples(tmp_path):
+    model = ex.ESMMClassifier(
+        [4], embedded("user"), tmp_path, weight_column="weight", config=config()
+    )
+    labels = {"click": np.array([1, 0]), "conversion": np.array([1, 0])}
+
+    def losses(weight, rows):
+        features = {"user": np.array([1, 2]), "weight": np.array(weight, np.float32)}
+        given = {name: column[rows] for name, column in features.items()}
+        wanted = {name: column[rows] for name, column in labels.items()}
+        return model.evaluate(lambda: iter([(given, wanted)]))[
+            "average_loss/conversion"
+        ]
+
+    both = {"user": np.array([1, 2]), "weight": np.ones(2, np.float32)}
+    model.train(lambda: (both, labels), steps=1)
+    assert losses([1, 0], slice(None)) == pytest.approx(losses([1, 1], slice(1)))
+
+
+def test_mmoe_wants_the_heads_of_several_tasks():
+    with pytest.raises(ValueError, match=r"MultiHead.*got BinaryClassHead"):
+        ex.MMoEEstimator(ex.heads.BinaryClassHead(), embedded("user"))
+
+
 def one_batch(model, features):
     rows = ex.input.Dataset.from_tensor_slices(features)
     batches = model.predict(lambda: rows.batch(ROWS), yield_single_examples=False)
