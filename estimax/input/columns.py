@@ -195,7 +195,7 @@ def stack(rows: Sequence[Any]) -> Column:
     """The opposite of `row_of`: many single values become a column."""
     first = rows[0]
     if isinstance(first, Sparse):
-        return _join_sparse([_with_row_dimension(row) for row in rows])
+        return _stack_sparse(rows)
     if isinstance(first, Ragged):
         lengths = np.cumsum([0] + [len(row) for row in rows])
         joined = _join_ragged(rows)
@@ -209,8 +209,8 @@ def stack(rows: Sequence[Any]) -> Column:
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         raise InputError(
-            f"cannot batch values of different shapes {sorted(shapes)}; pad them to "
-            "one shape, or make them sparse, before batch()."
+            f"cannot batch values of different shapes {sorted(shapes)}; use "
+            "padded_batch(), or make them sparse before batch()."
         )
     return as_column(np.stack(arrays))
 
@@ -260,9 +260,13 @@ def _join_ragged(parts: Sequence[Ragged]) -> Ragged:
     return Ragged(values, tuple(levels))
 
 
-def _with_row_dimension(row: Sparse) -> Sparse:
-    indices = np.pad(row.indices, ((0, 0), (1, 0)))
-    return Sparse(indices, row.values, (1, *row.dense_shape))
+def _stack_sparse(rows: Sequence[Sparse]) -> Sparse:
+    first = np.repeat(np.arange(len(rows)), [len(row.indices) for row in rows])
+    inner = np.concatenate([row.indices for row in rows])
+    values = join([row.values for row in rows])
+    assert not isinstance(values, Sparse | Ragged)
+    widths = np.max([row.dense_shape for row in rows], axis=0).tolist()
+    return Sparse(np.column_stack([first, inner]), values, (len(rows), *widths))
 
 
 def _as_array(part: Column) -> NDArray[Any]:

@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import InputError
+from estimax.core.errors import InputError, did_you_mean
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.wire import compiled
+from estimax.wire import compiled, protos
 
 DTYPES = {"string": 1, "float32": 2, "int64": 3}  # by their field numbers
 _LIST_NAMES = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
@@ -149,7 +149,7 @@ class Plan:
             *(np.empty(len(table), np.int64), problem),
         )
         if text_bytes < 0:
-            raise_problem(problem, self.wanted, names)
+            raise_problem(problem, self.wanted, records, names)
         counts = np.zeros(len(table), np.int64)
         if len(places):
             counts[self._variable] = splits[places + rows]
@@ -353,7 +353,10 @@ def work_room(features: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def raise_problem(
-    problem: NDArray[np.int64], wanted: Sequence[Wanted], names: Names
+    problem: NDArray[np.int64],
+    wanted: Sequence[Wanted],
+    records: Strings,
+    names: Names,
 ) -> NoReturn:
     """Say in words what a kernel found wrong."""
     kernels = compiled.load("estimax.wire.proto_kernels")
@@ -371,7 +374,7 @@ def raise_problem(
     elif what == kernels.MISSING:
         text = (
             f"feature {key!r} ({dtype}) is missing, and its FixedLenFeature has no "
-            "default_value."
+            f"default_value{_hint(wanted[f].key, records[row])}"
         )
     elif what == kernels.NOT_MULTIPLE:
         text = (
@@ -384,6 +387,15 @@ def raise_problem(
             f"{found}."
         )
     raise ExampleError(f"{name_of(row, names)}: {text}", row, key, offset)
+
+
+def _hint(key: str, record: bytes) -> str:
+    """The key that was meant, or those that the example has."""
+    try:
+        keys = protos.decode_example(record)
+    except InputError:
+        return "."
+    return did_you_mean(key, keys) if keys else "; the example has no feature at all."
 
 
 def name_of(row: int, names: Names) -> str:

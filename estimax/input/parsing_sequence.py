@@ -139,7 +139,7 @@ class _Lists:
             *(self._data, records.offsets, *key_table(list(features))),
             *(self._steps, self._where, *work_room(count), problem),
         ):
-            raise_problem(problem, self._wanted, names)
+            raise_problem(problem, self._wanted, records, names)
 
     def lengths(self) -> dict[str, NDArray[np.int64]]:
         """The steps of every record, of the padded features."""
@@ -196,7 +196,7 @@ class _Lists:
             *(self._data, self._records.offsets, self._where[f], f, kind, wanted_size),
             *(counts, where, problem),
         ):
-            raise_problem(problem, self._wanted, self._names)
+            raise_problem(problem, self._wanted, self._records, self._names)
         return self._read(kind, counts, where), counts
 
     def _read(

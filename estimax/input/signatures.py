@@ -107,6 +107,11 @@ def _leaf(value: Any, spec: Any, where: str) -> Any:
     column = as_column(value)
     if isinstance(column, Sparse | Ragged):
         return column
+    if not hasattr(value, "dtype") and not column.size:
+        # An empty list says nothing of what it would hold.
+        nothing = np.empty(column.shape, object if wanted is None else wanted)
+        column = as_column(nothing)
+        assert not isinstance(column, Sparse | Ragged)
     if isinstance(column, Strings) != (wanted is None):
         found = "text" if isinstance(column, Strings) else str(column.dtype)
         raise _wrong(where, "dtype", spec.dtype, found)

@@ -3,7 +3,7 @@ import pytest
 
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
-from estimax.input import Dataset
+from estimax.input import Dataset, TensorSpec
 
 
 def test_map_before_batch_gets_one_example():
@@ -126,3 +126,13 @@ def test_take_does_not_touch_its_source_beyond_what_it_gives():
         raise AssertionError("too far")
 
     assert len(list(Dataset.from_generator(numbers).take(3))) == 3
+
+
+def test_an_empty_list_of_a_generator_has_the_dtype_of_its_signature():
+    signature = {"n": TensorSpec([None], "int64"), "s": TensorSpec([None], "string")}
+    data = Dataset.from_generator(
+        lambda: [{"n": [], "s": []}, {"n": [1], "s": ["a"]}], output_signature=signature
+    )
+    (batch,) = data.padded_batch(2)
+    assert batch["n"].dtype == np.int64
+    assert batch["s"].tolist() == [b"", b"a"]

@@ -324,3 +324,11 @@ def test_ragged_features_are_unbatched_shuffled_cached_and_batched(tmp_path):
     for _ in range(2):
         (batch,) = data
         assert sorted(batch["x"].tolist()) == [[], [0], [0, 1], [0, 1, 2]]
+
+
+def test_a_missing_feature_is_told_its_neighbours():
+    record = Example.of({"age": 1.0, "city": "Rome"}).serialize()
+    with pytest.raises(ExampleError, match=r"'agee' .*missing.*did you mean 'age'\?"):
+        parse_example([record], {"agee": FixedLenFeature([], "float32")})
+    with pytest.raises(ExampleError, match="missing.*no feature at all"):
+        parse_example([b""], {"age": FixedLenFeature([], "float32")})
