@@ -3,7 +3,7 @@
     python benchmarks/bench_small_dnn.py --rounds 5 --steps 1000
 
 32 numbers, hidden layers of 64 and 32, batches of 128: `Estimator.train` with all of
-its default hooks, a hand-written JAX loop fed the same way, and tf.estimator.
+its default hooks, hand-written JAX loops fed the same way, and tf.estimator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def main() -> None:
     argument = setup.to_json()
     racers = [
         Racer("estimax", "small_estimax.py", argument),
-        Racer("jax loop", "small_jax.py", argument),
+        Racer("jax loop", "small_jax.py", f"step:{argument}"),
+        Racer("jax scan", "small_jax.py", f"scan:{argument}"),
     ]
     if not options.without_tf:
         python = tf_python(options.tf_python)
@@ -37,7 +38,7 @@ def main() -> None:
     ):
         laps = race.run(rounds=options.rounds, steps=options.steps, settle=50)
         versions = race.versions
-    found = [ratios(laps, "estimax", "jax loop")]
+    found = [ratios(laps, "estimax", name) for name in ("jax loop", "jax scan")]
     if not options.without_tf:
         found.insert(0, ratios(laps, "tf.estimator", "estimax"))
     machine.write_result(

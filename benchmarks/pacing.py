@@ -33,6 +33,7 @@ class Pacer:
         self.stop_at = warmup
         self._about = about
         self._timed_steps = 0
+        self._began_at = 0
         self._started: tuple[float, float] | None = None
         self._is_ready = False
 
@@ -48,7 +49,8 @@ class Pacer:
         elif self._started is not None:
             self._reply(
                 {
-                    "steps": self._timed_steps,
+                    # Not those ordered: a racer may come by only every so many.
+                    "steps": step - self._began_at,
                     "seconds": now[0] - self._started[0],
                     "cpu_seconds": now[1] - self._started[1],
                     "step": step,
@@ -72,6 +74,7 @@ class Pacer:
 
     def _begin_lap(self, step: int) -> None:
         self.stop_at = step + self._timed_steps
+        self._began_at = step
         self._started = (time.perf_counter(), time.process_time())
 
     def _reply(self, message: dict[str, Any]) -> None:
