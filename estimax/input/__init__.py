@@ -15,7 +15,7 @@ from estimax.input.iterator import DatasetIterator
 from estimax.input.options import AutoShardPolicy, Options
 from estimax.input.parquet_reader import parquet_files
 from estimax.input.parsing import ExampleParser, parse_example, parse_single_example
-from estimax.input.parsing_plan import ExampleError
+from estimax.input.parsing_errors import ExampleError
 from estimax.input.parsing_sequence import (
     parse_sequence_example,
     parse_single_sequence_example,

@@ -11,7 +11,7 @@ import secrets
 
 from estimax.core.errors import InputError
 from estimax.input.locating import locate
-from estimax.input.parsing_plan import ExampleError
+from estimax.input.parsing_errors import ExampleError
 from estimax.input.stream import Context, Counters, Node, State, Stream, verbs_of
 from estimax.input.structure import Structure
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from estimax.input.file_blocks import FileBlocks
 from estimax.input.interleaving import Interleave
 from estimax.input.ordering import Repeat
-from estimax.input.parsing_plan import ExampleError
+from estimax.input.parsing_errors import ExampleError
 from estimax.input.sharding import rebuilt
 from estimax.input.stream import Context, Node, chain_of
 from estimax.input.structure import call, is_dataset, named_leaves

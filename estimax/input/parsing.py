@@ -25,17 +25,19 @@ from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, concatenate
-from estimax.input.parsing_plan import (
-    DTYPES,
+from estimax.input.parsing_errors import (
     ExampleError,
     Names,
+    name_of,
+    with_data,
+)
+from estimax.input.parsing_plan import (
+    DTYPES,
     Plan,
     RawColumns,
     Values,
     Variable,
     Wanted,
-    name_of,
-    with_data,
 )
 from estimax.input.parsing_ragged import ragged_of
 from estimax.input.parsing_specs import (

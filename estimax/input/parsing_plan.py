@@ -9,24 +9,22 @@ A plan is made once for a set of features and used for every batch, by any threa
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import InputError, did_you_mean
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.wire import compiled, protos
+from estimax.input.parsing_errors import Names, raise_problem
+from estimax.wire import compiled
 
 DTYPES = {"string": 1, "float32": 2, "int64": 3}  # by their field numbers
-_LIST_NAMES = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 _TEXT, _FLOAT, _INT = 1, 2, 3
 # Between columns of one array: columns a power of two apart would share few sets of
 # the processor's first cache and push each other out of it.
@@ -35,26 +33,6 @@ _GAP = 16
 _LONGEST_KEY = 110
 
 Values = NDArray[Any] | Strings
-Names = Sequence[Any] | Callable[[int], Any] | None
-
-
-class ExampleError(InputError):
-    """An example that cannot be parsed.
-
-    `record` is its place in the batch, `feature` and `offset` say what in it is wrong.
-    `data` holds its bytes; `where` is its file, record and byte, if a dataset found
-    them.
-    """
-
-    def __init__(
-        self, message: str, record: int, feature: str | None = None, offset: int = 0
-    ) -> None:
-        super().__init__(message)
-        self.record = record
-        self.feature = feature
-        self.offset = offset
-        self.data = b""
-        self.where: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,16 +276,6 @@ class RawColumns:
         return values
 
 
-@contextlib.contextmanager
-def with_data(records: Strings) -> Iterator[None]:
-    """Give errors the bytes of the example that they are about."""
-    try:
-        yield
-    except ExampleError as error:
-        error.data = records[error.record]
-        raise
-
-
 def key_table(
     keys: Sequence[str],
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
@@ -350,61 +318,6 @@ def work_room(features: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     kernels = compiled.load("estimax.wire.proto_kernels")
     seen = np.empty((kernels.REMEMBERED + 1, 3), np.int64)
     return seen, np.empty((features, 3), np.int64)
-
-
-def raise_problem(
-    problem: NDArray[np.int64],
-    wanted: Sequence[Wanted],
-    records: Strings,
-    names: Names,
-) -> NoReturn:
-    """Say in words what a kernel found wrong."""
-    kernels = compiled.load("estimax.wire.proto_kernels")
-    what, row, f, offset, expected, found = problem.tolist()
-    key = wanted[f].key if f >= 0 else None
-    dtype = wanted[f].dtype if f >= 0 else ""
-    if what == kernels.MALFORMED:
-        where = f", in feature {key!r}" if key is not None else ""
-        text = f"not a valid Example message: broken at byte {offset}{where}."
-    elif what == kernels.WRONG_KIND:
-        text = (
-            f"feature {key!r} (byte {offset}): expected {dtype}, found a "
-            f"{_LIST_NAMES.get(found, found)}."
-        )
-    elif what == kernels.MISSING:
-        text = (
-            f"feature {key!r} ({dtype}) is missing, and its FixedLenFeature has no "
-            f"default_value{_hint(wanted[f].key, records[row])}"
-        )
-    elif what == kernels.NOT_MULTIPLE:
-        text = (
-            f"feature {key!r} (byte {offset}): found {found} values, which is no "
-            f"multiple of the {expected} that a step has."
-        )
-    else:
-        text = (
-            f"feature {key!r} (byte {offset}): expected {expected} values, found "
-            f"{found}."
-        )
-    raise ExampleError(f"{name_of(row, names)}: {text}", row, key, offset)
-
-
-def _hint(key: str, record: bytes) -> str:
-    """The key that was meant, or those that the example has."""
-    try:
-        keys = protos.decode_example(record)
-    except InputError:
-        return "."
-    return did_you_mean(key, keys) if keys else "; the example has no feature at all."
-
-
-def name_of(row: int, names: Names) -> str:
-    """How messages call an example of the batch."""
-    if names is None:
-        return f"example {row} of the batch"
-    given = names(row) if callable(names) else names[row]
-    shown = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
-    return f"example {shown}"
 
 
 def example_kernels() -> ModuleType:

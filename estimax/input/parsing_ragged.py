@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from estimax.core.ragged import Ragged
 from estimax.core.strings import Strings
-from estimax.input.parsing_plan import ExampleError, Names, Values, Variable, name_of
+from estimax.input.parsing_errors import ExampleError, Names, name_of
+from estimax.input.parsing_plan import Values, Variable
 from estimax.input.parsing_specs import (
     Partition,
     RaggedFeature,

@@ -32,17 +32,19 @@ from estimax.input.parsing import (
     size_of,
     without_batch,
 )
-from estimax.input.parsing_plan import (
-    DTYPES,
+from estimax.input.parsing_errors import (
     ExampleError,
     Names,
+    name_of,
+    raise_problem,
+    with_data,
+)
+from estimax.input.parsing_plan import (
+    DTYPES,
     Values,
     Wanted,
     example_kernels,
     key_table,
-    name_of,
-    raise_problem,
-    with_data,
     work_room,
 )
 from estimax.input.parsing_specs import (

@@ -330,5 +330,5 @@ def test_a_missing_feature_is_told_its_neighbours():
     record = Example.of({"age": 1.0, "city": "Rome"}).serialize()
     with pytest.raises(ExampleError, match=r"'agee' .*missing.*did you mean 'age'\?"):
         parse_example([record], {"agee": FixedLenFeature([], "float32")})
-    with pytest.raises(ExampleError, match="missing.*no feature at all"):
+    with pytest.raises(ExampleError, match=r"missing.*no feature at all"):
         parse_example([b""], {"age": FixedLenFeature([], "float32")})
