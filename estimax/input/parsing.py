@@ -87,7 +87,9 @@ def parse_single_example(
             f"{type(serialized).__name__}; parse_example takes several."
         )
     names = None if example_names is None else [example_names]
-    batch = parse_example([bytes(serialized)], features, names)
+    ends = np.array([0, len(serialized)])
+    records = Strings(np.frombuffer(serialized, np.uint8), ends, (1,))
+    batch = parse_example(records, features, names)
     return {key: without_batch(column) for key, column in batch.items()}
 
 
