@@ -28,7 +28,7 @@ from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import host_values
 from estimax.core import plan as plans
-from estimax.core.errors import MissingFileError, SpecError
+from estimax.core.errors import MissingFileError
 from estimax.core.mode import Mode, ModeKeys
 from estimax.core.packing import Packed, pack
 from estimax.core.staging import Origin
@@ -76,7 +76,6 @@ class Estimator:
         self._warm_start = checkpoints.as_settings(warm_start_from)
         self._programs: dict[Any, Any] = {}
         self._loader = Loader(use_averages=self._config.use_averages)
-        self._example: dict[Origin, Any] | None = None
 
     @property
     def model_dir(self) -> str:
@@ -281,6 +280,8 @@ class Estimator:
                     yield from reports.single_examples(values)
                 else:
                     yield values
+                if context.stop_requested:
+                    break
             for hook in every_hook:
                 hook.end(context)
 
@@ -302,7 +303,7 @@ class Estimator:
         """
         exporting.check_mode(experimental_mode)
         self._check_trained(checkpoint_path)
-        example = self._serving_example(serving_input_receiver_fn)
+        example = exporting.serving_example(serving_input_receiver_fn, self.model_dir)
         program = self._program(ModeKeys.PREDICT, example)
         shapes = program.recording.shapes
         variables, step, _ = self._load(
@@ -393,7 +394,7 @@ class Estimator:
             keep_compiled_programs(self._config.compilation_cache_dir)
             self._programs[key] = self._build(mode, batch)
         if mode == ModeKeys.TRAIN:
-            self._example = exporting.remember_example(self.model_dir, batch)
+            exporting.remember_example(self.model_dir, batch)
         return self._programs[key]
 
     def _build(self, mode: Mode, batch: dict[Origin, Any]) -> Any:
@@ -453,20 +454,6 @@ class Estimator:
             )
         path = self._checkpoint(given)
         return self._loader.load(path, shapes, or_earlier=given is None)
-
-    def _serving_example(
-        self, receiver_fn: Callable[[], Any] | None
-    ) -> dict[Origin, Any]:
-        if receiver_fn is not None:
-            return plans.flatten(receiver_fn().features, None)
-        example = self._example or exporting.recall_example(self.model_dir)
-        if example is None:
-            raise SpecError(
-                "export: which features a request carries is not known, because this "
-                "model_dir was trained elsewhere. Give a serving_input_receiver_fn, "
-                "such as ex.export.build_raw_serving_input_receiver_fn(features)."
-            )
-        return example
 
     def _loop_length(self) -> int | None:
         if self._config.debug or self._config.accumulate_steps > 1:

@@ -10,7 +10,7 @@ from typing import Any
 from estimax import export, training
 from estimax.core.errors import SpecError
 from estimax.core.mode import ModeKeys
-from estimax.core.plan import PreparedBatch, RawBatch
+from estimax.core.plan import PreparedBatch, RawBatch, flatten
 from estimax.core.spec import ClassificationOutput, ExportOutput, RegressionOutput
 from estimax.core.staging import Origin
 from estimax.export import selftest
@@ -62,7 +62,7 @@ def check_mode(mode: str) -> None:
         )
 
 
-def remember_example(model_dir: str, batch: RawBatch) -> dict[Origin, Any]:
+def remember_example(model_dir: str, batch: RawBatch) -> None:
     """Keep a few rows of the training features, which tell what a request carries.
 
     In the model's folder, so that a process without the data can export as well.
@@ -71,10 +71,25 @@ def remember_example(model_dir: str, batch: RawBatch) -> dict[Origin, Any]:
     path = Path(model_dir) / _EXAMPLE_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic.write_json(path, selftest.selftest_to_json(rows, {}))
-    return rows
 
 
-def recall_example(model_dir: str) -> dict[Origin, Any] | None:
+def serving_example(
+    receiver_fn: Callable[[], Any] | None, model_dir: str
+) -> dict[Origin, Any]:
+    """The features that a request carries: as told, or those of the training."""
+    if receiver_fn is not None:
+        return flatten(receiver_fn().features, None)
+    example = _recall_example(model_dir)
+    if example is None:
+        raise SpecError(
+            "export: which features a request carries is not known, because this "
+            "model_dir was trained elsewhere. Give a serving_input_receiver_fn, "
+            "such as ex.export.build_raw_serving_input_receiver_fn(features)."
+        )
+    return example
+
+
+def _recall_example(model_dir: str) -> dict[Origin, Any] | None:
     """The rows that training kept, if it ever ran here."""
     path = Path(model_dir) / _EXAMPLE_FILE
     if not path.exists():

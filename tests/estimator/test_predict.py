@@ -136,3 +136,18 @@ def test_using_text_as_an_array_names_the_feature_and_the_column_to_use(make):
         make(model_fn).train(input_fn, steps=1)
     assert "features/city is text" in str(error.value)
     assert "categorical_column_with_hash_bucket" in str(error.value)
+
+
+def test_a_hook_may_stop_a_prediction(trained):
+    class Enough(ex.hooks.Hook):
+        ended = False
+
+        def after_run(self, context, values):
+            context.request_stop()
+
+        def end(self, context):
+            self.ended = True
+
+    hook = Enough()
+    assert len(list(trained.predict(once(batch=2), hooks=[hook]))) == 2
+    assert hook.ended
