@@ -16,7 +16,7 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned.parts import check_features
+from estimax.canned.parts import check_features, click_head
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import ConfigError
 from estimax.core.mode import ModeKeys
@@ -30,7 +30,8 @@ class DCNClassifier(Estimator):
     The deep network reads the features beside the cross layers ("parallel"), or what
     comes out of them ("stacked"). `projection` gives each cross layer a weight of that
     rank, U Vᵀ, in the place of a square one: a quarter of the width is often enough.
-    Without another `optimizer` it is LazyAdam(0.001).
+    Without another `optimizer` it is LazyAdam(0.001). `head` may be another one of
+    one logit.
 
     >>> import estimax as ex
     >>> fc = ex.feature_columns
@@ -52,6 +53,7 @@ class DCNClassifier(Estimator):
         weight_column: Any = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
+        head: heads.Head | None = None,
     ) -> None:
         if structure not in ("parallel", "stacked"):
             raise ConfigError(
@@ -59,7 +61,7 @@ class DCNClassifier(Estimator):
                 f"{structure!r}."
             )
         columns = tuple(feature_columns)
-        head = heads.BinaryClassHead(weight_column=weight_column)
+        chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
@@ -76,7 +78,7 @@ class DCNClassifier(Estimator):
             if structure == "parallel":
                 net = jnp.concatenate([crossed, net], axis=-1)
             logits = nn.Dense(1, name="logits")(net)
-            return head.create_estimator_spec(
+            return chosen.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
 

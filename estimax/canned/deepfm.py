@@ -17,7 +17,7 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned.parts import check_features
+from estimax.canned.parts import check_features, click_head
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import FeatureError
 from estimax.core.mode import ModeKeys
@@ -31,7 +31,8 @@ class DeepFMClassifier(Estimator):
     Embedding columns are the fields whose pairs count; numeric and indicator columns
     join them in the deep and the linear part. The linear part weighs the ids that the
     embedding columns embed; `linear_feature_columns` says otherwise. Without another
-    `optimizer` it is LazyAdam(0.001), which moves the rows of a batch only.
+    `optimizer` it is LazyAdam(0.001), which moves the rows of a batch only. `head` may
+    be another one of one logit, such as a BinaryClassHead with a label_vocabulary.
 
     >>> import estimax as ex
     >>> fc = ex.feature_columns
@@ -53,11 +54,12 @@ class DeepFMClassifier(Estimator):
         weight_column: Any = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
+        head: heads.Head | None = None,
     ) -> None:
         columns = tuple(feature_columns)
         fields = _fields(columns)
         linear = tuple(linear_feature_columns or map(_ids_or_numbers, columns))
-        head = heads.BinaryClassHead(weight_column=weight_column)
+        chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
@@ -70,7 +72,7 @@ class DeepFMClassifier(Estimator):
                 + pairwise_products(vectors)
                 + _deep(net, hidden_units, dropout, mode)
             )
-            return head.create_estimator_spec(
+            return chosen.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
 

@@ -17,7 +17,7 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned.parts import check_features
+from estimax.canned.parts import check_features, click_head
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import FeatureError
 from estimax.core.mode import ModeKeys
@@ -31,7 +31,8 @@ class DINClassifier(Estimator):
     `attend` pairs a column of the candidate with the sequence column of the same thing
     in the user's history; `fc.shared_embeddings` gives both one table. All histories
     have the same lengths. `feature_columns` are whatever else is known. Without another
-    `optimizer` it is LazyAdam(0.001).
+    `optimizer` it is LazyAdam(0.001). `head` may be another one of
+    one logit.
 
     >>> import estimax as ex
     >>> fc = ex.feature_columns
@@ -54,10 +55,11 @@ class DINClassifier(Estimator):
         weight_column: Any = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
+        head: heads.Head | None = None,
     ) -> None:
         pairs = _checked(attend)
         columns = tuple(feature_columns)
-        head = heads.BinaryClassHead(weight_column=weight_column)
+        chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
@@ -75,7 +77,7 @@ class DINClassifier(Estimator):
                 if dropout:
                     net = nn.Dropout(dropout, deterministic=mode != ModeKeys.TRAIN)(net)
             logits = nn.Dense(1, name="logits")(net)
-            return head.create_estimator_spec(
+            return chosen.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
 

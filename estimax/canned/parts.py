@@ -46,6 +46,17 @@ def classifier_head(
     )
 
 
+def click_head(head: heads.Head | None, weight_column: Any) -> heads.Head:
+    """The head of a click model: two classes, unless another is given."""
+    if head is None:
+        return heads.BinaryClassHead(weight_column=weight_column)
+    if weight_column is not None:
+        raise SpecError(
+            "a click model with a head of its own: give weight_column to the head."
+        )
+    return head
+
+
 def regressor_head(
     label_dimension: int,
     weight_column: Any,

@@ -28,6 +28,8 @@ from estimax.config.schema.model import (
     BinaryHead,
     CombinedModel,
     CustomModel,
+    DcnModel,
+    DeepFmModel,
     DnnModel,
     Head,
     MultiClassHead,
@@ -185,6 +187,8 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
             warm_start_from=warm_start,
             batch_norm=model.dnn.batch_norm,
         )
+    if isinstance(model, DeepFmModel | DcnModel):
+        return _build_click_model(run, model, columns, config)
     return canned.LinearEstimator(
         head,
         feature_columns=columns.linear(model.linear),
@@ -192,6 +196,29 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
         config=config,
         sparse_combiner=model.linear.combiner,
         warm_start_from=warm_start,
+    )
+
+
+def _build_click_model(
+    run: Run, model: DeepFmModel | DcnModel, columns: Columns, config: RunConfig
+) -> Estimator:
+    given = run.optimizers.dnn
+    shared: dict[str, Any] = {
+        "hidden_units": model.dnn.hidden_units,
+        "feature_columns": columns.deep(model.dnn.features),
+        "optimizer": None if given is None else build_optimizer(given),
+        "dropout": model.dnn.dropout,
+        "config": config,
+        "warm_start_from": build_warm_start(run.warm_start),
+        "head": build_head(run, model.head),
+    }
+    if isinstance(model, DeepFmModel):
+        return canned.DeepFMClassifier(**shared)
+    return canned.DCNClassifier(
+        cross_layers=model.cross_layers,
+        projection=model.projection,
+        structure=model.structure,
+        **shared,
     )
 
 

@@ -9,9 +9,11 @@ from estimax.config.check_features import CATEGORICAL, Note, column_key, known_f
 from estimax.config.decode import is_broken
 from estimax.config.schema.features import Bucketized, Crossed, Feature, Numeric
 from estimax.config.schema.model import (
-    CombinedModel,
+    ClickPart,
     CustomModel,
+    DcnModel,
     DeepFeatures,
+    DeepFmModel,
     DnnModel,
     DnnPart,
     LinearModel,
@@ -20,6 +22,7 @@ from estimax.config.schema.model import (
 from estimax.config.schema.optimizers import Optimizer, Piecewise, Sgd
 from estimax.config.schema.run import Run
 
+_ONE_PART = DnnModel | LinearModel | DeepFmModel | DcnModel
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -37,23 +40,29 @@ def check_model(run: Run, note: Note, *, complete: bool) -> None:
         references = list(_linear_references(linear))
         _check_references(references, run.features, note)
         used += references
-    if isinstance(dnn, DnnPart) and isinstance(dnn.features, DeepFeatures):
+    if isinstance(dnn, DnnPart | ClickPart) and isinstance(dnn.features, DeepFeatures):
         references = list(_dnn_references(dnn.features))
         if complete and not references:
             note("model.dnn.features", "names no feature: add numeric, embedding, ...")
         _check_references(references, run.features, note)
         used += references
+        if complete and isinstance(model, DeepFmModel):
+            _check_pairs(dnn.features, note)
     if complete:
         _check_all_used(run.features, {name for _, name in used}, note)
     _check_optimizers(run, note)
 
 
-def parts(run: Run) -> tuple[LinearPart | None, DnnPart | None]:
+def parts(run: Run) -> tuple[LinearPart | None, DnnPart | ClickPart | None]:
     """The wide and the deep part of a stock model, where it has them."""
-    model = run.model
-    linear = model.linear if isinstance(model, CombinedModel | LinearModel) else None
-    dnn = model.dnn if isinstance(model, CombinedModel | DnnModel) else None
-    return linear, dnn
+    return getattr(run.model, "linear", None), getattr(run.model, "dnn", None)
+
+
+def _check_pairs(deep: DeepFeatures, note: Note) -> None:
+    dims = [group.dim for group in deep.embedding for _ in group.of]
+    if len(dims) < 2 or len(set(dims)) > 1:
+        text = "deepfm multiplies embeddings: name two or more, all of one dim"
+        note("model.dnn.features", text)
 
 
 def _linear_references(part: LinearPart) -> Iterator[tuple[str, str]]:
@@ -148,7 +157,7 @@ def _check_optimizers(run: Run, note: Note) -> None:
         path = f"optimizers.{name}"
         if isinstance(run.model, CustomModel):
             note(path, "a class of your own brings its own optimizers; remove it")
-        elif part is None and isinstance(run.model, DnnModel | LinearModel):
+        elif part is None and isinstance(run.model, _ONE_PART):
             note(path, f"a {run.model.type} model has no {name} part; remove it")
         _check_optimizer(optimizer, path, note)
 

@@ -200,6 +200,24 @@ def test_a_stock_run_becomes_its_estimator(tmp_path):
     assert built.eval_spec() is None
 
 
+TWO_CITIES = (
+    "features.born={type: hashed, buckets: 10}",
+    "model.dnn.features.embedding={dim: 4, of: [city, born]}",
+)
+
+
+def test_a_run_may_name_a_click_model(tmp_path):
+    built = build(small_run(tmp_path, *TWO_CITIES, "model.type=deepfm"))
+    assert isinstance(built.estimator, canned.DeepFMClassifier)
+    cross = ("model.type=dcn", "model.projection=2", "features.age.default=0")
+    built = build(small_run(tmp_path, *cross))
+    assert isinstance(built.estimator, canned.DCNClassifier)
+    built.estimator.train(built.input_fn("train"), steps=1)
+    names = built.estimator.get_variable_names()
+    assert "cross_2/projection/kernel" in names
+    assert "training/slots/input_layer/city_embedding/embedding_weights/m" in names
+
+
 def test_a_run_may_start_from_another_model(tmp_path):
     assert build(small_run(tmp_path)).estimator.warm_start_from is None
     section = "warm_start={from: runs/old, variables: 'dnn/.*', partial: true}"

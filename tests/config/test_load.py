@@ -524,3 +524,17 @@ def test_a_class_must_name_module_and_object(tmp_path):
     assert problems(tmp_path, text) == [
         'run.yaml:11:9: model.class: expected "package.module:Name"'
     ]
+
+
+def test_a_model_of_pairs_wants_two_embeddings_of_one_width(tmp_path):
+    wanted = [
+        "run.yaml:14:5: model.dnn.features: deepfm multiplies embeddings: name two or "
+        "more, all of one dim"
+    ]
+    assert problems(tmp_path, spoiled("type: dnn", "type: deepfm")) == wanted
+
+
+def test_a_click_model_has_one_optimizer(tmp_path):
+    text = spoiled("type: dnn", "type: dcn") + "optimizers: {linear: {type: ftrl}}\n"
+    (found,) = problems(tmp_path, text)
+    assert "optimizers.linear: a dcn model has no linear part; remove it" in found

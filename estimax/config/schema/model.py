@@ -7,6 +7,10 @@ model:
     features: {numeric: [age], embedding: {dim: 8, of: [city]}}
     hidden_units: [128, 64]
 
+model:
+  type: deepfm          # or dcn
+  dnn: {features: {embedding: {dim: 8, of: [city, page]}}, hidden_units: [128, 64]}
+
 model: {class: "my_package.models:MyEstimator", params: {depth: 3}}
 """
 
@@ -88,22 +92,31 @@ class LinearPart:
     ] = "sum"
 
 
+_UNITS = About("Units of each layer.", at_least=1, min_items=1)
+_DROPOUT = About("Part of the units left out in training.", above=0, below=1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class DnnPart:
     """The deep part: layers over the concatenated inputs."""
 
     features: Annotated[DeepFeatures, About("What goes in.")]
-    hidden_units: Annotated[
-        tuple[int, ...], About("Units of each layer.", at_least=1, min_items=1)
-    ]
+    hidden_units: Annotated[tuple[int, ...], _UNITS]
     activation: Annotated[
         Literal["relu", "elu", "gelu", "leaky_relu", "selu", "silu", "sigmoid", "tanh"],
         About("After each layer."),
     ] = "relu"
-    dropout: Annotated[
-        float | None, About("Part of the units left out in training.", above=0, below=1)
-    ] = None
+    dropout: Annotated[float | None, _DROPOUT] = None
     batch_norm: Annotated[bool, About("Normalise after each layer.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClickPart:
+    """The deep part of a click model: layers of relu."""
+
+    features: Annotated[DeepFeatures, About("What goes in.")]
+    hidden_units: Annotated[tuple[int, ...], _UNITS]
+    dropout: Annotated[float | None, _DROPOUT] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +150,31 @@ class LinearModel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeepFmModel:
+    """Products of all pairs of embedded features, and a deep and a linear part."""
+
+    type: Annotated[Literal["deepfm"], About("Pairs of features, and deep.")] = "deepfm"
+    dnn: Annotated[ClickPart, About("The deep part; its embeddings are the pairs'.")]
+    head: Annotated[BinaryHead, _HEAD] = BinaryHead()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DcnModel:
+    """Cross layers, x0 * (W x + b) + x, and a deep part."""
+
+    type: Annotated[Literal["dcn"], About("Deep and cross, v2.")] = "dcn"
+    dnn: Annotated[ClickPart, About("The deep part; its inputs are crossed as well.")]
+    cross_layers: Annotated[int, About("How many.", at_least=1)] = 3
+    projection: Annotated[
+        int | None, About("Rank of their weights, if it is not full.", at_least=1)
+    ] = None
+    structure: Annotated[
+        Literal["parallel", "stacked"], About("The deep part beside them, or on top.")
+    ] = "parallel"
+    head: Annotated[BinaryHead, _HEAD] = BinaryHead()
+
+
+@dataclass(frozen=True, kw_only=True)
 class CustomModel:
     """An estimator of your own.
 
@@ -150,4 +188,4 @@ class CustomModel:
     ] = field(default_factory=dict)
 
 
-Model = CombinedModel | DnnModel | LinearModel | CustomModel
+Model = CombinedModel | DnnModel | LinearModel | DeepFmModel | DcnModel | CustomModel
