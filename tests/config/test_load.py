@@ -535,6 +535,7 @@ def test_a_model_of_pairs_wants_two_embeddings_of_one_width(tmp_path):
 
 
 def test_a_click_model_has_one_optimizer(tmp_path):
-    text = spoiled("type: dnn", "type: dcn") + "optimizers: {linear: {type: ftrl}}\n"
-    (found,) = problems(tmp_path, text)
+    text = spoiled("type: dnn", "type: dcn")
+    given = "optimizers.linear={type: ftrl, learning_rate: 0.1}"
+    (found,) = problems(tmp_path, text, given)
     assert "optimizers.linear: a dcn model has no linear part; remove it" in found
