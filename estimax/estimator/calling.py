@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import jax
+
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.core.mode import ModeKeys
 from estimax.core.spec import EstimatorSpec
@@ -80,7 +82,7 @@ def call_model_fn(
             "the input_fn gives labels, but model_fn has no argument 'labels'. Add it, "
             "or return features alone."
         )
-    with _naming_features(features):
+    with _explaining_errors(features):
         spec = model_fn(**{name: given[name] for name in names if name in given})
     if not isinstance(spec, EstimatorSpec):
         raise SpecError(
@@ -91,10 +93,17 @@ def call_model_fn(
 
 
 @contextmanager
-def _naming_features(features: Any) -> Iterator[None]:
-    """Tell which features there are when one was asked for that is not."""
+def _explaining_errors(features: Any) -> Iterator[None]:
+    """Add to errors that are not ours how to go on."""
     try:
         yield
+    except jax.errors.ConcretizationTypeError as error:
+        error.add_note(
+            "A model_fn describes what to compute, and is compiled. Choose by values "
+            "with jnp.where or jax.lax.cond; to see them, run with "
+            "RunConfig(debug=True) and look at ex.debug.value(x)."
+        )
+        raise
     except KeyError as error:
         key = error.args[0] if error.args else None
         if isinstance(features, Mapping) and key not in features:

@@ -30,7 +30,7 @@ from estimax.core import host_values
 from estimax.core import plan as plans
 from estimax.core.errors import MissingFileError
 from estimax.core.mode import Mode, ModeKeys
-from estimax.core.packing import Packed, pack
+from estimax.core.packing import pack
 from estimax.core.staging import Origin
 from estimax.core.state import TrainState
 from estimax.estimator import arguments, calling, exporting, reports
@@ -130,8 +130,7 @@ class Estimator:
                 return self
             feed.warn_if_endless("train", steps or max_steps)
             program = self._program(ModeKeys.TRAIN, feed.first)
-            first = pack(program.plan.prepare(feed.first))
-            state = self._start_state(program, first, checkpoint)
+            state = self._start_state(program, feed.first, checkpoint)
             start = int(state.step)  # a warm start may have been told to take it, too
             checkpoint = None  # its arrays would stay as long as the training
             last = start + steps if steps else max_steps
@@ -410,9 +409,11 @@ class Estimator:
     def _start_state(
         self,
         program: training.TrainProgram,
-        arrays: Packed,
+        batch: dict[Origin, Any],
         checkpoint: checkpoints.Checkpoint | None,
     ) -> TrainState:
+        """What a checkpoint holds; without one a new state, warm-started if asked."""
+        arrays = pack(program.plan.prepare(batch))
         seed = self._config.tf_random_seed
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
         if checkpoint is None:
@@ -483,8 +484,7 @@ class Estimator:
             if feed.first is None:
                 return None
             program = self._program(ModeKeys.TRAIN, feed.first)
-            first = pack(program.plan.prepare(feed.first))
-            state = self._start_state(program, first, checkpoint)
+            state = self._start_state(program, feed.first, checkpoint)
             placed = feed.placed(program.plan, depth=self._config.prefetch_batches)
             batches = (batch.arrays for batch in placed)
             return training.first_nonfinite(

@@ -184,6 +184,16 @@ def test_an_unknown_feature_is_told_those_that_there_are(make):
     assert "If 'xx' is to be a feature: the input has x." in caught.value.__notes__
 
 
+def test_a_choice_by_values_is_told_how_to_be_made(make):
+    def model_fn(features, labels, mode):
+        spec = line_model_fn(features, labels, mode)
+        return spec if spec.loss > 0 else None
+
+    with pytest.raises(TypeError, match="boolean conversion") as caught:
+        make(model_fn).train(data(), steps=1)
+    assert any("jnp.where" in note for note in caught.value.__notes__)
+
+
 def test_data_in_the_place_of_an_input_fn_is_refused(make):
     with pytest.raises(TypeError, match=r"input_fn must be a function.*got Dataset"):
         make().train(data()(), steps=1)
