@@ -72,8 +72,9 @@ def pack_stack(tree: Any, count: int, room: int) -> Packed:
     for name, members in layout.members.items():
         parts = [flat[i] for i in members]
         width = sum(part.shape[1] for part in parts)
-        buffers[name] = np.zeros((room, width), parts[0].dtype)
+        buffers[name] = np.empty((room, width), parts[0].dtype)
         np.concatenate(parts, axis=1, out=buffers[name][:count])
+        buffers[name][count:] = 0
     return Packed(buffers, layout)
 
 

@@ -28,10 +28,11 @@ from estimax.training import PlacedLoop
 
 # Batches are stacked until they fill this much, or number this many: below it a call
 # costs more than its steps, above it nothing is gained any more.
-_STACK_BYTES = 512 * 1024
+_STACK_BYTES = 1024 * 1024
 _STACK_LENGTH = 32
+_STACK_LEAST = 8
 # Batches are read together up to this size, which raw ones may have for smaller stacks.
-_GROUP_BYTES = 4 * _STACK_BYTES
+_GROUP_BYTES = 2 * _STACK_BYTES
 # An input that takes longer than this for a group is slow, and gets smaller ones.
 _PATIENCE_SECONDS = 0.05
 
@@ -183,9 +184,13 @@ def _joined(alike: Sequence[plans.PreparedBatch]) -> plans.PreparedBatch:
 
 
 def _room(prepared: plans.PreparedBatch, count: int) -> int:
-    """How many batches of this size to give to the device in one call."""
+    """How many batches of this size to give to the device in one call.
+
+    A power of two: groups are as well, and come out as full stacks.
+    """
     size = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(prepared)) // count
-    return max(1, min(_STACK_LENGTH, _STACK_BYTES // max(size, 1)))
+    fitting = min(_STACK_LENGTH, _STACK_BYTES // max(size, 1))
+    return 1 if fitting < _STACK_LEAST else 1 << (fitting.bit_length() - 1)
 
 
 def _stack(
