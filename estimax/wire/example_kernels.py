@@ -93,12 +93,40 @@ def _put_variable(splits, where, s, count, at, stop, packed):
 
 
 @njit(forceinline=True)
+def _put_default(kind, default, size, to, floats, ints, texts, own_floats, own_ints):
+    """Write the default of a fixed feature that a record lacks."""
+    for i in range(size):
+        if kind == FLOAT:
+            store32(floats, 4 * (to + i), load32(own_floats, 4 * (default + i)))
+        elif kind == INT:
+            put(ints, to + i, get(own_ints, default + i))
+        else:
+            # Negative: the number of a default, not a place in a record.
+            put(texts, 2 * (to + i), -1 - (default + i))
+
+
+@njit(forceinline=True)
 def _read_regular(
-    data, at, end, row, n, features, order, heads, floats, ints, texts, splits, where
+    data,
+    at,
+    end,
+    row,
+    n,
+    features,
+    order,
+    heads,
+    floats,
+    ints,
+    texts,
+    splits,
+    where,
+    own_floats,
+    own_ints,
 ):
     """Read a record of simple values that come in `order`; how many bytes texts have.
 
-    -1 if it is any other: all that is written here is then to be written again.
+    Features may be missing if they need not be there. -1 if it is any other record:
+    all that is written here is then to be written again.
     """
     if at >= end or load8(data, at) != ONE:
         return -1
@@ -110,11 +138,24 @@ def _read_regular(
         f = get(order, j)
         head, feature = heads + 8 * get(heads, f), features + 8 * COLUMNS * f
         packed = match_head(data, at, end, head)
+        kind, size = get(feature, KIND), get(feature, SIZE)
+        to = get(feature, BASE) + row * size
         if packed < 0:
-            return -1
+            # Not there, or in another form: then the end will not be reached.
+            default = get(feature, DEFAULT)
+            if size == VARIABLE:
+                s = get(feature, SPLITS) + row
+                _put_variable(splits, where, s, 0, -1, -1, -1)
+            elif default == NONE:
+                return -1
+            else:
+                _put_default(
+                    *(kind, default, size, to, floats, ints, texts),
+                    *(own_floats, own_ints),
+                )
+            continue
         at += get(head, 0)
         stop = at + packed
-        kind, size = get(feature, KIND), get(feature, SIZE)
         if not _is_simple(data, stop, kind, size, packed):
             return -1
         if size == VARIABLE:
@@ -126,7 +167,7 @@ def _read_regular(
             _put_variable(splits, where, s, count, at - HEAD_OF_VALUE, stop, packed)
         else:
             out = texts if kind == TEXT else floats if kind == FLOAT else ints
-            _put_simple(data, at, packed, kind, out, get(feature, BASE) + row * size)
+            _put_simple(data, at, packed, kind, out, to)
         text_bytes += packed if kind == TEXT else 0
         at = stop
     return text_bytes if at == end else -1
@@ -141,7 +182,8 @@ def _find_order(seen, found, order, n):
         if f < 0 or get(found, 3 * f) < 0:
             return False
         put(found, 3 * f, -1)
-        put(order, j, f)
+    for j in range(n):
+        put(order, j, get(seen, 3 * j + 2))
     return True
 
 
@@ -194,6 +236,7 @@ def scan(
     floats_, ints_, texts_ = address(floats), address(ints), address(texts)
     splits_, where_, order_ = address(splits), address(where), address(order)
     heads_, features_, wrong = address(heads), address(features), address(problem)
+    own_floats, own_ints = address(default_floats), address(default_ints)
     is_regular = False
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
@@ -201,10 +244,10 @@ def scan(
             report(wrong, MALFORMED, row, -1, 0, 0, 0)
             return -1
         if is_regular:
-            # Nearly all records of nearly all files are as the one before.
+            # Nearly all records of nearly all files are as one before.
             read = _read_regular(
                 *(bytes_, start, end, row, len(features), features_, order_, heads_),
-                *(floats_, ints_, texts_, splits_, where_),
+                *(floats_, ints_, texts_, splits_, where_, own_floats, own_ints),
             )
             if read >= 0:
                 text_bytes += read
@@ -258,20 +301,15 @@ def scan(
                 if default == NONE:
                     report(wrong, MISSING, row, f, 0, wanted, 0)
                     return -1
-                for i in range(size):
-                    if wanted == FLOAT:
-                        floats[to + i] = default_floats[default + i]
-                    elif wanted == INT:
-                        ints[to + i] = default_ints[default + i]
-                    else:
-                        # Negative: the number of a default, not a place in a record.
-                        texts[2 * (to + i)] = -1 - (default + i)
+                _put_default(
+                    *(wanted, default, size, to, floats_, ints_, texts_),
+                    *(own_floats, own_ints),
+                )
             elif count != size:
                 report(wrong, WRONG_COUNT, row, f, at - start, size, count)
                 return -1
-        is_regular = len(features) <= REMEMBERED and _find_order(
-            seen_, found_, order_, len(features)
-        )
+        if len(features) <= REMEMBERED:
+            is_regular |= _find_order(seen_, found_, order_, len(features))
     return text_bytes
 
 

@@ -135,10 +135,14 @@ def _fuzz_neighbours(rng, guarded, count):
     """A record must be read alike alone and behind one whose layout it may share."""
     variable = {key: VarLenFeature(dtype) for key, dtype in KEYS.items()}
     fixed = {key: FixedLenFeature([], dtype) for key, dtype in KEYS.items()}
-    parsers = [parsing.ExampleParser(features) for features in (variable, fixed)]
+    defaults = {"float32": 1.5, "int64": 7, "string": b"b" * 30}
+    optional = {
+        k: FixedLenFeature([], kind, defaults[kind]) for k, kind in KEYS.items()
+    }
+    parsers = [parsing.ExampleParser(one) for one in (variable, fixed, optional)]
     for i in range(count):
         before = _regular_record(rng)
-        after = _regular_record(rng) if i % 2 else before
+        after = _regular_record(rng, may_lack=i % 4 == 1) if i % 2 else before
         data = _mutated(rng, after, _record(rng))
         ends = np.cumsum([0, len(before), len(data)])
         for parser in parsers:
@@ -169,15 +173,15 @@ def _rows(parser, batch):
     return rows
 
 
-def _regular_record(rng):
-    return Example.of(
-        {
-            "f": [rng.random()],
-            "n": [rng.randrange(128)],
-            "s": [rng.randbytes(rng.randrange(12))],
-            "key of 20 bytes long": [rng.randrange(128)],
-        }
-    ).serialize()
+def _regular_record(rng, *, may_lack=False):
+    values = {
+        "f": [rng.random()],
+        "n": [rng.randrange(128)],
+        "s": [rng.randbytes(rng.randrange(12))],
+        "key of 20 bytes long": [rng.randrange(128)],
+    }
+    kept = [key for key in values if not may_lack or rng.random() < 0.6]
+    return Example.of({key: values[key] for key in kept}).serialize()
 
 
 def _check_parsed(data, found):
