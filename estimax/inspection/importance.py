@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from estimax import input as inputs
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.core.mode import ModeKeys
+from estimax.core.sparse import Sparse
 from estimax.estimator import Estimator
 from estimax.estimator.calling import call_input_fn
 from estimax.input import columns
@@ -30,7 +32,7 @@ _LOWER_IS_BETTER = ("loss", "error", "regret")
 class FeatureImportance:
     """How much worse the metric gets without what this feature tells."""
 
-    feature: str
+    feature: str  # "ids + weights": several that were dealt out together
     mean: float  # over the repetitions; positive: the model needs the feature
     std: float
 
@@ -57,7 +59,7 @@ def permutation_importance(
     input_fn: Callable[..., Any],
     *,
     metric: str = "loss",
-    features: Sequence[str] | None = None,
+    features: Sequence[str | Sequence[str]] | None = None,
     repeats: int = 3,
     max_examples: int = 100_000,
     higher_is_better: bool | None = None,
@@ -66,12 +68,14 @@ def permutation_importance(
     """Evaluate a trained model once as it is, then with each feature shuffled.
 
     Reads up to `max_examples` of `input_fn` into memory. `features` limits which are
-    looked at. Whether more of a metric is better is told from its name (a loss or an
-    error is not) unless `higher_is_better` says so.
+    looked at; in it, a tuple of names is shuffled as one. Without it, features whose
+    rows are as long as one another's, such as ids and their weights, are. Whether more
+    of a metric is better is told from its name (a loss or an error is not) unless
+    `higher_is_better` says so.
     """
     found, labels, batch_size = _read(estimator, input_fn, max_examples)
-    wanted = sorted(found) if features is None else list(features)
-    for name in wanted:
+    groups = _groups(found) if features is None else list(map(_as_group, features))
+    for name in (name for group in groups for name in group):
         if name not in found:
             near = did_you_mean(name, found)
             raise FeatureError(f"permutation_importance: no feature {name!r}{near}")
@@ -91,17 +95,47 @@ def permutation_importance(
     rng = np.random.default_rng(seed)
     examples = len(next(iter(found.values())))
     importances = []
-    for name in wanted:
+    for group in groups:
         lost = []
         for _ in range(repeats):
             order = rng.permutation(examples)
-            shuffled = {**found, name: columns.take_rows(found[name], order)}
-            lost.append(sign * (baseline - measured(shuffled)))
+            moved = {name: columns.take_rows(found[name], order) for name in group}
+            lost.append(sign * (baseline - measured({**found, **moved})))
+        together = " + ".join(group)
         importances.append(
-            FeatureImportance(name, float(np.mean(lost)), float(np.std(lost)))
+            FeatureImportance(together, float(np.mean(lost)), float(np.std(lost)))
         )
     importances.sort(key=lambda importance: -importance.mean)
     return Importances(metric, baseline, examples, tuple(importances))
+
+
+def _as_group(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _groups(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Features to shuffle together: values that a column pairs would not fit apart."""
+    groups: list[list[str]] = []
+    for name in sorted(found):
+        mates = (g for g in groups if _are_paired(found[g[0]], found[name]))
+        group = next(mates, None)
+        if group is None:
+            groups.append([name])
+        else:
+            group.append(name)
+    return [tuple(group) for group in groups]
+
+
+def _are_paired(one: Any, other: Any) -> bool:
+    if not (isinstance(one, Sparse) and isinstance(other, Sparse)):
+        return False
+    lengths, others = _row_lengths(one), _row_lengths(other)
+    # Rows that are all as long fit in any order, and say nothing about pairs.
+    return len(np.unique(lengths)) > 1 and np.array_equal(lengths, others)
+
+
+def _row_lengths(column: Sparse) -> NDArray[np.int64]:
+    return np.bincount(column.indices[:, 0], minlength=len(column))
 
 
 def _read(

@@ -118,3 +118,31 @@ def model_files(model):
 def test_a_misspelled_name_is_told(model, options, message):
     with pytest.raises(ValueError, match=message):
         ex.inspection.permutation_importance(model, data, **options)
+
+
+def test_ids_and_their_weights_are_shuffled_together(tmp_path):
+    rows = [["a"] * n for n in (0, 1, 2, 3)] * 8
+    features = {
+        "tags": ex.Sparse.of_rows(rows),
+        "shares": ex.Sparse.of_rows([[0.5] * len(row) for row in rows]),
+        "town": ex.Sparse.of_rows([["Oslo"], ["Rome"]] * 16),
+        "job": ex.Sparse.of_rows([["clerk"], ["nurse"]] * 16),
+    }
+    hashed = [
+        fc.categorical_column_with_hash_bucket(k, 9) for k in ("tags", "town", "job")
+    ]
+    tags = fc.weighted_categorical_column(hashed[0], "shares")
+    estimator = ex.LinearClassifier([tags, *hashed[1:]], tmp_path)
+
+    def input_fn():
+        labels = np.arange(32) % 2
+        return ex.input.Dataset.from_tensor_slices((features, labels)).batch(32)
+
+    estimator.train(input_fn)
+    found = ex.inspection.permutation_importance(estimator, input_fn, repeats=1)
+    names = sorted(f.feature for f in found.features)
+    assert names == ["job", "shares + tags", "town"]
+    found = ex.inspection.permutation_importance(
+        estimator, input_fn, repeats=1, features=[("job", "town")]
+    )
+    assert [f.feature for f in found.features] == ["job + town"]
