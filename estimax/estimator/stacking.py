@@ -28,11 +28,11 @@ from estimax.training import PlacedLoop
 
 # Batches are stacked until they fill this much, or number this many: below it a call
 # costs more than its steps, above it nothing is gained any more.
-_STACK_BYTES = 1024 * 1024
+_STACK_BYTES = 2 * 1024 * 1024
 _STACK_LENGTH = 32
-_STACK_LEAST = 8
+_STACK_LEAST = 4
 # Batches are read together up to this size, which raw ones may have for smaller stacks.
-_GROUP_BYTES = 2 * _STACK_BYTES
+_GROUP_BYTES = _STACK_BYTES
 # An input that takes longer than this for a group is slow, and gets smaller ones.
 _PATIENCE_SECONDS = 0.05
 

@@ -123,7 +123,7 @@ class Echo:
 
 
 def test_as_many_batches_share_a_stack_as_pay():
-    rows = {"small": 8, "medium": 10_000, "large": 20_000}
+    rows = {"small": 8, "medium": 30_000, "large": 60_000}
     shapes = {}
     for name, count in rows.items():
         group = [(batch_of(n, count), n) for n in range(9)]
@@ -132,8 +132,8 @@ def test_as_many_batches_share_a_stack_as_pay():
         shapes[name] = ([len(loop) for loop in loops], buffer.shape)
     assert shapes == {
         "small": ([9], (32, 24)),
-        "medium": ([8, 1], (8, 30_000)),
-        "large": ([1] * 9, (60_000,)),  # no stack at all
+        "medium": ([4, 4, 1], (4, 90_000)),
+        "large": ([1] * 9, (180_000,)),  # no stack at all
     }
 
 
