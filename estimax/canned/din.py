@@ -102,9 +102,9 @@ class Attention(nn.Module):
         net = jnp.concatenate(
             [wanted, history, wanted - history, wanted * history], axis=-1
         )
-        for size in self.units:
-            net = nn.sigmoid(nn.Dense(size)(net))
-        weights = nn.Dense(1)(net)[..., 0]  # [B, T]
+        for index, size in enumerate(self.units):
+            net = nn.sigmoid(nn.Dense(size, name=f"hidden_{index}")(net))
+        weights = nn.Dense(1, name="weight")(net)[..., 0]  # [B, T]
         is_there = jnp.arange(history.shape[1]) < lengths[:, None]
         return jnp.einsum("bt,btd->bd", jnp.where(is_there, weights, 0.0), history)
 
