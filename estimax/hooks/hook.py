@@ -44,6 +44,7 @@ class RunContext:
     step: int
     state: TrainState | None = None
     stop_requested: bool = False
+    is_waiting: bool = False  # for input, which a signal may end
     examples: int = 0  # trained on since the call began
     input_wait: float = 0.0  # seconds the loop waited for input since the call began
     input_state: Any = None  # position of the input after the last trained batch

@@ -4,8 +4,9 @@
         run(...)               # SIGTERM: the loop ends, hooks save, then we exit
 
 The first SIGTERM or SIGINT (Ctrl-C) asks the loop to stop after the current step, so
-that `end` of the hooks writes a checkpoint. The signal is not swallowed: it takes its
-usual effect when the block is left. A second one takes it at once.
+that `end` of the hooks writes a checkpoint. A loop that waits for input is woken: a
+preempted process has seconds, and its input may be stuck. The signal is not swallowed:
+it takes its usual effect when the block is left. A second one takes it at once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ from estimax.hooks.hook import RunContext
 _log = logging.getLogger("estimax")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _Handler = Callable[[int, Any], Any] | int | None
+
+
+class WaitingEnded(BaseException):
+    """Raised by a signal into a loop that waits for input, which catches it."""
 
 
 @contextmanager
@@ -47,6 +52,8 @@ def stopping_on_signals(context: RunContext) -> Iterator[None]:
             name,
         )
         context.request_stop()
+        if context.is_waiting:
+            raise WaitingEnded
 
     previous: dict[int, _Handler] = {n: signal.getsignal(n) for n in _SIGNALS}
     # A signal that is ignored (nohup) or handled outside of Python is left alone.

@@ -20,6 +20,7 @@ from estimax.core.packing import Packed
 from estimax.core.state import TrainState
 from estimax.hooks.cadence import NEVER
 from estimax.hooks.hook import Hook, RunContext
+from estimax.hooks.signals import WaitingEnded
 from estimax.training.programs import TrainProgram
 
 
@@ -68,7 +69,7 @@ def run(
     loop, at = None, 0
     while not context.stop_requested:
         if loop is None or at == len(loop):
-            loop, at = next(loops, None), 0
+            loop, at = _next_loop(loops, context), 0
         if loop is None:
             break
         stop = min(len(loop), at + schedule.steps_until_due(context.step))
@@ -98,6 +99,18 @@ def run(
     # It knows the context, which knows it: nobody else would free the last state.
     context.fetcher = None
     return state
+
+
+def _next_loop(loops: Iterator[PlacedLoop], context: RunContext) -> PlacedLoop | None:
+    """The next batches; None at the end of the data, or if a signal came instead."""
+    try:
+        context.is_waiting = True
+        try:
+            return next(loops, None)
+        finally:
+            context.is_waiting = False
+    except WaitingEnded:  # outside, as it may come at any point of the above
+        return None
 
 
 def _advance(

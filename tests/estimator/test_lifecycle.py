@@ -1,10 +1,14 @@
 """When hooks are called, and what ends a training, as tf.estimator has it."""
 
 import json
+import os
+import signal
+import threading
+import time
 
 import jax.numpy as jnp
 import pytest
-from tiny_models import Recorder, Saves, data, line_model_fn, once
+from tiny_models import Recorder, Saves, X, data, line_model_fn, once
 
 import estimax as ex
 from estimax import checkpoints, hooks
@@ -224,4 +228,30 @@ def test_what_was_being_saved_when_an_error_came_is_on_disk(make):
     model = make(model_fn, save_checkpoints_steps=2)
     with pytest.raises(OSError, match="the disk is gone"):
         model.train(data(), hooks=[Fails()], max_steps=10)
+    assert model.latest_checkpoint().endswith("model.ckpt-2")
+
+
+def test_a_signal_is_heard_while_the_input_is_waited_for(make):
+    used, ended, heard = threading.Event(), threading.Event(), []
+
+    class Notes(Hook):
+        def after_run(self, context, values):
+            if context.step == 2:
+                used.set()
+
+        def end(self, context):
+            ended.set()
+
+    def input_fn():
+        for _ in range(2):
+            yield {"x": X}, X / 2
+        used.wait(20)
+        time.sleep(0.1)  # by now the loop waits
+        os.kill(os.getpid(), signal.SIGTERM)
+        heard.append(ended.wait(20))
+
+    model = make(iterations_per_loop=1)
+    with pytest.raises(SystemExit):
+        model.train(input_fn, hooks=[Notes()])
+    assert heard == [True]
     assert model.latest_checkpoint().endswith("model.ckpt-2")
