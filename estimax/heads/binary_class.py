@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from estimax import metrics
+from estimax.core.errors import SpecError
 from estimax.core.host_values import Int64, Words
 from estimax.core.spec import (
     ClassificationOutput,
@@ -61,6 +62,10 @@ class BinaryClassHead:
 
     def __post_init__(self) -> None:
         self._rules.check(self.loss_reduction)
+        if self.compat not in ("v1", "v2"):
+            raise SpecError(
+                f"{self._title}: compat must be 'v1' or 'v2', got {self.compat!r}."
+            )
         checks.put(
             self, "thresholds", checks.checked_thresholds(self._title, self.thresholds)
         )

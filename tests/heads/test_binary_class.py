@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from estimax import heads
 from estimax.core.host_values import materialize
@@ -75,3 +76,18 @@ def test_a_class_without_a_word_is_unknown():
     head = heads.BinaryClassHead(label_vocabulary=["no"])
     found = materialize(head.predictions(LOGITS))["classes"]
     assert found.reshape(-1).tolist() == [b"UNK", b"no", b"UNK", b"no"]
+
+
+def test_areas_are_of_one_generation_or_the_other():
+    # By falling score 0, 0, 1, 1: the curve goes (0, 0), (1/2, 1/3), (1, 1/2).
+    labels, features = np.array([0, 1, 0, 1]), {}
+    areas = {}
+    for compat in ("v1", "v2"):
+        head = heads.BinaryClassHead(compat=compat)
+        found = head.update_metrics(head.metrics(), features, LOGITS, labels)
+        areas[compat] = float(found["auc_precision_recall"].compute())
+    assert areas["v1"] == pytest.approx(1 / 12 + 5 / 24, abs=1e-6)  # trapezoids
+    # Interpolated, precision is t / (t + 2) at t true positives of two.
+    assert areas["v2"] == pytest.approx(1 - np.log(2), abs=1e-6)
+    with pytest.raises(ValueError, match="compat must be 'v1' or 'v2', got 'v3'"):
+        heads.BinaryClassHead(compat="v3")
