@@ -124,7 +124,7 @@ class Plan:
             *(table, self._default_floats, self._default_ints),
             *(floats, ints, texts, splits, where),
             *work_room(len(table)),
-            *(np.empty(len(table), np.int64), problem),
+            *(np.empty(3 * proto_kernels().REMEMBERED, np.int64), problem),
         )
         if text_bytes < 0:
             raise_problem(problem, self.wanted, records, names)
@@ -283,7 +283,7 @@ def key_table(
     encoded = Strings.of(list(keys))
     # At most a quarter full, so that a probe seldom takes a second step.
     slots = np.full(1 << (4 * len(keys) + 1).bit_length(), -1, np.int64)
-    kernels = compiled.load("estimax.wire.proto_kernels")
+    kernels = proto_kernels()
     kernels.fill_key_slots(encoded.data, encoded.offsets, slots)
     return encoded.data, encoded.offsets, slots
 
@@ -315,7 +315,7 @@ def heads_of(wanted: Sequence[Wanted]) -> NDArray[np.int64]:
 
 def work_room(features: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """What the kernels write keys seen and places found into."""
-    kernels = compiled.load("estimax.wire.proto_kernels")
+    kernels = proto_kernels()
     seen = np.empty((kernels.REMEMBERED + 1, 3), np.int64)
     return seen, np.empty((features, 3), np.int64)
 
@@ -323,6 +323,11 @@ def work_room(features: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def example_kernels() -> ModuleType:
     """The kernels for Examples."""
     return compiled.load("estimax.wire.example_kernels")
+
+
+def proto_kernels() -> ModuleType:
+    """The kernels for keys and values."""
+    return compiled.load("estimax.wire.proto_kernels")
 
 
 def _lay_out(

@@ -9,7 +9,7 @@ two calls: `scan` walks the records, writes what has a fixed size and counts the
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from numba import njit, types
-from numpy import uint64
+from numpy import int64, uint64
 
 from estimax.wire.loads import (
     address,
@@ -32,9 +32,11 @@ from estimax.wire.proto_kernels import (
     ONE,
     REMEMBERED,
     TEXT,
+    TWO,
     UNSET,
     WRONG_COUNT,
     WRONG_KIND,
+    is_same,
     locate,
     match_head,
     message_end,
@@ -106,6 +108,22 @@ def _put_default(kind, default, size, to, floats, ints, texts, own_floats, own_i
 
 
 @njit(forceinline=True)
+def _skip_known(data, at, end, key, n):
+    """The place behind an entry of this key, plainly written; -1 if it is another."""
+    if at >= end or load8(data, at) != ONE:
+        return int64(-1)
+    start, stop = message_end(data, at + 1, end)
+    if start < 0 or start >= stop or load8(data, start) != ONE:
+        return int64(-1)
+    start, key_end = message_end(data, start + 1, stop)
+    if start < 0 or key_end - start != n or not is_same(data, start, data, key, n):
+        return int64(-1)
+    if key_end >= stop or load8(data, key_end) != TWO:
+        return int64(-1)
+    return stop if message_end(data, key_end + 1, stop)[1] == stop else int64(-1)
+
+
+@njit(forceinline=True)
 def _read_regular(
     data,
     at,
@@ -125,8 +143,8 @@ def _read_regular(
 ):
     """Read a record of simple values that come in `order`; how many bytes texts have.
 
-    Features may be missing if they need not be there. -1 if it is any other record:
-    all that is written here is then to be written again.
+    Features may be missing if they need not be there; others are skipped. -1 if it is
+    any other record: all that is written here is then to be written again.
     """
     if at >= end or load8(data, at) != ONE:
         return -1
@@ -135,7 +153,12 @@ def _read_regular(
         return -1
     text_bytes = 0
     for j in range(n):
-        f = get(order, j)
+        f = get(order, 3 * j + 2)
+        if f < 0:
+            key, size = get(order, 3 * j), get(order, 3 * j + 1)
+            behind = _skip_known(data, at, end, key, size)
+            at = behind if behind >= 0 else at
+            continue
         head, feature = heads + 8 * get(heads, f), features + 8 * COLUMNS * f
         packed = match_head(data, at, end, head)
         kind, size = get(feature, KIND), get(feature, SIZE)
@@ -174,16 +197,23 @@ def _read_regular(
 
 
 @njit(forceinline=True)
-def _find_order(seen, found, order, n):
-    """Whether the record had each of n features once at first; their `order`."""
-    for j in range(n):
+def _find_order(seen, found, order, entries, n):
+    """Whether a record had each of the n features once; its keys are the `order`."""
+    if entries > REMEMBERED:
+        return False
+    for j in range(entries):
         f = get(seen, 3 * j + 2)
-        # A feature that is taken away cannot come twice.
-        if f < 0 or get(found, 3 * f) < 0:
-            return False
-        put(found, 3 * f, -1)
-    for j in range(n):
-        put(order, j, get(seen, 3 * j + 2))
+        if f >= 0:
+            # A feature that is taken away cannot come twice.
+            if get(found, 3 * f) < 0:
+                return False
+            put(found, 3 * f, -1)
+            n -= 1
+    if n != 0:
+        return False
+    # A copy, as later records may change what was seen.
+    for i in range(3 * entries):
+        put(order, i, get(seen, i))
     return True
 
 
@@ -237,23 +267,23 @@ def scan(
     splits_, where_, order_ = address(splits), address(where), address(order)
     heads_, features_, wrong = address(heads), address(features), address(problem)
     own_floats, own_ints = address(default_floats), address(default_ints)
-    is_regular = False
+    regular = 0  # how many entries of `order` are to be expected
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if start < 0 or end < start or end > len(data):
             report(wrong, MALFORMED, row, -1, 0, 0, 0)
             return -1
-        if is_regular:
+        if regular:
             # Nearly all records of nearly all files are as one before.
             read = _read_regular(
-                *(bytes_, start, end, row, len(features), features_, order_, heads_),
+                *(bytes_, start, end, row, regular, features_, order_, heads_),
                 *(floats_, ints_, texts_, splits_, where_, own_floats, own_ints),
             )
             if read >= 0:
                 text_bytes += read
                 continue
         found[:] = -1
-        at = locate(
+        entries = locate(
             bytes_,
             start,
             end,
@@ -266,8 +296,8 @@ def scan(
             seen_,
             found_,
         )
-        if at < 0:
-            report(wrong, MALFORMED, row, -1, -1 - at - start, 0, 0)
+        if entries < 0:
+            report(wrong, MALFORMED, row, -1, -1 - entries - start, 0, 0)
             return -1
         for f in range(len(features)):
             wanted, size = features[f, KIND], features[f, SIZE]
@@ -308,8 +338,8 @@ def scan(
             elif count != size:
                 report(wrong, WRONG_COUNT, row, f, at - start, size, count)
                 return -1
-        if len(features) <= REMEMBERED:
-            is_regular |= _find_order(seen_, found_, order_, len(features))
+        if _find_order(seen_, found_, order_, entries, len(features)):
+            regular = entries
     return text_bytes
 
 

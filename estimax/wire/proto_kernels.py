@@ -99,7 +99,7 @@ def skip(data, tag, at, end):
 
 
 @njit(forceinline=True)
-def _is_same(a, at, b, bt, n):
+def is_same(a, at, b, bt, n):
     """Whether n bytes at two places are equal."""
     if n >= 8:
         i = 0
@@ -141,7 +141,7 @@ def _find_slot(data, at, n, keys, key_ends, slots, slot_count):
     while get(slots, slot) >= 0:
         start = get(key_ends, get(slots, slot))
         size = get(key_ends, get(slots, slot) + 1) - start
-        if size == n and _is_same(data, at, keys, start, n):
+        if size == n and is_same(data, at, keys, start, n):
             break
         slot = (slot + 1) & mask
     return slot
@@ -217,6 +217,7 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen,
     they are all it ends with, else -1: the last of a key wins. `seen[j]` holds
     the key of entry j of the record before, and whose it was: nearly always the same
     again, so that a comparison does for a look into the table. `heads` may be 0.
+    Returns how many entries there are.
     """
     j = 0
     while at < end:
@@ -260,7 +261,7 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen,
             at = entry_end
             n = key_end - key
             j += 1
-            if n != get(seen, known + 1) or not _is_same(
+            if n != get(seen, known + 1) or not is_same(
                 data, key, data, get(seen, known), n
             ):
                 slot = _find_slot(data, key, n, keys, key_ends, slots, slot_count)
@@ -272,7 +273,7 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen,
                 put(found, 3 * f, value)
                 put(found, 3 * f + 1, value_end)
                 put(found, 3 * f + 2, -1)
-    return end
+    return j
 
 
 @njit(forceinline=True)

@@ -179,6 +179,7 @@ def _regular_record(rng, *, may_lack=False):
         "n": [rng.randrange(128)],
         "s": [rng.randbytes(rng.randrange(12))],
         "key of 20 bytes long": [rng.randrange(128)],
+        "other": [rng.randbytes(rng.choice([3, 200]))],
     }
     kept = [key for key in values if not may_lack or rng.random() < 0.6]
     return Example.of({key: values[key] for key in kept}).serialize()

@@ -332,3 +332,27 @@ def test_a_missing_feature_is_told_its_neighbours():
         parse_example([record], {"agee": FixedLenFeature([], "float32")})
     with pytest.raises(ExampleError, match=r"missing.*no feature at all"):
         parse_example([b""], {"age": FixedLenFeature([], "float32")})
+
+
+def test_examples_are_read_alike_alone_and_beside_others_of_other_layouts():
+    rng = np.random.default_rng(5)
+    keys = ["a", "b", "longer key", "unread", "unread too"]
+
+    def record():
+        chosen = rng.permutation(keys)[: rng.integers(3, 6)]
+        chosen = [*chosen, chosen[0]] if rng.random() < 0.2 else chosen
+        entries = [(key, bytes([rng.integers(100)])) for key in chosen]
+        return _example(
+            *(
+                _field(1, key.encode()) + _field(2, _field(3, _field(1, value)))
+                for key, value in entries
+            )
+        )
+
+    features = {key: VarLenFeature("int64") for key in keys[:3]}
+    records = [r for _ in range(40) for r in [record()] * rng.integers(1, 4)]
+    together = parse_example(records, features)
+    for row, alone in enumerate(parse_example([r], features) for r in records):
+        for key, column in together.items():
+            mine = column.values[column.indices[:, 0] == row]
+            assert mine.tolist() == alone[key].values.tolist()
