@@ -51,7 +51,7 @@ def as_batches(
     """Turn what an `input_fn` returned into an iterator of `(features, labels)`.
 
     - a `Dataset`, or any iterable of batches: each element is `(features, labels)`, a
-      tuple or list of exactly two, or features alone;
+      tuple or list of exactly two, or features alone; in a list, tuples of two;
     - `(features, labels)` as arrays, or features alone: that batch, for ever.
 
     `resume` says whether a plain iterator, which cannot seek, may be run up to a saved
@@ -63,7 +63,7 @@ def as_batches(
     """
     if isinstance(returned, Dataset):
         return _Batches(returned.iterator(seed=seed))
-    if isinstance(returned, tuple | list):
+    if isinstance(returned, tuple | list) and not _is_list_of_batches(returned):
         return _Constant(as_pair(returned))
     if _is_features(returned):
         return _Constant((returned, None))
@@ -91,9 +91,16 @@ def as_pair(element: Any) -> Batch:
         raise SpecError(
             f"input_fn: a batch must be (features, labels) or features, got a "
             f"{type(element).__name__} of {len(element)}. Put several features into "
-            "a dict; return a list of ready batches as Dataset.from_batches(list)."
+            "a dict; a list of ready batches holds tuples (features, labels)."
         )
     return element[0], element[1]
+
+
+def _is_list_of_batches(value: Any) -> bool:
+    """A list of pairs is no `[features, labels]`: neither is ever a pair itself."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(part, tuple) and len(part) == 2 for part in value)
 
 
 def _is_features(value: Any) -> bool:

@@ -300,3 +300,10 @@ def test_the_uniform_axes_of_nested_rows_stay_innermost():
     wanted = [[1, 0, 0], [1, 0, 1], [1, 1, 0], [1, 1, 1]]
     assert features["x"].indices.tolist() == wanted
     assert features["x"].dense_shape == (2, 2, 2)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_list_of_pairs_is_a_list_of_batches(count):
+    pairs = [({"x": np.array([float(i)])}, np.array([i])) for i in range(count)]
+    found = [labels.tolist() for _, labels in as_batches(pairs)]
+    assert found == [[i] for i in range(count)]
