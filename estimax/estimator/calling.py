@@ -115,15 +115,19 @@ def _explaining_errors(features: Any) -> Iterator[None]:
 def call_input_fn(
     input_fn: Callable[..., Any], *, mode: str, params: Any, config: Any
 ) -> Any:
-    """Call an `input_fn` with what it names of mode, params, config, input_context."""
+    """Call an `input_fn` with what it names of mode, params, config, input_context.
+
+    An `input_context` with a default is left alone where one process reads all, as in
+    tf.estimator without a strategy.
+    """
     check_input_fn(input_fn)
-    given = {
-        "mode": mode,
-        "params": params,
-        "config": config,
-        "input_context": InputContext.from_run_config(config),
-    }
+    given = {"mode": mode, "params": params, "config": config}
     names = accepted_names(input_fn)
+    if "input_context" in names:
+        context = InputContext.from_run_config(config)
+        default = inspect.signature(input_fn).parameters["input_context"].default
+        if context.num_input_pipelines > 1 or default is inspect.Parameter.empty:
+            given["input_context"] = context
     return input_fn(**{name: given[name] for name in names if name in given})
 
 

@@ -23,8 +23,10 @@ def test_broken_line_is_named_and_the_mended_run_ends_bit_identical(
     run.start()
     assert run.wait() == 1  # and does not hang
     problem = run.log.splitlines()[-1]
-    assert "InputError" in problem
-    assert f"train-1.csv, line {LINE}: column 'clicked'" in problem
+    assert "BadRowError" in problem
+    byte = sum(map(len, lines[: LINE - 1]))
+    place = f"train-1.csv, line {LINE} (byte {byte}): column 'clicked'"
+    assert place in problem
     assert "'maybe'" in problem
     latest = checkpoints.restore_latest(run.model_dir)
     assert latest.step == run.newest_saved() > 0

@@ -22,7 +22,7 @@ def test_the_model_fn_example_learns_digits_and_exports(tmp_path):
 def test_the_click_models_example_gains_by_looking_at_the_history():
     program = EXAMPLES / "click_models" / "compare.py"
     done = subprocess.run(
-        [sys.executable, program, "400"], capture_output=True, text=True, check=True
+        [sys.executable, program, "700"], capture_output=True, text=True, check=True
     )
     found = dict(re.findall(r"^(\w+) +AUC (\S+)", done.stdout, re.M))
     assert list(found) == ["DNN", "DeepFM", "DCN", "DIN"]

@@ -11,9 +11,20 @@ import pytest
 from estimax.input import Dataset
 from estimax.input.background import Background
 
+# Of iterators that other tests have forgotten, and pytest still holds.
+OTHERS = set()
+
+
+@pytest.fixture(autouse=True)
+def _look_at_own_threads():
+    OTHERS.clear()
+    OTHERS.update(threads())
+
 
 def threads():
-    return {t for t in threading.enumerate() if t.name.startswith("estimax-input-")}
+    """The input threads that this test has started."""
+    every = {t for t in threading.enumerate() if t.name.startswith("estimax-input-")}
+    return every - OTHERS
 
 
 def wait_until(condition):
