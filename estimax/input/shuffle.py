@@ -26,8 +26,6 @@ from estimax.input.stream import (
     check_at_least,
     check_same,
     read_up_to_error,
-    restored_error,
-    saved_error,
 )
 
 # Rows are gathered this many at a time and then sliced: for a batch's few rows every
@@ -117,7 +115,8 @@ class ShuffleStream:
         self._start: State = {}
         self._gathered: Chunk | None = None  # the next part of the order, as rows
         self._gathered_at = 0
-        self._error: Exception | None = None  # that came behind the window
+        self._held: Chunk | None = None  # a window whose error was just raised
+        self._told = False  # whether the error behind this window was raised
 
     def read(self, n: int) -> Chunk | None:
         """The next elements of the window."""
@@ -131,19 +130,24 @@ class ShuffleStream:
         if self._row == len(self._order):
             self._chunk, self._row, self._window = None, 0, self._window + 1
             self._gathered = None
+            self._told = False
         return out
 
     def _load(self) -> Chunk | None:
-        """Read the next window: a short one before an error, which is raised then."""
-        error, self._error = self._error, None
-        chunk = None
-        if error is None:
-            self._start = self._source.get_state()
-            chunk, error = read_up_to_error(self._source, self._size)
-        if error is not None and chunk is None:
-            raise error
-        self._error = error
-        return chunk
+        """Read the next window, which an error cuts short.
+
+        The error is raised before anything of that window is given out: whoever stops
+        at it, mends the data and goes on gets the order of data that was never broken.
+        """
+        if self._held is not None:
+            held, self._held = self._held, None
+            return held
+        self._start = self._source.get_state()
+        chunk, error = read_up_to_error(self._source, self._size)
+        if error is None or self._told:
+            return chunk
+        self._held, self._told = chunk, chunk is not None
+        raise error
 
     def _gather(self, window: Chunk, n: int) -> Chunk:
         used = self._row - self._gathered_at
@@ -155,16 +159,14 @@ class ShuffleStream:
 
     def get_state(self) -> State:
         """Where the window starts in the source, and how much of it is given out."""
-        start = self._source.get_state() if self._chunk is None else self._start
-        # With a window in hand the error comes again when that is read again.
-        error = self._error if self._chunk is None else None
+        in_hand = self._chunk is not None or self._held is not None
         return {
-            "error": saved_error(error),
+            "told": self._told,
             "window": self._window,
             "row": self._row,
             "buffer_size": self._size,
             "seed": self._seed,
-            "source": start,
+            "source": self._start if in_hand else self._source.get_state(),
         }
 
     def set_state(self, state: State) -> None:
@@ -173,10 +175,10 @@ class ShuffleStream:
         check_same("shuffle's seed", state["seed"], self._seed)
         self._source.set_state(state["source"])
         self._window, self._row = int(state["window"]), int(state["row"])
-        self._chunk = self._gathered = None
-        self._error = restored_error(state["error"])
+        self._chunk = self._gathered = self._held = None
+        self._told = bool(state["told"])
 
     def close(self) -> None:
         """Let go of the window and the source."""
-        self._chunk = self._gathered = None
+        self._chunk = self._gathered = self._held = None
         self._source.close()

@@ -115,15 +115,11 @@ def test_only_the_failing_rows_of_inner_blocks_are_lost(threads):
         assert iterator.ignored_errors == 4
 
 
-@pytest.mark.parametrize("verb", ["shuffle", "interleave"])
-def test_an_error_still_to_come_is_not_lost_by_a_resume(tmp_path, verb):
+def test_an_error_still_to_come_is_not_lost_by_a_resume(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("0,a\n1,a\nbad\n3,a\n")
 
     def make():
-        data = CsvDataset(path, [0, ""])
-        if verb == "shuffle":
-            return data.shuffle(10, seed=1)
         return Dataset.range(1).interleave(lambda i: CsvDataset(path, [0, ""]), 1)
 
     iterator = iter(make())
@@ -135,6 +131,25 @@ def test_an_error_still_to_come_is_not_lost_by_a_resume(tmp_path, verb):
         with pytest.raises(InputError, match=r"line 3 \(byte 8\)"):
             next(one)
         assert int(next(one)[0]) == 3
+
+
+def test_an_error_comes_before_the_shuffled_window_it_cuts_short(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("0,a\n1,a\nbad\n3,a\n")
+    data = CsvDataset(path, [0, ""]).shuffle(10, seed=1)
+    iterator = iter(data)
+    with pytest.raises(InputError, match=r"line 3 \(byte 8\)"):
+        next(iterator)
+    states = [iterator.get_state()]
+    rows = []
+    for row in iterator:  # the error is told once, also after a resume
+        rows.append(int(row[0]))
+        states.append(iterator.get_state())
+    assert (sorted(rows[:2]), rows[2]) == ([0, 1], 3)
+    for given, state in enumerate(states):
+        resumed = iter(data)
+        resumed.set_state(state)
+        assert [int(row[0]) for row in resumed] == rows[given:]
 
 
 def test_a_generator_that_fails_has_ended():

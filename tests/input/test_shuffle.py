@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from estimax.core.errors import InputError
-from estimax.input import Dataset
+from estimax.input import Dataset, csv_files
 from estimax.input.shuffle import permutation
 
 
@@ -104,3 +104,28 @@ def test_another_buffer_size_or_seed_is_refused_on_resume():
 def test_a_buffer_holds_at_least_one_element():
     with pytest.raises(InputError, match="buffer_size must be at least 1, got 0"):
         Dataset.range(9).shuffle(0)
+
+
+def test_data_mended_after_an_error_goes_on_as_if_it_had_never_been_broken(tmp_path):
+    path = tmp_path / "a.csv"
+    lines = ["x", *map(str, range(40))]
+
+    def rows(broken):
+        text = [*lines[:30], "many", *lines[31:]] if broken else lines
+        path.write_text("\n".join(text) + "\n")
+        data = csv_files(path, dtypes={"x": "int64"}).shuffle(16, seed=1).batch(3)
+        return iter(data)
+
+    wanted = [batch["x"].tolist() for batch in rows(broken=False)]
+    reader, given, state = rows(broken=True), [], None
+    try:
+        for batch in reader:
+            given.append(batch["x"].tolist())
+            state = reader.get_state()
+    except InputError as error:
+        assert "line 31" in str(error)
+    assert 0 < len(given) < len(wanted)
+    assert given == wanted[: len(given)]
+    again = rows(broken=False)
+    again.set_state(state)
+    assert [batch["x"].tolist() for batch in again] == wanted[len(given) :]
