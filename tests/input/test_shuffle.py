@@ -117,15 +117,17 @@ def test_data_mended_after_an_error_goes_on_as_if_it_had_never_been_broken(tmp_p
         return iter(data)
 
     wanted = [batch["x"].tolist() for batch in rows(broken=False)]
-    reader, given, state = rows(broken=True), [], None
-    try:
+    reader, given, states = rows(broken=True), [], []
+
+    def read_all():
         for batch in reader:
             given.append(batch["x"].tolist())
-            state = reader.get_state()
-    except InputError as error:
-        assert "line 31" in str(error)
+            states.append(reader.get_state())
+
+    with pytest.raises(InputError, match="line 31"):
+        read_all()
     assert 0 < len(given) < len(wanted)
     assert given == wanted[: len(given)]
     again = rows(broken=False)
-    again.set_state(state)
+    again.set_state(states[-1])
     assert [batch["x"].tolist() for batch in again] == wanted[len(given) :]
