@@ -1,11 +1,16 @@
-"""Work ahead in a thread: the one place where this room starts threads.
+"""Work ahead in threads: the one place where this room starts them.
 
     ahead = Background(generator, depth=2)
     item = ahead.next()        # waits if need be; raises what the thread raised
     ahead.close()              # stops and joins the thread
 
-The thread never refers to the `Background`, so a consumer who merely forgets it lets
-the thread stop. Waiting is on a condition: nobody polls.
+    workers = Workers(4, "map")
+    found = workers.submit(parse, records)       # a Future
+    workers.close()
+
+The threads never refer to these objects, so a consumer who merely forgets one lets its
+threads stop. Nobody polls. A thread that is stuck does not keep the program alive, as
+those of a ThreadPoolExecutor would.
 """
 
 from __future__ import annotations
@@ -16,8 +21,10 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -62,17 +69,88 @@ class _Worker(Generic[T]):
 
     def stop(self) -> bool:
         self.channel.close()
-        if self.thread is threading.current_thread():
-            return False
-        self.thread.join(_JOIN_SECONDS)
-        if self.thread.is_alive():
+        return _join([self.thread])
+
+
+class Workers:
+    """Threads that do what is submitted, in that order; they start when needed."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._crew = _Crew(threads, f"estimax-input-{name}")
+        atexit.register(self._crew.stop)
+        weakref.finalize(self, _dismiss, self._crew).atexit = False
+
+    def submit(self, fn: Callable[..., T], *args: Any) -> Future[T]:
+        """Call it in one of the threads."""
+        result: Future[T] = Future()
+        self._crew.tasks.put((result, fn, args))
+        self._crew.grow()
+        return result
+
+    def close(self) -> bool:
+        """Finish what was submitted, and stop; whether all threads have ended."""
+        atexit.unregister(self._crew.stop)
+        return self._crew.stop()
+
+
+class _Crew:
+    """The threads and their tasks, which outlive forgotten Workers for a moment."""
+
+    def __init__(self, size: int, name: str) -> None:
+        self.tasks: SimpleQueue[tuple[Future[Any], Callable[..., Any], Any] | None]
+        self.tasks = SimpleQueue()
+        self._size, self._name = size, name
+        self._threads: list[threading.Thread] = []
+
+    def grow(self) -> None:
+        """One more thread with each of the first tasks."""
+        if len(self._threads) < self._size:
+            name = f"{self._name}-{len(self._threads)}"
+            args = (self.tasks,)
+            thread = threading.Thread(target=_serve, args=args, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def dismiss(self) -> None:
+        for _ in self._threads:
+            self.tasks.put(None)
+
+    def stop(self) -> bool:
+        self.dismiss()
+        return _join(self._threads)
+
+
+def _dismiss(crew: _Crew) -> None:
+    # As in `_abandon`: nobody is waited for.
+    atexit.unregister(crew.stop)
+    crew.dismiss()
+
+
+def _serve(tasks: SimpleQueue[Any]) -> None:
+    while (task := tasks.get()) is not None:
+        result, fn, args = task
+        if result.set_running_or_notify_cancel():
+            try:
+                result.set_result(fn(*args))
+            except BaseException as error:  # whoever asks for the result hears of it
+                result.set_exception(error)
+        del task, result, fn, args  # while it waits, it must keep nothing alive
+
+
+def _join(threads: list[threading.Thread]) -> bool:
+    """Wait for threads that were asked to stop; whether all have ended."""
+    deadline = time.monotonic() + _JOIN_SECONDS
+    others = [one for one in threads if one is not threading.current_thread()]
+    for thread in others:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
             logging.getLogger(__name__).warning(
                 "%s has not stopped %.0f s after it was asked to; its source is stuck "
                 "in a read. It is left behind.",
-                self.thread.name,
+                thread.name,
                 _JOIN_SECONDS,
             )
-        return not self.thread.is_alive()
+    return len(others) == len(threads) and not any(one.is_alive() for one in others)
 
 
 def _abandon(worker: _Worker[T]) -> None:

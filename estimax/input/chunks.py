@@ -9,7 +9,7 @@ are rows of equal shape travel as Columns, and nobody loops over them in Python.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,6 @@ from estimax.input.structure import (
     Structure,
     call,
     is_dataset,
-    lists_to_tuples,
     map_leaves,
     named_leaves,
 )
@@ -125,17 +124,32 @@ def columns_of(tree: Structure, *, expected_rows: int | None = None) -> Columns:
     return Columns(tree, rows)
 
 
-def as_element(tree: Structure) -> Structure:
-    """Convert every leaf of an element to a column; returned lists become tuples."""
-    tree = lists_to_tuples(tree)
-    named = {id(leaf): name for name, leaf in named_leaves(tree)}
+def as_element(tree: Structure, name: str = "") -> Structure:
+    """Convert every leaf of an element to a column; returned lists become tuples.
 
-    def convert(leaf: Any) -> Any:
-        if is_dataset(leaf):  # of a window
-            return leaf
-        return columns.as_column(leaf, named[id(leaf)])
-
-    return map_leaves(convert, tree)
+    `name` is its place, for errors.
+    """
+    if columns.is_column(tree) or tree is None or is_dataset(tree):  # of a window
+        return tree
+    if isinstance(tree, Mapping):
+        # Nearly all are columns already, forty in a batch: no name is made for them.
+        return {
+            key: leaf if columns.is_column(leaf) else as_element(leaf, f"{name}[{key!r}]")
+            for key, leaf in tree.items()
+        }
+    if not isinstance(tree, tuple | list):
+        return columns.as_column(tree, name)
+    parts = enumerate(tree)
+    if hasattr(tree, "_fields"):  # a named tuple, in which a list is an array
+        return type(tree)(
+            *(
+                columns.as_column(part, f"{name}[{i}]")
+                if isinstance(part, list)
+                else as_element(part, f"{name}[{i}]")
+                for i, part in parts
+            )
+        )
+    return tuple(as_element(part, f"{name}[{i}]") for i, part in parts)
 
 
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:

@@ -101,7 +101,7 @@ class CsvReader:
         _, offset, line = read_first_row(self._open.get(path), self.form)
         return offset, line
 
-    def read(self, path: str, place: Place) -> tuple[Chunk, Place] | None:
+    def read(self, path: str, place: Place, rows: int) -> tuple[Chunk, Place] | None:
         """The rows there, up to the first bad one; that one is an error."""
         from estimax.input.csv_parse import BadRowError, parse
 

@@ -42,8 +42,11 @@ class BlockReader(Protocol):
     def start(self, path: str) -> Place:
         """Where the first block of a file begins."""
 
-    def read(self, path: str, place: Place) -> tuple[Chunk, Place] | None:
-        """The block there and the place behind it; None at the end of the file."""
+    def read(self, path: str, place: Place, rows: int) -> tuple[Chunk, Place] | None:
+        """The block there and the place behind it; None at the end of the file.
+
+        So many `rows` are wanted now; a block may have any number.
+        """
 
     def close(self) -> None:
         """Let go of the file that is open."""
@@ -78,7 +81,7 @@ class FileBlocksStream:
 
     def read(self, n: int) -> Chunk | None:
         """Rows of the block, or of the next one."""
-        while self._block is not None or self._load():
+        while self._block is not None or self._load(n):
             assert self._block is not None
             rows = len(self._block)
             out = self._block.slice(min(self._row, rows), min(self._row + n, rows))
@@ -90,13 +93,13 @@ class FileBlocksStream:
                 return out
         return None
 
-    def _load(self) -> bool:
+    def _load(self, wanted: int) -> bool:
         while self._file < len(self._paths):
             path = self._paths[self._file]
             try:
                 if self._place is None:
                     self._place = self._reader.start(path)
-                loaded = self._reader.read(path, self._place)
+                loaded = self._reader.read(path, self._place, wanted)
             except InputError as error:
                 # Told once: whoever ignores it goes on behind what cannot be read.
                 self._place = getattr(error, "after", None)

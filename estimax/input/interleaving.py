@@ -11,7 +11,6 @@ every slot, the input it was made from and how far its dataset is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
+from estimax.input.background import Workers
 from estimax.input.chunks import Chunk, concatenate
 from estimax.input.lookahead import ROWS_AT_ONCE, Lookahead
 from estimax.input.stream import (
@@ -123,9 +123,7 @@ class InterleaveStream:
         self._opened = 0
         self._no_more = False  # inputs
         self._error: Exception | None = None  # to be raised by the next read
-        self._pool: Executor | None = None
-        if node.threads:
-            self._pool = ThreadPoolExecutor(node.threads, "estimax-input-interleave")
+        self._workers = Workers(node.threads, "interleave") if node.threads else None
 
     def read(self, n: int) -> Chunk | None:
         """As many as the slots have in hand, up to n."""
@@ -211,7 +209,7 @@ class InterleaveStream:
             )
         stream = inner.node.open(self._context.in_epoch(number))
         at_once = ROWS_AT_ONCE if inner.node.columnar else 1
-        rows = Lookahead(stream, at_once, pool=self._pool)
+        rows = Lookahead(stream, at_once, workers=self._workers)
         return _Slot(number, before, rows)
 
     def get_state(self) -> State:
@@ -250,8 +248,8 @@ class InterleaveStream:
         """Close every inner dataset, then the inputs and the threads."""
         self._close_slots()
         self._inputs.close()
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._workers is not None:
+            self._workers.close()
 
     def _close_slots(self) -> None:
         for i, slot in enumerate(self._slots):

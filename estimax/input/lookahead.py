@@ -11,8 +11,9 @@ stage that must see elements before it gives them needs no buffer in its state.
 from __future__ import annotations
 
 import functools
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 
+from estimax.input.background import Workers
 from estimax.input.chunks import Chunk
 from estimax.input.stream import State, Stream
 
@@ -21,15 +22,15 @@ ROWS_AT_ONCE = 1024
 
 
 class Lookahead:
-    """The chunk in hand; with a pool, the next one is already being read."""
+    """The chunk in hand; with workers, the next one is already being read."""
 
     def __init__(
-        self, source: Stream, at_once: int, *, pool: Executor | None = None
+        self, source: Stream, at_once: int, *, workers: Workers | None = None
     ) -> None:
         self._source = source
         self._at_once = at_once
         self._next_size = at_once
-        self._pool = pool
+        self._workers = workers
         self._chunk: Chunk | None = None
         self._given = 0  # of the chunk in hand, or to be dropped of the next
         self._before: State = {}
@@ -55,11 +56,11 @@ class Lookahead:
         return len(self._chunk) - self._given
 
     def start(self) -> None:
-        """Read the next chunk in the pool, if there is one."""
-        if self._pool is not None and self._next is None:
+        """Let a worker read the next chunk, if there are any."""
+        if self._workers is not None and self._next is None:
             before = self._source.get_state()
             size = 1 if self._singly else self._next_size
-            future = self._pool.submit(self._source.read, size)
+            future = self._workers.submit(self._source.read, size)
             self._next = before, size, future
 
     def _fetch(self) -> tuple[State, Chunk | None]:

@@ -2,23 +2,26 @@
 
     ParallelMap(source, apply, threads=4, at_once=1)
 
-The source is read by the consumer, the function runs in a pool, results are taken in
-the order of the source: threads change when something is computed, never what comes.
+A thread reads a chunk of the source, one at a time, and then maps it, side by side with
+the others: what was read is still in its processor's cache. Results are taken in the
+order of the source: threads change when something is computed, never what comes.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
+from estimax.input.background import Workers
 from estimax.input.chunks import Chunk
 from estimax.input.lookahead import Lookahead
 from estimax.input.stream import Context, Node, State, Stream, check_at_least
 
-# Results may wait while the consumer is busy: as many again as are being computed.
-_WAITING = 2
+# Results may wait while the consumer is busy: twice as many as are being computed.
+_WAITING = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +43,15 @@ class ParallelMap:
         return Lookahead(_Mapped(self, self.source.open(context)), self.at_once)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Task:
-    """A chunk being mapped, and its place: `skip` elements behind `before`."""
+    """A chunk to be read and mapped, and its place: `skip` elements behind `before`."""
 
-    before: State
-    skip: int
-    chunk: Chunk
-    result: Future[Chunk]
+    size: int
+    result: Future[Chunk | None] = field(default_factory=Future)
+    chunk: Chunk | None = None
+    skip: int = 0
+    before: State | None = None  # set last: None says that it is not read yet
 
 
 class _Mapped:
@@ -56,47 +60,78 @@ class _Mapped:
     def __init__(self, node: ParallelMap, source: Stream) -> None:
         self._node = node
         self._source = source
-        self._pool: ThreadPoolExecutor | None = None
+        self._workers = Workers(node.threads, node.name)
         self._tasks: deque[_Task] = deque()
+        self._unread: deque[_Task] = deque()  # the last of these
+        self._reading = threading.Lock()  # held by who reads the source
         self._skip = 0  # of the next chunk, after a position was set
 
     def read(self, n: int) -> Chunk | None:
         """The oldest result, waited for."""
         while len(self._tasks) < _WAITING * self._node.threads:
-            before = self._source.get_state()
-            chunk = self._source.read(self._node.at_once)
-            if chunk is None:
-                break
-            skip, self._skip = self._skip, max(0, self._skip - len(chunk))
-            if skip < len(chunk):
-                rest = chunk.slice(skip, len(chunk))
-                self._tasks.append(self._start(before, skip, rest))
-        if not self._tasks:
-            return None
+            task = _Task(min(n, self._node.at_once))
+            self._tasks.append(task)
+            self._unread.append(task)
+            self._workers.submit(self._read_and_map)
         task = self._tasks.popleft()
         try:
             return task.result.result()
         except Exception:
-            if len(task.chunk) == 1:
+            if task.chunk is None or len(task.chunk) == 1:
                 raise
         # One of several has failed: each by itself, so that the others are not lost.
+        assert task.before is not None
         for i in reversed(range(len(task.chunk))):
-            one = task.chunk.slice(i, i + 1)
-            self._tasks.appendleft(self._start(task.before, task.skip + i, one))
+            chunk = task.chunk.slice(i, i + 1)
+            one = _Task(1, chunk=chunk, skip=task.skip + i, before=task.before)
+            self._tasks.appendleft(one)
+            self._workers.submit(self._map, one)
         return self.read(n)
 
-    def _start(self, before: State, skip: int, chunk: Chunk) -> _Task:
-        if self._pool is None:
-            name = f"estimax-input-{self._node.name}"
-            self._pool = ThreadPoolExecutor(self._node.threads, name)
-        result = self._pool.submit(self._node.apply, chunk)
-        return _Task(before, skip, chunk, result)
+    def _read_and_map(self) -> None:
+        """In a worker: whoever comes first reads for the oldest task."""
+        with self._reading:
+            if not self._unread:  # they were dropped
+                return
+            task = self._unread.popleft()
+            try:
+                self._read(task)
+            except BaseException as error:
+                task.result.set_exception(error)
+                return
+        self._map(task)
+
+    def _read(self, task: _Task) -> None:
+        while task.before is None:
+            before, task.skip = self._source.get_state(), self._skip
+            try:
+                chunk = self._source.read(task.size)
+            except BaseException:
+                task.before = before
+                raise
+            if chunk is not None and self._skip >= len(chunk):
+                self._skip -= len(chunk)
+                continue
+            if chunk is not None:
+                task.chunk = chunk.slice(self._skip, len(chunk))
+            self._skip, task.before = 0, before
+
+    def _map(self, task: _Task) -> None:
+        try:
+            chunk = task.chunk
+            task.result.set_result(None if chunk is None else self._node.apply(chunk))
+        except BaseException as error:
+            task.result.set_exception(error)
 
     def get_state(self) -> State:
         """The position before the oldest result."""
-        if self._tasks:
-            return {"skip": self._tasks[0].skip, "source": self._tasks[0].before}
-        return {"skip": self._skip, "source": self._source.get_state()}
+        task = self._tasks[0] if self._tasks else None
+        if task is not None and task.before is not None:
+            return {"skip": task.skip, "source": task.before}
+        with self._reading:  # or until then: the source stands before the oldest
+            if task is not None and task.before is not None:
+                return {"skip": task.skip, "source": task.before}
+            return {"skip": self._skip, "source": self._source.get_state()}
 
     def set_state(self, state: State) -> None:
         """Drop what is being computed and go there."""
@@ -107,12 +142,13 @@ class _Mapped:
     def close(self) -> None:
         """Stop the threads, then close the source."""
         self._drop()
-        if self._pool is not None:
-            self._pool.shutdown()
-        self._source.close()
+        if self._workers.close():
+            self._source.close()
 
     def _drop(self) -> None:
-        while self._tasks:
-            result = self._tasks.pop().result
-            if not result.cancel():
-                result.exception()
+        with self._reading:
+            self._unread.clear()
+        for task in self._tasks:
+            if task.before is not None:
+                task.result.exception()
+        self._tasks.clear()

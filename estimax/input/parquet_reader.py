@@ -95,7 +95,7 @@ class ParquetReader:
             )
         return (0,)
 
-    def read(self, path: str, place: Place) -> tuple[Columns, Place] | None:
+    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
         """One row group."""
         import pyarrow as pa
 

@@ -110,34 +110,39 @@ class Plan:
 
     def run(self, records: Strings, names: Names = None) -> RawColumns:
         """Parse a batch; an `ExampleError` says which example is wrong, and where."""
-        kernels = example_kernels()
         rows, data = records.size, np.ascontiguousarray(records.data)
         table, places = self._laid_out(rows)
         floats = np.empty(self._fixed_room(_FLOAT, rows), np.float32)
         ints = np.empty(self._fixed_room(_INT, rows), np.int64)
-        texts = self._scratch("texts", 2 * self._fixed_room(_TEXT, rows))
         splits = np.empty(len(places) * (rows + 1), np.int64)
+        texts = self._scratch("texts", 2 * self._fixed_room(_TEXT, rows))
         where = self._scratch("where", 3 * len(splits)).reshape((-1, 3))
         problem = np.zeros(6, np.int64)
-        text_bytes = kernels.scan(
+        told = (
             *(data, records.offsets, self.keys, self.key_ends, self.slots, self._heads),
             *(table, self._default_floats, self._default_ints),
-            *(floats, ints, texts, splits, where),
-            *work_room(len(table)),
-            *(np.empty(3 * proto_kernels().REMEMBERED, np.int64), problem),
+            *(floats, ints, texts, splits, where, *self._work_room(), problem),
         )
-        if text_bytes < 0:
-            raise_problem(problem, self.wanted, records, names)
-        counts = np.zeros(len(table), np.int64)
+        raw = RawColumns(table, rows, floats, ints, splits)
         if len(places):
-            counts[self._variable] = splits[places + rows]
-        raw = RawColumns(table, rows, floats, ints, splits, counts)
-        if len(self._variable) or len(self._texts):
-            defaults = self._default_texts
-            # Eight more than there can be, as short texts are copied eight at once.
-            raw.text = np.empty(text_bytes + rows * len(defaults.data) + 8, np.uint8)
-            self._fill(raw, data, texts, where)
+            done = example_kernels().scan(*told)
+        else:
+            done = self._scan_and_fill(raw, told)
+        if done < 0:
+            raise_problem(problem, self.wanted, records, names)
+        if len(places):
+            raw.counts[self._variable] = splits[places + rows]
+            self._fill(raw, done, data, texts, where)
         return raw
+
+    def _scan_and_fill(self, raw: RawColumns, told: tuple[Any, ...]) -> int:
+        size = self._fixed_sizes[_TEXT] * raw.rows + len(self._texts)
+        raw.offsets = np.empty(size, np.int64)
+        defaults = self._default_texts
+        done, raw.text = example_kernels().scan_and_fill(
+            *told, defaults.data, defaults.offsets, raw.offsets
+        )
+        return int(done)
 
     def _laid_out(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The table for so many rows, and where splits of each feature begin."""
@@ -156,6 +161,14 @@ class Plan:
         _, table, places = known
         return (table.copy() if len(places) else table), places
 
+    def _work_room(self) -> tuple[NDArray[np.int64], ...]:
+        """What the kernels write keys seen, places found and their order into."""
+        room: tuple[NDArray[np.int64], ...] | None = getattr(self._kept, "room", None)
+        if room is None:
+            order = np.empty(3 * proto_kernels().REMEMBERED, np.int64)
+            room = self._kept.room = (*work_room(len(self._table)), order)
+        return room
+
     def _scratch(self, name: str, size: int) -> NDArray[np.int64]:
         """Room that is free again when the batch is parsed, kept by each thread."""
         kept: NDArray[np.int64] | None = getattr(self._kept, name, None)
@@ -170,6 +183,7 @@ class Plan:
     def _fill(
         self,
         raw: RawColumns,
+        text_bytes: int,
         data: NDArray[np.uint8],
         texts: NDArray[np.int64],
         where: NDArray[np.int64],
@@ -183,16 +197,17 @@ class Plan:
         indexed = _lay_out(table, kernels.INDICES, self._indexed, counts[self._indexed])
         fixed = np.maximum(table[self._texts, kernels.SIZE] * raw.rows, 0)
         sizes = fixed + counts[self._texts] + 1
-        offsets = int(sizes.sum())
-        if len(self._variable):
-            _lay_out(table, kernels.OFFSETS, self._texts, sizes)
+        _lay_out(table, kernels.OFFSETS, self._texts, sizes)
+        defaults = self._default_texts
+        # Eight more than there can be, as short texts are copied eight at once.
+        most = text_bytes + raw.rows * len(defaults.data) + 8
+        raw.text = np.empty(most, np.uint8)
         raw.variable_floats = np.empty(room[_FLOAT], np.float32)
         raw.variable_ints = np.empty(room[_INT], np.int64)
         raw.indices = np.empty((indexed, 2), np.int64)
-        raw.offsets = np.empty(offsets, np.int64)
+        raw.offsets = np.empty(int(sizes.sum()), np.int64)
         raw.longest = np.empty(len(table), np.int64)
         pairs = self._scratch("pairs", 2 * room[_TEXT])
-        defaults = self._default_texts
         kernels.fill(
             *(data, raw.rows, table, defaults.data, defaults.offsets),
             *(texts, raw.splits, where),
@@ -210,13 +225,17 @@ class RawColumns:
     floats: NDArray[np.float32]
     ints: NDArray[np.int64]
     splits: NDArray[np.int64]
-    counts: NDArray[np.int64]
     longest: NDArray[np.int64] | None = None
     variable_floats: NDArray[np.float32] | None = None
     variable_ints: NDArray[np.int64] | None = None
     text: NDArray[np.uint8] | None = None
     offsets: NDArray[np.int64] | None = None
     indices: NDArray[np.int64] | None = None
+
+    @functools.cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many values each variable feature has, to be set."""
+        return np.zeros(len(self.table), np.int64)
 
     @functools.cached_property
     def _places(self) -> list[list[int]]:

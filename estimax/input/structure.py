@@ -73,6 +73,8 @@ def named_leaves(tree: Structure, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def lists_to_tuples(tree: Structure) -> Structure:
     """Make a returned list structure, as tf.data does with what a `map` returns."""
+    if type(tree) in _LEAVES:
+        return tree
     if isinstance(tree, list):
         return tuple(lists_to_tuples(value) for value in tree)
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):

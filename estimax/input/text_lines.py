@@ -31,7 +31,7 @@ class LineReader:
         """The first byte."""
         return (0, 1)
 
-    def read(self, path: str, place: Place) -> tuple[Columns, Place] | None:
+    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
         """As many whole lines as fit, at least one."""
         offset, line = place
         size = BLOCK_BYTES
@@ -94,7 +94,7 @@ class FixedLengthReader:
         """Behind the header."""
         return (self.form.header_bytes, 0)
 
-    def read(self, path: str, place: Place) -> tuple[Columns, Place] | None:
+    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
         """As many records as fit, without the footer."""
         offset, number = place
         length, footer = self.form.record_bytes, self.form.footer_bytes

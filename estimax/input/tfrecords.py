@@ -13,6 +13,8 @@ from estimax.input.file_blocks import Place
 from estimax.wire import RecordReader, find_record
 
 BLOCK_BYTES = 4 << 20
+# Small batches are cut from a block of so many records.
+_MANY, _ROWS = 256, 1024
 
 
 class TFRecordReader:
@@ -27,7 +29,7 @@ class TFRecordReader:
         """The first byte."""
         return (0, 0)
 
-    def read(self, path: str, place: Place) -> tuple[Columns, Place] | None:
+    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
         """The records there: read on where the file is open, else seek."""
         reader = self._reader
         if reader is None or self._path != path or reader.position != place:
@@ -43,7 +45,9 @@ class TFRecordReader:
             # An iterator that is merely forgotten must not leave its file open.
             weakref.finalize(self, reader.close)
             self._reader, self._path = reader, path
-        block = reader.read_block()
+        # Whole batches, so that large ones need not be joined from two blocks.
+        batches = 1 if rows >= _MANY else -(-_ROWS // rows)
+        block = reader.read_block(batches * rows)
         if block is None:
             return None
         return Columns(block.records, len(block)), reader.position

@@ -206,13 +206,8 @@ def concatenated(a, b, out):
         out[i] = _cat(a[i], b[i])
 
 
-@njit(
-    types.void(_BYTES, _INT64, types.uint64, types.boolean, _OUT_INT64),
-    cache=True,
-    nogil=True,
-)
-def hash_strings(data, offsets, size, drop_empty, out):
-    """Fingerprint modulo size; MISSING for empty strings when they are dropped."""
+@njit(forceinline=True)
+def _hash_strings(data, offsets, size, drop_empty, out):
     text = address(data)
     for i in range(len(out)):
         n = offsets[i + 1] - offsets[i]
@@ -220,6 +215,25 @@ def hash_strings(data, offsets, size, drop_empty, out):
             out[i] = MISSING
         else:
             out[i] = np.int64(_fingerprint(text, offsets[i], n) % size)
+
+
+_HASHED = types.void(_BYTES, _INT64, types.uint64, types.boolean, _OUT_INT64)
+
+
+@njit(_HASHED, cache=True, nogil=True)
+def hash_strings(data, offsets, size, drop_empty, out):
+    """Fingerprint modulo size; MISSING for empty strings when they are dropped."""
+    _hash_strings(data, offsets, size, drop_empty, out)
+
+
+@njit(_HASHED, cache=True)
+def hash_few_strings(data, offsets, size, drop_empty, out):
+    """As `hash_strings`, keeping Python's lock.
+
+    A column of a batch takes microseconds, which is less than to give the lock to
+    another thread and to be woken when it comes back, once for every column.
+    """
+    _hash_strings(data, offsets, size, drop_empty, out)
 
 
 @njit(

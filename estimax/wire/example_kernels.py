@@ -2,14 +2,15 @@
 
 Import this only through `compiled.load`, which announces the compilation. Parsing is
 two calls: `scan` walks the records, writes what has a fixed size and counts the rest;
-`fill` writes the rest into arrays that then have exactly the right size.
+`fill` writes the rest into arrays that then have exactly the right size. Where nothing
+but texts is left to write, `scan_and_fill` is one.
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from numba import njit, types
-from numpy import int64, uint64
+from numpy import empty, int64, uint8, uint64
 
 from estimax.wire.loads import (
     address,
@@ -217,15 +218,14 @@ def _find_order(seen, found, order, entries, n):
     return True
 
 
-@njit(
-    types.int64(
-        *(_BYTES, _INT64, _BYTES, _INT64, _INT64, _INT64, _INT64_2D, _FLOAT32, _INT64),
-        *(_OUT_FLOAT32, _OUT_INT64, _OUT_INT64, _OUT_INT64, _OUT_INT64_2D),
-        *(_OUT_INT64_2D, _OUT_INT64_2D, _OUT_INT64, _OUT_INT64),
-    ),
-    cache=True,
-    nogil=True,
+_SCANNED = (
+    *(_BYTES, _INT64, _BYTES, _INT64, _INT64, _INT64, _INT64_2D, _FLOAT32, _INT64),
+    *(_OUT_FLOAT32, _OUT_INT64, _OUT_INT64, _OUT_INT64, _OUT_INT64_2D),
+    *(_OUT_INT64_2D, _OUT_INT64_2D, _OUT_INT64, _OUT_INT64),
 )
+
+
+@njit(types.int64(*_SCANNED), cache=True, nogil=True)
 def scan(
     data,
     offsets,
@@ -369,6 +369,59 @@ def _fill_texts(data, size, defaults, default_ends, texts, n, out, to, offsets):
             to = _copy_text(data, size, start, length, out, to)
     put(offsets, n, to)
     return to
+
+
+@njit(
+    types.Tuple((types.int64, _OUT_BYTES))(*_SCANNED, _BYTES, _INT64, _OUT_INT64),
+    cache=True,
+    nogil=True,
+)
+def scan_and_fill(
+    data,
+    record_ends,
+    keys,
+    key_ends,
+    slots,
+    heads,
+    features,
+    default_floats,
+    default_ints,
+    floats,
+    ints,
+    texts,
+    splits,
+    where,
+    seen,
+    found,
+    order,
+    problem,
+    defaults,
+    default_ends,
+    offsets,
+):
+    """Both at once, where all features are fixed: `scan`'s result, and all texts.
+
+    Every return to Python is a wait for its lock.
+    """
+    rows = len(record_ends) - 1
+    text_bytes = scan(
+        *(data, record_ends, keys, key_ends, slots, heads, features),
+        *(default_floats, default_ints, floats, ints, texts, splits, where),
+        *(seen, found, order, problem),
+    )
+    if text_bytes < 0:
+        return text_bytes, empty(0, uint8)
+    # Eight more than there can be, as short texts are copied eight at once.
+    text = empty(text_bytes + rows * len(defaults) + 8, uint8)
+    to = int64(0)
+    for f in range(len(features)):
+        if features[f, KIND] == TEXT:
+            to = _fill_texts(
+                *(address(data), len(data), address(defaults), address(default_ends)),
+                *(address(texts) + 16 * features[f, BASE], rows * features[f, SIZE]),
+                *(address(text), to, address(offsets) + 8 * features[f, OFFSETS]),
+            )
+    return text_bytes, text
 
 
 @njit(forceinline=True)

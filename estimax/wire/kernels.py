@@ -178,20 +178,24 @@ def _count_intact(buffer, offsets, count):
 
 
 @njit(
-    types.UniTuple(types.int64, 3)(_OUT_BYTES, types.int64, types.boolean, _OUT_INT64),
+    types.UniTuple(types.int64, 3)(
+        *(_OUT_BYTES, types.int64, types.int64, types.boolean),
+        *(types.int64, types.int64, _OUT_INT64),
+    ),
     cache=True,
     nogil=True,
 )
-def unframe(buffer, size, check, offsets):
-    """Find the records in `buffer[:size]` and move them together at its start.
+def unframe(buffer, start, size, check, least, most, offsets):
+    """Find up to `most` records in `buffer[start:size]` and move them together there.
 
-    Record i becomes `buffer[offsets[i]:offsets[i + 1]]`. Returns how many there are,
-    where the first that is incomplete or broken begins, and which it is. `offsets`
-    has room for `size // 16 + 1`.
+    Record i becomes `buffer[offsets[i]:offsets[i + 1]]`; `offsets` has room for one
+    more than `most`. Returns how many there are, where the next begins, and whether
+    that is incomplete or broken. Fewer than `least` intact ones are left as they are:
+    the count is then 0.
     """
-    count, at, status = 0, np.int64(0), NEEDS_MORE
-    offsets[0] = 0
-    while at + HEADER <= size:
+    count, at, status = 0, start, NEEDS_MORE
+    offsets[0] = start
+    while count < most and at + HEADER <= size:
         length = load64(buffer, at)
         if check and _masked(_crc(buffer, at, 8)) != load32(buffer, at + 8):
             status = BAD_LENGTH_CRC
@@ -205,13 +209,15 @@ def unframe(buffer, size, check, offsets):
         offsets[count + 1] = offsets[count] + n
         count += 1
         at += HEADER + n + FOOTER
+    if count < least and status == NEEDS_MORE:
+        return 0, start, status
     if check:
         good = _count_intact(buffer, offsets, count)
         if good < count:
             count, at, status = good, _frame_start(offsets, good), BAD_DATA_CRC
     for i in range(count):
-        start = _frame_start(offsets, i) + HEADER
-        move(buffer, offsets[i], buffer, start, offsets[i + 1] - offsets[i])
+        begin = _frame_start(offsets, i) + HEADER
+        move(buffer, offsets[i], buffer, begin, offsets[i + 1] - offsets[i])
     return count, at, status
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
+from estimax.core.recycled import Recycled
 from estimax.core.strings import Strings
 from estimax.wire import compiled
 from estimax.wire.compression import check_compression, source_of
@@ -174,7 +175,11 @@ class RecordReader:
         self._offset, self._record = int(offset), int(record)
         self._file = open_to_read(path)
         self._source = source_of(self._file, self._compression)
-        self._rest = np.empty(0, np.uint8)  # read already, of an incomplete record
+        self._buffers = Recycled(np.uint8)
+        self._buffer = np.empty(0, np.uint8)
+        # What is read already and not given out yet: the buffer between these.
+        self._at = self._size = 0
+        self._is_end = False  # of the file
         self._error: RecordError | None = None
         self._skip_to_offset()
 
@@ -183,29 +188,37 @@ class RecordReader:
         """The byte at which the next block begins, and its first record's number."""
         return self._offset, self._record
 
-    def read_block(self) -> RecordBlock | None:
+    def read_block(self, rows: int | None = None) -> RecordBlock | None:
         """The next records, at least one; None at the end of the file.
 
-        A damaged file gives the records before the damage, then a `RecordError`.
+        There are `rows` of them if so many fit the buffer, else as many as do. A
+        damaged file gives the records before the damage, then a `RecordError`.
         """
         if self._error is not None:
             raise self._error
-        buffer, size, is_end = self._fill(self._rest, self._block_bytes)
         while True:
-            offsets = np.empty(size // FRAME_BYTES + 1, np.int64)
-            found = _kernels().unframe(buffer, size, self._check, offsets)
-            count, at, status = found
-            if count or status or is_end:
+            room = (self._size - self._at) // FRAME_BYTES
+            most = room if rows is None else min(rows, room)
+            # Half a block now and half from the next buffer would have to be joined.
+            least = 1 if self._at == 0 or self._is_end else rows or room + 1
+            offsets = np.empty(most + 1, np.int64)
+            count, at, status = _kernels().unframe(
+                *(self._buffer, self._at, self._size, self._check, least, most),
+                offsets,
+            )
+            if count or status or self._is_end:
                 break
-            # One record larger than the buffer. Doubling, not trusting its length:
-            # a damaged one would ask for all memory.
-            buffer, size, is_end = self._fill(buffer[:size], 2 * len(buffer))
-        block = self._block(buffer, offsets[: count + 1].copy())
-        self._offset, self._record = self._offset + at, self._record + count
-        self._rest = buffer[at:size]
-        is_cut = is_end and size - at >= _HEADER_BYTES
-        if status or is_cut or self._source.failure:
-            self._error = self._describe(status, buffer, at, size)
+            # From 0 on, it is one record larger than the buffer. Doubling, not
+            # trusting its length: a damaged one would ask for all memory.
+            larger = 0 if self._at else 2 * len(self._buffer)
+            self._fill(max(self._block_bytes, larger))
+        block = self._block(self._buffer, offsets[: count + 1].copy())
+        self._offset, self._record = self._offset + at - self._at, self._record + count
+        self._at = at
+        is_rest = count < most or most == room
+        is_cut = self._is_end and is_rest and self._size - at >= _HEADER_BYTES
+        if status or is_cut or (self._is_end and is_rest and self._source.failure):
+            self._error = self._describe(status, self._buffer, at, self._size)
             if not count:
                 raise self._error
         return block if count else None
@@ -231,14 +244,14 @@ class RecordReader:
                 self._offset,
             ) from error
 
-    def _fill(
-        self, rest: NDArray[np.uint8], size: int
-    ) -> tuple[NDArray[np.uint8], int, bool]:
-        """A buffer of `rest` and what follows; its fill, and whether the file ended."""
-        buffer = np.empty(max(size, len(rest) + FRAME_BYTES), np.uint8)
+    def _fill(self, size: int) -> None:
+        """Go on in a buffer of what is left of this one, and what follows it."""
+        rest = self._buffer[self._at : self._size]
+        buffer = self._buffers.take(max(size, len(rest) + FRAME_BYTES))
         buffer[: len(rest)] = rest
-        filled = len(rest) + self._source.readinto(buffer.data[len(rest) :])
-        return buffer, filled, filled < len(buffer)
+        self._size = len(rest) + self._source.readinto(buffer.data[len(rest) :])
+        self._buffer, self._at = buffer, 0
+        self._is_end = self._size < len(buffer)
 
     def _block(
         self, buffer: NDArray[np.uint8], offsets: NDArray[np.int64]
