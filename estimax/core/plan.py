@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core import compiled
 from estimax.core.errors import FeatureError, SpecError
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.staging import Call, Origin, Raw, as_raw
@@ -207,18 +208,10 @@ def _unique_rows(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
     wide = np.dtype(np.int32 if fits else np.int64)
     packed = (ids.astype(wide) << shift) | np.arange(size, dtype=wide)
     packed.sort(axis=1)
-    order = packed & ((1 << shift) - 1)
-    ordered = packed >> shift
-    starts = np.empty((rows, size), np.bool_)
-    starts[:, :1] = ordered[:, :1] >= 0
-    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=starts[:, 1:])
-    ranks = np.cumsum(starts, axis=1, dtype=np.int32) - 1  # -1 for missing ids
-    base = np.arange(0, rows * size, size, dtype=np.intp)[:, None]
-    distinct = np.repeat(limits, size)
-    distinct[(ranks + base)[starts]] = ordered[starts]
-    places = np.empty(rows * size, np.int32)
-    places[order + base] = ranks
-    return distinct.reshape(rows, size), places.reshape(rows, size)
+    distinct, places = np.empty((2, rows, size), np.int32)
+    kernels = compiled.load("estimax.core.unique_kernels")
+    kernels.number_distinct(packed, shift, limits, distinct, places)
+    return distinct, places
 
 
 def _flattened(calls: IdsOfCalls, count: int) -> Int32s:

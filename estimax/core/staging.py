@@ -251,6 +251,8 @@ def as_raw(value: Any) -> Raw:
     """Bring whatever a user calls a feature into one of the raw forms."""
     if isinstance(value, Strings | Sparse):
         return value
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return value
     try:
         array = np.asarray(value)
     except ValueError as error:

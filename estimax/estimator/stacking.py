@@ -220,7 +220,7 @@ def _forms(prepared: plans.PreparedBatch) -> tuple[Any, ...]:
 def _shapes(batch: plans.RawBatch) -> list[tuple[Any, ...]]:
     """What must agree for batches to be joined; a Sparse one never is."""
     return [
-        (origin, np.shape(value), getattr(value, "dtype", None))
+        (origin, value.shape, getattr(value, "dtype", None))
         for origin, value in batch.items()
         if not isinstance(value, Sparse)
     ]

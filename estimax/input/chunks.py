@@ -134,22 +134,21 @@ def as_element(tree: Structure, name: str = "") -> Structure:
     if isinstance(tree, Mapping):
         # Nearly all are columns already, forty in a batch: no name is made for them.
         return {
-            key: leaf if columns.is_column(leaf) else as_element(leaf, f"{name}[{key!r}]")
+            key: leaf
+            if columns.is_column(leaf)
+            else as_element(leaf, f"{name}[{key!r}]")
             for key, leaf in tree.items()
         }
     if not isinstance(tree, tuple | list):
         return columns.as_column(tree, name)
-    parts = enumerate(tree)
-    if hasattr(tree, "_fields"):  # a named tuple, in which a list is an array
-        return type(tree)(
-            *(
-                columns.as_column(part, f"{name}[{i}]")
-                if isinstance(part, list)
-                else as_element(part, f"{name}[{i}]")
-                for i, part in parts
-            )
-        )
-    return tuple(as_element(part, f"{name}[{i}]") for i, part in parts)
+    is_named = hasattr(tree, "_fields")  # in such a tuple, a list is an array
+    parts = [
+        columns.as_column(part, f"{name}[{i}]")
+        if is_named and isinstance(part, list)
+        else as_element(part, f"{name}[{i}]")
+        for i, part in enumerate(tree)
+    ]
+    return type(tree)(*parts) if is_named else tuple(parts)
 
 
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:

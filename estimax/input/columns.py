@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import strings
+from estimax.core import compiled, strings
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.wire import compiled
 
 # Fewer strings are gathered by NumPy: Numba takes half a second to import.
 _MANY = 4096

@@ -111,7 +111,7 @@ class CsvReader:
         if not block.end:
             return None
         try:
-            rows = parse(block, self.schema, form)
+            parsed = parse(block, self.schema, form)
             self._most *= 2
         except BadRowError as error:
             # The rest is read again, and a file full of bad rows as often.
@@ -119,8 +119,8 @@ class CsvReader:
             if not error.start:
                 raise
             block = replace(block, end=error.start)
-            rows = parse(block, self.schema, form)
-        return rows, block.place(block.end)
+            parsed = parse(block, self.schema, form)
+        return parsed, block.place(block.end)
 
     def close(self) -> None:
         """Close the file."""

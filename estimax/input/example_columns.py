@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core import compiled
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, concatenate
 from estimax.input.columns import as_column
-from estimax.wire import compiled
 
 _TEXT, _FLOAT, _INT = 1, 2, 3
 _Flat = tuple[NDArray[Any] | Strings, NDArray[np.int64]]

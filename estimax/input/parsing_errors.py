@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core import compiled
 from estimax.core.errors import InputError, did_you_mean
 from estimax.core.strings import Strings
-from estimax.wire import compiled, protos
+from estimax.wire import protos
 
 if TYPE_CHECKING:
     from estimax.input.parsing_plan import Wanted

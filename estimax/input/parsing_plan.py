@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core import compiled
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.parsing_errors import Names, raise_problem
-from estimax.wire import compiled
 
 DTYPES = {"string": 1, "float32": 2, "int64": 3}  # by their field numbers
 _TEXT, _FLOAT, _INT = 1, 2, 3

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core import compiled
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
@@ -53,7 +54,6 @@ from estimax.input.parsing_specs import (
     RaggedFeature,
     VarLenFeature,
 )
-from estimax.wire import compiled
 
 _SEQUENCES = VarLenFeature | FixedLenSequenceFeature | RaggedFeature
 

@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from estimax.wire import compiled
+from estimax.core import compiled
 
 
 def kernels() -> ModuleType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from estimax.wire import compiled
+from estimax.core import compiled
 
 Buffer = bytes | bytearray | memoryview
 

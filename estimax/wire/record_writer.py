@@ -18,9 +18,10 @@ from typing import BinaryIO
 
 import numpy as np
 
+from estimax.core import compiled
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
-from estimax.wire import atomic, compiled
+from estimax.wire import atomic
 from estimax.wire.compression import check_compression, compressor
 from estimax.wire.files import Pathish, is_remote, open_to_write
 

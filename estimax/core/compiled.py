@@ -9,7 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 # Used by several modules of kernels.
-_SHARED = [Path(__file__).with_name(f"{n}.py") for n in ("loads", "proto_kernels")]
+_WIRE = Path(__file__).parents[1] / "wire"
+_SHARED = [_WIRE / "loads.py", _WIRE / "proto_kernels.py"]
 _log = logging.getLogger("estimax")
 
 

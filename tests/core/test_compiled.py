@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from estimax.wire import compiled
+from estimax.core import compiled
 
 
 @pytest.fixture
 def source(tmp_path):
-    original = Path(compiled.__file__).parent / "kernels.py"
+    original = Path(compiled.__file__).parents[1] / "wire" / "kernels.py"
     (tmp_path / "__pycache__").mkdir()
     return Path(shutil.copy(original, tmp_path / "kernels.py"))
 
