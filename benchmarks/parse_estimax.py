@@ -21,13 +21,12 @@ def main() -> None:
         **{name: ex_input.FixedLenFeature([], "string") for name in TEXTS},
     }
     parse = ex_input.ExampleParser(features)
-    hashes = [transforms.HashBucket(name, setup.buckets) for name in TEXTS]
 
     def work(records: Any) -> dict[str, Any]:
         batch = parse(records)
         if setup.buckets:
-            for source in hashes:
-                batch[source.key] = source.ids_of(batch[source.key], drop=False)
+            texts = {name: batch[name] for name in TEXTS}
+            batch |= transforms.hash_buckets(texts, setup.buckets)
         return batch
 
     data = ex_input.TFRecordDataset(setup.path).repeat().batch(setup.batch_size)

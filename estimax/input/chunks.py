@@ -148,7 +148,8 @@ def as_element(tree: Structure, name: str = "") -> Structure:
         else as_element(part, f"{name}[{i}]")
         for i, part in enumerate(tree)
     ]
-    return type(tree)(*parts) if is_named else tuple(parts)
+    make: Any = type(tree)
+    return make(*parts) if is_named else tuple(parts)
 
 
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:

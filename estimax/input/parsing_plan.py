@@ -56,6 +56,16 @@ class Variable:
     longest: int
 
 
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """The kernels' table for so many rows, and as lists, which Python reads faster."""
+
+    rows: int
+    table: NDArray[np.int64]
+    listed: list[list[int]]
+    splits: NDArray[np.int64]  # where those of each variable feature begin
+
+
 class Plan:
     """The wanted features as the kernels' table; `run` parses a batch."""
 
@@ -78,7 +88,7 @@ class Plan:
         self._indexed = np.flatnonzero([w.indices for w in wanted])
         self._kept = threading.local()
         # Set whole, so that threads may share a plan.
-        self._layout: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._layout: _Layout | None = None
 
     def _set_columns(self, kernels: ModuleType) -> None:
         self._fixed_sizes, self._fixed_counts = [0] * 4, [0] * 4
@@ -111,7 +121,10 @@ class Plan:
     def run(self, records: Strings, names: Names = None) -> RawColumns:
         """Parse a batch; an `ExampleError` says which example is wrong, and where."""
         rows, data = records.size, np.ascontiguousarray(records.data)
-        table, places = self._laid_out(rows)
+        layout = self._laid_out(rows)
+        places = layout.splits
+        # What variable features have is known, and entered, when all are counted.
+        table = layout.table.copy() if len(places) else layout.table
         floats = np.empty(self._fixed_room(_FLOAT, rows), np.float32)
         ints = np.empty(self._fixed_room(_INT, rows), np.int64)
         splits = np.empty(len(places) * (rows + 1), np.int64)
@@ -123,7 +136,7 @@ class Plan:
             *(table, self._default_floats, self._default_ints),
             *(floats, ints, texts, splits, where, *self._work_room(), problem),
         )
-        raw = RawColumns(table, rows, floats, ints, splits)
+        raw = RawColumns(table, rows, floats, ints, splits, layout.listed)
         if len(places):
             done = example_kernels().scan(*told)
         else:
@@ -133,6 +146,7 @@ class Plan:
         if len(places):
             raw.counts[self._variable] = splits[places + rows]
             self._fill(raw, done, data, texts, where)
+            raw.listed = _listed(table)
         return raw
 
     def _scan_and_fill(self, raw: RawColumns, told: tuple[Any, ...]) -> int:
@@ -144,12 +158,11 @@ class Plan:
         )
         return int(done)
 
-    def _laid_out(self, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The table for so many rows, and where splits of each feature begin."""
+    def _laid_out(self, rows: int) -> _Layout:
         kernels = example_kernels()
         known = self._layout
         # Batches of a dataset have one size, but for the last: made once for all.
-        if known is None or known[0] != rows:
+        if known is None or known.rows != rows:
             table = self._table.copy()
             table[:, kernels.BASE] += self._before * rows
             table[self._variable, kernels.ROWS] = rows
@@ -157,9 +170,8 @@ class Plan:
             table[self._variable, kernels.SPLITS] = places
             sizes = np.maximum(table[self._texts, kernels.SIZE] * rows, 0) + 1
             _lay_out(table, kernels.OFFSETS, self._texts, sizes)
-            known = self._layout = (rows, table, places)
-        _, table, places = known
-        return (table.copy() if len(places) else table), places
+            known = self._layout = _Layout(rows, table, _listed(table), places)
+        return known
 
     def _work_room(self) -> tuple[NDArray[np.int64], ...]:
         """What the kernels write keys seen, places found and their order into."""
@@ -225,6 +237,7 @@ class RawColumns:
     floats: NDArray[np.float32]
     ints: NDArray[np.int64]
     splits: NDArray[np.int64]
+    listed: list[list[int]]  # the table's kind, size, base, offsets, splits, indices
     longest: NDArray[np.int64] | None = None
     variable_floats: NDArray[np.float32] | None = None
     variable_ints: NDArray[np.int64] | None = None
@@ -236,13 +249,6 @@ class RawColumns:
     def counts(self) -> NDArray[np.int64]:
         """How many values each variable feature has, to be set."""
         return np.zeros(len(self.table), np.int64)
-
-    @functools.cached_property
-    def _places(self) -> list[list[int]]:
-        """Kind, size, base, offsets, splits and indices of each feature."""
-        # All at once: forty looks into an array take longer than one at its whole.
-        listed: list[list[int]] = self.table[:, :6].tolist()
-        return listed
 
     @functools.cached_property
     def _counts(self) -> list[int]:
@@ -257,7 +263,7 @@ class RawColumns:
 
     def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
         """Feature f as `[rows, *shape]`."""
-        kind, size, base, first, _, _ = self._places[f]
+        kind, size, base, first, _, _ = self.listed[f]
         n = self.rows * size
         if kind == _TEXT:
             text, offsets = self.text, self.offsets
@@ -270,7 +276,7 @@ class RawColumns:
 
     def sparse(self, f: int) -> Sparse:
         """Feature f, whose indices are wanted, as `[rows, longest]`."""
-        place = self._places[f]
+        place = self.listed[f]
         first, n, indices, longest = place[5], self._counts[f], self.indices, self._most
         assert indices is not None
         shape = (self.rows, longest[f])
@@ -278,7 +284,7 @@ class RawColumns:
 
     def variable(self, f: int) -> Variable:
         """Feature f as flat values and splits."""
-        place = self._places[f]
+        place = self.listed[f]
         splits = self.splits[place[4] : place[4] + self.rows + 1]
         return Variable(self._values(place, self._counts[f]), splits, self._most[f])
 
@@ -347,6 +353,11 @@ def example_kernels() -> ModuleType:
 def proto_kernels() -> ModuleType:
     """The kernels for keys and values."""
     return compiled.load("estimax.wire.proto_kernels")
+
+
+def _listed(table: NDArray[np.int64]) -> list[list[int]]:
+    listed: list[list[int]] = table[:, :6].tolist()
+    return listed
 
 
 def _lay_out(

@@ -11,8 +11,8 @@ from estimax.core.errors import InputError
 from estimax.input.chunks import Columns
 from estimax.input.file_blocks import Place
 from estimax.wire import RecordReader, find_record
+from estimax.wire.records import BLOCK_BYTES
 
-BLOCK_BYTES = 4 << 20
 # Small batches are cut from a block of so many records.
 _MANY, _ROWS = 256, 1024
 

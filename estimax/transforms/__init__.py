@@ -9,7 +9,11 @@ from estimax.transforms.bucketize import Bucketize
 from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
 from estimax.transforms.cross import Cross
 from estimax.transforms.entries import IdSource
-from estimax.transforms.fingerprint import fingerprint64, fingerprint_cat64
+from estimax.transforms.fingerprint import (
+    fingerprint64,
+    fingerprint_cat64,
+    hash_buckets,
+)
 from estimax.transforms.pad_ids import PadIds, pad_ids
 from estimax.transforms.scaling import Scaling
 from estimax.transforms.sequence import (
@@ -42,6 +46,7 @@ __all__ = [
     "fingerprint64",
     "fingerprint_cat64",
     "from_json",
+    "hash_buckets",
     "load_words",
     "pad_ids",
     "to_json",

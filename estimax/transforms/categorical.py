@@ -14,9 +14,6 @@ from estimax.transforms.compiled import kernels
 from estimax.transforms.entries import MISSING, IdArray, Values, value_entries
 from estimax.transforms.words import WordList
 
-# Strings that are hashed in about ten microseconds.
-_FEW = 2048
-
 
 @dataclass(frozen=True)
 class HashBucket:
@@ -54,9 +51,8 @@ class HashBucket:
         """Hash every value."""
         out = np.empty(values.size, np.int64)
         if isinstance(values, Strings):
-            few = values.size <= _FEW
-            hashed = kernels().hash_few_strings if few else kernels().hash_strings
-            hashed(values.data, values.offsets, self.num_buckets, drop, out)
+            text = (values.data, values.offsets)
+            kernels().hash_strings(*text, self.num_buckets, drop, out)
         else:
             flat = np.ascontiguousarray(values, np.int64)
             kernels().hash_ints(flat, self.num_buckets, drop, out)

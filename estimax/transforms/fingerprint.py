@@ -5,6 +5,8 @@
 Fingerprint64 is FarmHash's "na" 64-bit variant; saved models depend on every bit of it.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -35,6 +37,42 @@ def _of_integers(values: NDArray[np.integer]) -> Hashes:
     flat = np.ascontiguousarray(values.reshape(-1), np.int64)
     kernels().int_fingerprints(flat, out)
     return out.reshape(values.shape)
+
+
+def hash_buckets(
+    columns: Mapping[str, Strings], num_buckets: int | Mapping[str, int]
+) -> dict[str, NDArray[np.int64]]:
+    """The bucket of every string of several columns, `tf.strings.to_hash_bucket_fast`.
+
+    One call of compiled code hashes them all: for the columns of a batch, which take a
+    few microseconds each, that is faster than a call each, above all in threads.
+
+    >>> hash_buckets({"city": Strings.of(["Oslo", "Rome"])}, 1000)
+    {'city': array([578, 868])}
+    """
+    texts = list(columns.values())
+    if not texts:
+        return {}
+    data, shifts = texts[0].data, np.zeros(len(texts), np.int64)
+    if any(text.data is not data for text in texts):  # a parser's columns share it
+        starts = np.array([int(text.offsets[0]) for text in texts])
+        parts = [text.data[text.offsets[0] : text.offsets[-1]] for text in texts]
+        data, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
+        shifts[1:] = ends[:-1]
+        shifts -= starts
+    offsets = np.concatenate([text.offsets for text in texts])
+    if isinstance(num_buckets, Mapping):
+        sizes = np.array([num_buckets[key] for key in columns], np.uint64)
+    else:
+        sizes = np.full(len(texts), num_buckets, np.uint64)
+    counts = np.array([text.size for text in texts], np.int64)
+    flat = np.empty(len(offsets) - len(texts), np.int64)
+    kernels().hash_columns(data, offsets, shifts, counts, sizes, flat)
+    hashed, start = {}, 0
+    for key, text in columns.items():
+        hashed[key] = flat[start : start + text.size].reshape(text.shape)
+        start += text.size
+    return hashed
 
 
 def fingerprint_cat64(first: Hashes, second: Hashes) -> Hashes:

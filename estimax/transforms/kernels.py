@@ -206,8 +206,13 @@ def concatenated(a, b, out):
         out[i] = _cat(a[i], b[i])
 
 
-@njit(forceinline=True)
-def _hash_strings(data, offsets, size, drop_empty, out):
+@njit(
+    types.void(_BYTES, _INT64, types.uint64, types.boolean, _OUT_INT64),
+    cache=True,
+    nogil=True,
+)
+def hash_strings(data, offsets, size, drop_empty, out):
+    """Fingerprint modulo size; MISSING for empty strings when they are dropped."""
     text = address(data)
     for i in range(len(out)):
         n = offsets[i + 1] - offsets[i]
@@ -217,23 +222,24 @@ def _hash_strings(data, offsets, size, drop_empty, out):
             out[i] = np.int64(_fingerprint(text, offsets[i], n) % size)
 
 
-_HASHED = types.void(_BYTES, _INT64, types.uint64, types.boolean, _OUT_INT64)
+@njit(
+    types.void(_BYTES, _INT64, _INT64, _INT64, _UINT64, _OUT_INT64),
+    cache=True,
+    nogil=True,
+)
+def hash_columns(data, offsets, shifts, counts, sizes, out):
+    """The same for columns of `counts` strings, whose offsets follow each other.
 
-
-@njit(_HASHED, cache=True, nogil=True)
-def hash_strings(data, offsets, size, drop_empty, out):
-    """Fingerprint modulo size; MISSING for empty strings when they are dropped."""
-    _hash_strings(data, offsets, size, drop_empty, out)
-
-
-@njit(_HASHED, cache=True)
-def hash_few_strings(data, offsets, size, drop_empty, out):
-    """As `hash_strings`, keeping Python's lock.
-
-    A column of a batch takes microseconds, which is less than to give the lock to
-    another thread and to be woken when it comes back, once for every column.
+    The text of column c begins `shifts[c]` bytes behind where its offsets say.
     """
-    _hash_strings(data, offsets, size, drop_empty, out)
+    first = 0
+    for c in range(len(counts)):
+        text, size = address(data) + shifts[c], sizes[c]
+        for i in range(first, first + counts[c]):
+            start = offsets[i + c]
+            n = offsets[i + c + 1] - start
+            out[i] = np.int64(_fingerprint(text, start, n) % size)
+        first += counts[c]
 
 
 @njit(

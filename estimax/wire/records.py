@@ -34,8 +34,9 @@ from estimax.core.strings import Strings
 from estimax.wire.compression import check_compression, source_of
 from estimax.wire.files import Pathish, open_to_read
 
-# Larger ones fall out of the processor's caches before they are parsed.
-BLOCK_BYTES = 2 << 20
+# Larger ones fall out of the processor's caches before they are parsed. Where so many
+# rows are wanted that they need more, the next one is larger.
+BLOCK_BYTES, _MOST_BYTES = 1 << 20, 8 << 20
 FRAME_BYTES = 16  # around every record
 _HEADER_BYTES = 12
 
@@ -212,6 +213,9 @@ class RecordReader:
             # trusting its length: a damaged one would ask for all memory.
             larger = 0 if self._at else 2 * len(self._buffer)
             self._fill(max(self._block_bytes, larger))
+        if rows is not None and self._at == 0 and count < rows:
+            larger = min(2 * self._block_bytes, _MOST_BYTES)
+            self._block_bytes = max(self._block_bytes, larger)
         block = self._block(self._buffer, offsets[: count + 1].copy())
         self._offset, self._record = self._offset + at - self._at, self._record + count
         self._at = at
