@@ -7,16 +7,19 @@
     …
 
 Every stage is timed around its own `read`; what a stage waits for its source is not its
-own time. Waiting for a thread (prefetch) is shown, and is nobody's work.
+own time. A map in threads is timed around its function, in all of them together.
+Waiting for a thread (prefetch) is shown, and is nobody's work.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from estimax.input.chunks import Chunk
+from estimax.input.parallel_map import ParallelMap
 from estimax.input.prefetching import Prefetch
 from estimax.input.sharding import rebuilt
 from estimax.input.stream import Context, Node, State, Stream, chain_of
@@ -83,6 +86,22 @@ class _Clock:
     seconds: float = 0.0
     elements: int = 0
     threads: set[int] = field(default_factory=set)
+    calls: float = 0.0  # seconds in the function of a map in threads
+
+    def timed(self, fn: Callable[[Chunk], Chunk]) -> Callable[[Chunk], Chunk]:
+        """A function whose calls are counted; they come from several threads."""
+        lock = threading.Lock()
+
+        def call(chunk: Chunk) -> Chunk:
+            start = time.perf_counter()
+            try:
+                return fn(chunk)
+            finally:
+                took = time.perf_counter() - start
+                with lock:
+                    self.calls += took
+
+        return call
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +151,10 @@ def profile(node: Node, elements: int, seconds: float) -> Profile:
     clocks = [_Clock() for _ in chain]
     timed: Node = _Timed(chain[0], clocks[0])
     for one, clock in zip(chain[1:], clocks[1:], strict=True):
-        timed = _Timed(rebuilt(timed, [one]), clock)
+        stage = rebuilt(timed, [one])
+        if isinstance(stage, ParallelMap):
+            stage = replace(stage, apply=clock.timed(stage.apply))
+        timed = _Timed(stage, clock)
     stream = timed.open(Context(seed=0))
     start = time.perf_counter()
     for _ in range(elements):
@@ -151,6 +173,8 @@ def _stages(chain: list[Node], clocks: list[_Clock]) -> list[Stage]:
         same = source is not None and bool(source.threads & clock.threads)
         below = source.seconds if source is not None and same else 0.0
         own = max(0.0, clock.seconds - below)
+        if isinstance(node, ParallelMap):
+            own = clock.calls
         is_waiting = isinstance(node, Prefetch) and not same
         stages.append(Stage(node.name, own, clock.elements, is_waiting))
     return stages

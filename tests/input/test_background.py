@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from estimax.input import Dataset
-from estimax.input.background import Background
+from estimax.input.background import Background, Workers
 
 # Of iterators that other tests have forgotten, and pytest still holds.
 OTHERS = set()
@@ -143,3 +143,54 @@ def test_a_program_that_forgets_its_iterator_still_ends():
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_workers_give_results_and_errors():
+    workers = Workers(2, "test")
+    assert not threads()
+    found = [workers.submit(divmod, 7, i) for i in (2, 0, 3)]
+    assert found[0].result() == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        found[1].result()
+    assert found[2].result() == (2, 1)
+    assert len(threads()) == 2
+    assert workers.close()
+    assert not threads()
+
+
+def test_closed_workers_finish_what_was_submitted():
+    done = []
+    workers = Workers(1, "test")
+    for i in range(5):
+        workers.submit(done.append, i)
+    assert workers.close()
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_a_forgotten_parallel_map_stops_its_threads():
+    iterator = iter(Dataset.range(1000).repeat().batch(10).map(abs, 2))
+    next(iterator)
+    assert threads()
+    del iterator
+    gc.collect()
+    wait_until(lambda: not threads())
+
+
+@pytest.mark.parametrize("verb", ["map(abs, 2)", "prefetch(2)"])
+def test_a_source_that_is_stuck_does_not_keep_the_program_alive(verb):
+    program = (
+        "import time\n"
+        "import numpy as np\n"
+        "from estimax.input import Dataset, background\n"
+        "background._JOIN_SECONDS = 0.2\n"
+        "def source():\n"
+        "    yield np.array([1])\n"
+        "    time.sleep(3600)\n"
+        f"kept = iter(Dataset.from_generator(source).{verb})\n"
+        "print(next(kept))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, "[1]\n")
+    assert "is stuck in a read" in done.stderr

@@ -85,6 +85,7 @@ class Counter:
 def test_restoring_reads_few_blocks_however_far_the_run_was(chain, folder, monkeypatch):
     monkeypatch.setattr("estimax.input.text_lines.BLOCK_BYTES", 256)
     monkeypatch.setattr("estimax.input.tfrecords.BLOCK_BYTES", 1024)
+    monkeypatch.setattr("estimax.wire.records._MOST_BYTES", 1024)
     counter = Counter(monkeypatch)
     runs, reads, sizes = [], [], []
     for far in (20, 200):

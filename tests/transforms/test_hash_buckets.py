@@ -53,9 +53,7 @@ def test_columns_as_a_parser_makes_them(columns):
     made = {"x": columns["all"], "y": columns["all"][::-1]}
     spec = {key: FixedLenFeature([], "string") for key in made}
     parsed = ExampleParser(spec)(serialize_examples(made))
-    assert_same(
-        hash_buckets(parsed, 5), one_by_one(made, dict.fromkeys(made, 5))
-    )
+    assert_same(hash_buckets(parsed, 5), one_by_one(made, dict.fromkeys(made, 5)))
 
 
 def test_no_columns():

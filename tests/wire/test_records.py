@@ -185,3 +185,56 @@ def test_wrong_options_and_records_are_refused(tmp_path):
         writer.write("text")
     with pytest.raises(InputError, match="closed"):
         writer.write(b"late")
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+@pytest.mark.parametrize("block_bytes", [1, 100, 1000, 1 << 20])
+@pytest.mark.parametrize("rows", [1, 7, 64, 1000])
+def test_as_many_records_as_are_wanted_come_at_once(
+    tmp_path, compression, block_bytes, rows
+):
+    path = tmp_path / "a.tfrecord"
+    records = [bytes([i % 251]) * (i * 37 % 90) for i in range(300)]
+    write_records(path, records, compression)
+    found, sizes = [], []
+    with RecordReader(path, compression, block_bytes=block_bytes) as reader:
+        while (block := reader.read_block(rows)) is not None:
+            assert block.start == sum(len(r) + 16 for r in found)
+            assert block.first == len(found)
+            found += block.records.tolist()
+            sizes.append(len(block))
+        assert reader.position == (path_size(records), 300)
+    assert found == records
+    assert max(sizes) <= rows
+    if block_bytes == 1 << 20:  # all fit the buffer
+        assert sizes == [rows] * (300 // rows) + [300 % rows] * (300 % rows > 0)
+
+
+def path_size(records):
+    return sum(len(record) + 16 for record in records)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 100])
+@pytest.mark.parametrize("damage", ["flip", "cut"])
+def test_records_before_the_damage_come_first_however_many_are_wanted(
+    tmp_path, rows, damage
+):
+    path = tmp_path / "a.tfrecord"
+    write_records(path, [bytes([65 + i]) * 20 for i in range(10)])
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[7 * 36 + 20] ^= 1
+    else:
+        del data[7 * 36 + 20 :]
+    path.write_bytes(data)
+    found = []
+
+    def read_all(reader):
+        while (block := reader.read_block(rows)) is not None:
+            found.extend(block.records.tolist())
+
+    with RecordReader(path) as reader:
+        with pytest.raises(RecordError, match="record 7") as caught:
+            read_all(reader)
+        assert (caught.value.record, caught.value.offset) == (7, 7 * 36)
+    assert found == [bytes([65 + i]) * 20 for i in range(7)]
