@@ -41,8 +41,8 @@ class Columns:
         """Some of the rows, sharing memory where possible."""
         if start == 0 and stop >= self.rows and step == 1:
             return self
-        rows = len(range(start, min(stop, self.rows), step))
         stop = min(stop, self.rows)
+        rows = len(range(start, stop, step))
         tree = map_leaves(lambda c: columns.slice_rows(c, start, stop, step), self.tree)
         return Columns(tree, rows)
 

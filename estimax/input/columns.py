@@ -85,19 +85,23 @@ def row_count(column: Column, name: str = "") -> int:
 
 def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
     """Rows start, start + step, … below stop; a view where memory allows."""
+    # First what most columns of most batches are.
+    if step == 1 and isinstance(column, np.ndarray):
+        return column[start:stop]
+    if step == 1 and isinstance(column, Strings) and len(column.shape) == 1:
+        offsets = column.offsets[start : stop + 1]
+        return Strings(column.data, offsets, (len(offsets) - 1,))
     if isinstance(column, Ragged) or (isinstance(column, Sparse) and step != 1):
         return take_rows(column, np.arange(start, stop, step))
     if isinstance(column, Sparse):
-        first, last = np.searchsorted(column.indices[:, 0], (start, stop))
+        rows = column.indices[:, 0]
+        first, last = rows.searchsorted(start), rows.searchsorted(stop)
         indices = column.indices[first:last].copy()
         indices[:, 0] -= start
         shape = (stop - start, *column.dense_shape[1:])
         return Sparse(indices, column.values[first:last], shape)
-    if step == 1 and isinstance(column, Strings) and len(column.shape) == 1:
-        offsets = column.offsets[start : stop + 1]
-        return Strings(column.data, offsets, (len(offsets) - 1,))
-    rows: Column = column[start:stop] if step == 1 else column[start:stop:step]
-    return rows
+    cut: Column = column[start:stop] if step == 1 else column[start:stop:step]
+    return cut
 
 
 def take_rows(column: Column, index: NDArray[np.int64]) -> Column:

@@ -2,7 +2,8 @@
 
     parquet_files("train-*.parquet", columns=["age", "clicks"])
 
-A position is (file, row group, row). Lists are multi-valued features: `Sparse`, or a
+While a row group is cut into batches, a thread reads the next one of the file. A
+position is (file, row group, row). Lists are multi-valued features: `Sparse`, or a
 dense array where all have one length by their type.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,16 @@ from estimax.core.errors import InputError, did_you_mean
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.input.background import Workers
 from estimax.input.chunks import Columns
 from estimax.input.columns import Column, list_indices
 from estimax.input.dataset import Dataset
 from estimax.input.file_blocks import FileBlocks, Place, UnreadableError
 from estimax.input.files import PathLike, expand
 from estimax.wire import files as wire_files
+
+# Larger row groups are not read ahead: two at once may be more than there is memory.
+_MOST_AHEAD = 256 << 20
 
 
 def parquet_files(
@@ -76,18 +81,21 @@ def _check_columns(
     return tuple(name for name in known if name in chosen)
 
 
-@dataclass(eq=False)
 class ParquetReader:
     """Row groups of files with the same columns; a place is a row group's number."""
 
-    names: tuple[str, ...]
-    defaults: dict[str, Any]
-    _path: str = ""
-    _file: Any = field(default=None)  # pyarrow.parquet.ParquetFile, imported when used
+    def __init__(self, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
+        self.names = names
+        self.defaults = defaults
+        self._path = ""
+        self._file: Any = None  # pyarrow.parquet.ParquetFile, imported when used
+        self._workers: Workers | None = None
+        self._next: tuple[int, Future[Columns]] | None = None  # being read ahead
 
     def start(self, path: str) -> Place:
         """The first row group, in a file that has the columns."""
-        missing = [n for n in self.names if n not in self._get(path).schema_arrow.names]
+        known = self._get(path).schema_arrow.names
+        missing = [name for name in self.names if name not in known]
         if missing:
             raise InputError(
                 f"{path}: there is no column {missing[0]!r}; all files must have the "
@@ -97,12 +105,31 @@ class ParquetReader:
 
     def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
         """One row group."""
-        import pyarrow as pa
-
         (group,) = place
         file = self._get(path)
         if group >= file.num_row_groups:
             return None
+        ahead, self._next = self._next, None
+        if ahead is not None and ahead[0] != group:
+            ahead[1].exception()  # waited for and dropped
+            ahead = None
+        found = ahead[1].result() if ahead is not None else self._load(path, group)
+        self._read_ahead(path, group + 1)
+        return found, (group + 1,)
+
+    def _read_ahead(self, path: str, group: int) -> None:
+        if group >= self._file.num_row_groups:
+            return
+        if self._file.metadata.row_group(group).total_byte_size > _MOST_AHEAD:
+            return
+        if self._workers is None:
+            self._workers = Workers(1, "parquet")
+        self._next = group, self._workers.submit(self._load, path, group)
+
+    def _load(self, path: str, group: int) -> Columns:
+        import pyarrow as pa
+
+        file = self._file
         try:
             table = file.read_row_group(group, columns=list(self.names))
         except (pa.ArrowException, OSError) as error:
@@ -118,7 +145,7 @@ class ParquetReader:
             tree[name] = arrow_column(
                 table.column(name), self.defaults.get(name), where
             )
-        return Columns(tree, table.num_rows), (group + 1,)
+        return Columns(tree, table.num_rows)
 
     @staticmethod
     def _rows_before(file: Any, group: int) -> int:
@@ -133,8 +160,10 @@ class ParquetReader:
         return self._file
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
+        """Close the file, once nobody reads it."""
+        workers, self._workers, self._next = self._workers, None, None
+        is_unused = workers is None or workers.close()
+        if self._file is not None and is_unused:
             self._file.close()
         self._file, self._path = None, ""
 

@@ -1,5 +1,6 @@
 import datetime
 import decimal
+import threading
 
 import numpy as np
 import pyarrow as pa
@@ -132,13 +133,14 @@ def test_files_with_other_columns_are_named(write, tmp_path):
         list(parquet_files(tmp_path / "*.parquet"))
 
 
-def test_resuming_reads_one_row_group(write, monkeypatch):
+def test_resuming_reads_that_row_group_and_the_next_one_ahead(write, monkeypatch):
     path = write({"n": list(range(1000))}, row_group_size=10)
     data = parquet_files(path).batch(5)
     iterator = iter(data)
     for _ in range(150):
         next(iterator)
     state = iterator.get_state()
+    iterator.close()
     read = []
     original = pq.ParquetFile.read_row_group
 
@@ -150,4 +152,26 @@ def test_resuming_reads_one_row_group(write, monkeypatch):
     resumed = iter(data)
     resumed.set_state(state)
     assert next(resumed)["n"].tolist() == list(range(750, 755))
-    assert read == [75]
+    resumed.close()
+    assert read == [75, 76]  # the second while the first is cut
+
+
+def test_going_elsewhere_drops_what_was_read_ahead(write):
+    path = write({"n": list(range(100))}, row_group_size=10)
+    with iter(parquet_files(path).batch(10)) as iterator:
+        start = iterator.get_state()
+        for _ in range(3):
+            assert next(iterator)["n"][0] == 0
+            state = iterator.get_state()
+            iterator.set_state(start)
+        iterator.set_state(state)
+        assert [int(batch["n"][0]) for batch in iterator] == list(range(10, 100, 10))
+
+
+def test_large_row_groups_are_not_read_ahead(write, monkeypatch):
+    monkeypatch.setattr("estimax.input.parquet_reader._MOST_AHEAD", 10)
+    path = write({"n": list(range(30))}, row_group_size=10)
+    threads = threading.active_count()
+    with iter(parquet_files(path).batch(10)) as iterator:
+        assert next(iterator)["n"].tolist() == list(range(10))
+        assert threading.active_count() == threads
