@@ -175,11 +175,12 @@ class Plan:
 
     def _work_room(self) -> tuple[NDArray[np.int64], ...]:
         """What the kernels write keys seen, places found and their order into."""
-        room: tuple[NDArray[np.int64], ...] | None = getattr(self._kept, "room", None)
-        if room is None:
-            order = np.empty(3 * proto_kernels().REMEMBERED, np.int64)
-            room = self._kept.room = (*work_room(len(self._table)), order)
-        return room
+        most = proto_kernels().REMEMBERED
+        return (
+            self._scratch("seen", 3 * (most + 1)).reshape((-1, 3)),
+            self._scratch("found", 3 * len(self._table)).reshape((-1, 3)),
+            self._scratch("order", 3 * most),
+        )
 
     def _scratch(self, name: str, size: int) -> NDArray[np.int64]:
         """Room that is free again when the batch is parsed, kept by each thread."""

@@ -18,6 +18,7 @@ import random
 import struct
 import tempfile
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -91,6 +92,9 @@ def main():
         module.np = guarded
     # Nothing is kept from batch to batch: all of it stands at an edge.
     parsing_plan.Plan._scratch = lambda plan, name, size: guarded.empty(size, np.int64)
+    records.Recycled = lambda dtype: SimpleNamespace(
+        take=lambda size: guarded.empty(size, dtype)
+    )
     parsed, refused = _fuzz_records(rng, guarded, options.records)
     _fuzz_neighbours(rng, guarded, options.records // 4)
     read, broken = _fuzz_files(rng, guarded, options.files)
@@ -139,7 +143,10 @@ def _fuzz_neighbours(rng, guarded, count):
     optional = {
         k: FixedLenFeature([], kind, defaults[kind]) for k, kind in KEYS.items()
     }
-    parsers = [parsing.ExampleParser(one) for one in (variable, fixed, optional)]
+    # With one that is not fixed, texts too are written to an array made out here.
+    mixed = optional | {"n": VarLenFeature("int64")}
+    kinds = (variable, fixed, optional, mixed)
+    parsers = [parsing.ExampleParser(one) for one in kinds]
     for i in range(count):
         before = _regular_record(rng)
         after = _regular_record(rng, may_lack=i % 4 == 1) if i % 2 else before
