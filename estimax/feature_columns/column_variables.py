@@ -55,6 +55,16 @@ def table_rows(
     return found
 
 
+def ready_rows(
+    layer: nn.Module, place: Place, ids: jax.Array
+) -> tuple[jax.Array, jax.Array] | None:
+    """What a training step has gathered of a table; see `variables.ready_rows`."""
+    found: tuple[jax.Array, jax.Array] | None = _in_scope(
+        layer, place, lambda m: variables.ready_rows(m, place.name, ids)
+    )
+    return found
+
+
 def dense_rows(
     layer: nn.Module,
     place: Place,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import itertools
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import jax
@@ -20,6 +21,8 @@ from estimax.feature_columns.column import (
     sorted_columns,
 )
 from estimax.feature_columns.column_variables import layer_name
+from estimax.feature_columns.embedding import EmbeddingColumn
+from estimax.feature_columns.embedding_table import ReadyRows, blocks_together
 
 
 class DenseFeatures(nn.Module):
@@ -55,12 +58,39 @@ class DenseFeatures(nn.Module):
         """Compute all columns; optionally hand out each one's block too."""
         check_features(features, "DenseFeatures")
         blocks = {}
-        for column in self.feature_columns:
-            blocks[column.name] = column.block(self, features, self.trainable)
+        for columns, block in self._blocks(features):
+            blocks[columns[0].name] = block
             if cols_to_output_tensors is not None:
-                cols_to_output_tensors[column] = blocks[column.name]
+                parts = jnp.split(block, len(columns), axis=-1)
+                cols_to_output_tensors.update(zip(columns, parts, strict=True))
         check_batches(blocks, "DenseFeatures")
         return jnp.concatenate(list(blocks.values()), axis=-1)
+
+    def _blocks(
+        self, features: Features
+    ) -> Iterator[tuple[list[DenseColumn], jax.Array]]:
+        """The block of each column, or of several that are looked up together."""
+        ready = [
+            column.ready(self, features)
+            if isinstance(column, EmbeddingColumn)
+            else None
+            for column in self.feature_columns
+        ]
+        found = zip(self.feature_columns, ready, strict=True)
+        for width, run in itertools.groupby(found, lambda pair: _width(pair[1])):
+            columns, rows = zip(*run, strict=True)
+            if width is None:
+                for column in columns:
+                    yield [column], column.block(self, features, self.trainable)
+            else:
+                yield list(columns), blocks_together(rows)
+
+
+def _width(ready: ReadyRows | None) -> tuple[int, ...] | None:
+    """What must agree for a lookup together: the table's, and the examples' number."""
+    if ready is None:
+        return None
+    return ready.rows.shape[1], ready.places.shape[0]
 
 
 def input_layer(

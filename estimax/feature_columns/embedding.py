@@ -18,7 +18,7 @@ from estimax.feature_columns.column import (
     variable_scope,
 )
 from estimax.feature_columns.column_variables import Place
-from estimax.feature_columns.embedding_table import Table
+from estimax.feature_columns.embedding_table import ReadyRows, Table
 from estimax.feature_columns.sequence_categorical import (
     SequenceCategoricalColumn,
     sequence_of,
@@ -75,6 +75,10 @@ class EmbeddingColumn:
         """The combined rows."""
         column = self.categorical_column
         return self.table.block(layer, self._place, column, features, trainable)
+
+    def ready(self, layer: nn.Module, features: Features) -> ReadyRows | None:
+        """In training, what several such columns can look up together."""
+        return self.table.ready(layer, self._place, self.categorical_column, features)
 
     def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         """The combined rows of every step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from flax import linen as nn
 from numpy.typing import NDArray
 
-from estimax import checkpoints
+from estimax import checkpoints, variables
 from estimax.core.errors import FeatureError, MissingFileError, did_you_mean
 from estimax.core.sparse import Ids
 from estimax.feature_columns.column import CategoricalColumn, Features
@@ -19,6 +20,7 @@ from estimax.feature_columns.column_variables import (
     Initializer,
     Place,
     dense_rows,
+    ready_rows,
     table_rows,
 )
 from estimax.feature_columns.combine import check_combiner, clip_norm, combine
@@ -28,6 +30,31 @@ from estimax.transforms.pad_ids import OutOfRange
 
 # Numbers that are drawn at once. What drawing needs besides is as large as they are.
 _BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class ReadyRows:
+    """Rows [U, D] of a table in training, and which of them each example has."""
+
+    rows: jax.Array
+    places: jax.Array  # [B, 1]
+    is_present: jax.Array  # [B, 1]
+
+
+def blocks_together(tables: Sequence[ReadyRows]) -> jax.Array:
+    """The blocks of tables of one dimension D side by side: [B, n · D].
+
+    Many small lookups, each with its gradient, take longer than a large one.
+    """
+    starts = np.cumsum([0] + [len(table.rows) for table in tables])
+    places = [t.places + s for t, s in zip(tables, starts[:-1].tolist(), strict=True)]
+    rows = variables.take_rows(
+        jnp.concatenate([table.rows for table in tables]),
+        jnp.concatenate(places, axis=1),
+    )
+    present = jnp.concatenate([table.is_present for table in tables], axis=1)
+    # As in `combine`: an absent entry reads an arbitrary row, which may hold NaN.
+    return jnp.where(present[..., None], rows, 0).reshape(rows.shape[0], -1)
 
 
 @dataclass(frozen=True)
@@ -67,6 +94,22 @@ class Table:
         """One combined row per step: [B, T, dimension]."""
         ids = step_ids_of(column, features, self._out_of_range)
         return self._combined(layer, place, column, ids, trainable)
+
+    def ready(
+        self,
+        layer: nn.Module,
+        place: Place,
+        column: CategoricalColumn,
+        features: Features,
+    ) -> ReadyRows | None:
+        """What `block` would combine, if that is at most one row for an example."""
+        if self.max_norm is not None or not self.row_updates:
+            return None
+        ids = ids_of(column, features, self._out_of_range)
+        if ids.weights is not None or ids.ids.shape[1:] != (1,):
+            return None
+        found = ready_rows(layer, place, ids.ids)
+        return found and ReadyRows(*found, ids.ids >= 0)
 
     @property
     def _out_of_range(self) -> OutOfRange:

@@ -11,7 +11,7 @@ from estimax.variables.scope import (
     scoped,
     variable_scope,
 )
-from estimax.variables.tables import lookup
+from estimax.variables.tables import lookup, ready_rows, take_rows
 
 __all__ = [
     "AUTO_REUSE",
@@ -23,7 +23,9 @@ __all__ = [
     "get_variable",
     "get_variable_scope",
     "lookup",
+    "ready_rows",
     "regularization_losses",
     "scoped",
+    "take_rows",
     "variable_scope",
 ]

@@ -33,13 +33,10 @@ def lookup(
     Negative ids give an arbitrary row: mask them out. Pass the ids just as
     `staging.stage` returned them, so that the step knows which rows to gather.
     """
-    path = "/".join((*module.path, name))
-    trace = staging.current()
-    if trace is not None and path in trace.rows:
-        call = trace.call_of(ids)
-        assert call is not None, f"row-wise table {path} was given computed ids"
-        prepared = trace.rows[path]
-        return prepared.rows[jnp.maximum(prepared.inverse[call.name], 0)]
+    path, trace = _path(module, name), staging.current()
+    ready = ready_rows(module, name, ids)
+    if ready is not None:
+        return take_rows(*ready)
     table = module.variable(
         TABLES, name, lambda: initializer(module.make_rng("params"), shape)
     ).value
@@ -48,3 +45,33 @@ def lookup(
         trace.lookups.append(staging.Lookup(path, shape, call, ids, trainable))
     rows: jax.Array = jnp.take(table, jnp.maximum(ids, 0), axis=0, mode="clip")
     return rows if trainable else jax.lax.stop_gradient(rows)
+
+
+def ready_rows(
+    module: nn.Module, name: str, ids: jax.Array
+) -> tuple[jax.Array, jax.Array] | None:
+    """The rows [U, D] that a training step has gathered, and each id's place there.
+
+    None where the table is to be read: outside of training, and for tables that are
+    updated as wholes. The place of a missing id is 0.
+    """
+    path, trace = _path(module, name), staging.current()
+    if trace is None or path not in trace.rows:
+        return None
+    call = trace.call_of(ids)
+    assert call is not None, f"row-wise table {path} was given computed ids"
+    prepared = trace.rows[path]
+    return prepared.rows, jnp.maximum(prepared.inverse[call.name], 0)
+
+
+def take_rows(rows: jax.Array, places: jax.Array) -> jax.Array:
+    """Rows [U, D] at places that `ready_rows` gave, [B, …]: [B, …, D]."""
+    # The host has made the places: none is outside, and XLA need not look.
+    found: jax.Array = rows.at[places].get(
+        mode="promise_in_bounds", wrap_negative_indices=False
+    )
+    return found
+
+
+def _path(module: nn.Module, name: str) -> str:
+    return "/".join((*module.path, name))
