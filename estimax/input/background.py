@@ -29,7 +29,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 # A source stuck in a read cannot be interrupted: better to leave it than to hang.
-_JOIN_SECONDS = 30.0
+JOIN_SECONDS = 30.0
 
 
 class Background(Generic[T]):
@@ -139,7 +139,7 @@ def _serve(tasks: SimpleQueue[Any]) -> None:
 
 def _join(threads: list[threading.Thread]) -> bool:
     """Wait for threads that were asked to stop; whether all have ended."""
-    deadline = time.monotonic() + _JOIN_SECONDS
+    deadline = time.monotonic() + JOIN_SECONDS
     others = [one for one in threads if one is not threading.current_thread()]
     for thread in others:
         thread.join(max(0.0, deadline - time.monotonic()))
@@ -148,7 +148,7 @@ def _join(threads: list[threading.Thread]) -> bool:
                 "%s has not stopped %.0f s after it was asked to; its source is stuck "
                 "in a read. It is left behind.",
                 thread.name,
-                _JOIN_SECONDS,
+                JOIN_SECONDS,
             )
     return len(others) == len(threads) and not any(one.is_alive() for one in others)
 

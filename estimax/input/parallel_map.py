@@ -15,7 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from estimax.input.background import Workers
+from estimax.core.errors import InputError
+from estimax.input.background import JOIN_SECONDS, Workers
 from estimax.input.chunks import Chunk
 from estimax.input.lookahead import Lookahead
 from estimax.input.stream import Context, Node, State, Stream, check_at_least
@@ -64,7 +65,8 @@ class _Mapped:
         self._tasks: deque[_Task] = deque()
         self._unread: deque[_Task] = deque()  # the last of these
         self._reading = threading.Lock()  # held by who reads the source
-        self._skip = 0  # of the next chunk, after a position was set
+        # Before the oldest unread task: elements to leave out there, and the source's.
+        self._position: tuple[int, State] = (0, source.get_state())
 
     def read(self, n: int) -> Chunk | None:
         """The oldest result, waited for."""
@@ -102,19 +104,20 @@ class _Mapped:
         self._map(task)
 
     def _read(self, task: _Task) -> None:
+        # The task first, then the position behind it: `get_state` relies on that.
         while task.before is None:
-            before, task.skip = self._source.get_state(), self._skip
+            task.skip, before = self._position
             try:
                 chunk = self._source.read(task.size)
             except BaseException:
                 task.before = before
+                self._position = (task.skip, self._source.get_state())
                 raise
-            if chunk is not None and self._skip >= len(chunk):
-                self._skip -= len(chunk)
-                continue
-            if chunk is not None:
-                task.chunk = chunk.slice(self._skip, len(chunk))
-            self._skip, task.before = 0, before
+            left = 0 if chunk is None else task.skip - len(chunk)
+            if chunk is None or left < 0:
+                task.chunk = chunk and chunk.slice(task.skip, len(chunk))
+                task.before = before
+            self._position = (max(left, 0), self._source.get_state())
 
     def _map(self, task: _Task) -> None:
         try:
@@ -124,31 +127,36 @@ class _Mapped:
             task.result.set_exception(error)
 
     def get_state(self) -> State:
-        """The position before the oldest result."""
+        """The position before the oldest result, while others are being read."""
+        skip, before = self._position
         task = self._tasks[0] if self._tasks else None
         if task is not None and task.before is not None:
-            return {"skip": task.skip, "source": task.before}
-        with self._reading:  # or until then: the source stands before the oldest
-            if task is not None and task.before is not None:
-                return {"skip": task.skip, "source": task.before}
-            return {"skip": self._skip, "source": self._source.get_state()}
+            skip, before = task.skip, task.before
+        return {"skip": skip, "source": before}
 
     def set_state(self, state: State) -> None:
         """Drop what is being computed and go there."""
-        self._drop()
+        if not self._drop():
+            raise InputError(
+                f"{self._node.name}: cannot go to another position, the source is "
+                "stuck in a read."
+            )
         self._source.set_state(state["source"])
-        self._skip = int(state["skip"])
+        self._position = (int(state["skip"]), self._source.get_state())
 
     def close(self) -> None:
-        """Stop the threads, then close the source."""
-        self._drop()
-        if self._workers.close():
+        """Stop the threads, then close the source, unless it is stuck in a read."""
+        if self._drop() and self._workers.close():
             self._source.close()
 
-    def _drop(self) -> None:
-        with self._reading:
-            self._unread.clear()
+    def _drop(self) -> bool:
+        """Forget all tasks, once none is being read or mapped; whether that is so."""
+        if not self._reading.acquire(timeout=JOIN_SECONDS):
+            return False
+        self._unread.clear()
+        self._reading.release()
         for task in self._tasks:
             if task.before is not None:
                 task.result.exception()
         self._tasks.clear()
+        return True

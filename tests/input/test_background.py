@@ -182,7 +182,7 @@ def test_a_source_that_is_stuck_does_not_keep_the_program_alive(verb):
         "import time\n"
         "import numpy as np\n"
         "from estimax.input import Dataset, background\n"
-        "background._JOIN_SECONDS = 0.2\n"
+        "background.JOIN_SECONDS = 0.2\n"
         "def source():\n"
         "    yield np.array([1])\n"
         "    time.sleep(3600)\n"

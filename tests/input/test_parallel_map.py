@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 
+from estimax.core.errors import InputError
 from estimax.input import Dataset
 
 
@@ -129,3 +130,43 @@ def test_a_profile_counts_the_work_of_all_threads():
     profile = data.prefetch(1).profile(30)
     assert profile.slowest == "map"
     assert profile.stages[2].seconds >= 0.3
+
+
+def test_a_position_is_known_while_the_next_element_is_still_being_read():
+    reading, go_on = threading.Event(), threading.Event()
+
+    def source():
+        yield np.array([0])
+        reading.set()
+        go_on.wait(60)
+        yield np.array([1])
+
+    data = Dataset.from_generator(source).map(abs, num_parallel_calls=2)
+    with iter(data) as iterator:
+        assert next(iterator).tolist() == [0]
+        assert reading.wait(60)
+        state = iterator.get_state()
+        go_on.set()
+        assert next(iterator).tolist() == [1]
+        iterator.set_state(state)
+        assert next(iterator).tolist() == [1]
+
+
+def test_closing_does_not_wait_for_ever_for_a_stuck_source(monkeypatch):
+    monkeypatch.setattr("estimax.input.parallel_map.JOIN_SECONDS", 0.1)
+    reading, go_on = threading.Event(), threading.Event()
+
+    def source():
+        yield np.array([0])
+        reading.set()
+        go_on.wait(60)
+
+    iterator = iter(Dataset.from_generator(source).map(abs, num_parallel_calls=1))
+    next(iterator)
+    assert reading.wait(60)
+    start = time.monotonic()
+    with pytest.raises(InputError, match="stuck in a read"):
+        iterator._stream.set_state(iterator._stream.get_state())
+    iterator.close()
+    assert time.monotonic() - start < 5
+    go_on.set()
