@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-# As many as are under way between the threads of an input.
-_KEPT = 8
+# As many as are under way between the threads of an input; none that is so large that
+# keeping it would be felt.
+_KEPT, _MOST_BYTES = 8, 16 << 20
 # The list's own, the loop variable's and getrefcount's argument.
 _OURS = 3
 
@@ -35,5 +36,6 @@ class Recycled:
             if len(array) == size and sys.getrefcount(array) == _OURS:
                 return array
         array = np.empty(size, self._dtype)
-        self._kept = [*self._kept[1 - _KEPT :], array]
+        if array.nbytes <= _MOST_BYTES:
+            self._kept = [*self._kept[1 - _KEPT :], array]
         return array

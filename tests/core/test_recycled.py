@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 
 from estimax.core.recycled import Recycled
@@ -31,3 +33,9 @@ def test_an_array_that_is_in_use_is_never_handed_out():
 def test_another_size_is_another_array():
     buffers = Recycled(np.uint8)
     assert [len(buffers.take(n)) for n in (5, 7, 5, 0)] == [5, 7, 5, 0]
+
+
+def test_a_huge_array_is_not_kept():
+    buffers = Recycled(np.uint8)
+    found = weakref.ref(buffers.take(17 << 20))
+    assert found() is None
