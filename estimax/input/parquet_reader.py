@@ -90,7 +90,7 @@ class ParquetReader:
         self._path = ""
         self._file: Any = None  # pyarrow.parquet.ParquetFile, imported when used
         self._workers: Workers | None = None
-        self._next: tuple[int, Future[Columns]] | None = None  # being read ahead
+        self._next: tuple[int, Future[Any]] | None = None  # a table being read ahead
 
     def start(self, path: str) -> Place:
         """The first row group, in a file that has the columns."""
@@ -113,9 +113,15 @@ class ParquetReader:
         if ahead is not None and ahead[0] != group:
             ahead[1].exception()  # waited for and dropped
             ahead = None
-        found = ahead[1].result() if ahead is not None else self._load(path, group)
-        self._read_ahead(path, group + 1)
-        return found, (group + 1,)
+        table = ahead[1].result() if ahead is not None else self._load(path, group)
+        self._read_ahead(path, group + 1)  # before this one's columns are made
+        tree = {}
+        for name in self.names:
+            where = f"{path}, row group {group}, column {name!r}"
+            tree[name] = arrow_column(
+                table.column(name), self.defaults.get(name), where
+            )
+        return Columns(tree, table.num_rows), (group + 1,)
 
     def _read_ahead(self, path: str, group: int) -> None:
         if group >= self._file.num_row_groups:
@@ -126,12 +132,12 @@ class ParquetReader:
             self._workers = Workers(1, "parquet")
         self._next = group, self._workers.submit(self._load, path, group)
 
-    def _load(self, path: str, group: int) -> Columns:
+    def _load(self, path: str, group: int) -> Any:  # pyarrow.Table
         import pyarrow as pa
 
         file = self._file
         try:
-            table = file.read_row_group(group, columns=list(self.names))
+            return file.read_row_group(group, columns=list(self.names))
         except (pa.ArrowException, OSError) as error:
             first = self._rows_before(file, group)
             raise UnreadableError(
@@ -139,13 +145,6 @@ class ParquetReader:
                 "Is the file damaged?",
                 (group + 1,),
             ) from error
-        tree = {}
-        for name in self.names:
-            where = f"{path}, row group {group}, column {name!r}"
-            tree[name] = arrow_column(
-                table.column(name), self.defaults.get(name), where
-            )
-        return Columns(tree, table.num_rows)
 
     @staticmethod
     def _rows_before(file: Any, group: int) -> int:

@@ -5,11 +5,13 @@
 Fingerprint64 is FarmHash's "na" 64-bit variant; saved models depend on every bit of it.
 """
 
+import threading
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from estimax.core.recycled import Recycled
 from estimax.core.strings import Strings
 from estimax.transforms.compiled import kernels
 
@@ -60,19 +62,32 @@ def hash_buckets(
         data, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
         shifts[1:] = ends[:-1]
         shifts -= starts
-    offsets = np.concatenate([text.offsets for text in texts])
     if isinstance(num_buckets, Mapping):
         sizes = np.array([num_buckets[key] for key in columns], np.uint64)
     else:
         sizes = np.full(len(texts), num_buckets, np.uint64)
-    counts = np.array([text.size for text in texts], np.int64)
+    counts = np.array([len(text.offsets) - 1 for text in texts])
+    offsets = _scratch(int(counts.sum()) + len(texts))
+    np.concatenate([text.offsets for text in texts], out=offsets)
     flat = np.empty(len(offsets) - len(texts), np.int64)
     kernels().hash_columns(data, offsets, shifts, counts, sizes, flat)
-    hashed, start = {}, 0
-    for key, text in columns.items():
-        hashed[key] = flat[start : start + text.size].reshape(text.shape)
-        start += text.size
-    return hashed
+    shapes = [text.shape for text in texts]
+    if shapes.count(shapes[0]) == len(shapes):
+        return dict(zip(columns, flat.reshape((-1, *shapes[0])), strict=True))
+    cut = np.split(flat, np.cumsum(counts)[:-1])
+    shaped = zip(columns, cut, shapes, strict=True)
+    return {key: ids.reshape(shape) for key, ids, shape in shaped}
+
+
+_kept = threading.local()
+
+
+def _scratch(size: int) -> NDArray[np.int64]:
+    """Room that is free again after the call, kept by each thread."""
+    if not hasattr(_kept, "offsets"):
+        _kept.offsets = Recycled(np.int64)
+    found: NDArray[np.int64] = _kept.offsets.take(size)
+    return found
 
 
 def fingerprint_cat64(first: Hashes, second: Hashes) -> Hashes:
