@@ -4,14 +4,16 @@
         laps = race.run(rounds=5, steps=100)
 
 All workers are started and warmed up one after the other. Then every round asks each
-for a lap, in an order that is reversed from round to round; the others sleep. Compare
-racers by the ratio within a round: absolute numbers drift with the machine.
+for a lap, in an order that is reversed from round to round. The others are stopped by a
+signal: one that worked ahead meanwhile would slow down whose lap it is, and hasten its
+own. Compare racers by the ratio within a round: single numbers drift with the machine.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -63,6 +65,7 @@ class Race:
             worker = _start(racer, self._log_dir)
             self._workers.append(worker)
             worker.about = _reply(worker)
+            worker.process.send_signal(signal.SIGSTOP)
         seen = {w.about["data"] for w in self._workers if "data" in w.about}
         if self._same_data and len(seen) > 1:
             raise RuntimeError(f"the racers were given different data: {seen}")
@@ -71,6 +74,7 @@ class Race:
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
             assert worker.process.stdin is not None
+            worker.process.send_signal(signal.SIGCONT)
             worker.process.stdin.close()
             try:
                 worker.process.wait(60)
@@ -157,9 +161,12 @@ def _start(racer: Racer, log_dir: Path) -> _Worker:
 
 def _lap(worker: _Worker, steps: int, settle: int) -> dict[str, Any]:
     assert worker.process.stdin is not None
+    worker.process.send_signal(signal.SIGCONT)
     worker.process.stdin.write(json.dumps({"steps": steps, "settle": settle}) + "\n")
     worker.process.stdin.flush()
-    return {**_reply(worker), "load": os.getloadavg()[0]}
+    told = _reply(worker)
+    worker.process.send_signal(signal.SIGSTOP)
+    return {**told, "load": os.getloadavg()[0]}
 
 
 def _reply(worker: _Worker) -> dict[str, Any]:
