@@ -1,6 +1,7 @@
 """Values that not every row has: sparse triples on the host, padded ids on the device.
 
     Sparse(indices=[[0, 0], [1, 0]], values=Strings.of(["a", "b"]), dense_shape=(2, 1))
+    Sparse.of_lists(np.array([7, 8, 9]), offsets=np.array([0, 2, 3]))
     Ids(ids=[[4, -1], [7, 2]], weights=None)     # -1: nothing here
 
 Sparse is what a reader makes of a variable-length feature. Ids is what a column's host
@@ -10,6 +11,7 @@ half makes of it: a rectangle, L rounded up to a power of two, so few shapes com
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -24,9 +26,10 @@ from estimax.core.strings import Strings
 class Sparse:
     """A sparse tensor: row-major `indices` [n, rank], `values` [n], `dense_shape`."""
 
-    indices: NDArray[np.int64]
     values: NDArray[Any] | Strings
     dense_shape: tuple[int, ...]
+    is_lists: bool  # made by `of_lists`: no gaps in a row, `starts` says everything
+    _offsets: NDArray[Any]  # of lists only
 
     def __init__(
         self,
@@ -37,9 +40,75 @@ class Sparse:
         # As in Strings: a frozen dataclass's own would be slow.
         own = self.__dict__
         own["indices"], own["values"], own["dense_shape"] = indices, values, dense_shape
+        own["is_lists"] = False
+
+    @staticmethod
+    def of_lists(
+        values: NDArray[Any] | Strings,
+        offsets: NDArray[np.integer[Any]],
+        longest: int | None = None,
+    ) -> Sparse:
+        """Make a sparse matrix of lists: row i is `values[offsets[i]:offsets[i + 1]]`.
+
+        The indices are only made when somebody asks for them. `longest` is the second
+        axis, of the longest list unless given. Offsets count from their first one.
+
+        >>> lists = Sparse.of_lists(np.array([7, 8, 9]), np.array([0, 2, 2, 3]))
+        >>> lists.indices.tolist(), lists.dense_shape
+        ([[0, 0], [0, 1], [2, 0]], (3, 2))
+        """
+        if longest is None:
+            longest = int(np.diff(offsets).max(initial=0))
+        made = object.__new__(Sparse)
+        own = made.__dict__
+        own["values"], own["dense_shape"] = values, (len(offsets) - 1, longest)
+        own["_offsets"], own["is_lists"] = offsets, True
+        return made
+
+    @cached_property
+    def indices(self) -> NDArray[np.int64]:
+        """The row, and the place in it, of every value: [n, rank]."""
+        starts = self.starts  # of lists: other tensors are given their indices
+        rows = np.repeat(np.arange(len(self)), np.diff(starts))
+        return np.stack([rows, np.arange(len(rows)) - starts[rows]], axis=1)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each row's values start, and the last one's end: [rows + 1]."""
+        if self.is_lists:
+            return self._offsets.astype(np.int64) - int(self._offsets[0])
+        starts = np.zeros(len(self) + 1, np.int64)
+        rows = np.asarray(self.indices)[:, 0]
+        np.cumsum(np.bincount(rows, minlength=len(self)), out=starts[1:])
+        return starts
+
+    def with_values(self, values: NDArray[Any] | Strings) -> Sparse:
+        """Other values at the same places."""
+        if self.is_lists:
+            return Sparse.of_lists(values, self.starts, self.dense_shape[1])
+        return Sparse(self.indices, values, self.dense_shape)
+
+    def rows(self, start: int, stop: int) -> Sparse:
+        """Some of the rows; a slice of lists shares their memory."""
+        if self.is_lists:
+            offsets = self._offsets[start : stop + 1]
+            base = int(self._offsets[0])
+            values = self.values[int(offsets[0]) - base : int(offsets[-1]) - base]
+            return Sparse.of_lists(values, offsets, self.dense_shape[1])
+        first, last = self.indices[:, 0].searchsorted([start, stop]).tolist()
+        indices = self.indices[first:last].copy()
+        indices[:, 0] -= start
+        shape = (stop - start, *self.dense_shape[1:])
+        return Sparse(indices, self.values[first:last], shape)
 
     def __len__(self) -> int:
         return self.dense_shape[0]
+
+    def __repr__(self) -> str:
+        return (
+            f"Sparse(indices={self.indices!r}, values={self.values!r}, "
+            f"dense_shape={self.dense_shape})"
+        )
 
     @staticmethod
     def of_rows(rows: Any) -> Sparse:  # Any: lists of lists, at any depth

@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,28 +23,38 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
 
+_WIDE = np.dtype(np.int64)  # made once: to compare with np.int64 makes it anew
+
 
 @dataclass(frozen=True, eq=False, init=False)
 class Strings:
     """An array of byte strings of any rank, row-major over `data[offsets]`.
 
     Value i is `data[offsets[i]:offsets[i + 1]]`; offsets need not start at 0, so a
-    slice of the first axis shares memory.
+    slice of the first axis shares memory. Those given as int32, as Arrow has them, are
+    widened when somebody asks: for the batch then, not for all that was read.
     """
 
     data: NDArray[np.uint8]
-    offsets: NDArray[np.int64]  # [n + 1]
     shape: tuple[int, ...]
+    _given: NDArray[np.int64] | NDArray[np.int32]  # the offsets
 
     def __init__(
         self,
         data: NDArray[np.uint8],
-        offsets: NDArray[np.int64],
+        offsets: NDArray[np.int64] | NDArray[np.int32],
         shape: tuple[int, ...],
     ) -> None:
         # A frozen dataclass's own takes three times as long; batches have many columns.
         own = self.__dict__
-        own["data"], own["offsets"], own["shape"] = data, offsets, shape
+        own["data"], own["_given"], own["shape"] = data, offsets, shape
+        if offsets.dtype == _WIDE:
+            own["offsets"] = offsets
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where each string begins in `data`, and the last one's end: [n + 1]."""
+        return self._given.astype(np.int64)
 
     @staticmethod
     def of(values: Any) -> Strings:  # Any: whatever a user calls an array of text
@@ -71,7 +82,7 @@ class Strings:
     @property
     def size(self) -> int:
         """How many strings there are."""
-        return len(self.offsets) - 1
+        return len(self._given) - 1
 
     @property
     def ndim(self) -> int:
@@ -113,8 +124,13 @@ class Strings:
             flat = (index[:, None] * inner + np.arange(inner)).reshape(-1)
         return self._take(flat, (len(index), *self.shape[1:]))
 
+    def rows(self, start: int, stop: int) -> Strings:
+        """Rows of rank 1, as a slice: every batch asks this of every column."""
+        given = self._given[start : stop + 1]
+        return Strings(self.data, given, (len(given) - 1,))
+
     def _rows(self, start: int, count: int, shape: tuple[int, ...]) -> Strings:
-        return Strings(self.data, self.offsets[start : start + count + 1], shape)
+        return Strings(self.data, self._given[start : start + count + 1], shape)
 
     def _take(self, flat: NDArray[np.int64], shape: tuple[int, ...]) -> Strings:
         starts = self.offsets[flat]
@@ -128,7 +144,7 @@ class Strings:
 
     def reshape(self, shape: tuple[int, ...]) -> Strings:
         """View the same strings with another shape (-1 is worked out)."""
-        return Strings(self.data, self.offsets, _resolve_shape(shape, self.size))
+        return Strings(self.data, self._given, _resolve_shape(shape, self.size))
 
     def tolist(self) -> list[bytes]:
         """Return every string as bytes, flat."""
@@ -210,4 +226,4 @@ def _from_arrow(array: Any) -> Strings:
     start = array.offset
     view = np.frombuffer(offsets, dtype)[start : start + len(array) + 1]
     flat = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return Strings(flat, view.astype(np.int64), (len(array),))
+    return Strings(flat, view, (len(array),))

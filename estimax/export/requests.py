@@ -147,8 +147,7 @@ def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
     if isinstance(value, Sparse):
         if len(value.dense_shape) != len(spec.shape):
             raise _unfit(spec, f"a sparse value of shape {value.dense_shape}")
-        values = _typed(spec, _array(spec, value.values))
-        return Sparse(value.indices, values, value.dense_shape)
+        return value.with_values(_typed(spec, _array(spec, value.values)))
     if len(spec.shape) > 2:
         return _sparse_from_nested(spec, value)
     if isinstance(value, np.ndarray | Strings):

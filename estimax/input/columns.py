@@ -89,17 +89,11 @@ def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
     if step == 1 and isinstance(column, np.ndarray):
         return column[start:stop]
     if step == 1 and isinstance(column, Strings) and len(column.shape) == 1:
-        offsets = column.offsets[start : stop + 1]
-        return Strings(column.data, offsets, (len(offsets) - 1,))
-    if isinstance(column, Ragged) or (isinstance(column, Sparse) and step != 1):
+        return column.rows(start, stop)
+    if isinstance(column, Sparse) and step == 1:
+        return column.rows(start, stop)
+    if isinstance(column, Ragged | Sparse):
         return take_rows(column, np.arange(start, stop, step))
-    if isinstance(column, Sparse):
-        rows = column.indices[:, 0]
-        first, last = rows.searchsorted(start), rows.searchsorted(stop)
-        indices = column.indices[first:last].copy()
-        indices[:, 0] -= start
-        shape = (stop - start, *column.dense_shape[1:])
-        return Sparse(indices, column.values[first:last], shape)
     cut: Column = column[start:stop] if step == 1 else column[start:stop:step]
     return cut
 
@@ -113,13 +107,14 @@ def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
     if not isinstance(column, Sparse):
         rows: Column = column[index]
         return rows
-    counts = np.bincount(column.indices[:, 0], minlength=len(column))
-    starts = np.cumsum(counts) - counts
-    lengths = counts[index]
-    ends = np.cumsum(lengths)
+    first = column.starts[index]
+    lengths = column.starts[index + 1] - first
+    starts = np.concatenate([[0], np.cumsum(lengths)])
     # Entry k of the result comes from its row's start plus k's place in that row.
-    shift = np.repeat(starts[index] - (ends - lengths), lengths)
-    entries = shift + np.arange(lengths.sum())
+    entries = np.repeat(first - starts[:-1], lengths) + np.arange(starts[-1])
+    if column.is_lists:
+        values = column.values[entries]
+        return Sparse.of_lists(values, starts, column.dense_shape[1])
     indices = column.indices[entries]
     indices[:, 0] = np.repeat(np.arange(len(index)), lengths)
     shape = (len(index), *column.dense_shape[1:])
@@ -138,22 +133,6 @@ def _take_ragged(column: Ragged, index: NDArray[np.int64]) -> Ragged:
     values = take_rows(column.values, index)
     assert not isinstance(values, Sparse | Ragged)
     return Ragged(values, tuple(taken))
-
-
-def list_indices(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """(row, place) of every value of lists of these lengths: a Sparse's indices.
-
-    >>> list_indices(np.array([2, 0, 1])).tolist()
-    [[0, 0], [0, 1], [2, 0]]
-    """
-    indices = np.empty((int(lengths.sum()), 2), np.int64)
-    if len(lengths) >= _MANY:
-        compiled.load("estimax.input.row_kernels").list_indices(lengths, indices)
-        return indices
-    indices[:, 0] = np.repeat(np.arange(len(lengths)), lengths)
-    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
-    indices[:, 1] = np.arange(len(indices)) - starts
-    return indices
 
 
 def _gather_text(column: Strings, index: NDArray[np.int64]) -> Strings:
@@ -241,12 +220,17 @@ def _to_numpy(value: Any) -> NDArray[Any]:
 
 
 def _join_sparse(parts: Sequence[Sparse]) -> Sparse:
-    rows = np.cumsum([0] + [len(part) for part in parts])
-    indices = np.concatenate([part.indices for part in parts])
-    sizes = [len(part.indices) for part in parts]
-    indices[:, 0] += np.repeat(rows[:-1], sizes)
     values = join([part.values for part in parts])
     assert not isinstance(values, Sparse | Ragged)
+    sizes = [len(part.values) for part in parts]
+    if all(part.is_lists for part in parts):
+        ends = np.cumsum(sizes) - sizes
+        starts = [p.starts[1:] + end for p, end in zip(parts, ends, strict=True)]
+        longest = max(part.dense_shape[1] for part in parts)
+        return Sparse.of_lists(values, np.concatenate([[0], *starts]), longest)
+    rows = np.cumsum([0] + [len(part) for part in parts])
+    indices = np.concatenate([part.indices for part in parts])
+    indices[:, 0] += np.repeat(rows[:-1], sizes)
     widths = np.max([part.dense_shape[1:] for part in parts], axis=0)
     return Sparse(indices, values, (int(rows[-1]), *(int(n) for n in widths)))
 

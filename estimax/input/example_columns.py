@@ -95,8 +95,7 @@ def _flat(key: str, column: Any) -> _Flat:  # Any: what users call a column
         return values.reshape((-1,)), splits * inner_size
     column = as_column(column, key)
     if isinstance(column, Sparse):
-        counts = np.bincount(column.indices[:, 0], minlength=len(column))
-        return column.values, np.concatenate([[0], np.cumsum(counts)])
+        return column.values, column.starts
     if not column.ndim:
         raise InputError(f"serialize_examples: {key!r} is a scalar; it needs rows.")
     size = int(np.prod(column.shape[1:], dtype=np.int64))

@@ -22,7 +22,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.background import Workers
 from estimax.input.chunks import Columns
-from estimax.input.columns import Column, list_indices
+from estimax.input.columns import Column
 from estimax.input.dataset import Dataset
 from estimax.input.file_blocks import FileBlocks, Place, UnreadableError
 from estimax.input.files import PathLike, expand
@@ -259,19 +259,19 @@ def _sparse(values: Any, default: Any, where: str) -> Sparse:
     """Lists as a sparse column; a missing list is an empty one, nested ones rank 3."""
     from pyarrow import types
 
-    offsets = np.asarray(values.offsets, np.int64)
-    lengths = np.diff(offsets)
+    offsets = np.asarray(values.offsets)
     if values.null_count:
         # A missing list may own values that nobody is to see.
+        lengths = np.diff(offsets)
         lengths[values.is_null().to_numpy(zero_copy_only=False)] = 0
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
     flat = values.flatten()
-    indices = list_indices(lengths)
-    longest = int(lengths.max(initial=0))
     if types.is_list(flat.type) or types.is_large_list(flat.type):
+        outer = Sparse.of_lists(np.arange(len(flat)), offsets)
         inner = _sparse(flat, default, where)
-        outer = indices[inner.indices[:, 0]]
-        shape = (len(values), longest, inner.dense_shape[1])
-        return Sparse(np.hstack([outer, inner.indices[:, 1:]]), inner.values, shape)
+        places = outer.indices[inner.indices[:, 0]]
+        shape = (*outer.dense_shape, inner.dense_shape[1])
+        return Sparse(np.hstack([places, inner.indices[:, 1:]]), inner.values, shape)
     column = _column_of(flat, default, where)
     assert not isinstance(column, Sparse | Ragged)
-    return Sparse(indices, column, (len(values), longest))
+    return Sparse.of_lists(column, offsets)

@@ -1,4 +1,4 @@
-"""Compiled loops over rows of different lengths: text gathered, lists numbered.
+"""Compiled loops over rows of different lengths: text gathered.
 
 Import this only through `compiled.load`, which announces the compilation.
 """
@@ -50,14 +50,3 @@ def gather(data, offsets, index, out_offsets, out):
         else:
             for k in range(length):
                 out[to + k] = data[at + k]
-
-
-@njit(types.void(_INT64, types.Array(types.int64, 2, "C")), cache=True, nogil=True)
-def list_indices(lengths, out):
-    """(row, place) of every value of lists of these lengths."""
-    at = 0
-    for row in range(len(lengths)):
-        for place in range(lengths[row]):
-            out[at, 0] = row
-            out[at, 1] = place
-            at += 1

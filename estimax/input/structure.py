@@ -104,8 +104,7 @@ def to_numpy(tree: Structure) -> Structure:
 
     def convert(leaf: Any) -> Any:
         if isinstance(leaf, Sparse):
-            values = np.asarray(leaf.values)
-            return Sparse(leaf.indices, values, leaf.dense_shape)
+            return leaf.with_values(np.asarray(leaf.values))
         if isinstance(leaf, Ragged):
             return Ragged(np.asarray(leaf.values), leaf.row_splits)
         return np.asarray(leaf) if isinstance(leaf, Strings) else leaf

@@ -18,7 +18,7 @@ from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.input.chunks import Chunk, Columns, columns_of
-from estimax.input.columns import as_column, list_indices
+from estimax.input.columns import as_column
 from estimax.input.stream import Context, State, check_same
 from estimax.input.structure import Structure
 
@@ -113,8 +113,7 @@ def _column(values: Any) -> Structure:
     flat = [value for row in values for value in row]
     column = as_column(flat)
     assert not isinstance(column, Sparse | Ragged)
-    shape = (len(values), int(lengths.max(initial=0)))
-    return Sparse(list_indices(lengths), column, shape)
+    return Sparse.of_lists(column, np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def _is_list(value: Any) -> bool:

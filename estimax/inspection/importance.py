@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimax import input as inputs
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
@@ -129,13 +128,9 @@ def _groups(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def _are_paired(one: Any, other: Any) -> bool:
     if not (isinstance(one, Sparse) and isinstance(other, Sparse)):
         return False
-    lengths, others = _row_lengths(one), _row_lengths(other)
+    lengths, others = np.diff(one.starts), np.diff(other.starts)
     # Rows that are all as long fit in any order, and say nothing about pairs.
     return len(np.unique(lengths)) > 1 and np.array_equal(lengths, others)
-
-
-def _row_lengths(column: Sparse) -> NDArray[np.int64]:
-    return np.bincount(column.indices[:, 0], minlength=len(column))
 
 
 def _read(

@@ -13,7 +13,7 @@ from estimax.core.errors import FeatureError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.transforms.compiled import kernels
-from estimax.transforms.entries import IdArray, IdSource, Values, column_of, row_starts
+from estimax.transforms.entries import IdArray, IdSource, Values, column_of
 from estimax.transforms.fingerprint import fingerprint64
 
 DEFAULT_HASH_KEY = 0xDECAFCAFFE
@@ -99,8 +99,7 @@ class Cross:
 
 
 def _sparse_rows(entries: Sparse) -> tuple[NDArray[np.uint64], IdArray]:
-    starts = row_starts(np.asarray(entries.indices)[:, 0], entries.dense_shape[0])
-    return _hashable(entries.values), starts
+    return _hashable(entries.values), entries.starts
 
 
 def _dense_rows(key: str, column: Values) -> tuple[NDArray[np.uint64], IdArray]:

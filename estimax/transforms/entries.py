@@ -114,10 +114,10 @@ def value_entries(source: ValueSource, raw: Mapping[str, Any]) -> Sparse:
     column = column_of(raw, source.key)
     if isinstance(column, Sparse):
         if not len(column.values):  # of no type, when made of rows that are all empty
-            return Sparse(column.indices, np.zeros(0, np.int64), column.dense_shape)
+            return column.with_values(np.zeros(0, np.int64))
         check_kind(source, column.values)
         ids = source.ids_of(column.values, drop=False)
-        return Sparse(column.indices, ids, column.dense_shape)
+        return column.with_values(ids)
     ids = dense_ids(source, column).reshape(column.shape)
     present = np.nonzero(ids != MISSING)
     return Sparse(np.stack(present, axis=1), ids[present], column.shape)

@@ -21,7 +21,6 @@ from estimax.transforms.entries import (
     column_of,
     dense_ids,
     padded,
-    row_starts,
     widened,
 )
 from estimax.transforms.weighted import Weighted
@@ -69,7 +68,7 @@ class PadIds:
             ids, starts = self.source.row_ids(raw)
             return Ids(padded(self._checked(ids), starts, -1))
         entries = self.source.entries(raw)
-        starts = row_starts(np.asarray(entries.indices)[:, 0], entries.dense_shape[0])
+        starts = entries.starts
         ids = padded(self._checked(np.asarray(entries.values)), starts, -1)
         if not isinstance(self.source, Weighted):
             return Ids(ids)

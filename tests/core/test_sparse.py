@@ -31,3 +31,24 @@ def test_values_at_different_depths_are_refused():
 def test_ragged_lists_as_a_feature_are_told_how_to_be_given():
     with pytest.raises(ValueError, match="of_rows"):
         staging.as_raw([[1, 2], [3]])
+
+
+def test_lists_have_the_indices_of_their_rows():
+    rows = [[7, 8], [], [9]]
+    lists = ex.Sparse.of_lists(np.array([7, 8, 9]), np.array([4, 6, 6, 7], np.int32))
+    same = ex.Sparse.of_rows(rows)
+    assert lists.indices.tolist() == same.indices.tolist()
+    assert lists.starts.tolist() == same.starts.tolist() == [0, 2, 2, 3]
+    assert lists.dense_shape == same.dense_shape
+    assert repr(lists) == repr(same)
+
+
+@pytest.mark.parametrize("is_lists", [False, True])
+def test_other_values_take_the_same_places(is_lists):
+    given = ex.Sparse.of_rows([["a"], ["b", "c"]])
+    if is_lists:
+        given = ex.Sparse.of_lists(given.values, given.starts)
+    other = given.with_values(np.array([1, 2, 3]))
+    assert other.indices.tolist() == given.indices.tolist()
+    assert other.values.tolist() == [1, 2, 3]
+    assert other.is_lists == is_lists

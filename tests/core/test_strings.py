@@ -92,6 +92,16 @@ def test_a_slice_shares_memory_and_still_reads_right():
     assert np.asarray(part).tolist() == BYTES[2:]
 
 
+def test_offsets_of_arrow_are_widened_when_asked_for():
+    text = Strings.of(pa.array(WORDS))
+    cut = text[1:3]
+    assert "offsets" not in vars(text)
+    assert "offsets" not in vars(cut)
+    assert cut.tolist() == BYTES[1:3]
+    assert cut.offsets.dtype == np.int64
+    assert "offsets" not in vars(text)
+
+
 def test_reshaping_works_one_axis_out_and_refuses_a_wrong_size():
     assert Strings.of(WORDS).reshape((2, -1)).shape == (2, 2)
     with pytest.raises(ValueError, match="cannot reshape"):

@@ -18,6 +18,12 @@ SPARSE = Sparse(
     np.array([[0, 1], [2, 0], [2, 1], [3, 0]]), Strings.of(list("abcd")), (4, 2)
 )
 
+# The middle of longer columns: neither offsets nor text begin at their start.
+LISTS = Sparse.of_lists(
+    Strings.of(list("-abcd"))[1:], np.array([3, 4, 4, 6, 7], np.int32)
+)
+both = pytest.mark.parametrize("column", [SPARSE, LISTS], ids=["gaps", "lists"])
+
 
 def dense(sparse):
     out = np.full(sparse.dense_shape, b"", dtype=object)
@@ -26,23 +32,38 @@ def dense(sparse):
     return out.tolist()
 
 
-def test_sparse_rows_are_taken_in_any_order_and_repeatedly():
+@both
+def test_sparse_rows_are_taken_in_any_order_and_repeatedly(column):
     rows = np.array([3, 0, 1, 2, 2])
-    expected = np.array(dense(SPARSE), object)[rows].tolist()
-    assert dense(take_rows(SPARSE, rows)) == expected
+    expected = np.array(dense(column), object)[rows].tolist()
+    assert dense(take_rows(column, rows)) == expected
 
 
-@pytest.mark.parametrize(("start", "stop", "step"), [(0, 4, 1), (1, 3, 1), (1, 4, 2)])
-def test_sparse_rows_are_sliced(start, stop, step):
-    found = slice_rows(SPARSE, start, stop, step)
-    assert dense(found) == dense(SPARSE)[start:stop:step]
+@both
+@pytest.mark.parametrize(
+    ("start", "stop", "step"), [(0, 4, 1), (1, 3, 1), (2, 2, 1), (1, 4, 2)]
+)
+def test_sparse_rows_are_sliced_and_sliced_again(column, start, stop, step):
+    found = slice_rows(column, start, stop, step)
+    assert dense(found) == dense(column)[start:stop:step]
+    first = min(1, len(found))
+    assert dense(slice_rows(found, first, len(found))) == dense(found)[first:]
 
 
-def test_sparse_columns_join_to_the_widest():
+@both
+def test_sparse_columns_join_to_the_widest(column):
     wide = Sparse(np.array([[0, 2]]), Strings.of(["z"]), (1, 3))
-    joined = join([SPARSE, wide])
+    joined = join([column, wide])
     assert joined.dense_shape == (5, 3)
-    assert dense(joined)[4] == [b"", b"", b"z"]
+    assert dense(joined) == [[*row, b""] for row in dense(column)] + [[b"", b"", b"z"]]
+
+
+def test_lists_stay_lists():
+    parts = [slice_rows(LISTS, 2, 4), take_rows(LISTS, np.array([2, 0]))]
+    joined = join(parts)
+    assert joined.is_lists
+    assert joined.starts.tolist() == [0, 2, 3, 5, 6]
+    assert dense(joined) == [row for part in parts for row in dense(part)]
 
 
 def test_strings_of_rank_two_stack():
