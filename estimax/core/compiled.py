@@ -9,8 +9,12 @@ from pathlib import Path
 from types import ModuleType
 
 # Used by several modules of kernels.
-_WIRE = Path(__file__).parents[1] / "wire"
-_SHARED = [_WIRE / "loads.py", _WIRE / "proto_kernels.py"]
+_ROOMS = Path(__file__).parents[1]
+_SHARED = [
+    _ROOMS / "core" / "call_frames.py",
+    _ROOMS / "wire" / "loads.py",
+    _ROOMS / "wire" / "proto_kernels.py",
+]
 _log = logging.getLogger("estimax")
 
 

@@ -11,11 +11,14 @@ back; donate table and slots to jit, and that happens in place.
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
+from estimax.optimizers import adagrad_rows
 from estimax.optimizers.optimizer import Optimizer, update_array
-from estimax.optimizers.rules import Rule, Slots
+from estimax.optimizers.rules import Adagrad, Rule, Slots
 
 
 def init_slots(optimizer: Optimizer, table: jax.Array) -> Slots:
@@ -44,6 +47,26 @@ def update_rows(
         grads = _scatter(jnp.zeros_like(table), unique_ids, row_grads)
         return update_touched(optimizer, table, slots, touched, grads, step)
     rate = optimizer.learning_rate_at(step)
+    given = (table, slots, unique_ids, row_grads)
+    gathered = partial(_update_gathered, rule, rate, step)
+    if not isinstance(rule, Adagrad) or not adagrad_rows.fits(table, slots, row_grads):
+        return gathered(*given)
+    in_place = partial(adagrad_rows.update_in_place, rule, rate)
+    updated: tuple[jax.Array, Slots] = jax.lax.platform_dependent(
+        *given, cpu=in_place, default=gathered
+    )
+    return updated
+
+
+def _update_gathered(
+    rule: Rule,
+    rate: jax.Array,
+    step: jax.Array | int,
+    table: jax.Array,
+    slots: Slots,
+    unique_ids: jax.Array,
+    row_grads: jax.Array,
+) -> tuple[jax.Array, Slots]:
     rows = gather_rows(table, unique_ids)
     row_slots = {name: gather_rows(slot, unique_ids) for name, slot in slots.items()}
     rows, row_slots = update_array(rule, row_grads, rows, row_slots, rate, step)

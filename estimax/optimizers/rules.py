@@ -134,13 +134,16 @@ class Adagrad:
     ) -> tuple[jax.Array, Slots]:
         """Add the square, then step."""
         a = slots["accumulator"] + g * g
+        inner, outer = self.epsilons
+        return w - lr * g / (jnp.sqrt(a + inner) + outer), {"accumulator": a}
+
+    @property
+    def epsilons(self) -> tuple[float, float]:
+        """What is added under the root, and what to it."""
         if self.generation == "v1":
-            root = jnp.sqrt(a)
-        elif self.generation == "legacy":
-            root = jnp.sqrt(a) + self.epsilon
-        else:
-            root = jnp.sqrt(a + self.epsilon)
-        return w - lr * g / root, {"accumulator": a}
+            return 0.0, 0.0
+        inside = self.generation == "keras"
+        return (self.epsilon, 0.0) if inside else (0.0, self.epsilon)
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,8 @@ def test_a_row_update_is_the_masked_update_of_the_whole_table(name):
     assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize(
-    "name", ["SGD", "Adagrad", "Adagrad v1", "ProximalGradientDescent"]
-)
+# Not Adagrad v1: XLA multiplies by the reciprocal of its root, our kernel divides.
+@pytest.mark.parametrize("name", ["SGD", "Adagrad", "ProximalGradientDescent"])
 def test_where_zero_gradients_change_nothing_rows_equal_dense_to_the_bit(name):
     optimizer = BY_ROWS[name]
     by_rows = jax.jit(lambda *a: update_rows(optimizer, *a))
@@ -175,16 +174,43 @@ def test_a_row_update_computes_nothing_as_large_as_the_table(name):
     assert small.cost_analysis()["flops"] == large.cost_analysis()["flops"]
     memory = [c.memory_analysis().temp_size_in_bytes for c in (small, large)]
     assert memory[0] == memory[1] < 100_000
-    # The only instructions of the table's size are itself, donated, and scatters.
-    made = re.findall(r"(\S+) = f32\[1000000,8\]\S* (\w+)\(", large.as_text())
+    # The only instructions of the table's size are itself, donated, and scatters, or
+    # the outputs of a call of ours that are written in place.
+    made = re.findall(r"(\S+) = f32\[1000000,8\]\S* ([\w-]+)\(", large.as_text())
     kinds = {"scatter" if "scatter" in name else kind for name, kind in made}
-    assert kinds == {"parameter", "scatter"}
+    writes = {"get-tuple-element"} if name == "Adagrad" else {"scatter"}
+    assert {"parameter"} <= kinds <= {"parameter"} | writes
     assert large.memory_analysis().alias_size_in_bytes >= 32_000_000
 
 
 def test_the_check_sees_an_update_of_the_whole_table():
     small, large = (compiled(WHOLE["Adam"], v) for v in (1_000, 1_000_000))
     assert large.cost_analysis()["flops"] > 100 * small.cost_analysis()["flops"]
+
+
+@pytest.mark.parametrize("generation", ["v1", "legacy", "keras"])
+@pytest.mark.parametrize("width", [1, 3, 16, 37])
+def test_the_compiled_loop_of_adagrad_does_what_the_rule_does(generation, width):
+    optimizer = optimizers.Adagrad(0.1, generation=generation)
+    table = jnp.asarray(np.random.default_rng(2).normal(size=(V, width)), jnp.float32)
+    slots = optimizers.init_slots(optimizer, table)
+    # Too large, and negative: padding of this function's callers, wherever it stands.
+    ids = jnp.array([0, V, 7, -1, V - 1, 2**31 - 1], jnp.int32)
+    grads = jnp.asarray(np.random.default_rng(3).normal(size=(6, width)), jnp.float32)
+    new, new_slots = jax.jit(lambda *a: update_rows(optimizer, *a))(
+        table, slots, ids, grads, 0
+    )
+    rows, row_slots = optimizer.rule.update(
+        grads[::2],
+        table[jnp.array([0, 7, V - 1])],
+        {"accumulator": slots["accumulator"][:3]},
+        jnp.float32(0.1),
+        jnp.int32(0),
+    )
+    expected = table.at[jnp.array([0, 7, V - 1])].set(rows)
+    np.testing.assert_allclose(new, expected, rtol=1e-6, atol=1e-7)
+    found = new_slots["accumulator"][jnp.array([0, 7, V - 1])]
+    np.testing.assert_allclose(found, row_slots["accumulator"], rtol=1e-6)
 
 
 def test_duplicates_are_summed_sorted_and_padded():

@@ -1,0 +1,144 @@
+"""How a compiled function is called by an XLA program: the frame it is handed.
+
+    @cfunc(SIGNATURE, cache=True)
+    def double(frame):
+        if describes_itself(frame):
+            return 0
+        matrix(output(frame, 0))[:] = 2 * matrix(argument(frame, 0))
+        return 0
+
+    register("estimax_double", double)      # once; then jax.ffi.ffi_call calls it
+
+XLA's foreign functions get one C structure (`xla/ffi/api/c_api.h` of jaxlib, whose
+layout is stable for a year at a time). Written in C++ they would need a compiler
+wherever estimax is installed; Numba is there already. A function returns 0: no error.
+"""
+
+# Numba has its own types; annotations would say nothing more.
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+import ctypes
+from typing import Any
+
+import jax
+from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
+from numba import carray, njit, types  # type: ignore[attr-defined]  # carray
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+SIGNATURE = types.intp(types.intp)
+
+# The places of 8 bytes in the structures, counted from 0.
+_EXTENSION, _INTERFACE = 1, 2  # of a frame
+_ARGUMENTS, _OUTPUTS = 9, 14  # of a frame: pointers to pointers to buffers
+_DATA, _DIMENSIONS = 3, 5  # of a buffer
+_KIND, _METADATA = 1, 3  # of an extension
+_ASKS = 1  # the kind that asks for metadata
+_VERSION, _VERSION_OF_INTERFACE = 3, 4  # there, and in the interface: both as
+_MINOR = ~0xFFFFFFFF  # two numbers of 4 bytes, the major version and the minor one
+
+
+def register(name: str, function: Any) -> None:
+    """Let programs for the CPU call a `cfunc` by this name."""
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype = ctypes.py_object
+    capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    made = capsule(function.address, None, None)
+    jax.ffi.register_ffi_target(name, made, platform="cpu")
+
+
+def _make_pointer(item):
+    def generate(context, builder, signature, args):
+        kind = context.get_value_type(signature.return_type)
+        return builder.inttoptr(args[0], kind)
+
+    def pointer(typing, address):
+        return types.CPointer(item)(types.intp), generate
+
+    return intrinsic(pointer)
+
+
+_to_words = _make_pointer(types.int64)
+_to_numbers = _make_pointer(types.float32)
+_to_ids = _make_pointer(types.int32)
+
+
+def _prefetch(typing, address):
+    """Have the processor fetch the line of memory around an address."""
+
+    def generate(context, builder, signature, args):
+        line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [line, flag, flag, flag])
+        fetch = cgutils.get_or_insert_function(
+            builder.module, kind, "llvm.prefetch.p0i8"
+        )
+        # To be written soon, kept in every cache, data.
+        flags = [flag(1), flag(3), flag(1)]
+        builder.call(fetch, [builder.inttoptr(args[0], line), *flags])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), generate
+
+
+# Not as a decorator: mypy would count the typing context among the arguments.
+prefetch: Any = intrinsic(_prefetch)
+
+
+@njit(forceinline=True)
+def _word(address, place):
+    return carray(_to_words(address), place + 1)[place]
+
+
+@njit(forceinline=True)
+def describes_itself(frame):
+    """Whether XLA only asked which version of its interface this is for; answered."""
+    extension = _word(frame, _EXTENSION)
+    if extension == 0 or _word(extension, _KIND) & 0xFFFFFFFF != _ASKS:
+        return False
+    # Ours is the present one, as long as its major version is 0: a minor one adds only.
+    version = _word(_word(frame, _INTERFACE), _VERSION_OF_INTERFACE) & _MINOR
+    carray(_to_words(_word(extension, _METADATA)), _VERSION + 1)[_VERSION] = version
+    return True
+
+
+@njit(forceinline=True)
+def argument(frame, number):
+    """An argument's buffer."""
+    return _word(_word(frame, _ARGUMENTS), number)
+
+
+@njit(forceinline=True)
+def output(frame, number):
+    """An output's buffer."""
+    return _word(_word(frame, _OUTPUTS), number)
+
+
+@njit(forceinline=True)
+def dimension(buffer, axis):
+    """A buffer's size along an axis."""
+    return _word(_word(buffer, _DIMENSIONS), axis)
+
+
+@njit(forceinline=True)
+def address(buffer):
+    """Where a buffer's first value is."""
+    return _word(buffer, _DATA)
+
+
+@njit(forceinline=True)
+def number(buffer):
+    """The one value of a float32 buffer."""
+    return carray(_to_numbers(address(buffer)), 1)[0]
+
+
+@njit(forceinline=True)
+def ids(buffer):
+    """An int32 buffer [n] as an array."""
+    return carray(_to_ids(address(buffer)), dimension(buffer, 0))
+
+
+@njit(forceinline=True)
+def matrix(buffer):
+    """A float32 buffer [m, n] as an array."""
+    shape = (dimension(buffer, 0), dimension(buffer, 1))
+    return carray(_to_numbers(address(buffer)), shape)

@@ -1,0 +1,61 @@
+"""The compiled loop behind `adagrad_rows`: each row is read, updated and written once.
+
+Import this only through `compiled.load`, which announces the compilation.
+"""
+
+# Numba has its own types; annotations would say nothing more.
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+import numpy as np
+from numba import cfunc
+
+from estimax.core import call_frames
+from estimax.core.call_frames import (
+    address,
+    argument,
+    describes_itself,
+    ids,
+    matrix,
+    number,
+    output,
+    prefetch,
+)
+
+# Rows of a large table are not in any cache: so many are on their way at a time.
+_AHEAD = 16
+_LINE = 64  # bytes
+
+
+# Contracted as XLA does it: a table that is updated as a whole gets the same bits.
+@cfunc(call_frames.SIGNATURE, cache=True, error_model="numpy", fastmath={"contract"})
+def update(frame):
+    """(ids, grads, rate, inner, outer, table, accumulator) -> (table, accumulator).
+
+    Both are outputs in the memory of the arguments. Ids outside the table are padding.
+    """
+    if describes_itself(frame):
+        return 0
+    rows, grads = ids(argument(frame, 0)), matrix(argument(frame, 1))
+    rate, inner = number(argument(frame, 2)), number(argument(frame, 3))
+    outer = number(argument(frame, 4))
+    table, squares = matrix(output(frame, 0)), matrix(output(frame, 1))
+    table_at, squares_at = address(output(frame, 0)), address(output(frame, 1))
+    size = 4 * table.shape[1]
+    for i in range(len(rows)):
+        if i + _AHEAD < len(rows) and rows[i + _AHEAD] < len(table):
+            start = np.int64(rows[i + _AHEAD]) * size
+            for at in range(start, start + size, _LINE):
+                prefetch(table_at + at)
+                prefetch(squares_at + at)
+        row = rows[i]
+        if row < 0 or row >= len(table):
+            continue
+        for d in range(table.shape[1]):
+            g = grads[i, d]
+            a = squares[row, d] + g * g
+            squares[row, d] = a
+            table[row, d] -= rate * g / (np.sqrt(a + inner) + outer)
+    return 0
+
+
+call_frames.register("estimax_adagrad", update)
