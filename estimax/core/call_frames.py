@@ -96,7 +96,10 @@ def describes_itself(frame):
     if extension == 0 or _word(extension, _KIND) & 0xFFFFFFFF != _ASKS:
         return False
     # Ours is the present one, as long as its major version is 0: a minor one adds only.
-    version = _word(_word(frame, _INTERFACE), _VERSION_OF_INTERFACE) & _MINOR
+    # Old releases of jaxlib do not say which is theirs, and are content with the first.
+    interface, version = _word(frame, _INTERFACE), 1 << 32
+    if interface != 0:
+        version = _word(interface, _VERSION_OF_INTERFACE) & _MINOR
     carray(_to_words(_word(extension, _METADATA)), _VERSION + 1)[_VERSION] = version
     return True
 
