@@ -38,6 +38,7 @@ from estimax.estimator.cluster import check_trains
 from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
 from estimax.estimator.feeding import Feed
+from estimax.estimator.large_pages import ask_for_large_pages
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import finishing_saves, training_hooks
@@ -131,6 +132,7 @@ class Estimator:
             feed.warn_if_endless("train", steps or max_steps)
             program = self._program(ModeKeys.TRAIN, feed.first)
             state = self._start_state(program, feed.first, checkpoint)
+            ask_for_large_pages((state.tables, state.slots))
             start = int(state.step)  # a warm start may have been told to take it, too
             checkpoint = None  # its arrays would stay as long as the training
             last = start + steps if steps else max_steps
