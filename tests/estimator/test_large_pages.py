@@ -25,10 +25,9 @@ def large_kilobytes(address):
 
 
 def has_large_pages():
-    release = tuple(int(n) for n in platform.release().split(".")[:2])
-    return (
-        SETTING.exists() and "[never]" not in SETTING.read_text() and release >= (6, 1)
-    )
+    if not SETTING.exists() or "[never]" in SETTING.read_text():
+        return False
+    return tuple(int(n) for n in platform.release().split(".")[:2]) >= (6, 1)
 
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="asks Linux")
