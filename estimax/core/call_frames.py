@@ -34,8 +34,8 @@ _ARGUMENTS, _OUTPUTS = 9, 14  # of a frame: pointers to pointers to buffers
 _DATA, _DIMENSIONS = 3, 5  # of a buffer
 _KIND, _METADATA = 1, 3  # of an extension
 _ASKS = 1  # the kind that asks for metadata
-_VERSION, _VERSION_OF_INTERFACE = 3, 4  # there, and in the interface: both as
-_MINOR = ~0xFFFFFFFF  # two numbers of 4 bytes, the major version and the minor one
+_VERSION, _VERSION_OF_INTERFACE = 3, 4  # of metadata, and of the interface
+_MINOR = ~0xFFFFFFFF  # of a version: 4 bytes of the major one are below it
 
 
 def register(name: str, function: Any) -> None:
