@@ -5,7 +5,8 @@
 40 columns (numbers, text, lists) in row groups of 50,000, read whole. A `Dataset` makes
 batches of 1024. "row groups" is pyarrow reading row groups, with NumPy arrays of the
 numbers and nothing more: the aim is at most 1.3 times its time. "batches" is pyarrow's
-own `iter_batches(1024)`. All take turns in one process.
+own `iter_batches(1024)`. None looks into text and lists, which all leave as Arrow has
+them. All take turns in one process.
 """
 
 from __future__ import annotations
