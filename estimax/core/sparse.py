@@ -77,15 +77,12 @@ class Sparse:
         """Where each row's values start, and the last one's end: [rows + 1]."""
         if self.is_lists:
             return self._offsets.astype(np.int64) - int(self._offsets[0])
-        starts = np.zeros(len(self) + 1, np.int64)
-        rows = np.asarray(self.indices)[:, 0]
-        np.cumsum(np.bincount(rows, minlength=len(self)), out=starts[1:])
-        return starts
+        return row_starts(np.asarray(self.indices)[:, 0], len(self))
 
     def with_values(self, values: NDArray[Any] | Strings) -> Sparse:
         """Other values at the same places."""
         if self.is_lists:
-            return Sparse.of_lists(values, self.starts, self.dense_shape[1])
+            return Sparse.of_lists(values, self._offsets, self.dense_shape[1])
         return Sparse(self.indices, values, self.dense_shape)
 
     def rows(self, start: int, stop: int) -> Sparse:
@@ -160,6 +157,17 @@ def _collect(
     sizes[depth] = max(sizes[depth], len(value))
     for index, inner in enumerate(value):
         _collect(inner, (*place, index), found, sizes)
+
+
+def row_starts(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Where the entries of each of `count` rows start, and the last one's end.
+
+    >>> row_starts(np.array([0, 0, 2]), 3)
+    array([0, 2, 2, 3])
+    """
+    starts = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=count), out=starts[1:])
+    return starts
 
 
 def padded_length(longest: int) -> int:

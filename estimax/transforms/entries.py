@@ -123,13 +123,6 @@ def value_entries(source: ValueSource, raw: Mapping[str, Any]) -> Sparse:
     return Sparse(np.stack(present, axis=1), ids[present], column.shape)
 
 
-def row_starts(rows: IdArray, batch: int) -> IdArray:
-    """Where each row's entries start, and the last one's end: [batch + 1]."""
-    starts = np.zeros(batch + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=batch), out=starts[1:])
-    return starts
-
-
 def padded(values: NDArray[Any], starts: IdArray, fill: float) -> NDArray[Any]:
     """Lay rows out as [B, L], L a power of two, `fill` after a row's last."""
     counts = np.diff(starts)

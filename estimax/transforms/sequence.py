@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
-from estimax.core.sparse import Ids, Sparse, padded_length
+from estimax.core.sparse import Ids, Sparse, padded_length, row_starts
 from estimax.core.strings import Strings
 from estimax.transforms.entries import (
     IdArray,
@@ -28,7 +28,6 @@ from estimax.transforms.entries import (
     Values,
     column_of,
     padded,
-    row_starts,
 )
 from estimax.transforms.pad_ids import OutOfRange, check_bucket_count, checked_ids
 
