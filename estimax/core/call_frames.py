@@ -21,10 +21,10 @@ import ctypes
 from typing import Any
 
 import jax
-from llvmlite import ir  # type: ignore[import-untyped]  # it ships no types
 from numba import carray, njit, types  # type: ignore[attr-defined]  # carray
-from numba.core import cgutils
 from numba.extending import intrinsic
+
+from estimax.core.loads import get, put
 
 SIGNATURE = types.intp(types.intp)
 
@@ -58,74 +58,47 @@ def _make_pointer(item):
     return intrinsic(pointer)
 
 
-_to_words = _make_pointer(types.int64)
 _to_numbers = _make_pointer(types.float32)
 _to_ids = _make_pointer(types.int32)
-
-
-def _prefetch(typing, address):
-    """Have the processor fetch the line of memory around an address."""
-
-    def generate(context, builder, signature, args):
-        line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [line, flag, flag, flag])
-        fetch = cgutils.get_or_insert_function(
-            builder.module, kind, "llvm.prefetch.p0i8"
-        )
-        # To be written soon, kept in every cache, data.
-        flags = [flag(1), flag(3), flag(1)]
-        builder.call(fetch, [builder.inttoptr(args[0], line), *flags])
-        return context.get_dummy_value()
-
-    return types.void(types.intp), generate
-
-
-# Not as a decorator: mypy would count the typing context among the arguments.
-prefetch: Any = intrinsic(_prefetch)
-
-
-@njit(forceinline=True)
-def _word(address, place):
-    return carray(_to_words(address), place + 1)[place]
 
 
 @njit(forceinline=True)
 def describes_itself(frame):
     """Whether XLA only asked which version of its interface this is for; answered."""
-    extension = _word(frame, _EXTENSION)
-    if extension == 0 or _word(extension, _KIND) & 0xFFFFFFFF != _ASKS:
+    extension = get(frame, _EXTENSION)
+    if extension == 0 or get(extension, _KIND) & 0xFFFFFFFF != _ASKS:
         return False
     # Ours is the present one, as long as its major version is 0: a minor one adds only.
     # Old releases of jaxlib do not say which is theirs, and are content with the first.
-    interface, version = _word(frame, _INTERFACE), 1 << 32
+    interface, version = get(frame, _INTERFACE), 1 << 32
     if interface != 0:
-        version = _word(interface, _VERSION_OF_INTERFACE) & _MINOR
-    carray(_to_words(_word(extension, _METADATA)), _VERSION + 1)[_VERSION] = version
+        version = get(interface, _VERSION_OF_INTERFACE) & _MINOR
+    put(get(extension, _METADATA), _VERSION, version)
     return True
 
 
 @njit(forceinline=True)
 def argument(frame, number):
     """An argument's buffer."""
-    return _word(_word(frame, _ARGUMENTS), number)
+    return get(get(frame, _ARGUMENTS), number)
 
 
 @njit(forceinline=True)
 def output(frame, number):
     """An output's buffer."""
-    return _word(_word(frame, _OUTPUTS), number)
+    return get(get(frame, _OUTPUTS), number)
 
 
 @njit(forceinline=True)
 def dimension(buffer, axis):
     """A buffer's size along an axis."""
-    return _word(_word(buffer, _DIMENSIONS), axis)
+    return get(get(buffer, _DIMENSIONS), axis)
 
 
 @njit(forceinline=True)
 def address(buffer):
     """Where a buffer's first value is."""
-    return _word(buffer, _DATA)
+    return get(buffer, _DATA)
 
 
 @njit(forceinline=True)

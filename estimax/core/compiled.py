@@ -12,7 +12,7 @@ from types import ModuleType
 _ROOMS = Path(__file__).parents[1]
 _SHARED = [
     _ROOMS / "core" / "call_frames.py",
-    _ROOMS / "wire" / "loads.py",
+    _ROOMS / "core" / "loads.py",
     _ROOMS / "wire" / "proto_kernels.py",
 ]
 _log = logging.getLogger("estimax")

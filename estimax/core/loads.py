@@ -1,4 +1,4 @@
-"""Compiled loads, stores and moves of bytes: what Numba lacks for wire formats.
+"""Compiled loads, stores and moves of bytes: what Numba lacks for kernels.
 
 Nothing here checks a bound or wraps a negative place: the kernels that call these have
 compared the place with the end of the buffer first.
@@ -118,6 +118,26 @@ def _move(typing, target, to, source, at, count):
 
 
 move: Any = intrinsic(_move)
+
+
+def _prefetch(typing, data, at):
+    """Have the processor fetch the line of memory around a place, to be written."""
+
+    def generate(context, builder, signature, args):
+        line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [line, flag, flag, flag])
+        fetch = cgutils.get_or_insert_function(
+            builder.module, kind, "llvm.prefetch.p0i8"
+        )
+        # Written soon, kept in every cache, data.
+        flags = [flag(1), flag(3), flag(1)]
+        builder.call(fetch, [_place(context, builder, signature, args), *flags])
+        return context.get_dummy_value()
+
+    return types.void(_kind(data), types.intp), generate
+
+
+prefetch: Any = intrinsic(_prefetch)
 
 
 def _make_crc_step(bits):

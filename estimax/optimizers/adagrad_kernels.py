@@ -18,8 +18,8 @@ from estimax.core.call_frames import (
     matrix,
     number,
     output,
-    prefetch,
 )
+from estimax.core.loads import prefetch
 
 # Rows of a large table are not in any cache: so many are on their way at a time.
 _AHEAD = 16
@@ -45,8 +45,8 @@ def update(frame):
         if i + _AHEAD < len(rows) and rows[i + _AHEAD] < len(table):
             start = np.int64(rows[i + _AHEAD]) * size
             for at in range(start, start + size, _LINE):
-                prefetch(table_at + at)
-                prefetch(squares_at + at)
+                prefetch(table_at, at)
+                prefetch(squares_at, at)
         row = rows[i]
         if row < 0 or row >= len(table):
             continue

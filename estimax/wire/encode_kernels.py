@@ -9,7 +9,7 @@
 from numba import njit, types
 from numpy import int64, uint64
 
-from estimax.wire.loads import address, get, load32, load64, move, store8, store32
+from estimax.core.loads import address, get, load32, load64, move, store8, store32
 from estimax.wire.proto_kernels import FLOAT, INT, TEXT
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)

@@ -12,7 +12,7 @@ but texts is left to write, `scan_and_fill` is one.
 from numba import njit, types
 from numpy import empty, int64, uint8, uint64
 
-from estimax.wire.loads import (
+from estimax.core.loads import (
     address,
     get,
     load8,

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, types
 from numpy import uint32, uint64
 
-from estimax.wire.loads import (
+from estimax.core.loads import (
     crc_step8,
     crc_step64,
     has_crc_instruction,

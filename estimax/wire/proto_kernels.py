@@ -5,7 +5,7 @@ taken for hostile: a place is compared with the end of its enclosing message bef
 is read, and that end was compared with its own enclosing one. A function that meets a
 broken message returns `-1 - place` where it would return a place or a count.
 
-Arrays come as addresses (see `loads.py`); those of int64 are read with get and put.
+Arrays come as addresses (`core/loads.py`); those of int64 are read with get and put.
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
@@ -14,7 +14,7 @@ Arrays come as addresses (see `loads.py`); those of int64 are read with get and 
 from numba import njit, types
 from numpy import int64, uint64
 
-from estimax.wire.loads import (
+from estimax.core.loads import (
     address,
     get,
     load8,

@@ -10,7 +10,7 @@ steps and counts their values; `example_kernels.fill` then writes these, a step 
 from numba import njit, types
 from numpy import int64
 
-from estimax.wire.loads import address
+from estimax.core.loads import address
 from estimax.wire.proto_kernels import (
     MALFORMED,
     ONE,
