@@ -30,7 +30,7 @@ SIGNATURE = types.intp(types.intp)
 
 # The places of 8 bytes in the structures, counted from 0.
 _EXTENSION, _INTERFACE = 1, 2  # of a frame
-_ARGUMENTS, _OUTPUTS = 9, 14  # of a frame: pointers to pointers to buffers
+_COUNT, _ARGUMENTS, _OUTPUTS = 7, 9, 14  # of a frame: pointers to pointers to buffers
 _DATA, _DIMENSIONS = 3, 5  # of a buffer
 _KIND, _METADATA = 1, 3  # of an extension
 _ASKS = 1  # the kind that asks for metadata
@@ -75,6 +75,12 @@ def describes_itself(frame):
         version = get(interface, _VERSION_OF_INTERFACE) & _MINOR
     put(get(extension, _METADATA), _VERSION, version)
     return True
+
+
+@njit(forceinline=True)
+def arguments(frame):
+    """How many arguments there are."""
+    return get(frame, _COUNT)
 
 
 @njit(forceinline=True)

@@ -120,6 +120,31 @@ def _move(typing, target, to, source, at, count):
 move: Any = intrinsic(_move)
 
 
+def _make_add(count):
+    """A function (data, place, data, place) that adds `count` float32 to others."""
+    numbers = ir.VectorType(ir.FloatType(), count)
+
+    def numbers_at(context, builder, kinds, args):
+        place = _place(context, builder, types.void(*kinds), args)
+        return builder.bitcast(place, numbers.as_pointer())
+
+    def generate(context, builder, signature, args):
+        to = numbers_at(context, builder, signature.args[:2], args[:2])
+        source = numbers_at(context, builder, signature.args[2:], args[2:])
+        sums = builder.fadd(builder.load(to, align=4), builder.load(source, align=4))
+        builder.store(sums, to, align=4)
+        return context.get_dummy_value()
+
+    def add(typing, target, to, source, at):
+        kinds = _kind(target), types.intp, _kind(source), types.intp
+        return types.void(*kinds), generate
+
+    return intrinsic(add)
+
+
+add_one, add_four = _make_add(1), _make_add(4)
+
+
 def _prefetch(typing, data, at):
     """Have the processor fetch the line of memory around a place, to be written."""
 

@@ -182,6 +182,7 @@ class Lookup:
 class TableRows:
     """The rows of a table that a batch needs, [U, D], and each call's places there."""
 
+    table: jax.Array  # [V, D]
     rows: jax.Array
     inverse: Mapping[str, jax.Array]  # call name -> [B, L] into rows, -1 for none
 

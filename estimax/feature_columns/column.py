@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import jax
 from flax import linen as nn
 
+from estimax import variables
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
 from estimax.transforms import IdSource
@@ -170,7 +171,7 @@ def check_features(features: object, layer: str) -> None:
         )
 
 
-def check_batches(blocks: Mapping[str, jax.Array], layer: str) -> None:
+def check_batches(blocks: Mapping[str, variables.Part], layer: str) -> None:
     """Raise unless all columns give the same number of rows."""
     sizes = {name: block.shape[0] for name, block in blocks.items()}
     first = next(iter(sizes))

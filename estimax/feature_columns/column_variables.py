@@ -57,9 +57,9 @@ def table_rows(
 
 def ready_rows(
     layer: nn.Module, place: Place, ids: jax.Array
-) -> tuple[jax.Array, jax.Array] | None:
+) -> variables.ReadyRows | None:
     """What a training step has gathered of a table; see `variables.ready_rows`."""
-    found: tuple[jax.Array, jax.Array] | None = _in_scope(
+    found: variables.ReadyRows | None = _in_scope(
         layer, place, lambda m: variables.ready_rows(m, place.name, ids)
     )
     return found

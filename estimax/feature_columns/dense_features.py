@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from estimax import variables
 from estimax.core.errors import FeatureError
 from estimax.feature_columns.column import (
     DenseColumn,
@@ -22,7 +23,6 @@ from estimax.feature_columns.column import (
 )
 from estimax.feature_columns.column_variables import layer_name
 from estimax.feature_columns.embedding import EmbeddingColumn
-from estimax.feature_columns.embedding_table import ReadyRows, blocks_together
 
 
 class DenseFeatures(nn.Module):
@@ -57,40 +57,22 @@ class DenseFeatures(nn.Module):
     ) -> jax.Array:
         """Compute all columns; optionally hand out each one's block too."""
         check_features(features, "DenseFeatures")
-        blocks = {}
-        for columns, block in self._blocks(features):
-            blocks[columns[0].name] = block
-            if cols_to_output_tensors is not None:
-                parts = jnp.split(block, len(columns), axis=-1)
-                cols_to_output_tensors.update(zip(columns, parts, strict=True))
-        check_batches(blocks, "DenseFeatures")
-        return jnp.concatenate(list(blocks.values()), axis=-1)
+        parts = {c.name: self._part(c, features) for c in self.feature_columns}
+        check_batches(parts, "DenseFeatures")
+        laid = variables.side_by_side(list(parts.values()))
+        if cols_to_output_tensors is not None:
+            ends = itertools.accumulate(part.shape[1] for part in parts.values())
+            blocks = jnp.split(laid, list(ends)[:-1], axis=1)
+            named = zip(self.feature_columns, blocks, strict=True)
+            cols_to_output_tensors.update(named)
+        return laid
 
-    def _blocks(
-        self, features: Features
-    ) -> Iterator[tuple[list[DenseColumn], jax.Array]]:
-        """The block of each column, or of several that are looked up together."""
-        ready = [
-            column.ready(self, features)
-            if isinstance(column, EmbeddingColumn)
-            else None
-            for column in self.feature_columns
-        ]
-        found = zip(self.feature_columns, ready, strict=True)
-        for width, run in itertools.groupby(found, lambda pair: _width(pair[1])):
-            columns, rows = zip(*run, strict=True)
-            if width is None:
-                for column in columns:
-                    yield [column], column.block(self, features, self.trainable)
-            else:
-                yield list(columns), blocks_together(rows)
-
-
-def _width(ready: ReadyRows | None) -> tuple[int, ...] | None:
-    """What must agree for a lookup together: the table's, and the examples' number."""
-    if ready is None:
-        return None
-    return ready.rows.shape[1], ready.places.shape[0]
+    def _part(self, column: DenseColumn, features: Features) -> variables.Part:
+        """A column's block, or in training the rows that it is made of."""
+        ready = None
+        if isinstance(column, EmbeddingColumn):
+            ready = column.ready(self, features)
+        return column.block(self, features, self.trainable) if ready is None else ready
 
 
 def input_layer(

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
+from estimax import variables
 from estimax.core.errors import FeatureError
 from estimax.feature_columns.column import (
     CategoricalColumn,
@@ -18,7 +19,7 @@ from estimax.feature_columns.column import (
     variable_scope,
 )
 from estimax.feature_columns.column_variables import Place
-from estimax.feature_columns.embedding_table import ReadyRows, Table
+from estimax.feature_columns.embedding_table import Table
 from estimax.feature_columns.sequence_categorical import (
     SequenceCategoricalColumn,
     sequence_of,
@@ -76,7 +77,7 @@ class EmbeddingColumn:
         column = self.categorical_column
         return self.table.block(layer, self._place, column, features, trainable)
 
-    def ready(self, layer: nn.Module, features: Features) -> ReadyRows | None:
+    def ready(self, layer: nn.Module, features: Features) -> variables.ReadyRows | None:
         """In training, what several such columns can look up together."""
         return self.table.ready(layer, self._place, self.categorical_column, features)
 

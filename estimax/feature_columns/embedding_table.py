@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,31 +29,6 @@ from estimax.transforms.pad_ids import OutOfRange
 
 # Numbers that are drawn at once. What drawing needs besides is as large as they are.
 _BLOCK = 1 << 20
-
-
-@dataclass(frozen=True)
-class ReadyRows:
-    """Rows [U, D] of a table in training, and which of them each example has."""
-
-    rows: jax.Array
-    places: jax.Array  # [B, 1]
-    is_present: jax.Array  # [B, 1]
-
-
-def blocks_together(tables: Sequence[ReadyRows]) -> jax.Array:
-    """The blocks of tables of one dimension D side by side: [B, n · D].
-
-    Many small lookups, each with its gradient, take longer than a large one.
-    """
-    starts = np.cumsum([0] + [len(table.rows) for table in tables])
-    places = [t.places + s for t, s in zip(tables, starts[:-1].tolist(), strict=True)]
-    rows = variables.take_rows(
-        jnp.concatenate([table.rows for table in tables]),
-        jnp.concatenate(places, axis=1),
-    )
-    present = jnp.concatenate([table.is_present for table in tables], axis=1)
-    # As in `combine`: an absent entry reads an arbitrary row, which may hold NaN.
-    return jnp.where(present[..., None], rows, 0).reshape(rows.shape[0], -1)
 
 
 @dataclass(frozen=True)
@@ -101,15 +75,14 @@ class Table:
         place: Place,
         column: CategoricalColumn,
         features: Features,
-    ) -> ReadyRows | None:
+    ) -> variables.ReadyRows | None:
         """What `block` would combine, if that is at most one row for an example."""
         if self.max_norm is not None or not self.row_updates:
             return None
         ids = ids_of(column, features, self._out_of_range)
         if ids.weights is not None or ids.ids.shape[1:] != (1,):
             return None
-        found = ready_rows(layer, place, ids.ids)
-        return found and ReadyRows(*found, ids.ids >= 0)
+        return ready_rows(layer, place, ids.ids)
 
     @property
     def _out_of_range(self) -> OutOfRange:

@@ -110,7 +110,7 @@ def _apply(
         batch,
         training.structure,
         key=jax.random.fold_in(state.key, state.step),
-        rows=_table_rows(training, rows, batch),
+        rows=_table_rows(training, state, rows, batch),
     )
 
 
@@ -241,11 +241,16 @@ def _gather_rows(
 
 
 def _table_rows(
-    training: Training, rows: dict[str, jax.Array], batch: PreparedBatch
+    training: Training,
+    state: TrainState,
+    rows: dict[str, jax.Array],
+    batch: PreparedBatch,
 ) -> dict[str, TableRows]:
     inverse = batch["inverse"]
     return {
-        name: TableRows(array, inverse[str(training.tables[name].rows)])
+        name: TableRows(
+            state.tables[name], array, inverse[str(training.tables[name].rows)]
+        )
         for name, array in rows.items()
     }
 

@@ -11,11 +11,14 @@ from estimax.variables.scope import (
     scoped,
     variable_scope,
 )
-from estimax.variables.tables import lookup, ready_rows, take_rows
+from estimax.variables.side_by_side import Part, ReadyRows, side_by_side
+from estimax.variables.tables import lookup, ready_rows
 
 __all__ = [
     "AUTO_REUSE",
     "ModelModule",
+    "Part",
+    "ReadyRows",
     "VariableScope",
     "assign",
     "computing_in",
@@ -26,6 +29,6 @@ __all__ = [
     "ready_rows",
     "regularization_losses",
     "scoped",
-    "take_rows",
+    "side_by_side",
     "variable_scope",
 ]

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from estimax.core import staging
+from estimax.variables.side_by_side import ReadyRows, take_rows
 
 TABLES = "tables"  # the Flax collection
 
@@ -36,7 +37,7 @@ def lookup(
     path, trace = _path(module, name), staging.current()
     ready = ready_rows(module, name, ids)
     if ready is not None:
-        return take_rows(*ready)
+        return take_rows(ready.rows, jnp.maximum(ready.places, 0))
     table = module.variable(
         TABLES, name, lambda: initializer(module.make_rng("params"), shape)
     ).value
@@ -47,13 +48,11 @@ def lookup(
     return rows if trainable else jax.lax.stop_gradient(rows)
 
 
-def ready_rows(
-    module: nn.Module, name: str, ids: jax.Array
-) -> tuple[jax.Array, jax.Array] | None:
-    """The rows [U, D] that a training step has gathered, and each id's place there.
+def ready_rows(module: nn.Module, name: str, ids: jax.Array) -> ReadyRows | None:
+    """What a training step has gathered of a table for ids that the host has made.
 
     None where the table is to be read: outside of training, and for tables that are
-    updated as wholes. The place of a missing id is 0.
+    updated as wholes.
     """
     path, trace = _path(module, name), staging.current()
     if trace is None or path not in trace.rows:
@@ -61,16 +60,8 @@ def ready_rows(
     call = trace.call_of(ids)
     assert call is not None, f"row-wise table {path} was given computed ids"
     prepared = trace.rows[path]
-    return prepared.rows, jnp.maximum(prepared.inverse[call.name], 0)
-
-
-def take_rows(rows: jax.Array, places: jax.Array) -> jax.Array:
-    """Rows [U, D] at places that `ready_rows` gave, [B, …]: [B, …, D]."""
-    # The host has made the places: none is outside, and XLA need not look.
-    found: jax.Array = rows.at[places].get(
-        mode="promise_in_bounds", wrap_negative_indices=False
-    )
-    return found
+    places = prepared.inverse[call.name]
+    return ReadyRows(prepared.table, ids, prepared.rows, places)
 
 
 def _path(module: nn.Module, name: str) -> str:

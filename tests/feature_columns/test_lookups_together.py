@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax.feature_columns import dense_features
+from estimax import variables
 from estimax.feature_columns.embedding import EmbeddingColumn
 
 fc = ex.feature_columns
@@ -62,17 +62,17 @@ def trained(folder, *, seen=None):
 
 
 def test_training_comes_to_the_same_bits_as_column_by_column(tmp_path, monkeypatch):
-    groups = []
-    original = dense_features.blocks_together
+    seen = []
+    original = variables.side_by_side
 
-    def counting(tables):
-        groups.append(len(tables))
-        return original(tables)
+    def looking(parts):
+        seen.append(sum(isinstance(part, variables.ReadyRows) for part in parts))
+        return original(parts)
 
-    monkeypatch.setattr(dense_features, "blocks_together", counting)
+    monkeypatch.setattr(variables, "side_by_side", looking)
     together = trained(tmp_path / "together")
-    # By name: a b c | d | from | h | to, parted by those that go by themselves.
-    assert sorted(set(groups)) == [1, 3]
+    # a b c d from h to; the others go by themselves, and all do where none is trained.
+    assert set(seen) == {0, 7}
     monkeypatch.setattr(EmbeddingColumn, "ready", lambda *_: None)
     apart = trained(tmp_path / "apart")
     assert together.keys() == apart.keys()

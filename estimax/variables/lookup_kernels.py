@@ -1,0 +1,106 @@
+"""The compiled loops behind `side_by_side`: rows are copied to where they are wanted.
+
+Import this only through `compiled.load`, which announces the compilation.
+"""
+
+# Numba has its own types; annotations would say nothing more.
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+import numpy as np
+from numba import cfunc, njit
+
+from estimax.core import call_frames
+from estimax.core.call_frames import (
+    address,
+    argument,
+    arguments,
+    describes_itself,
+    dimension,
+    ids,
+    matrix,
+    output,
+)
+from estimax.core.loads import add_four, add_one, move, prefetch, store32
+
+# Rows of a large table are not in any cache: so many are on their way at a time.
+_AHEAD = 16
+_LINE = 64  # bytes
+
+
+@njit(forceinline=True)
+def _copy(source, to, size):
+    # Sixteen bytes are one load and one store; a loop over single numbers is slower.
+    whole = size & ~15
+    for at in range(0, whole, 16):
+        move(to, at, source, at, 16)
+    for at in range(whole, size, 4):
+        move(to, at, source, at, 4)
+
+
+@njit(forceinline=True)
+def _add(source, to, size):
+    whole = size & ~15
+    for at in range(0, whole, 16):
+        add_four(to, at, source, at)
+    for at in range(whole, size, 4):
+        add_one(to, at, source, at)
+
+
+@njit(error_model="numpy")
+def _lay_part(table, which, out, step):
+    """Copy the rows of ids to places `step` bytes apart; returns a row's bytes."""
+    wanted, last = ids(which), dimension(table, 0) - 1
+    size, start = 4 * dimension(table, 1), address(table)
+    for i in range(len(wanted)):
+        if i + _AHEAD < len(wanted):
+            at = np.int64(wanted[i + _AHEAD]) * size
+            for line in range(at, at + size, _LINE):
+                prefetch(start, line)
+        to = out + i * step
+        if wanted[i] < 0:
+            for at in range(0, size, 4):
+                store32(to, at, np.uint64(0))
+        else:
+            row = start + min(np.int64(wanted[i]), last) * size
+            _copy(row, to, size)
+    return size
+
+
+@cfunc(call_frames.SIGNATURE, cache=True)
+def lay(frame):
+    """(table [V, D], ids [B]) for each part -> the rows of all, side by side [B, N].
+
+    A negative id has no row, and gives zeros.
+    """
+    if describes_itself(frame):
+        return 0
+    out, step = address(output(frame, 0)), 4 * dimension(output(frame, 0), 1)
+    for part in range(0, arguments(frame), 2):
+        out += _lay_part(argument(frame, part), argument(frame, part + 1), out, step)
+    return 0
+
+
+@cfunc(call_frames.SIGNATURE, cache=True)
+def add(frame):
+    """(grads [B, N], start, ids [B], places [B]) -> the sums of rows' grads [U, D].
+
+    The row's numbers begin at `start` of an example's. A negative id has no row.
+    """
+    if describes_itself(frame):
+        return 0
+    grads, step = address(argument(frame, 0)), 4 * dimension(argument(frame, 0), 1)
+    grads += 4 * np.int64(ids(argument(frame, 1))[0])
+    wanted, places = ids(argument(frame, 2)), ids(argument(frame, 3))
+    matrix(output(frame, 0))[:] = 0
+    sums, size = address(output(frame, 0)), 4 * dimension(output(frame, 0), 1)
+    for i in range(len(wanted)):
+        ahead = grads + (i + _AHEAD) * step
+        for line in range(0, size + _LINE - 1, _LINE):
+            prefetch(ahead, line)
+        if wanted[i] >= 0:
+            _add(grads + i * step, sums + places[i] * size, size)
+    return 0
+
+
+call_frames.register("estimax_lay_rows", lay)
+call_frames.register("estimax_add_rows", add)

@@ -1,0 +1,176 @@
+"""Blocks of numbers and rows of tables side by side: the input of a dense network.
+
+    side_by_side([ages, ReadyRows(…), ReadyRows(…)])      # [B, 1 + D + D]
+
+XLA would gather the rows of each table into an array, take from those what each example
+has, lay all of it together, and go back the same way with the gradient. On a CPU one
+compiled loop copies every row from its table to where it is wanted, and another adds
+its gradient up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from estimax.core import compiled
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class ReadyRows:
+    """A table in training, and which of its rows each example has."""
+
+    table: jax.Array  # [V, D]
+    ids: jax.Array  # [B, …] into the table, negative for none
+    rows: jax.Array  # [U, D]: those of the batch, which the gradient is taken of
+    places: jax.Array  # [B, …] into the rows; arbitrary where there is no id
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the block that they make, with one row for an example."""
+        return self.ids.shape[0], self.rows.shape[1]
+
+
+Part = ReadyRows | jax.Array  # [B, 1] ids, or a block [B, D]
+
+
+def side_by_side(parts: Sequence[Part]) -> jax.Array:
+    """All parts of a batch, [B, N]; an example without an id has zeros there."""
+    if not any(isinstance(part, ReadyRows) for part in parts) or any(
+        numbers.dtype != jnp.float32 for numbers in _numbers(parts)
+    ):
+        return _by_xla(parts)
+    laid: jax.Array = _lay(_joined(parts))
+    return laid
+
+
+def _joined(parts: Sequence[Part]) -> list[Part]:
+    """The same with neighbouring blocks in one, as most numbers are."""
+    joined: list[Part] = []
+    for width, run in itertools.groupby(parts, _table_width):
+        some: list[Any] = list(run)
+        joined += [jnp.concatenate(some, axis=1)] if width is None else some
+    return joined
+
+
+@jax.custom_vjp
+def _lay(parts: list[Part]) -> jax.Array:
+    laid: jax.Array = jax.lax.platform_dependent(parts, cpu=_by_loop, default=_by_xla)
+    return laid
+
+
+def _forward(parts: list[Part]) -> tuple[jax.Array, list[Part]]:
+    return _lay(parts), parts
+
+
+def _backward(parts: list[Part], grads: jax.Array) -> tuple[list[Any]]:
+    found = jax.lax.platform_dependent(
+        parts, grads, cpu=_grads_by_loop, default=_grads_by_xla
+    )
+    nothing = ReadyRows(*[None] * 4)  # type: ignore[arg-type]  # no gradient
+    return (
+        [
+            replace(nothing, rows=grad) if isinstance(part, ReadyRows) else grad
+            for part, grad in zip(parts, found, strict=True)
+        ],
+    )
+
+
+_lay.defvjp(_forward, _backward)
+
+
+def _by_loop(parts: Sequence[Part]) -> jax.Array:
+    pairs: list[jax.Array] = []
+    for part in parts:
+        if isinstance(part, ReadyRows):
+            pairs += [part.table, part.ids.reshape(-1)]
+        else:  # a table with one row for each example
+            pairs += [part, jnp.arange(part.shape[0], dtype=jnp.int32)]
+    shape = (parts[0].shape[0], sum(part.shape[1] for part in parts))
+    return _call("estimax_lay_rows", shape, *pairs)
+
+
+def _grads_by_loop(parts: Sequence[Part], grads: jax.Array) -> list[jax.Array]:
+    found: list[jax.Array] = []
+    start = 0
+    for part in parts:
+        end = start + part.shape[1]
+        if isinstance(part, ReadyRows):
+            first = jnp.full(1, start, jnp.int32)
+            which = part.ids.reshape(-1), part.places.reshape(-1)
+            shape = part.rows.shape
+            found.append(_call("estimax_add_rows", shape, grads, first, *which))
+        else:
+            found.append(grads[:, start:end])
+        start = end
+    return found
+
+
+def _by_xla(parts: Sequence[Part]) -> jax.Array:
+    blocks: list[Any] = []
+    for width, run in itertools.groupby(parts, _table_width):
+        some = list(run)
+        blocks += some if width is None else [_looked_up(some)]
+    return jnp.concatenate(blocks, axis=1)
+
+
+def _grads_by_xla(parts: Sequence[Part], grads: jax.Array) -> list[jax.Array]:
+    def lay(numbers: list[jax.Array]) -> jax.Array:
+        return _by_xla(
+            [
+                replace(part, rows=mine) if isinstance(part, ReadyRows) else mine
+                for part, mine in zip(parts, numbers, strict=True)
+            ]
+        )
+
+    found: list[jax.Array] = jax.vjp(lay, _numbers(parts))[1](grads)[0]
+    return found
+
+
+def _table_width(part: Part) -> int | None:
+    return part.shape[1] if isinstance(part, ReadyRows) else None
+
+
+def _looked_up(tables: Sequence[Any]) -> jax.Array:  # ReadyRows of one width
+    """The rows of several tables, [B, n · D].
+
+    Many small lookups, each with its gradient, take longer than a large one.
+    """
+    starts = np.cumsum([0] + [len(table.rows) for table in tables])[:-1]
+    ids = jnp.concatenate([table.ids for table in tables], axis=1)
+    places = jnp.concatenate([table.places for table in tables], axis=1)
+    rows = jnp.concatenate([table.rows for table in tables])
+    found = take_rows(rows, jnp.maximum(places, 0) + starts.astype(np.int32))
+    # An absent entry has read an arbitrary row, which may hold NaN.
+    width = sum(table.shape[1] for table in tables)
+    return jnp.where(ids[..., None] >= 0, found, 0).reshape(ids.shape[0], width)
+
+
+def take_rows(rows: jax.Array, places: jax.Array) -> jax.Array:
+    """Rows [U, D] at places [B, …] that the host has made: [B, …, D]."""
+    # None of them is outside, and XLA need not look.
+    found: jax.Array = rows.at[places].get(
+        mode="promise_in_bounds", wrap_negative_indices=False
+    )
+    return found
+
+
+def _numbers(parts: Sequence[Part]) -> list[jax.Array]:
+    """What the gradient is taken of."""
+    return [part.rows if isinstance(part, ReadyRows) else part for part in parts]
+
+
+def _call(name: str, shape: tuple[int, ...], *arguments: jax.Array) -> jax.Array:
+    """What a compiled loop returns, float32 of a shape."""
+    compiled.load("estimax.variables.lookup_kernels")
+    struct: Any = jax.ShapeDtypeStruct  # neither of them is annotated
+    call: Any = jax.ffi.ffi_call(name, struct(shape, jnp.float32))
+    found: jax.Array = call(*arguments)
+    return found
