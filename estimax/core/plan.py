@@ -206,7 +206,8 @@ def _unique_rows(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
     shift = max(size - 1, 1).bit_length()
     fits = int(limits.max()).bit_length() + shift < 32
     wide = np.dtype(np.int32 if fits else np.int64)
-    packed = (ids.astype(wide) << shift) | np.arange(size, dtype=wide)
+    packed = np.left_shift(ids, shift, dtype=wide)
+    packed |= np.arange(size, dtype=wide)
     packed.sort(axis=1)
     distinct, places = np.empty((2, rows, size), np.int32)
     kernels = compiled.load("estimax.core.unique_kernels")

@@ -126,9 +126,19 @@ class Feed:
         return plans.flatten(features, labels if self._with_labels else None)
 
 
-@jax.jit
+# Up to here a compiled identity puts arrays on a device with less to do than
+# `device_put`, which for larger ones need not copy on a CPU.
+_SMALL_BYTES = 512 * 1024
+
+
 def _to_device(packed: Packed) -> Packed:
-    """Put a batch on the device: a compiled identity has less to do than device_put."""
+    put = _copied if packed.nbytes <= _SMALL_BYTES else jax.device_put
+    placed: Packed = put(packed)
+    return placed
+
+
+@jax.jit
+def _copied(packed: Packed) -> Packed:
     return packed
 
 

@@ -12,7 +12,6 @@ the program that a batch is run by, depends on its own shape and not on its neig
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -28,12 +27,10 @@ from estimax.training import PlacedLoop
 
 # Batches are stacked until they fill this much, or number this many: below it a call
 # costs more than its steps, above it nothing is gained any more.
-_STACK_BYTES = 2 * 1024 * 1024
+_STACK_BYTES = 8 * 1024 * 1024
 _STACK_LENGTH = 32
 _STACK_LEAST = 4
-# Batches are read together up to this size, which raw ones may have for smaller stacks.
-_GROUP_BYTES = _STACK_BYTES
-# An input that takes longer than this for a group is slow, and gets smaller ones.
+# A group holds what the input gives in this time: a slow one has small groups.
 _PATIENCE_SECONDS = 0.05
 
 RawBatches = Sequence[tuple[plans.RawBatch, Any]]
@@ -53,8 +50,8 @@ class Groups:
     """Lists of consecutive batches with their positions, up to `length` in each.
 
     A slow input's batches are not held back for their neighbours: groups begin with
-    one batch and grow only while the input is fast. Without a length large batches
-    are few in a group, or alone.
+    one batch and grow only while the input is fast. Without a length a group is read
+    for a stack: large batches are few in it, or alone.
     """
 
     def __init__(
@@ -66,7 +63,7 @@ class Groups:
         self._batches = batches
         self._flatten = flatten
         self._length = length or _STACK_LENGTH
-        self._most_bytes = math.inf if length else _GROUP_BYTES
+        self._any_size = length is not None
         self._room = 1
         self._end: BaseException | None = None  # StopIteration, or what went wrong
 
@@ -79,17 +76,17 @@ class Groups:
         if not group:
             assert self._end is not None
             raise self._end
-        is_fast = time.monotonic() - start < _PATIENCE_SECONDS
-        self._room = min(2 * self._room, self._length) if is_fast else 1
+        seconds = max(time.monotonic() - start, 1e-9)
+        in_time = _power_of_two(len(group) * _PATIENCE_SECONDS / seconds)
+        self._room = min(2 * self._room, self._length, in_time)
         return group
 
     def _read(self) -> RawBatches:
         group = []
-        size = 0
         for batch, position in itertools.islice(self._to_the_end(), self._room):
             group.append((batch, position))
-            size += sum(getattr(value, "nbytes", 0) for value in batch.values())
-            if size >= self._most_bytes:
+            size = sum(getattr(value, "nbytes", 0) for value in batch.values())
+            if not self._any_size and len(group) >= _fitting(size):
                 break
         return group
 
@@ -184,13 +181,22 @@ def _joined(alike: Sequence[plans.PreparedBatch]) -> plans.PreparedBatch:
 
 
 def _room(prepared: plans.PreparedBatch, count: int) -> int:
-    """How many batches of this size to give to the device in one call.
+    """How many batches like these to give to the device in one call."""
+    return _fitting(sum(leaf.nbytes for leaf in jax.tree.leaves(prepared)) // count)
 
-    A power of two: groups are as well, and come out as full stacks.
+
+def _fitting(size: int) -> int:
+    """How many batches of a size to take together.
+
+    A power of two both when they are read and when they are stacked: stacks are full.
     """
-    size = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(prepared)) // count
     fitting = min(_STACK_LENGTH, _STACK_BYTES // max(size, 1))
-    return 1 if fitting < _STACK_LEAST else 1 << (fitting.bit_length() - 1)
+    return 1 if fitting < _STACK_LEAST else _power_of_two(fitting)
+
+
+def _power_of_two(number: float) -> int:
+    """The largest that is not above the number, or 1."""
+    return 1 << max(int(number).bit_length() - 1, 0)
 
 
 def _stack(

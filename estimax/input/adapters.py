@@ -117,7 +117,7 @@ def _is_iterable(value: Any) -> bool:
 
 def _checked(batch: Batch) -> Batch:
     """Convert to columns and check that all have the same number of rows."""
-    leaves = list(_leaves(batch))
+    leaves = _leaves(batch)
     if all(map(is_column, leaves)):  # our own datasets' batches need no conversion
         features, labels = batch
     else:
@@ -125,7 +125,7 @@ def _checked(batch: Batch) -> Batch:
             map_leaves(_model_column, as_element(frames_to_dicts(part)))
             for part in batch
         )
-        leaves = list(_leaves((features, labels)))
+        leaves = _leaves((features, labels))
     if features is None:
         raise SpecError("input_fn: features are None; expected arrays, or a dict.")
     # Names are made for a message only: a batch of a wide model has a hundred columns.
@@ -140,14 +140,10 @@ def _model_column(column: Any) -> Any:
     return column.to_sparse() if isinstance(column, Ragged) else column
 
 
-def _leaves(tree: Structure) -> Iterator[Any]:
-    if type(tree) is dict or isinstance(tree, Mapping):
-        tree = tuple(tree.values())
-    if isinstance(tree, tuple):
-        for value in tree:
-            yield from _leaves(value)
-    elif tree is not None:
-        yield tree
+def _leaves(tree: Structure) -> list[Any]:
+    leaves: list[Any] = []
+    map_leaves(leaves.append, tree)
+    return leaves
 
 
 def _rows(column: Any) -> tuple[int, ...]:

@@ -57,6 +57,12 @@ def test_a_slow_input_is_given_on_batch_by_batch():
     assert sizes == [1, 1, 1, 1]
 
 
+def test_groups_hold_no_more_than_the_input_gives_in_a_moment():
+    sizes = [len(group) for group in groups_of(Numbered(9, pause=0.02))]
+    assert max(sizes) <= 2
+    assert sum(sizes) == 9
+
+
 def test_each_batch_keeps_its_own_position():
     group = next(itertools.islice(groups_of(Numbered(9)), 2, None))
     assert [position["at"] for _, position in group] == [3, 4, 5, 6]
@@ -123,7 +129,7 @@ class Echo:
 
 
 def test_as_many_batches_share_a_stack_as_pay():
-    rows = {"small": 8, "medium": 30_000, "large": 60_000}
+    rows = {"small": 8, "medium": 120_000, "large": 240_000}
     shapes = {}
     for name, count in rows.items():
         group = [(batch_of(n, count), n) for n in range(9)]
@@ -132,8 +138,8 @@ def test_as_many_batches_share_a_stack_as_pay():
         shapes[name] = ([len(loop) for loop in loops], buffer.shape)
     assert shapes == {
         "small": ([9], (32, 24)),
-        "medium": ([4, 4, 1], (4, 90_000)),
-        "large": ([1] * 9, (180_000,)),  # no stack at all
+        "medium": ([4, 4, 1], (4, 360_000)),
+        "large": ([1] * 9, (720_000,)),  # no stack at all
     }
 
 
@@ -147,12 +153,12 @@ def test_a_stack_that_was_cut_holds_the_batches_in_their_order():
 
 def test_large_batches_are_not_read_together_unless_asked_for():
     def sizes(length):
-        batches = (batch_of(n, 100_000) for n in range(8))
+        batches = (batch_of(n, 300_000) for n in range(8))
         reader = Numbered(8)
         groups = Groups(reader, lambda _: next(batches), length)
         return [len(group) for group in groups]
 
-    assert sizes(None) == [1, 2, 2, 2, 1]
+    assert sizes(None) == [1] * 8
     assert sizes(8) == [1, 2, 4, 1]
 
 
