@@ -30,7 +30,8 @@ SIGNATURE = types.intp(types.intp)
 
 # The places of 8 bytes in the structures, counted from 0.
 _EXTENSION, _INTERFACE = 1, 2  # of a frame
-_COUNT, _ARGUMENTS, _OUTPUTS = 7, 9, 14  # of a frame: pointers to pointers to buffers
+_COUNT = 7  # of a frame: the number of its arguments
+_ARGUMENTS, _OUTPUTS = 9, 14  # of a frame: pointers to pointers to buffers
 _DATA, _DIMENSIONS = 3, 5  # of a buffer
 _KIND, _METADATA = 1, 3  # of an extension
 _ASKS = 1  # the kind that asks for metadata

@@ -1,4 +1,4 @@
-"""Compiled loads, stores and moves of bytes: what Numba lacks for kernels.
+"""Compiled loads, stores, moves and sums in memory: what Numba lacks for kernels.
 
 Nothing here checks a bound or wraps a negative place: the kernels that call these have
 compared the place with the end of the buffer first.
@@ -121,7 +121,7 @@ move: Any = intrinsic(_move)
 
 
 def _make_add(count):
-    """A function (data, place, data, place) that adds `count` float32 to others."""
+    """A function (data, place, others, place) that adds `count` float32s to data's."""
     numbers = ir.VectorType(ir.FloatType(), count)
 
     def numbers_at(context, builder, kinds, args):
@@ -145,8 +145,8 @@ def _make_add(count):
 add_one, add_four = _make_add(1), _make_add(4)
 
 
-def _prefetch(typing, data, at):
-    """Have the processor fetch the line of memory around a place, to be written."""
+def _make_prefetch(for_writing):
+    """A function (address) that has the processor fetch the line of memory there."""
 
     def generate(context, builder, signature, args):
         line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -154,15 +154,36 @@ def _prefetch(typing, data, at):
         fetch = cgutils.get_or_insert_function(
             builder.module, kind, "llvm.prefetch.p0i8"
         )
-        # Written soon, kept in every cache, data.
-        flags = [flag(1), flag(3), flag(1)]
-        builder.call(fetch, [_place(context, builder, signature, args), *flags])
+        # To be read or written, kept in every cache, data.
+        flags = [flag(int(for_writing)), flag(3), flag(1)]
+        builder.call(fetch, [builder.inttoptr(args[0], line), *flags])
         return context.get_dummy_value()
 
-    return types.void(_kind(data), types.intp), generate
+    def prefetch(typing, address):
+        return types.void(types.intp), generate
+
+    return intrinsic(prefetch)
 
 
-prefetch: Any = intrinsic(_prefetch)
+_prefetch_to_read, _prefetch_to_write = _make_prefetch(False), _make_prefetch(True)
+
+# Rows of a large table are not in any cache: so many are on their way at a time.
+ROWS_AHEAD = 16
+_LINE = 64  # bytes
+
+
+@njit(forceinline=True)
+def prefetch_to_read(address, size):
+    """Have bytes fetched that will be read soon. Any address will do."""
+    for line in range(address & -_LINE, address + size, _LINE):
+        _prefetch_to_read(line)
+
+
+@njit(forceinline=True)
+def prefetch_to_write(address, size):
+    """Have bytes fetched that will be written soon. Any address will do."""
+    for line in range(address & -_LINE, address + size, _LINE):
+        _prefetch_to_write(line)
 
 
 def _make_crc_step(bits):

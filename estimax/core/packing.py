@@ -43,6 +43,7 @@ class Packed:
 
 
 _layouts: dict[Any, Layout] = {}
+_ALIGNMENT = 64  # bytes, of XLA
 
 
 def pack(tree: Any) -> Packed:
@@ -51,10 +52,11 @@ def pack(tree: Any) -> Packed:
     leaves = [np.asarray(leaf) for leaf in leaves]
     layout = _layout_of(treedef, leaves, [leaf.shape for leaf in leaves])
     flat = [leaf.reshape(-1) for leaf in leaves]
-    buffers = {
-        name: np.concatenate([flat[i] for i in members])
-        for name, members in layout.members.items()
-    }
+    buffers = {}
+    for name, members in layout.members.items():
+        parts = [flat[i] for i in members]
+        buffers[name] = _aligned((sum(map(len, parts)),), parts[0].dtype)
+        np.concatenate(parts, out=buffers[name])
     return Packed(buffers, layout)
 
 
@@ -72,10 +74,18 @@ def pack_stack(tree: Any, count: int, room: int) -> Packed:
     for name, members in layout.members.items():
         parts = [flat[i] for i in members]
         width = sum(part.shape[1] for part in parts)
-        buffers[name] = np.empty((room, width), parts[0].dtype)
+        buffers[name] = _aligned((room, width), parts[0].dtype)
         np.concatenate(parts, axis=1, out=buffers[name][:count])
         buffers[name][count:] = 0
     return Packed(buffers, layout)
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An empty array that a CPU's device takes as it is: others it copies."""
+    size = _size(shape) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def unpack(packed: Packed) -> Any:

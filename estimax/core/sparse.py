@@ -79,6 +79,12 @@ class Sparse:
             return self._offsets.astype(np.int64) - int(self._offsets[0])
         return row_starts(np.asarray(self.indices)[:, 0], len(self))
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the values, and of where they are."""
+        places = self._offsets if self.is_lists else self.indices
+        return self.values.nbytes + int(places.nbytes)
+
     def with_values(self, values: NDArray[Any] | Strings) -> Sparse:
         """Other values at the same places."""
         if self.is_lists:

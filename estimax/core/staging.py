@@ -180,10 +180,10 @@ class Lookup:
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of a table that a batch needs, [U, D], and each call's places there."""
+    """A table, the rows of it that a batch needs, and each call's places there."""
 
     table: jax.Array  # [V, D]
-    rows: jax.Array
+    rows: jax.Array  # [U, D]
     inverse: Mapping[str, jax.Array]  # call name -> [B, L] into rows, -1 for none
 
 

@@ -85,6 +85,11 @@ class Strings:
         return len(self._given) - 1
 
     @property
+    def nbytes(self) -> int:
+        """The memory of these strings and their offsets."""
+        return int(self._given[-1]) - int(self._given[0]) + self._given.nbytes
+
+    @property
     def ndim(self) -> int:
         """The number of axes."""
         return len(self.shape)

@@ -21,7 +21,7 @@ from estimax.core import plan as plans
 from estimax.core.errors import InputError
 from estimax.core.packing import Packed, pack
 from estimax.core.staging import Origin
-from estimax.estimator.stacking import Groups, stacks_of
+from estimax.estimator.stacking import Groups, stacks_from
 from estimax.training import PlacedBatch, PlacedLoop
 
 _log = logging.getLogger("estimax")
@@ -99,13 +99,11 @@ class Feed:
         """The same, up to `length` batches at once, or as many as pay."""
         if length == 1:
             for batch in self.placed(plan, depth=depth):
-                yield PlacedLoop(
-                    batch.arrays, [batch.examples], [batch.position], is_stack=False
-                )
+                yield PlacedLoop(batch.arrays, [batch.examples], [batch.position])
             return
 
         groups = Groups(self._batches, self._flatten, length)
-        stacks = (loop for group in groups for loop in stacks_of(group, plan, length))
+        stacks = stacks_from(groups, plan, length)
         self._prefetched = inputs.prefetch_batches(stacks, _placed, depth=depth)
         for loop, _ in self._prefetched:
             yield loop
@@ -127,8 +125,8 @@ class Feed:
 
 
 # Up to here a compiled identity puts arrays on a device with less to do than
-# `device_put`, which for larger ones need not copy on a CPU.
-_SMALL_BYTES = 512 * 1024
+# `device_put`, which takes them as they are on a CPU.
+_SMALL_BYTES = 256 * 1024
 
 
 def _to_device(packed: Packed) -> Packed:

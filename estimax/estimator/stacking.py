@@ -1,7 +1,7 @@
 """Several small batches as one: read, transformed and sent to the device together.
 
-    for group in Groups(batches, flatten, length=None):    # (raw batch, position)s
-        yield from stacks_of(group, plan, length=None)     # one for each shape
+    groups = Groups(batches, flatten, length=None)     # of (raw batch, position)s
+    for loop in stacks_from(groups, plan, length=None): ...
 
 A batch of a small model is worth less than what its own call would cost, in Python and
 on the device. The host's transforms work row by row, so what they make of many batches
@@ -12,6 +12,7 @@ the program that a batch is run by, depends on its own shape and not on its neig
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -32,6 +33,8 @@ _STACK_LENGTH = 32
 _STACK_LEAST = 4
 # A group holds what the input gives in this time: a slow one has small groups.
 _PATIENCE_SECONDS = 0.05
+# A group of raw batches is no larger than this: they may hold what no model asks for.
+_GROUP_BYTES = 64 * 1024 * 1024
 
 RawBatches = Sequence[tuple[plans.RawBatch, Any]]
 
@@ -50,8 +53,8 @@ class Groups:
     """Lists of consecutive batches with their positions, up to `length` in each.
 
     A slow input's batches are not held back for their neighbours: groups begin with
-    one batch and grow only while the input is fast. Without a length a group is read
-    for a stack: large batches are few in it, or alone.
+    one batch and grow only while the input is fast. Without a length they have as many
+    as the last stack had room for: that of the first batch, which is alone, at first.
     """
 
     def __init__(
@@ -62,9 +65,9 @@ class Groups:
     ) -> None:
         self._batches = batches
         self._flatten = flatten
-        self._length = length or _STACK_LENGTH
-        self._any_size = length is not None
-        self._room = 1
+        self._most_bytes = math.inf if length else _GROUP_BYTES
+        self.most = length or _STACK_LENGTH
+        self._next = 1  # so many batches
         self._end: BaseException | None = None  # StopIteration, or what went wrong
 
     def __iter__(self) -> Iterator[RawBatches]:
@@ -78,15 +81,17 @@ class Groups:
             raise self._end
         seconds = max(time.monotonic() - start, 1e-9)
         in_time = _power_of_two(len(group) * _PATIENCE_SECONDS / seconds)
-        self._room = min(2 * self._room, self._length, in_time)
+        self._next = min(2 * self._next, in_time)
         return group
 
     def _read(self) -> RawBatches:
         group = []
-        for batch, position in itertools.islice(self._to_the_end(), self._room):
+        size = 0
+        length = self._next = min(self._next, self.most)
+        for batch, position in itertools.islice(self._to_the_end(), length):
             group.append((batch, position))
-            size = sum(getattr(value, "nbytes", 0) for value in batch.values())
-            if not self._any_size and len(group) >= _fitting(size):
+            size += sum(value.nbytes for value in batch.values())
+            if size >= self._most_bytes:
                 break
         return group
 
@@ -99,6 +104,16 @@ class Groups:
                 self._end = end
             else:
                 yield batch, self._batches.get_state()
+
+
+def stacks_from(
+    groups: Groups, plan: plans.Plan, length: int | None
+) -> Iterator[PlacedLoop]:
+    """The stacks of all groups; these are told what a stack holds."""
+    for group in groups:
+        for loop in stacks_of(group, plan, length):
+            groups.most = loop.room
+            yield loop
 
 
 def stacks_of(
@@ -181,15 +196,11 @@ def _joined(alike: Sequence[plans.PreparedBatch]) -> plans.PreparedBatch:
 
 
 def _room(prepared: plans.PreparedBatch, count: int) -> int:
-    """How many batches like these to give to the device in one call."""
-    return _fitting(sum(leaf.nbytes for leaf in jax.tree.leaves(prepared)) // count)
+    """How many batches of this size to give to the device in one call.
 
-
-def _fitting(size: int) -> int:
-    """How many batches of a size to take together.
-
-    A power of two both when they are read and when they are stacked: stacks are full.
+    A power of two: groups are as well, and come out as full stacks.
     """
+    size = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(prepared)) // count
     fitting = min(_STACK_LENGTH, _STACK_BYTES // max(size, 1))
     return 1 if fitting < _STACK_LEAST else _power_of_two(fitting)
 
@@ -212,10 +223,9 @@ def _stack(
             return leaf[start * rows : stop * rows]
 
         prepared = jax.tree.map(cut, prepared)
-    is_stack = room > 1
-    arrays = pack_stack(prepared, len(members), room) if is_stack else pack(prepared)
+    arrays = pack(prepared) if room == 1 else pack_stack(prepared, len(members), room)
     sizes = [plans.batch_size(members[0][0])] * len(members)
-    return PlacedLoop(arrays, sizes, [at for _, at in members], is_stack=is_stack)
+    return PlacedLoop(arrays, sizes, [at for _, at in members], room)
 
 
 def _forms(prepared: plans.PreparedBatch) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from estimax.input.columns import is_column, row_count
 from estimax.input.dataset import Dataset
 from estimax.input.positions import END, Cursor, Resume, once
 from estimax.input.stream import State
-from estimax.input.structure import Structure, map_leaves, named_leaves
+from estimax.input.structure import Structure, leaves, map_leaves, named_leaves
 
 Batch = tuple[Structure, Structure]
 
@@ -117,19 +117,19 @@ def _is_iterable(value: Any) -> bool:
 
 def _checked(batch: Batch) -> Batch:
     """Convert to columns and check that all have the same number of rows."""
-    leaves = _leaves(batch)
-    if all(map(is_column, leaves)):  # our own datasets' batches need no conversion
+    columns = leaves(batch)
+    if all(map(is_column, columns)):  # our own datasets' batches need no conversion
         features, labels = batch
     else:
         features, labels = (
             map_leaves(_model_column, as_element(frames_to_dicts(part)))
             for part in batch
         )
-        leaves = _leaves((features, labels))
+        columns = leaves((features, labels))
     if features is None:
         raise SpecError("input_fn: features are None; expected arrays, or a dict.")
     # Names are made for a message only: a batch of a wide model has a hundred columns.
-    rows = set(map(_rows, leaves))
+    rows = set(map(_rows, columns))
     if len(rows) != 1 or () in rows:
         _explain_rows(features, labels)
     return features, labels
@@ -138,12 +138,6 @@ def _checked(batch: Batch) -> Batch:
 def _model_column(column: Any) -> Any:
     """Columns of models read values at places, and know nothing of nested rows."""
     return column.to_sparse() if isinstance(column, Ragged) else column
-
-
-def _leaves(tree: Structure) -> list[Any]:
-    leaves: list[Any] = []
-    map_leaves(leaves.append, tree)
-    return leaves
 
 
 def _rows(column: Any) -> tuple[int, ...]:

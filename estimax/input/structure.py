@@ -59,6 +59,21 @@ def map_leaves(fn: Callable[..., Any], tree: Structure, *rest: Structure) -> Str
     return fn(tree, *rest)
 
 
+def leaves(tree: Structure) -> list[Any]:
+    """Every leaf, without its place.
+
+    >>> leaves(({"age": 1, "city": None}, 2))
+    [1, 2]
+    """
+    if type(tree) in _LEAVES:
+        return [tree]
+    if type(tree) is dict or isinstance(tree, Mapping):
+        tree = tuple(tree.values())
+    if isinstance(tree, tuple):
+        return [leaf for part in tree for leaf in leaves(part)]
+    return [] if tree is None else [tree]
+
+
 def named_leaves(tree: Structure, name: str = "") -> Iterator[tuple[str, Any]]:
     """Every leaf with its place, as a user would write it.
 

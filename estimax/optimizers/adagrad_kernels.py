@@ -19,11 +19,7 @@ from estimax.core.call_frames import (
     number,
     output,
 )
-from estimax.core.loads import prefetch
-
-# Rows of a large table are not in any cache: so many are on their way at a time.
-_AHEAD = 16
-_LINE = 64  # bytes
+from estimax.core.loads import ROWS_AHEAD, prefetch_to_write
 
 
 # Contracted as XLA does it: a table that is updated as a whole gets the same bits.
@@ -42,11 +38,10 @@ def update(frame):
     table_at, squares_at = address(output(frame, 0)), address(output(frame, 1))
     size = 4 * table.shape[1]
     for i in range(len(rows)):
-        if i + _AHEAD < len(rows) and rows[i + _AHEAD] < len(table):
-            start = np.int64(rows[i + _AHEAD]) * size
-            for at in range(start, start + size, _LINE):
-                prefetch(table_at, at)
-                prefetch(squares_at, at)
+        if i + ROWS_AHEAD < len(rows) and rows[i + ROWS_AHEAD] < len(table):
+            start = np.int64(rows[i + ROWS_AHEAD]) * size
+            prefetch_to_write(table_at + start, size)
+            prefetch_to_write(squares_at + start, size)
         row = rows[i]
         if row < 0 or row >= len(table):
             continue

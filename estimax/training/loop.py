@@ -37,13 +37,18 @@ class PlacedBatch:
 class PlacedLoop:
     """Batches on the device for one call, and what is known of each."""
 
-    arrays: Packed  # of one batch, or a stack of them with room for more
+    arrays: Packed  # of one batch, or a stack of them
     examples: Sequence[int]
     positions: Sequence[Any]
-    is_stack: bool
+    room: int = 1  # for so many batches
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    @property
+    def is_stack(self) -> bool:
+        """Whether the arrays have an axis of batches."""
+        return self.room > 1
 
     def batch(self, index: int) -> tuple[Any, ...]:
         """One of the batches: the arrays, and its place if they are a stack."""

@@ -20,11 +20,14 @@ from estimax.core.call_frames import (
     matrix,
     output,
 )
-from estimax.core.loads import add_four, add_one, move, prefetch, store32
-
-# Rows of a large table are not in any cache: so many are on their way at a time.
-_AHEAD = 16
-_LINE = 64  # bytes
+from estimax.core.loads import (
+    ROWS_AHEAD,
+    add_four,
+    add_one,
+    move,
+    prefetch_to_read,
+    store32,
+)
 
 
 @njit(forceinline=True)
@@ -52,10 +55,8 @@ def _lay_part(table, which, out, step):
     wanted, last = ids(which), dimension(table, 0) - 1
     size, start = 4 * dimension(table, 1), address(table)
     for i in range(len(wanted)):
-        if i + _AHEAD < len(wanted):
-            at = np.int64(wanted[i + _AHEAD]) * size
-            for line in range(at, at + size, _LINE):
-                prefetch(start, line)
+        if i + ROWS_AHEAD < len(wanted):
+            prefetch_to_read(start + np.int64(wanted[i + ROWS_AHEAD]) * size, size)
         to = out + i * step
         if wanted[i] < 0:
             for at in range(0, size, 4):
@@ -82,9 +83,10 @@ def lay(frame):
 
 @cfunc(call_frames.SIGNATURE, cache=True)
 def add(frame):
-    """(grads [B, N], start, ids [B], places [B]) -> the sums of rows' grads [U, D].
+    """(grads [B, N], start, ids [B], places [B], …) -> sums of rows' grads [U, D].
 
-    The row's numbers begin at `start` of an example's. A negative id has no row.
+    The row's numbers begin at `start` of an example's. A negative id has no row, and
+    neither has one beyond the table, whose place may be outside.
     """
     if describes_itself(frame):
         return 0
@@ -92,12 +94,11 @@ def add(frame):
     grads += 4 * np.int64(ids(argument(frame, 1))[0])
     wanted, places = ids(argument(frame, 2)), ids(argument(frame, 3))
     matrix(output(frame, 0))[:] = 0
-    sums, size = address(output(frame, 0)), 4 * dimension(output(frame, 0), 1)
+    rows, size = dimension(output(frame, 0), 0), 4 * dimension(output(frame, 0), 1)
+    sums = address(output(frame, 0))
     for i in range(len(wanted)):
-        ahead = grads + (i + _AHEAD) * step
-        for line in range(0, size + _LINE - 1, _LINE):
-            prefetch(ahead, line)
-        if wanted[i] >= 0:
+        prefetch_to_read(grads + (i + ROWS_AHEAD) * step, size)
+        if wanted[i] >= 0 and 0 <= places[i] < rows:
             _add(grads + i * step, sums + places[i] * size, size)
     return 0
 

@@ -25,7 +25,10 @@ from estimax.core import compiled
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ReadyRows:
-    """A table in training, and which of its rows each example has."""
+    """A table in training, and which of its rows each example has.
+
+    For `side_by_side` that is one or none: ids and places [B, 1].
+    """
 
     table: jax.Array  # [V, D]
     ids: jax.Array  # [B, …] into the table, negative for none
@@ -34,11 +37,11 @@ class ReadyRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the block that they make, with one row for an example."""
+        """Of the block that they make."""
         return self.ids.shape[0], self.rows.shape[1]
 
 
-Part = ReadyRows | jax.Array  # [B, 1] ids, or a block [B, D]
+Part = ReadyRows | jax.Array  # [B, D]
 
 
 def side_by_side(parts: Sequence[Part]) -> jax.Array:
@@ -47,8 +50,20 @@ def side_by_side(parts: Sequence[Part]) -> jax.Array:
         numbers.dtype != jnp.float32 for numbers in _numbers(parts)
     ):
         return _by_xla(parts)
+    for part in parts:
+        _check(part, parts[0].shape[0])
     laid: jax.Array = _lay(_joined(parts))
     return laid
+
+
+def _check(part: Part, size: int) -> None:
+    """Compiled loops believe what they are told."""
+    assert part.shape[0] == size, f"{part.shape[0]} rows beside {size}"
+    if isinstance(part, ReadyRows):
+        for which in (part.ids, part.places):
+            assert which.shape == (size, 1), f"{which.shape}: not one for an example"
+            assert which.dtype == jnp.int32
+        assert part.table.dtype == jnp.float32
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:
@@ -66,13 +81,15 @@ def _lay(parts: list[Part]) -> jax.Array:
     return laid
 
 
-def _forward(parts: list[Part]) -> tuple[jax.Array, list[Part]]:
-    return _lay(parts), parts
+def _forward(parts: list[Part]) -> tuple[jax.Array, tuple[list[Part], jax.Array]]:
+    laid = _lay(parts)
+    return laid, (parts, laid)
 
 
-def _backward(parts: list[Part], grads: jax.Array) -> tuple[list[Any]]:
+def _backward(kept: tuple[list[Part], jax.Array], grads: jax.Array) -> tuple[list[Any]]:
+    parts, laid = kept
     found = jax.lax.platform_dependent(
-        parts, grads, cpu=_grads_by_loop, default=_grads_by_xla
+        parts, grads, laid, cpu=_grads_by_loop, default=_grads_by_xla
     )
     nothing = ReadyRows(*[None] * 4)  # type: ignore[arg-type]  # no gradient
     return (
@@ -97,7 +114,9 @@ def _by_loop(parts: Sequence[Part]) -> jax.Array:
     return _call("estimax_lay_rows", shape, *pairs)
 
 
-def _grads_by_loop(parts: Sequence[Part], grads: jax.Array) -> list[jax.Array]:
+def _grads_by_loop(
+    parts: Sequence[Part], grads: jax.Array, laid: jax.Array
+) -> list[jax.Array]:
     found: list[jax.Array] = []
     start = 0
     for part in parts:
@@ -105,8 +124,10 @@ def _grads_by_loop(parts: Sequence[Part], grads: jax.Array) -> list[jax.Array]:
         if isinstance(part, ReadyRows):
             first = jnp.full(1, start, jnp.int32)
             which = part.ids.reshape(-1), part.places.reshape(-1)
-            shape = part.rows.shape
-            found.append(_call("estimax_add_rows", shape, grads, first, *which))
+            # `laid` is not read: it tells XLA that tables are read before what follows
+            # from these sums, their update. Otherwise it would copy them first.
+            given = (grads, first, *which, laid)
+            found.append(_call("estimax_add_rows", part.rows.shape, *given))
         else:
             found.append(grads[:, start:end])
         start = end
@@ -121,7 +142,9 @@ def _by_xla(parts: Sequence[Part]) -> jax.Array:
     return jnp.concatenate(blocks, axis=1)
 
 
-def _grads_by_xla(parts: Sequence[Part], grads: jax.Array) -> list[jax.Array]:
+def _grads_by_xla(
+    parts: Sequence[Part], grads: jax.Array, laid: jax.Array
+) -> list[jax.Array]:
     def lay(numbers: list[jax.Array]) -> jax.Array:
         return _by_xla(
             [

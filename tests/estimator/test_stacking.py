@@ -9,7 +9,7 @@ from estimax.core import plan as plans
 from estimax.core.packing import pack
 from estimax.core.sparse import Sparse
 from estimax.core.staging import Call, Origin
-from estimax.estimator.stacking import Groups, stacks_of
+from estimax.estimator.stacking import Groups, stacks_from, stacks_of
 from estimax.transforms import HashBucket, PadIds
 
 X = Origin("features", "x")
@@ -151,15 +151,28 @@ def test_a_stack_that_was_cut_holds_the_batches_in_their_order():
     assert [list(loop.positions) for loop in loops] == [[0, 1], [2]]
 
 
-def test_large_batches_are_not_read_together_unless_asked_for():
-    def sizes(length):
-        batches = (batch_of(n, 300_000) for n in range(8))
-        reader = Numbered(8)
-        groups = Groups(reader, lambda _: next(batches), length)
-        return [len(group) for group in groups]
+def lengths(rows, length, extra=None):
+    """How many batches each of the loops has that 16 batches are run by."""
+    batches = (batch_of(n, rows) | (extra or {}) for n in range(16))
+    groups = Groups(Numbered(16), lambda _: next(batches), length)
+    loops = stacks_from(groups, PLAN, length)
+    return [(len(loop), loop.room) for loop in loops]
 
-    assert sizes(None) == [1] * 8
-    assert sizes(8) == [1, 2, 4, 1]
+
+def test_as_many_batches_are_read_together_as_a_stack_holds():
+    assert lengths(300_000, None) == [(1, 1)] * 16  # too large for a stack
+    assert lengths(300_000, 8) == [(1, 8), (2, 8), (4, 8), (8, 8), (1, 8)]
+    assert lengths(120_000, None)[2:] == [(4, 4)] * 3 + [(1, 4)]
+
+
+def test_what_no_model_asks_for_does_not_leave_stacks_half_empty():
+    unused = {Origin("features", "unused"): np.zeros((120_000, 6))}
+    assert lengths(120_000, None, unused) == lengths(120_000, None)
+
+
+def test_raw_batches_that_are_read_together_have_a_limit():
+    unused = {Origin("features", "unused"): np.zeros((120_000, 42))}  # 40 MB
+    assert max(lengths(120_000, None, unused)) == (2, 4)
 
 
 def test_ragged_batches_that_are_padded_alike_share_a_stack():

@@ -31,7 +31,7 @@ def loops(count, length):
             arrays=None,
             examples=[2 for _ in numbers],
             positions=[{"at": i + 1} for i in numbers],
-            is_stack=length > 1,
+            room=length,
         )
 
 

@@ -1,11 +1,15 @@
 """Rows of tables beside blocks of numbers, by compiled loops and by XLA: same bits."""
 
+import re
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
 
+from estimax import optimizers
 from estimax.core.plan import make_unique
 from estimax.variables.side_by_side import (
     ReadyRows,
@@ -108,8 +112,9 @@ def test_other_platforms_are_left_to_xla():
 def test_xla_finds_the_same_gradients():
     parts = drawn(5, 30, (3, 16, 16))
     grads = jnp.asarray(expected(parts)) + 1
-    compiled = jax.jit(_grads_by_loop)(parts, grads)
-    for ours, theirs in zip(compiled, _grads_by_xla(parts, grads), strict=True):
+    given = parts, grads, side_by_side(parts)
+    compiled = jax.jit(_grads_by_loop)(*given)
+    for ours, theirs in zip(compiled, _grads_by_xla(*given), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -125,3 +130,50 @@ def test_other_dtypes_are_left_to_xla_too():
     found = side_by_side([half])
     assert found.dtype == jnp.bfloat16
     np.testing.assert_array_equal(found, expected([half]))
+
+
+def test_an_id_beyond_the_table_reads_its_last_row_and_trains_none():
+    table = np.arange(6, dtype=np.float32).reshape(2, 3)
+    part = ready([0, 1, 5, 7], table)
+    assert part.places.max() >= len(part.rows)  # outside of what is summed
+    laid, back = jax.vjp(
+        lambda rows: side_by_side([replace(part, rows=rows)]), part.rows
+    )
+    np.testing.assert_array_equal(laid, table[[0, 1, 1, 1]])
+    (grads,) = back(jnp.ones_like(laid))
+    np.testing.assert_array_equal(grads, np.ones((2, 3)))
+
+
+def test_what_the_loops_cannot_take_is_refused():
+    part = drawn(7, 6, (4,))[1]
+    many = replace(part, ids=part.ids.reshape(2, 3), places=part.places.reshape(2, 3))
+    with pytest.raises(AssertionError, match="not one for an example"):
+        side_by_side([many])
+    with pytest.raises(AssertionError, match="5 rows beside 6"):
+        side_by_side([part, jnp.zeros((5, 2))])
+    with pytest.raises(AssertionError):
+        side_by_side([replace(part, ids=part.ids.astype(jnp.int16))])
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_table_that_is_updated_in_place_is_never_copied(power):
+    table = jnp.ones((1000, 4))
+    optimizer = optimizers.Adagrad(0.1)
+    slots = optimizers.init_slots(optimizer, table)
+    part = ready(np.arange(8), table)
+
+    def step(table, slots, part):
+        def loss(rows):  # of power 1 its gradient needs nothing that was looked up
+            laid = side_by_side([replace(part, table=table, rows=rows)])
+            return jnp.sum(laid**power)
+
+        value, grads = jax.value_and_grad(loss)(part.rows)
+        unique = part.ids[:, 0]
+        updated = optimizers.update_rows(optimizer, table, slots, unique, grads, 0)
+        return value, updated
+
+    compiled = jax.jit(step, donate_argnums=(0, 1)).lower(table, slots, part).compile()
+    program = compiled.as_text()
+    assert "estimax_lay_rows" in program
+    assert "estimax_adagrad" in program
+    assert not re.search(r"f32\[1000,4\]\S* copy", program)
