@@ -69,6 +69,7 @@ _NAMES = {
     "add_metrics": "estimax.estimator",
     "assign": "estimax.variables",
     "call_logit_fn": "estimax.estimator",
+    "classifier_parse_example_spec": "estimax.feature_columns",
     "dnn_logit_fn_builder": "estimax.canned",
     "get_variable": "estimax.variables",
     "get_variable_scope": "estimax.variables",
@@ -76,6 +77,7 @@ _NAMES = {
     "linear_logit_fn_builder": "estimax.canned",
     "log_value": "estimax.summary",
     "minimize": "estimax.optimizers",
+    "regressor_parse_example_spec": "estimax.feature_columns",
     "regularization_losses": "estimax.variables",
     "train_and_evaluate": "estimax.estimator",
     "variable_scope": "estimax.variables",
@@ -142,6 +144,10 @@ if TYPE_CHECKING:
         train_and_evaluate,
     )
     from estimax.export import BestExporter, FinalExporter, LatestExporter
+    from estimax.feature_columns import (
+        classifier_parse_example_spec,
+        regressor_parse_example_spec,
+    )
     from estimax.optimizers import group, minimize
     from estimax.summary import log_value
     from estimax.variables import (

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from estimax import feature_columns as fc
 from estimax import heads
 from estimax.canned import parts
 from estimax.checkpoints.warm_start import WarmStart
@@ -40,7 +41,7 @@ class BaselineEstimator(Estimator):
             parts.check_features(features, "Baseline")
             bias = Bias(head.logits_dimension, name="baseline")()
             logits = jnp.broadcast_to(bias, (_rows(features), bias.shape[0]))
-            trained_by = parts.optimizer_of(optimizer, NAMED_RATE, compat)
+            trained_by = parts.train_op_of(optimizer, NAMED_RATE, compat)
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
@@ -113,7 +114,11 @@ def _rows(features: dict[str, Any]) -> Any:  # an int, or a symbolic dimension
     for value in features.values():
         if not isinstance(value, HostOnly):
             return value.shape[0]
+    for key, value in features.items():
+        if value.kind == "text":  # what a column makes of it has as many rows
+            words = fc.categorical_column_with_hash_bucket(key, 2)
+            return fc.input_layer(features, fc.indicator_column(words)).shape[0]
     raise FeatureError(
-        "Baseline: every feature is text or sparse, which leaves nothing on the device "
-        "to count the examples by. Give the input_fn one numeric feature as well."
+        "Baseline: every feature is sparse, which leaves nothing on the device to "
+        "count the examples by. Give the input_fn a dense feature as well."
     )

@@ -58,7 +58,9 @@ class DeepFMClassifier(Estimator):
     ) -> None:
         columns = tuple(feature_columns)
         fields = _fields(columns)
-        linear = tuple(linear_feature_columns or map(_ids_or_numbers, columns))
+        if linear_feature_columns is None:  # each once: embeddings may share their ids
+            linear_feature_columns = dict.fromkeys(map(_ids_or_numbers, columns))
+        linear = tuple(linear_feature_columns)
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
 

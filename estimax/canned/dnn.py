@@ -58,7 +58,7 @@ class DNNEstimator(Estimator):
                 dropout=dropout,
                 batch_norm=batch_norm,
             )
-            trained_by = parts.optimizer_of(optimizer, _NAMED_RATES[compat], compat)
+            trained_by = parts.train_op_of(optimizer, _NAMED_RATES[compat], compat)
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )

@@ -68,9 +68,9 @@ class DNNLinearCombinedEstimator(Estimator):
                         batch_norm=batch_norm,
                     )
                 )
-                by = parts.optimizer_of(dnn_optimizer, DNN_RATE, compat)
                 # With it goes a table at the top, which columns share.
-                train_ops.append(optimizers.minimize(by, var_list="(?!linear/)"))
+                by = parts.train_op_of(dnn_optimizer, DNN_RATE, compat, "(?!linear/)")
+                train_ops.append(by)
             if wide:
                 linear = variables.scoped("linear", linear_logits)
                 logits.append(
@@ -83,9 +83,9 @@ class DNNLinearCombinedEstimator(Estimator):
                 )
                 log_layer("linear", logits[-1])
                 rate = parts.combined_linear_rate(wide)
-                by = parts.optimizer_of(linear_optimizer, rate, compat)
                 mine = "linear/" if deep else None
-                train_ops.append(optimizers.minimize(by, var_list=mine))
+                by = parts.train_op_of(linear_optimizer, rate, compat, mine)
+                train_ops.append(by)
             return head.create_estimator_spec(
                 features,
                 mode,

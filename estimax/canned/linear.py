@@ -47,7 +47,7 @@ class LinearEstimator(Estimator):
                 units=head.logits_dimension,
                 sparse_combiner=sparse_combiner,
             )
-            trained_by = _optimizer(optimizer, columns, compat)
+            trained_by = _train_op(optimizer, columns, compat)
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
@@ -128,10 +128,10 @@ class LinearRegressor(LinearEstimator):
         )
 
 
-def _optimizer(
+def _train_op(
     given: Any, columns: Sequence[Any], compat: parts.Compat = "v2"
-) -> optimizers.Optimizer:
+) -> optimizers.TrainOp:
     if given is None:
         rate = min(NAMED_RATE, 1.0 / math.sqrt(len(columns)))
-        return parts.optimizer_of("Ftrl", rate, compat)
-    return parts.optimizer_of(given, NAMED_RATE, compat)
+        return parts.train_op_of("Ftrl", rate, compat)
+    return parts.train_op_of(given, NAMED_RATE, compat)

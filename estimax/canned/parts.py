@@ -76,10 +76,25 @@ def _reduction(given: str | None, compat: Compat) -> str:
     return given or {"v1": "sum", "v2": MEAN}[compat]
 
 
-def optimizer_of(
-    given: Any, learning_rate: float | None, compat: Compat = "v2"
+def train_op_of(
+    given: Any,
+    learning_rate: float | None,
+    compat: Compat = "v2",
+    var_list: str | None = None,
+) -> optimizers.TrainOp:
+    """A train op; an optimizer given by name gets the family's learning rate.
+
+    Variables are `var_list`'s, unless a train op is given, which names its own.
+    """
+    if isinstance(given, optimizers.TrainOp):
+        return given
+    by = _optimizer_of(given, learning_rate, compat)
+    return optimizers.minimize(by, var_list=var_list)
+
+
+def _optimizer_of(
+    given: Any, learning_rate: float | None, compat: Compat
 ) -> optimizers.Optimizer:
-    """An optimizer; one given by name gets the family's learning rate."""
     if not isinstance(given, str):
         return optimizers.as_optimizer(given)
     if compat == "v2":

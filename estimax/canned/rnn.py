@@ -83,7 +83,7 @@ class RNNEstimator(Estimator):
                     _check_labels(network, head.label_rule, features, labels)
                     features |= _fitted(features, head.feature_columns, mask.shape[1])
             return head.create_estimator_spec(
-                features, mode, logits, labels, optimizer=_optimizer(optimizer)
+                features, mode, logits, labels, optimizer=_train_op(optimizer)
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
@@ -271,10 +271,10 @@ def _check_labels(
     staging.stage(check, {**features, check.label: labels})
 
 
-def _optimizer(given: Any) -> optimizers.Optimizer:
+def _train_op(given: Any) -> optimizers.TrainOp:
     if isinstance(given, str):
-        return optimizers.by_name(given, NAMED_RATE, clipnorm=NAMED_CLIP)
-    return optimizers.as_optimizer(given)
+        given = optimizers.by_name(given, NAMED_RATE, clipnorm=NAMED_CLIP)
+    return optimizers.as_train_op(given)
 
 
 def _check_cells(units: Any, cell_type: Any, rnn_cell_fn: Any) -> None:

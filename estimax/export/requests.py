@@ -156,7 +156,10 @@ def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
 
 
 def _sparse_from_rows(spec: TensorSpec, rows: Sequence[Any]) -> Sparse:
-    """Read lists, one per row, of any lengths; a bare value is a list of one."""
+    """Read lists, one per row, of any lengths; a bare value is a list of one.
+
+    As in a rectangle, '' and -1 stand for nothing: many clients fill up with those.
+    """
     lists = [_as_list(row) for row in rows]
     lengths = np.array([len(row) for row in lists], np.int64)
     flat = [item for row in lists for item in row]
@@ -166,7 +169,9 @@ def _sparse_from_rows(spec: TensorSpec, rows: Sequence[Any]) -> Sparse:
     starts = np.cumsum(lengths) - lengths
     places = np.arange(len(flat)) - np.repeat(starts, lengths)
     indices = np.stack([np.repeat(np.arange(len(lists)), lengths), places], axis=1)
-    return Sparse(indices, values, (len(lists), int(lengths.max(initial=0))))
+    kept = np.flatnonzero(_present(values))
+    shape = (len(lists), int(lengths.max(initial=0)))
+    return Sparse(indices[kept], values[kept], shape)
 
 
 def _sparse_from_nested(spec: TensorSpec, rows: Any) -> Sparse:
@@ -199,15 +204,20 @@ def _sparse_from_dense(spec: TensorSpec, value: NDArray[Any] | Strings) -> Spars
         array = array.reshape((-1, 1))
     if array.ndim != 2:
         raise _unfit(spec, f"shape {_shape_text((None, *array.shape[1:]))}")
-    if isinstance(array, Strings):
-        present = (array.lengths > 0).reshape(array.shape)
-    elif array.dtype.kind == "i":
-        present = array != -1
-    else:
-        present = np.ones(array.shape, bool)
-    values = array.reshape((-1,))[np.flatnonzero(present)]
     rows, width = array.shape
-    return Sparse(np.argwhere(present), values, (rows, width))
+    flat = array.reshape((-1,))
+    present = _present(flat)
+    values = flat[np.flatnonzero(present)]
+    return Sparse(np.argwhere(present.reshape(rows, width)), values, (rows, width))
+
+
+def _present(values: NDArray[Any] | Strings) -> NDArray[np.bool_]:
+    """Which of flat values are any at all."""
+    if isinstance(values, Strings):
+        return np.asarray(values.lengths > 0)
+    if values.dtype.kind == "i":
+        return np.asarray(values != -1)
+    return np.ones(len(values), bool)
 
 
 def _unfit(spec: TensorSpec, found: str) -> BundleError:

@@ -162,6 +162,20 @@ def sorted_columns(feature_columns: Any, layer: str) -> tuple[Any, ...]:
     return tuple(columns)
 
 
+def check_scopes(columns: Iterable[Any], layer: str) -> None:
+    """Raise if two columns would have one variable: names lose letters on the way."""
+    owners: dict[str, str] = {}
+    for column in columns:
+        scope = variable_scope(column.name)
+        owner = owners.setdefault(scope, column.name)
+        if owner != column.name:
+            raise FeatureError(
+                f"{layer}: the variables of the columns {owner!r} and {column.name!r} "
+                f"would both be called {scope!r}, because such a name keeps only A-Z, "
+                "a-z, 0-9, '_', '.' and '-'. Rename one of the features."
+            )
+
+
 def check_features(features: object, layer: str) -> None:
     """Raise unless features are a dict."""
     if not isinstance(features, Mapping):

@@ -86,9 +86,20 @@ def weights(
     found: jax.Array = _in_scope(
         layer,
         Place(column, "weights"),
-        lambda m: m.param("weights", nn.initializers.zeros, shape),
+        lambda m: zeros(m, "weights", shape, trainable=trainable),
     )
-    return found if trainable else jax.lax.stop_gradient(found)
+    return found
+
+
+def zeros(
+    layer: nn.Module, name: str, shape: tuple[int, ...], *, trainable: bool
+) -> jax.Array:
+    """A variable that is zero at first; no optimizer knows one that is not trained."""
+    if trainable:
+        found: jax.Array = layer.param(name, nn.initializers.zeros, shape)
+        return found
+    kept: jax.Array = layer.variable(variables.UNTRAINED, name, jnp.zeros, shape).value
+    return kept
 
 
 def layer_name(given: str | None, usual: str) -> str:

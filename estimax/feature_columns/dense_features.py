@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import MutableMapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from estimax.feature_columns.column import (
     check_batches,
     check_features,
     check_no_sequence,
+    check_scopes,
     is_dense,
     sorted_columns,
 )
@@ -46,6 +47,7 @@ class DenseFeatures(nn.Module):
                     f"DenseFeatures: column {column.name!r} is categorical, not dense. "
                     "Wrap it in embedding_column or indicator_column."
                 )
+        check_scopes(filter(_has_table, columns), "DenseFeatures")
         self.feature_columns = columns
         super().__post_init__()
 
@@ -69,10 +71,12 @@ class DenseFeatures(nn.Module):
 
     def _part(self, column: DenseColumn, features: Features) -> variables.Part:
         """A column's block, or in training the rows that it is made of."""
-        ready = None
-        if isinstance(column, EmbeddingColumn):
-            ready = column.ready(self, features)
+        ready = column.ready(self, features) if _has_table(column) else None
         return column.block(self, features, self.trainable) if ready is None else ready
+
+
+def _has_table(column: DenseColumn) -> TypeGuard[EmbeddingColumn]:
+    return isinstance(column, EmbeddingColumn)
 
 
 def input_layer(

@@ -13,6 +13,7 @@ from estimax.feature_columns.column import (
     check_batches,
     check_features,
     check_no_sequence,
+    check_scopes,
     is_categorical,
     sorted_columns,
 )
@@ -21,6 +22,7 @@ from estimax.feature_columns.column_variables import (
     layer_name,
     table_rows,
     weights,
+    zeros,
 )
 from estimax.feature_columns.combine import check_combiner, combine
 from estimax.feature_columns.ids import ids_of
@@ -48,6 +50,7 @@ class LinearModel(nn.Module):
         for column in self.feature_columns:
             check_no_sequence(column, "LinearModel")
             check_combiner(self.sparse_combiner, column.name)
+        check_scopes(self.feature_columns, "LinearModel")
         super().__post_init__()
 
     @nn.compact
@@ -59,9 +62,7 @@ class LinearModel(nn.Module):
             for column in self.feature_columns
         }
         check_batches(shares, "LinearModel")
-        bias = self.param("bias_weights", nn.initializers.zeros, (self.units,))
-        if not self.trainable:
-            bias = jax.lax.stop_gradient(bias)
+        bias = zeros(self, "bias_weights", (self.units,), trainable=self.trainable)
         total: jax.Array = sum(shares.values()) + bias
         return total
 

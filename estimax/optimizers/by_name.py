@@ -6,6 +6,7 @@ as_optimizer("ftrl"), as_optimizer(optax.adam(1e-3)), as_optimizer(lambda: SGD(0
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -51,6 +52,18 @@ def by_name(
     make: Callable[..., Optimizer] = getattr(constructors, known[name.lower()])
     if learning_rate is not None:
         options["learning_rate"] = learning_rate
+    missing = [
+        argument.name
+        for argument in inspect.signature(make).parameters.values()
+        if argument.default is argument.empty
+        and argument.kind is not argument.VAR_KEYWORD
+        and argument.name not in options
+    ]
+    if missing:
+        raise ValueError(
+            f"optimizer {name!r} needs {' and '.join(missing)}. Give the optimizer "
+            f"itself: ex.optimizers.{known[name.lower()]}(…)."
+        )
     return make(**options)
 
 

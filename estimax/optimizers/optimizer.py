@@ -70,17 +70,24 @@ class Optimizer:
         return {name: treedef.unflatten([s[name] for s in made]) for name in names}
 
     def apply(
-        self, grads: Params, state: State, params: Params, *, step: jax.Array | int
+        self,
+        grads: Params,
+        state: State,
+        params: Params,
+        *,
+        step: jax.Array | int,
+        loss: jax.Array | None = None,
     ) -> tuple[Params, State]:
         """Clip, update, and return the new params and state.
 
         Unlike adding optax updates, this stores the very numbers that the rule made,
-        so a dense and a row-wise update agree to the bit.
+        so a dense and a row-wise update agree to the bit. The `loss` is for those of
+        optax that look at it, such as `reduce_on_plateau`.
         """
         if self.clip is not None:
             grads = self.clip(grads)
         if self.rule is None:
-            updates, state = self._optax().update(grads, state, params)
+            updates, state = self._optax().update(grads, state, params, value=loss)
             return optax.apply_updates(params, updates), state
         rate = self.learning_rate_at(step)
         leaves, treedef = _flatten(params)

@@ -294,7 +294,11 @@ def _apply_gradients(
         if held:
             held_grads = {name: mine[name] for name in held}
             new, opt_state[str(index)] = optimizer.apply(
-                held_grads, state.opt_state[str(index)], held, step=state.step
+                held_grads,
+                state.opt_state[str(index)],
+                held,
+                step=state.step,
+                loss=found.loss,
             )
             params |= {n: v for n, v in new.items() if n in params}
             tables |= {n: v for n, v in new.items() if n in tables}

@@ -1,6 +1,11 @@
 """What Flax lacks: a `model_fn` as one module, scopes, and tables updated by row."""
 
-from estimax.variables.declare import assign, get_variable, regularization_losses
+from estimax.variables.declare import (
+    UNTRAINED,
+    assign,
+    get_variable,
+    regularization_losses,
+)
 from estimax.variables.module import ModelModule
 from estimax.variables.precision import computing_in
 from estimax.variables.scope import (
@@ -16,6 +21,7 @@ from estimax.variables.tables import lookup, ready_rows
 
 __all__ = [
     "AUTO_REUSE",
+    "UNTRAINED",
     "ModelModule",
     "Part",
     "ReadyRows",

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from estimax.core import staging
+from estimax.core.errors import FeatureError
 from estimax.variables.side_by_side import ReadyRows, take_rows
 
 TABLES = "tables"  # the Flax collection
@@ -41,6 +42,11 @@ def lookup(
     table = module.variable(
         TABLES, name, lambda: initializer(module.make_rng("params"), shape)
     ).value
+    if table.shape != shape:
+        raise FeatureError(
+            f"table {path} has shape {table.shape}, but another column asks for "
+            f"{shape}. Columns that share a table need as many ids and one dimension."
+        )
     if trace is not None:
         call = trace.call_of(ids)
         trace.lookups.append(staging.Lookup(path, shape, call, ids, trainable))

@@ -1,6 +1,7 @@
 import shutil
 
 import numpy as np
+import optax
 import pytest
 from flax import linen as nn
 
@@ -8,7 +9,7 @@ import estimax as ex
 from estimax import checkpoints
 from estimax import feature_columns as fc
 from estimax.canned import dnn, parts
-from estimax.canned.linear import _optimizer
+from estimax.canned.linear import _train_op
 from estimax.core.errors import FeatureError, LabelError, SpecError
 from estimax.hooks import Hook
 from estimax.input import Dataset
@@ -80,10 +81,54 @@ def test_a_baseline_predicts_the_mean_for_every_example(tmp_path):
     np.testing.assert_allclose(found, [3.5] * 8)
 
 
-def test_a_baseline_of_text_alone_says_what_it_lacks(tmp_path):
+def test_a_baseline_needs_no_numbers(tmp_path):
+    model = ex.BaselineRegressor(
+        tmp_path / "run", optimizer=ex.optimizers.SGD(0.5), config=quiet()
+    )
+    labels = np.arange(8, dtype=np.float32).reshape(8, 1)
+    text = {"city": np.array(["Oslo", "Rome"] * 4)}
+    model.train(rows(text, labels))
+    assert model.evaluate(rows(text, labels))["prediction/mean"] == 3.5
+    assert len(list(model.predict(rows(text)))) == 8
+    bundle = ex.export.load(model.export_saved_model(tmp_path / "bundles"))
+    found = bundle.predict({"city": np.array(["Lima"] * 3)})
+    np.testing.assert_allclose(found["outputs"], [[3.5]] * 3)
+
+
+def test_a_baseline_of_sparse_features_alone_says_what_it_lacks(tmp_path):
     model = ex.BaselineRegressor(tmp_path, config=quiet())
-    with pytest.raises(FeatureError, match="one numeric feature"):
-        model.train(rows({"city": np.array(["a"] * 8)}, X))
+    sparse = {"tags": ex.Sparse.of_rows([["a"], []])}
+    with pytest.raises(FeatureError, match="a dense feature as well"):
+        model.train(lambda: iter([(sparse, X[:2])]))
+
+
+DENSE_AND_TABLES = ex.group(
+    ex.minimize(optax.adam(0.01), var_list="dnn/(hidden|logits)"),
+    ex.minimize(ex.optimizers.Adagrad(0.1), var_list="dnn/input"),
+)
+
+
+@pytest.mark.parametrize("kind", ["deep", "combined"])
+def test_optax_may_train_the_layers_and_a_row_rule_the_tables(tmp_path, kind):
+    ids = fc.categorical_column_with_identity("id", 8)
+    columns = [fc.embedding_column(ids, 2)]
+    if kind == "deep":
+        model = ex.DNNClassifier([4], columns, tmp_path, optimizer=DENSE_AND_TABLES)
+    else:
+        model = ex.DNNLinearCombinedClassifier(
+            tmp_path,
+            linear_feature_columns=[ids],
+            dnn_feature_columns=columns,
+            dnn_hidden_units=[4],
+            dnn_optimizer=DENSE_AND_TABLES,
+        )
+    batch = {"id": np.arange(8)}
+    model.train(rows(batch))
+    table = ex.inspection.variable_table(model, rows(batch))
+    trained = {v.name.split("/")[-1]: v for v in table.variables if "dnn/" in v.name}
+    assert trained["kernel"].optimizer == "optax"
+    assert trained["embedding_weights"].optimizer == "Adagrad"
+    assert trained["embedding_weights"].updated == "the rows of its batch"
 
 
 def test_a_combined_model_needs_columns_and_hidden_units():
@@ -117,33 +162,34 @@ def test_a_label_out_of_range_is_refused_with_its_value(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "rate"),
+    ("train_op", "rate"),
     [
-        (parts.optimizer_of("Adagrad", None), 0.001),
-        (parts.optimizer_of("SGD", None), 0.01),
-        (_optimizer("Ftrl", [COLUMN]), 0.2),
-        (_optimizer(None, [COLUMN] * 4), 0.2),
-        (_optimizer(None, [COLUMN] * 50), 50**-0.5),
-        (_optimizer(ex.optimizers.Adam(0.3), [COLUMN]), 0.3),
+        (parts.train_op_of("Adagrad", None), 0.001),
+        (parts.train_op_of("SGD", None), 0.01),
+        (_train_op("Ftrl", [COLUMN]), 0.2),
+        (_train_op(None, [COLUMN] * 4), 0.2),
+        (_train_op(None, [COLUMN] * 50), 50**-0.5),
+        (_train_op(ex.optimizers.Adam(0.3), [COLUMN]), 0.3),
     ],
 )
-def test_learning_rates_are_the_familys_when_only_a_name_is_given(optimizer, rate):
-    assert optimizer.learning_rate == pytest.approx(rate)
+def test_learning_rates_are_the_familys_when_only_a_name_is_given(train_op, rate):
+    assert train_op.groups[0].optimizer.learning_rate == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "rate"),
+    ("train_op", "rate"),
     [
-        (parts.optimizer_of("Adagrad", dnn._NAMED_RATES["v1"], "v1"), 0.05),
-        (parts.optimizer_of("SGD", dnn._NAMED_RATES["v1"], "v1"), 0.05),
-        (_optimizer("Ftrl", [COLUMN], "v1"), 0.2),
-        (_optimizer(None, [COLUMN] * 50, "v1"), 50**-0.5),
+        (parts.train_op_of("Adagrad", dnn._NAMED_RATES["v1"], "v1"), 0.05),
+        (parts.train_op_of("SGD", dnn._NAMED_RATES["v1"], "v1"), 0.05),
+        (_train_op("Ftrl", [COLUMN], "v1"), 0.2),
+        (_train_op(None, [COLUMN] * 50, "v1"), 50**-0.5),
     ],
 )
-def test_tensorflow_1_had_learning_rates_of_its_own(optimizer, rate):
+def test_tensorflow_1_had_learning_rates_of_its_own(train_op, rate):
+    optimizer = train_op.groups[0].optimizer
     assert optimizer.learning_rate == pytest.approx(rate)
-    older = parts.optimizer_of(optimizer.name, rate, "v1")
-    assert optimizer.rule == older.rule
+    (older,) = parts.train_op_of(optimizer.name, rate, "v1").groups
+    assert optimizer.rule == older.optimizer.rule
 
 
 @pytest.mark.parametrize(("compat", "examples"), [("v1", 8), ("v2", 1)])

@@ -370,9 +370,9 @@ def test_an_unknown_cell_is_told_with_its_neighbour(tmp_path):
 
 
 def test_an_optimizer_given_by_name_clips_each_variable():
-    from estimax.canned.rnn import _optimizer
+    from estimax.canned.rnn import _train_op
 
-    made = _optimizer("Adagrad")
+    made = _train_op("Adagrad").groups[0].optimizer
     assert made.learning_rate == 0.05
     assert made.clip.norm == 5.0
-    assert _optimizer(ex.optimizers.SGD(0.1)).clip is None
+    assert _train_op(ex.optimizers.SGD(0.1)).groups[0].optimizer.clip is None

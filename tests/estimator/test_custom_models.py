@@ -122,7 +122,16 @@ def test_debug_trains_as_jit_does(make, tmp_path):
         np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", [optax.sgd(0.1), ex.optimizers.Adam(0.01)])
+# The last two are given the loss, too.
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        optax.sgd(0.1),
+        ex.optimizers.Adam(0.01),
+        optax.polyak_sgd(0.1),
+        optax.chain(optax.adam(0.01), optax.contrib.reduce_on_plateau()),
+    ],
+)
 def test_tables_train_under_optimizers_that_know_no_rows(tmp_path, optimizer):
     model = embedding_model(tmp_path, optimizer=optimizer)
     losses = Losses()

@@ -88,7 +88,9 @@ def test_rows_may_come_as_sparse_values_strings_or_padded_arrays(loaded):
     expected = loaded.predict(lists)["logits"]
     tags = servables.sparse_tags([["red"], ["blue", "green"]])
     padded = np.array([["red", ""], ["blue", "green"]])
-    for given in (tags, padded, np.array(padded, dtype=object)):
+    ragged = [["red", "", ""], ["blue", "green"]]  # filled up, if not to one length
+    objects = np.array(padded, dtype=object)
+    for given in (tags, padded, objects, padded.tolist(), ragged):
         found = loaded.predict({**lists, "tags": given})["logits"]
         np.testing.assert_allclose(found, expected, atol=1e-6)
 

@@ -8,6 +8,7 @@ from flax import linen as nn
 
 from estimax import checkpoints
 from estimax import feature_columns as fc
+from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
 
 KEY = jax.random.key(0)
@@ -88,11 +89,41 @@ def test_a_table_that_is_not_trainable_has_no_gradient():
     assert not gradient["n_embedding"]["embedding_weights"].any()
 
 
-def test_a_linear_model_that_is_not_trainable_has_no_gradient():
-    layer = fc.LinearModel([fc.numeric_column("a")], trainable=False)
-    features = {"a": np.ones(2, np.float32)}
-    gradient = _gradient(layer, layer.init(KEY, features), features, "params")
-    assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
+def test_a_linear_model_that_is_not_trainable_is_out_of_optimizers_reach():
+    ids = fc.categorical_column_with_identity("n", 4)
+    layer = fc.LinearModel([fc.numeric_column("a"), ids], trainable=False)
+    made = layer.init(KEY, {"a": np.ones(2, np.float32), "n": np.array([1, 2])})
+    assert jax.tree.map(jnp.shape, made) == {
+        "untrained": {"a": {"weights": (1, 1)}, "bias_weights": (1,)},
+        "tables": {"n": {"weights": (4, 1)}},
+    }
+
+
+def _identity(key):
+    return fc.categorical_column_with_identity(key, 3)
+
+
+@pytest.mark.parametrize("pair", [("a b", "a_b"), ("年", "月")])
+def test_two_columns_never_share_a_variable_by_their_names(pair):
+    with pytest.raises(FeatureError, match=f"{pair[0]!r} and {pair[1]!r} would both"):
+        fc.LinearModel([_identity(key) for key in pair])
+    with pytest.raises(FeatureError, match="Rename one of the features"):
+        fc.DenseFeatures([fc.embedding_column(_identity(key), 2) for key in pair])
+    fc.DenseFeatures([fc.numeric_column(key) for key in pair])  # without variables
+
+
+def test_columns_of_a_shared_table_agree_on_its_shape():
+    tables = [
+        fc.shared_embeddings(
+            [fc.categorical_column_with_identity(key, size)],
+            2,
+            shared_embedding_collection_name="t",
+        )[0]
+        for key, size in (("a", 3), ("b", 5))
+    ]
+    features = {"a": np.array([1]), "b": np.array([4])}
+    with pytest.raises(FeatureError, match=r"has shape \(3, 2\).* asks for \(5, 2\)"):
+        fc.DenseFeatures(tables).init(KEY, features)
 
 
 def test_the_gradient_of_a_clipped_zero_row_is_finite():

@@ -34,6 +34,11 @@ def test_an_unknown_name_has_a_neighbour(name, near):
         by_name(name)
 
 
+def test_a_name_that_says_too_little_asks_for_the_optimizer():
+    with pytest.raises(ValueError, match=r"needs momentum\. .*optimizers.Momentum\("):
+        by_name("momentum", 0.1)
+
+
 def test_every_accepted_form_makes_an_optimizer():
     sgd = optimizers.SGD(0.1)
     assert as_optimizer(sgd) is sgd
