@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import MutableMapping
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from estimax.feature_columns.column import (
     sorted_columns,
 )
 from estimax.feature_columns.column_variables import layer_name
-from estimax.feature_columns.embedding import EmbeddingColumn
+from estimax.feature_columns.embedding import EmbeddingColumn, owns_table
 
 
 class DenseFeatures(nn.Module):
@@ -47,7 +47,7 @@ class DenseFeatures(nn.Module):
                     f"DenseFeatures: column {column.name!r} is categorical, not dense. "
                     "Wrap it in embedding_column or indicator_column."
                 )
-        check_scopes(filter(_has_table, columns), "DenseFeatures")
+        check_scopes(filter(owns_table, columns), "DenseFeatures")
         self.feature_columns = columns
         super().__post_init__()
 
@@ -71,12 +71,10 @@ class DenseFeatures(nn.Module):
 
     def _part(self, column: DenseColumn, features: Features) -> variables.Part:
         """A column's block, or in training the rows that it is made of."""
-        ready = column.ready(self, features) if _has_table(column) else None
+        ready = None
+        if isinstance(column, EmbeddingColumn):
+            ready = column.ready(self, features)
         return column.block(self, features, self.trainable) if ready is None else ready
-
-
-def _has_table(column: DenseColumn) -> TypeGuard[EmbeddingColumn]:
-    return isinstance(column, EmbeddingColumn)
 
 
 def input_layer(

@@ -94,6 +94,13 @@ class EmbeddingColumn:
         return Place(None, variable_scope(shared))
 
 
+def owns_table(column: object) -> bool:
+    """Whether a column has a table to itself, under its own name."""
+    if not isinstance(column, EmbeddingColumn):
+        return False
+    return column.shared_embedding_collection_name is None
+
+
 def embedding_column(
     categorical_column: CategoricalColumn,
     dimension: int,

@@ -15,11 +15,13 @@ from estimax.feature_columns.column import (
     Features,
     check_batches,
     check_features,
+    check_scopes,
     is_categorical,
     is_sequence,
     sorted_columns,
 )
 from estimax.feature_columns.column_variables import layer_name
+from estimax.feature_columns.embedding import owns_table
 
 
 class SequenceFeatures(nn.Module):
@@ -43,6 +45,7 @@ class SequenceFeatures(nn.Module):
         self.feature_columns = sorted_columns(self.feature_columns, "SequenceFeatures")
         for column in self.feature_columns:
             _check_column(column)
+        check_scopes(filter(owns_table, self.feature_columns), "SequenceFeatures")
         super().__post_init__()
 
     @nn.compact

@@ -109,7 +109,12 @@ def test_two_columns_never_share_a_variable_by_their_names(pair):
         fc.LinearModel([_identity(key) for key in pair])
     with pytest.raises(FeatureError, match="Rename one of the features"):
         fc.DenseFeatures([fc.embedding_column(_identity(key), 2) for key in pair])
-    fc.DenseFeatures([fc.numeric_column(key) for key in pair])  # without variables
+    steps = [fc.sequence_categorical_column_with_identity(key, 3) for key in pair]
+    with pytest.raises(FeatureError, match="Rename one of the features"):
+        fc.SequenceFeatures([fc.embedding_column(each, 2) for each in steps])
+    # Without variables of their own:
+    fc.DenseFeatures([fc.numeric_column(key) for key in pair])
+    fc.DenseFeatures(fc.shared_embeddings([_identity(key) for key in pair], 2))
 
 
 def test_columns_of_a_shared_table_agree_on_its_shape():
