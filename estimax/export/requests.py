@@ -28,6 +28,7 @@ from estimax.core.staging import Origin
 from estimax.core.strings import Strings, is_text
 from estimax.export.servable import LONE_FEATURE, input_name
 from estimax.export.signature import STRING, TensorSpec
+from estimax.transforms.entries import is_present
 
 
 def read_request(
@@ -212,11 +213,9 @@ def _sparse_from_dense(spec: TensorSpec, value: NDArray[Any] | Strings) -> Spars
 
 
 def _present(values: NDArray[Any] | Strings) -> NDArray[np.bool_]:
-    """Which of flat values are any at all."""
-    if isinstance(values, Strings):
-        return np.asarray(values.lengths > 0)
-    if values.dtype.kind == "i":
-        return np.asarray(values != -1)
+    """Which of flat values are any at all; numbers that are no ids always are."""
+    if isinstance(values, Strings) or values.dtype.kind == "i":
+        return is_present(values)
     return np.ones(len(values), bool)
 
 

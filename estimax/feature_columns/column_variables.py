@@ -94,12 +94,10 @@ def weights(
 def zeros(
     layer: nn.Module, name: str, shape: tuple[int, ...], *, trainable: bool
 ) -> jax.Array:
-    """A variable that is zero at first; no optimizer knows one that is not trained."""
-    if trainable:
-        found: jax.Array = layer.param(name, nn.initializers.zeros, shape)
-        return found
-    kept: jax.Array = layer.variable(variables.UNTRAINED, name, jnp.zeros, shape).value
-    return kept
+    """A variable that is zero at first."""
+    return variables.declare_variable(
+        layer, name, lambda _: jnp.zeros(shape), trainable=trainable
+    )
 
 
 def layer_name(given: str | None, usual: str) -> str:

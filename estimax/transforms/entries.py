@@ -80,6 +80,14 @@ def column_of(raw: Mapping[str, Any], key: str) -> Values | Sparse:
     return column
 
 
+def is_present(values: Values) -> NDArray[np.bool_]:
+    """Where a dense feature says something: not '' and not -1."""
+    if isinstance(values, Strings):
+        present: NDArray[np.bool_] = values.lengths.reshape(values.shape) > 0
+        return present
+    return np.asarray(values != -1)
+
+
 def _as_matrix(value: Sparse) -> Sparse:
     rows = np.asarray(value.indices, np.int64).reshape(-1, 1)
     indices = np.concatenate([rows, np.zeros_like(rows)], axis=1)

@@ -25,8 +25,8 @@ from estimax.core.strings import Strings
 from estimax.transforms.entries import (
     IdArray,
     IdSource,
-    Values,
     column_of,
+    is_present,
     padded,
 )
 from estimax.transforms.pad_ids import OutOfRange, check_bucket_count, checked_ids
@@ -186,7 +186,7 @@ def _lengths(
     column = column_of(raw, key)
     if isinstance(column, Sparse):
         return _last_times(column), column.dense_shape[1]
-    present = _present(column).reshape(*column.shape[:2], -1).any(axis=2)
+    present = is_present(column).reshape(*column.shape[:2], -1).any(axis=2)
     counted = np.arange(1, column.shape[1] + 1)
     return (present * counted).max(axis=1, initial=0), column.shape[1]
 
@@ -197,14 +197,6 @@ def _last_times(given: Sparse) -> IdArray:
     indices = np.asarray(given.indices)
     np.maximum.at(lengths, indices[:, 0], indices[:, 1] + 1)
     return lengths
-
-
-def _present(values: Values) -> NDArray[np.bool_]:
-    """Where a dense feature says something: not '' and not -1."""
-    if isinstance(values, Strings):
-        present: NDArray[np.bool_] = values.lengths.reshape(values.shape) > 0
-        return present
-    return np.asarray(values != -1)
 
 
 def _sparse_numbers(raw: Mapping[str, Any], key: str) -> Sparse:

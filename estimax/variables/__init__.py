@@ -1,8 +1,8 @@
 """What Flax lacks: a `model_fn` as one module, scopes, and tables updated by row."""
 
 from estimax.variables.declare import (
-    UNTRAINED,
     assign,
+    declare_variable,
     get_variable,
     regularization_losses,
 )
@@ -21,7 +21,6 @@ from estimax.variables.tables import lookup, ready_rows
 
 __all__ = [
     "AUTO_REUSE",
-    "UNTRAINED",
     "ModelModule",
     "Part",
     "ReadyRows",
@@ -29,6 +28,7 @@ __all__ = [
     "assign",
     "computing_in",
     "current_module",
+    "declare_variable",
     "get_variable",
     "get_variable_scope",
     "lookup",

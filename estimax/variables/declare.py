@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jax.typing import ArrayLike, DTypeLike
 
 from estimax.core import staging
@@ -67,18 +68,32 @@ def get_variable(
     if made and scope.reuse:
         value: jax.Array = module.get_variable(collection, name)
         _check_shape(path, value, shape)
-    elif trainable:
-        value = module.param(name, make)
-        _penalize(path, value, regularizer or scope.regularizer)
     else:
-        value = module.variable(
-            collection, name, lambda: make(module.make_rng(PARAMS))
-        ).value
+        value = declare_variable(module, name, make, trainable=trainable)
+        if trainable:
+            _penalize(path, value, regularizer or scope.regularizer)
     trace = staging.current()
     if trace is not None:
         # The array is kept with its id: a freed object's id may be given out again.
         trace.declared[id(value)] = (value, (module, name, trainable))
     return value
+
+
+def declare_variable(
+    module: nn.Module,
+    name: str,
+    make: Callable[[jax.Array], jax.Array],
+    *,
+    trainable: bool,
+) -> jax.Array:
+    """A module's variable, made from a key; no optimizer sees one not to be trained."""
+    if trainable:
+        param: jax.Array = module.param(name, make)
+        return param
+    kept: jax.Array = module.variable(
+        UNTRAINED, name, lambda: make(module.make_rng(PARAMS))
+    ).value
+    return kept
 
 
 def assign(variable: jax.Array, value: ArrayLike) -> jax.Array:
