@@ -16,8 +16,8 @@ from estimax.canned import parts
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import FeatureError
 from estimax.core.spec import EstimatorSpec
-from estimax.core.staging import HostOnly
 from estimax.estimator import Estimator, RunConfig
+from estimax.staging.recording import HostOnly
 
 Path = str | os.PathLike[str]
 NAMED_RATE = 0.3

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from estimax.core import plan as plans
 from estimax.core.errors import SpecError
-from estimax.core.staging import as_raw
 from estimax.export.servable import LONE_FEATURE
+from estimax.staging import plan as plans
+from estimax.staging.recording import as_raw
 
 
 @dataclass(frozen=True, eq=False)

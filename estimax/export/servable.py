@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from estimax.core import plan as plans
 from estimax.core.errors import BundleError
-from estimax.core.staging import Origin
 from estimax.export.signature import check_method
+from estimax.staging import plan as plans
+from estimax.staging.recording import Origin
 
 Outputs = dict[str, dict[str, Any]]  # arrays, Words or Int64
 ServableFunction = Callable[[dict[str, Any], dict[str, dict[str, Any]]], Outputs]

@@ -32,11 +32,9 @@ import numpy as np
 import safetensors.numpy
 from jax import export
 
-from estimax.core import plan as plans
 from estimax.core.errors import BundleError, MissingFileError
 from estimax.core.host_values import Int64, Words, materialize
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Origin
 from estimax.core.strings import Strings
 from estimax.export import functions, host_plan, selftest, versions
 from estimax.export.bundle import load
@@ -51,6 +49,8 @@ from estimax.export.signature import (
     TensorSpec,
     signature_to_json,
 )
+from estimax.staging import plan as plans
+from estimax.staging.recording import Origin
 from estimax.wire import atomic
 
 PLATFORMS = ("cpu", "cuda", "tpu")

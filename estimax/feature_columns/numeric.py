@@ -15,9 +15,9 @@ from flax import linen as nn
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
 from estimax.core.sparse import Sparse
-from estimax.core.staging import HostOnly
 from estimax.core.strings import is_text
 from estimax.feature_columns.column import Features, ParseSpec, check_key
+from estimax.staging.recording import HostOnly
 
 Default = Any  # None, a number, or nested tuples of numbers
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from estimax.core import staging
+from estimax import staging
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.sparse import Sparse
 

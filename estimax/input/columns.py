@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled, strings
+from estimax.core import strings
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.native import loading
 
 # Fewer strings are gathered by NumPy: Numba takes half a second to import.
 _MANY = 4096
@@ -137,7 +138,7 @@ def _take_ragged(column: Ragged, index: NDArray[np.int64]) -> Ragged:
 
 def _gather_text(column: Strings, index: NDArray[np.int64]) -> Strings:
     """Many strings by compiled code: a tenth of NumPy's time, and without Python."""
-    kernels = compiled.load("estimax.input.row_kernels")
+    kernels = loading.load("estimax.native.kernels.gathering")
     index = np.ascontiguousarray(index, np.int64)
     if len(index) and not 0 <= index.min() <= index.max() < len(column):
         raise IndexError(f"rows must be in [0, {len(column)})")

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from estimax.core import compiled
+from estimax.native import loading
 from estimax.optimizers.rules import Adagrad, Slots
 
 
@@ -31,7 +31,7 @@ def update_in_place(
     grads: jax.Array,
 ) -> tuple[jax.Array, Slots]:
     """What `update_rows` does, for a program that runs on a CPU."""
-    compiled.load("estimax.optimizers.adagrad_kernels")
+    loading.load("estimax.native.kernels.adagrad")
     inner, outer = rule.epsilons
     struct: Any = jax.ShapeDtypeStruct  # its constructor is not annotated
     whole = struct(table.shape, table.dtype)

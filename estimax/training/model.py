@@ -21,12 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from estimax.core import plan as plans
-from estimax.core import staging
+from estimax import staging
 from estimax.core.mode import Mode, ModeKeys
 from estimax.core.spec import EstimatorSpec
-from estimax.core.staging import HostOnly, Lookup, Origin
 from estimax.core.strings import Strings
+from estimax.staging import plan as plans
+from estimax.staging.recording import HostOnly, Lookup, Origin
 from estimax.variables import ModelModule, computing_in
 
 PARAMS, TABLES = "params", "tables"

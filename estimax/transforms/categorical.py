@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.transforms.compiled import kernels
+from estimax.native import loading
 from estimax.transforms.entries import MISSING, IdArray, Values, value_entries
 from estimax.transforms.words import WordList
 
@@ -52,10 +53,10 @@ class HashBucket:
         out = np.empty(values.size, np.int64)
         if isinstance(values, Strings):
             text = (values.data, values.offsets)
-            kernels().hash_strings(*text, self.num_buckets, drop, out)
+            _kernels().hash_strings(*text, self.num_buckets, drop, out)
         else:
             flat = np.ascontiguousarray(values, np.int64)
-            kernels().hash_ints(flat, self.num_buckets, drop, out)
+            _kernels().hash_ints(flat, self.num_buckets, drop, out)
         return out
 
 
@@ -152,3 +153,7 @@ class Identity:
             outside = (given < 0) | (given >= self.num_buckets)
             ids = np.where(outside, self.default, given)
         return np.where(given == -1, MISSING, ids) if drop else ids
+
+
+def _kernels() -> ModuleType:
+    return loading.load("estimax.native.kernels.hashing")

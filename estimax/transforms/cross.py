@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.transforms.compiled import kernels
+from estimax.native import loading
 from estimax.transforms.entries import IdArray, IdSource, Values, column_of
 from estimax.transforms.fingerprint import fingerprint64
 
@@ -71,7 +72,7 @@ class Cross:
         np.cumsum(counts, out=out_starts[1:])
         out = np.empty(out_starts[-1], np.int64)
         seed = (self.hash_key or DEFAULT_HASH_KEY) % _WRAP
-        kernels().cross_rows(values, starts, seed, self.num_buckets, out_starts, out)
+        _kernels().cross_rows(values, starts, seed, self.num_buckets, out_starts, out)
         return out, out_starts
 
     def _part_rows(self, raw: Mapping[str, Any]) -> tuple[NDArray[np.uint64], IdArray]:
@@ -117,3 +118,7 @@ def _hashable(values: Values) -> NDArray[np.uint64]:
     if isinstance(values, Strings):
         return fingerprint64(values)
     return np.ascontiguousarray(values, np.int64).view(np.uint64)
+
+
+def _kernels() -> ModuleType:
+    return loading.load("estimax.native.kernels.hashing")

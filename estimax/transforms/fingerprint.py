@@ -7,13 +7,14 @@ Fingerprint64 is FarmHash's "na" 64-bit variant; saved models depend on every bi
 
 import threading
 from collections.abc import Mapping
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from estimax.core.recycled import Recycled
 from estimax.core.strings import Strings
-from estimax.transforms.compiled import kernels
+from estimax.native import loading
+from estimax.native.buffers import Recycled
 
 Hashes = NDArray[np.uint64]
 
@@ -30,14 +31,14 @@ def fingerprint64(strings: Strings | ArrayLike) -> Hashes:
             return _of_integers(array)
         strings = Strings.of(strings)
     out = np.empty(strings.size, np.uint64)
-    kernels().fingerprints(strings.data, strings.offsets, out)
+    _kernels().fingerprints(strings.data, strings.offsets, out)
     return out.reshape(strings.shape)
 
 
 def _of_integers(values: NDArray[np.integer]) -> Hashes:
     out = np.empty(values.size, np.uint64)
     flat = np.ascontiguousarray(values.reshape(-1), np.int64)
-    kernels().int_fingerprints(flat, out)
+    _kernels().int_fingerprints(flat, out)
     return out.reshape(values.shape)
 
 
@@ -70,7 +71,7 @@ def hash_buckets(
     offsets = _scratch(int(counts.sum()) + len(texts))
     np.concatenate([text.offsets for text in texts], out=offsets)
     flat = np.empty(len(offsets) - len(texts), np.int64)
-    kernels().hash_columns(data, offsets, shifts, counts, sizes, flat)
+    _kernels().hash_columns(data, offsets, shifts, counts, sizes, flat)
     shapes = [text.shape for text in texts]
     if shapes.count(shapes[0]) == len(shapes):
         return dict(zip(columns, flat.reshape((-1, *shapes[0])), strict=True))
@@ -100,5 +101,9 @@ def fingerprint_cat64(first: Hashes, second: Hashes) -> Hashes:
     a, b = np.broadcast_arrays(np.asarray(first, np.uint64), np.uint64(second))
     out = np.empty(a.size, np.uint64)
     flat_a, flat_b = (np.ascontiguousarray(x.reshape(-1)) for x in (a, b))
-    kernels().concatenated(flat_a, flat_b, out)
+    _kernels().concatenated(flat_a, flat_b, out)
     return out.reshape(a.shape)
+
+
+def _kernels() -> ModuleType:
+    return loading.load("estimax.native.kernels.hashing")

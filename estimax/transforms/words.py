@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
-from estimax.transforms.compiled import kernels
+from estimax.native import loading
 from estimax.transforms.entries import IdArray, Values
 
 
@@ -68,12 +69,12 @@ class WordList:
             assert isinstance(values, Strings)
             out = np.empty(values.size, np.int64)
             text = (values.data, values.offsets, self.words.data, self.words.offsets)
-            kernels().find_words(*text, self._slots, *rest, out)
+            _kernels().find_words(*text, self._slots, *rest, out)
         else:
             assert isinstance(values, np.ndarray)
             flat = np.ascontiguousarray(values, np.int64)
             out = np.empty(flat.size, np.int64)
-            kernels().find_ints(flat, self.words, self._slots, *rest, out)
+            _kernels().find_ints(flat, self.words, self._slots, *rest, out)
         return out
 
     def check_distinct(self) -> None:
@@ -88,10 +89,10 @@ class WordList:
         if isinstance(self.words, Strings):
             slots = np.zeros(size, np.uint64)
             text = (self.words.data, self.words.offsets)
-            repeated = kernels().fill_word_slots(*text, slots)
+            repeated = _kernels().fill_word_slots(*text, slots)
         else:
             slots = np.full(size, -1, np.int32)
-            repeated = kernels().fill_int_slots(self.words, slots)
+            repeated = _kernels().fill_int_slots(self.words, slots)
         if repeated >= 0:
             word = self.words[repeated : repeated + 1].tolist()[0]
             raise FeatureError(
@@ -111,3 +112,7 @@ def _digest(words: Strings | NDArray[np.int64]) -> bytes:
         digest.update(b"integers")
         digest.update(np.ascontiguousarray(words).data)
     return digest.digest()
+
+
+def _kernels() -> ModuleType:
+    return loading.load("estimax.native.kernels.hashing")

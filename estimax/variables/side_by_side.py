@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.core import compiled
+from estimax.native import loading
 
 
 @jax.tree_util.register_dataclass
@@ -192,7 +192,7 @@ def _numbers(parts: Sequence[Part]) -> list[jax.Array]:
 
 def _call(name: str, shape: tuple[int, ...], *arguments: jax.Array) -> jax.Array:
     """What a compiled loop returns, float32 of a shape."""
-    compiled.load("estimax.variables.lookup_kernels")
+    loading.load("estimax.native.kernels.lookups")
     struct: Any = jax.ShapeDtypeStruct  # neither of them is annotated
     call: Any = jax.ffi.ffi_call(name, struct(shape, jnp.float32))
     found: jax.Array = call(*arguments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from estimax.core import compiled
+from estimax.native import loading
 
 Buffer = bytes | bytearray | memoryview
 
@@ -15,7 +15,7 @@ def plain(data: Buffer) -> int:
     >>> hex(plain(b"123456789"))
     '0xe3069283'
     """
-    kernels = compiled.load("estimax.wire.kernels")
+    kernels = loading.load("estimax.native.kernels.records")
     return int(kernels.crc32c(np.frombuffer(data, np.uint8)))
 
 

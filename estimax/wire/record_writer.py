@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from estimax.core import compiled
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
+from estimax.native import loading
 from estimax.wire import atomic
 from estimax.wire.compression import check_compression, compressor
 from estimax.wire.files import Pathish, is_remote, open_to_write
@@ -165,4 +165,4 @@ class _Frames:
 
 
 def _kernels() -> ModuleType:
-    return compiled.load("estimax.wire.kernels")
+    return loading.load("estimax.native.kernels.records")

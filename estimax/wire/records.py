@@ -27,10 +27,10 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled
 from estimax.core.errors import InputError
-from estimax.core.recycled import Recycled
 from estimax.core.strings import Strings
+from estimax.native import loading
+from estimax.native.buffers import Recycled
 from estimax.wire.compression import check_compression, source_of
 from estimax.wire.files import Pathish, open_to_read
 
@@ -293,4 +293,4 @@ class RecordReader:
 
 
 def _kernels() -> ModuleType:
-    return compiled.load("estimax.wire.kernels")
+    return loading.load("estimax.native.kernels.records")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax.core import staging
+from estimax import staging
 
 
 def test_rows_of_text_keep_their_bytes():

@@ -6,8 +6,7 @@ import pytest
 from jax import export
 
 from estimax import feature_columns as fc
-from estimax import transforms
-from estimax.core import staging
+from estimax import staging, transforms
 from estimax.core.sparse import Ids
 from estimax.core.strings import Strings
 

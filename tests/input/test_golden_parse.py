@@ -13,8 +13,8 @@ from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input import examples, parsing, parsing_sequence, parsing_specs
+from estimax.native.kernels.records import frame
 from estimax.wire import RecordError, crc32c, iter_record_blocks, read_records
-from estimax.wire.kernels import frame
 
 pytestmark = pytest.mark.golden
 GOLDEN = load_golden("parse_example.json")

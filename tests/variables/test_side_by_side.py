@@ -10,7 +10,7 @@ import pytest
 from jax import export
 
 from estimax import optimizers
-from estimax.core.plan import make_unique
+from estimax.staging.plan import make_unique
 from estimax.variables.side_by_side import (
     ReadyRows,
     _grads_by_loop,

@@ -1,6 +1,7 @@
 import numpy as np
 
-from estimax.wire import crc32c, kernels
+from estimax.native.kernels import records as kernels
+from estimax.wire import crc32c
 
 
 def test_the_check_value_of_the_polynomial():

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled
 from estimax.core.errors import FeatureError, SpecError
 from estimax.core.sparse import Ids, Sparse
-from estimax.core.staging import Call, Origin, Raw, as_raw
 from estimax.core.strings import Strings
+from estimax.native import loading
+from estimax.staging.recording import Call, Origin, Raw, as_raw
 
 RawBatch = Mapping[Origin, Raw]
 PreparedBatch = dict[str, Any]  # the parts below, each a dict
@@ -210,7 +210,7 @@ def _unique_rows(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
     packed |= np.arange(size, dtype=wide)
     packed.sort(axis=1)
     distinct, places = np.empty((2, rows, size), np.int32)
-    kernels = compiled.load("estimax.core.unique_kernels")
+    kernels = loading.load("estimax.native.kernels.distinct")
     kernels.number_distinct(packed, shift, limits, distinct, places)
     return distinct, places
 

@@ -8,7 +8,7 @@ Import this only through `compiled.load`, which announces the compilation.
 
 from numba import njit, types, uint64
 
-from estimax.core.loads import load64, store64
+from estimax.native.kernels.memory import load64, store64
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT64 = types.Array(types.int64, 1, "C", readonly=True)

@@ -15,9 +15,9 @@ import numpy as np
 from numba import njit, types
 from numpy import uint64
 
-from estimax.core.loads import address, load8
-from estimax.core.loads import load32 as _read32
-from estimax.core.loads import load64 as _read64
+from estimax.native.kernels.memory import address, load8
+from estimax.native.kernels.memory import load32 as _read32
+from estimax.native.kernels.memory import load64 as _read64
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT64 = types.Array(types.int64, 1, "C", readonly=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from estimax.core import compiled
+from estimax.native import loading
 
 
 @pytest.fixture
 def source(tmp_path):
-    original = Path(compiled.__file__).parents[1] / "wire" / "kernels.py"
+    original = Path(loading.__file__).parent / "kernels" / "records.py"
     (tmp_path / "__pycache__").mkdir()
     return Path(shutil.copy(original, tmp_path / "kernels.py"))
 
@@ -21,15 +21,15 @@ def _index(source):
 
 
 def test_kernels_that_were_never_compiled_are_announced(source):
-    assert not compiled.is_cached(source)
+    assert not loading.is_cached(source)
 
 
 def test_kernels_compiled_since_they_changed_are_not(source):
     _index(source).touch()
-    assert compiled.is_cached(source)
+    assert loading.is_cached(source)
 
 
 def test_kernels_changed_since_they_were_compiled_are_announced(source):
     _index(source).touch()
     os.utime(_index(source), (1, 1))
-    assert not compiled.is_cached(source)
+    assert not loading.is_cached(source)

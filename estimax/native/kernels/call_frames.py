@@ -24,7 +24,7 @@ import jax
 from numba import carray, njit, types  # type: ignore[attr-defined]  # carray
 from numba.extending import intrinsic
 
-from estimax.core.loads import get, put
+from estimax.native.kernels.memory import get, put
 
 SIGNATURE = types.intp(types.intp)
 

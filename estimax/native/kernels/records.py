@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, types
 from numpy import uint32, uint64
 
-from estimax.core.loads import (
+from estimax.native.kernels.memory import (
     crc_step8,
     crc_step64,
     has_crc_instruction,

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 # Used by several modules of kernels.
-_ROOMS = Path(__file__).parents[1]
+_KERNELS = Path(__file__).parent / "kernels"
 _SHARED = [
-    _ROOMS / "core" / "call_frames.py",
-    _ROOMS / "core" / "loads.py",
-    _ROOMS / "wire" / "proto_kernels.py",
+    _KERNELS / "call_frames.py",
+    _KERNELS / "memory.py",
+    _KERNELS / "protos.py",
 ]
 _log = logging.getLogger("estimax")
 

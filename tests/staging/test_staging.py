@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from estimax.core import staging
+from estimax import staging
 from estimax.core.errors import FeatureError
 from estimax.core.mode import ModeKeys
-from estimax.core.staging import HostOnly, Origin, Trace
 from estimax.core.strings import Strings
+from estimax.staging.recording import HostOnly, Origin, Trace
 
 CITY = Origin("features", "city")
 

@@ -2,7 +2,7 @@ import weakref
 
 import numpy as np
 
-from estimax.core.recycled import Recycled
+from estimax.native.buffers import Recycled
 
 
 def test_an_array_is_used_again_once_it_is_forgotten():

@@ -9,8 +9,8 @@ Import this only through `compiled.load`, which announces the compilation.
 import numpy as np
 from numba import cfunc, njit
 
-from estimax.core import call_frames
-from estimax.core.call_frames import (
+from estimax.native.kernels import call_frames
+from estimax.native.kernels.call_frames import (
     address,
     argument,
     arguments,
@@ -20,7 +20,7 @@ from estimax.core.call_frames import (
     matrix,
     output,
 )
-from estimax.core.loads import (
+from estimax.native.kernels.memory import (
     ROWS_AHEAD,
     add_four,
     add_one,

@@ -9,8 +9,8 @@ Import this only through `compiled.load`, which announces the compilation.
 import numpy as np
 from numba import cfunc
 
-from estimax.core import call_frames
-from estimax.core.call_frames import (
+from estimax.native.kernels import call_frames
+from estimax.native.kernels.call_frames import (
     address,
     argument,
     describes_itself,
@@ -19,7 +19,7 @@ from estimax.core.call_frames import (
     number,
     output,
 )
-from estimax.core.loads import ROWS_AHEAD, prefetch_to_write
+from estimax.native.kernels.memory import ROWS_AHEAD, prefetch_to_write
 
 
 # Contracted as XLA does it: a table that is updated as a whole gets the same bits.
