@@ -5,7 +5,6 @@
 Fingerprint64 is FarmHash's "na" 64-bit variant; saved models depend on every bit of it.
 """
 
-import threading
 from collections.abc import Mapping
 from types import ModuleType
 
@@ -14,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimax.core.strings import Strings
 from estimax.native import loading
-from estimax.native.buffers import Recycled
+from estimax.native.buffers import Scratch
 
 Hashes = NDArray[np.uint64]
+_scratch = Scratch()
 
 
 def fingerprint64(strings: Strings | ArrayLike) -> Hashes:
@@ -68,7 +68,7 @@ def hash_buckets(
     else:
         sizes = np.full(len(texts), num_buckets, np.uint64)
     counts = np.array([len(text.offsets) - 1 for text in texts])
-    offsets = _scratch(int(counts.sum()) + len(texts))
+    offsets = _scratch.take("offsets", int(counts.sum()) + len(texts))
     np.concatenate([text.offsets for text in texts], out=offsets)
     flat = np.empty(len(offsets) - len(texts), np.int64)
     _kernels().hash_columns(data, offsets, shifts, counts, sizes, flat)
@@ -78,17 +78,6 @@ def hash_buckets(
     cut = np.split(flat, np.cumsum(counts)[:-1])
     shaped = zip(columns, cut, shapes, strict=True)
     return {key: ids.reshape(shape) for key, ids, shape in shaped}
-
-
-_kept = threading.local()
-
-
-def _scratch(size: int) -> NDArray[np.int64]:
-    """Room that is free again after the call, kept by each thread."""
-    if not hasattr(_kept, "offsets"):
-        _kept.offsets = Recycled(np.int64)
-    found: NDArray[np.int64] = _kept.offsets.take(size)
-    return found
 
 
 def fingerprint_cat64(first: Hashes, second: Hashes) -> Hashes:

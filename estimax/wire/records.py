@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import loading
-from estimax.native.buffers import Recycled
+from estimax.native.buffers import BufferPool
 from estimax.wire.compression import check_compression, source_of
 from estimax.wire.files import Pathish, open_to_read
 
@@ -176,7 +176,7 @@ class RecordReader:
         self._offset, self._record = int(offset), int(record)
         self._file = open_to_read(path)
         self._source = source_of(self._file, self._compression)
-        self._buffers = Recycled(np.uint8)
+        self._buffers = BufferPool(np.uint8)
         self._buffer = np.empty(0, np.uint8)
         # What is read already and not given out yet: the buffer between these.
         self._at = self._size = 0

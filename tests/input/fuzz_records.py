@@ -92,7 +92,7 @@ def main():
         module.np = guarded
     # Nothing is kept from batch to batch: all of it stands at an edge.
     parsing_plan.Plan._scratch = lambda plan, name, size: guarded.empty(size, np.int64)
-    records.Recycled = lambda dtype: SimpleNamespace(
+    records.BufferPool = lambda dtype: SimpleNamespace(
         take=lambda size: guarded.empty(size, dtype)
     )
     parsed, refused = _fuzz_records(rng, guarded, options.records)
