@@ -65,6 +65,11 @@ def kernels(name: str, proof: Proof) -> ModuleType | None:
     return _loaded[name]
 
 
+def is_loaded(name: str) -> bool:
+    """Return whether a module of kernels is in use already: calling it is cheap."""
+    return _loaded.get(name) is not None and is_on()
+
+
 def _proven(name: str, proof: Proof) -> ModuleType | None:
     try:
         module = _import(name)

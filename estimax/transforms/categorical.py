@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.native import loading
-from estimax.transforms.entries import MISSING, IdArray, Values, value_entries
+from estimax.native import hashing
+from estimax.native.hashing import MISSING
+from estimax.transforms.entries import IdArray, Values, value_entries
 from estimax.transforms.words import WordList
 
 
@@ -50,14 +50,9 @@ class HashBucket:
 
     def ids_of(self, values: Values, *, drop: bool) -> IdArray:
         """Hash every value."""
-        out = np.empty(values.size, np.int64)
         if isinstance(values, Strings):
-            text = (values.data, values.offsets)
-            _kernels().hash_strings(*text, self.num_buckets, drop, out)
-        else:
-            flat = np.ascontiguousarray(values, np.int64)
-            _kernels().hash_ints(flat, self.num_buckets, drop, out)
-        return out
+            return hashing.hash_strings(values, self.num_buckets, drop_empty=drop)
+        return hashing.hash_integers(values, self.num_buckets, drop_minus_one=drop)
 
 
 @dataclass(frozen=True)
@@ -153,7 +148,3 @@ class Identity:
             outside = (given < 0) | (given >= self.num_buckets)
             ids = np.where(outside, self.default, given)
         return np.where(given == -1, MISSING, ids) if drop else ids
-
-
-def _kernels() -> ModuleType:
-    return loading.load("estimax.native.kernels.hashing")
