@@ -16,7 +16,6 @@ from estimax.transforms.bucketize import Bucketize
 from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
 from estimax.transforms.cross import Cross
 from estimax.transforms.entries import (
-    MISSING,
     IdArray,
     IdSource,
     column_of,
