@@ -100,6 +100,13 @@ def test_no_forbidden_import():
         assert not roots & forbidden, path
 
 
+def test_only_the_kernels_import_numba():
+    for path in MODULES:
+        roots = {name.split(".")[0] for name in _imported(path)}
+        is_kernel = path.parent == PACKAGE / "native" / "kernels"
+        assert is_kernel or not roots & {"numba", "llvmlite"}, path
+
+
 def _imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -14,6 +14,7 @@ of them off.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import os
@@ -27,8 +28,11 @@ from types import ModuleType
 from estimax.core.errors import ConfigError
 
 _KERNELS = Path(__file__).parent / "kernels"
-# Used by several modules of kernels.
-_SHARED = [_KERNELS / name for name in ("call_frames.py", "memory.py", "protos.py")]
+# Functions and constants of these are compiled into several modules of kernels.
+_SHARED = [
+    *(_KERNELS / name for name in ("call_frames.py", "memory.py", "protos.py")),
+    *(_KERNELS.parent / "reference" / name for name in ("hashing.py", "records.py")),
+]
 _log = logging.getLogger("estimax")
 
 _lock = threading.RLock()
@@ -74,7 +78,7 @@ def _proven(name: str, proof: Proof) -> ModuleType | None:
     try:
         module = _import(name)
         if proof(module):
-            _log.debug("native kernels %r are on (%s)", name, versions())
+            _announce()
             return module
         reason = "a test case gave another result than the reference"
     # Whatever goes wrong in a compiler or in code that it made: the reference is right.
@@ -82,6 +86,11 @@ def _proven(name: str, proof: Proof) -> ModuleType | None:
         reason = f"{type(error).__name__}: {error}"
     turned_off(name, reason)
     return None
+
+
+@functools.cache
+def _announce() -> None:
+    _log.info("native kernels are on: test cases agree (%s)", versions())
 
 
 def turned_off(name: str, reason: str) -> None:
