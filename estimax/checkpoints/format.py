@@ -236,7 +236,7 @@ def _decoded(data: bytes, path: Path) -> Manifest:
         return Manifest(
             content["step"], content["written_at"], files, arrays, content["extra"]
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"{path} is damaged: {error}.") from error

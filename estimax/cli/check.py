@@ -5,21 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.text import Text
+
 from estimax import config
-from estimax.cli.screen import note, results
+from estimax.cli.screen import note, results, say
 from estimax.config.schema.model import CustomModel
 from estimax.core.errors import InputError, MissingFileError
 
 
-def check(path: Path, overrides: Sequence[str], *, with_data: bool) -> None:
-    """Print that all is well, or raise everything that is not."""
+def check(
+    path: Path, overrides: Sequence[str], *, with_data: bool, with_import: bool
+) -> None:
+    """Print that the run is right; raise an error that lists everything wrong.
+
+    `with_import` imports `model.class`, which runs the code of its module.
+    """
     loaded = config.load(path, overrides)
     run = loaded.run
-    if isinstance(run.model, CustomModel):
+    is_custom = isinstance(run.model, CustomModel)
+    if is_custom and with_import:
         from estimax.config.build_custom import resolve
 
         resolve(loaded)
-    results.print(f"{path}: [green]ok[/green], {_summary(run)}", soft_wrap=True)
+    results.print(
+        Text.assemble(f"{path}: ", ("ok", "green"), f", {_summary(run)}"),
+        soft_wrap=True,
+    )
+    if is_custom and not with_import:
+        say("model.class and its params: not checked, because of --no-import")
     if with_data:
         _check_data(run)
     else:

@@ -145,18 +145,31 @@ def check(
             "--data", help="Also read the files: columns, missing values, labels."
         ),
     ] = False,
+    no_import: Annotated[
+        bool,
+        typer.Option(
+            "--no-import",
+            help="Do not import model.class: run no code that the file names.",
+        ),
+    ] = False,
 ) -> None:
     """Check a run file without training; all mistakes are printed at once.
+
+    If the file names a model.class, its module is imported, from the working directory
+    too, to check the params against its signature: **this runs that module's code**.
+    Use --no-import for a file that you do not trust; everything else is checked.
 
     Examples:
 
         estimax check run.yaml
 
         estimax check run.yaml --data
+
+        estimax check run.yaml --no-import
     """
     from estimax.cli.check import check as command
 
-    command(run, set_ or [], with_data=data)
+    command(run, set_ or [], with_data=data, with_import=not no_import)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,13 +12,17 @@ from rich.text import Text
 
 from estimax.core.errors import EstimaxError
 
-results = Console(highlight=False)
-notes = Console(stderr=True, highlight=False)
+# Names and values come from files: "[/b]" in one is text, not rich's markup.
+_PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+results = Console(**_PLAIN)
+notes = Console(stderr=True, **_PLAIN)
 
 
 def print_error(error: EstimaxError) -> None:
     """The error in red, as it is: its lines are for people and for editors."""
-    first, _, rest = str(error).partition("\n")
+    # A path may hold bytes that are not UTF-8, which cannot be printed.
+    text = str(error).encode(errors="backslashreplace").decode()
+    first, _, rest = text.partition("\n")
     notes.print(Text(first, style="bold red"), soft_wrap=True)
     if rest:
         notes.print(Text(rest, style="red"), soft_wrap=True)

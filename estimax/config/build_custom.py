@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from estimax.config.load import LoadedRun
-from estimax.config.origins import Problems
+from estimax.config.origins import Problems, shown
 from estimax.config.schema.model import CustomModel
 from estimax.core.errors import did_you_mean
 
@@ -43,7 +44,10 @@ def build_custom(
 def resolve(loaded: LoadedRun) -> Callable[..., Any]:
     """Import the class and check `params` against its signature.
 
-    This runs your module, which `load` never does.
+    This runs the code of its module, which `load` never does.
+
+    Raises:
+      RunFileError: The class cannot be imported, or `params` do not fit it.
     """
     model = loaded.run.model
     assert isinstance(model, CustomModel)
@@ -64,8 +68,10 @@ def _import(loaded: LoadedRun, name: str, problems: Problems) -> Any:
         sys.path.insert(0, here)
     try:
         value: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        text = f"cannot import {module_name!r}: {error} (looked from {here})"
+    # SystemExit too: a module that calls sys.exit() must not end a check as if all
+    # were well.
+    except (Exception, SystemExit) as error:
+        text = f"cannot import {module_name!r}: {_told(error)} (looked from {here})"
         problems.add(origin, "model.class", text)
         return None
     for part in attribute.split("."):
@@ -80,6 +86,17 @@ def _import(loaded: LoadedRun, name: str, problems: Problems) -> Any:
     return value
 
 
+def _told(error: BaseException) -> str:
+    """Return what an import raised, and in which line."""
+    if isinstance(error, ModuleNotFoundError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = (
+        "" if isinstance(error, SyntaxError) else f" ({last.filename}:{last.lineno})"
+    )
+    return f"{type(error).__name__}: {error}{where}"
+
+
 def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(make).parameters
 
@@ -87,7 +104,12 @@ def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 def _check_params(
     loaded: LoadedRun, model: CustomModel, make: Callable[..., Any], problems: Problems
 ) -> None:
-    known = _parameters(make)
+    try:
+        known = _parameters(make)
+    except (TypeError, ValueError):
+        text = f"{model.class_} has no signature; name a class or function of Python"
+        problems.add(loaded.origin("model.class"), "model.class", text)
+        return
     takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
     for name, value in model.params.items():
         path = f"model.params.{name}"
@@ -100,7 +122,9 @@ def _check_params(
             continue
         wanted = _CHECKED.get(known[name].annotation)
         if wanted is not None and not _fits(value, wanted):
-            text = f"expected {wanted.__name__}, got {type(value).__name__} {value!r}"
+            text = (
+                f"expected {wanted.__name__}, got {type(value).__name__} {shown(value)}"
+            )
             problems.add(origin, path, text)
     given = {*model.params, "config", "feature_columns", "self"}
     for name, parameter in known.items():

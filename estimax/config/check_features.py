@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from estimax.config.decode import is_broken
+from estimax.config.origins import shown
 from estimax.config.schema.features import (
     Bucketized,
     Crossed,
@@ -54,7 +55,7 @@ def known_feature(
     if is_broken(name):
         return None
     if name not in features:
-        note(path, f"unknown feature {name!r}{did_you_mean(name, features)}")
+        note(path, f"unknown feature {shown(name)}{did_you_mean(name, features)}")
         return None
     feature = features[name]
     return None if is_broken(feature) else feature
@@ -77,9 +78,24 @@ def _check_vocabulary(feature: Vocabulary, path: str, note: Note) -> None:
     words = list(feature.list_ or ())
     if len({isinstance(word, str) for word in words}) > 1:
         note(f"{path}.list", "mixes texts and numbers; quote the numbers")
+    for i, word in repeats(words):
+        note(f"{path}.list.{i}", f"{shown(word)} is listed twice")
+
+
+def repeats(words: Sequence[str | int]) -> list[tuple[int, str | int]]:
+    """Return the words that stood in the list before, with their positions.
+
+    >>> repeats(["a", "b", "a"])
+    [(2, 'a')]
+    """
+    seen: set[str | int] = set()
+    found = []
     for i, word in enumerate(words):
-        if word in words[:i]:
-            note(f"{path}.list.{i}", f"{word!r} is listed twice")
+        if word in seen:
+            found.append((i, word))
+        if not is_broken(word):
+            seen.add(word)
+    return found
 
 
 def _check_identity(feature: Identity, path: str, note: Note) -> None:

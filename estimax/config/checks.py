@@ -8,9 +8,9 @@ not contradict each other. A part that could not be decoded is passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from estimax.config.check_features import check_features, column_key
+from estimax.config.check_features import check_features, column_key, repeats
 from estimax.config.check_model import check_model
 from estimax.config.columns import clashes
 from estimax.config.decode import is_broken
@@ -76,30 +76,20 @@ def _check_data(data: DataSection, note: Note) -> None:
         path = f"data.sources.{name}.csv"
         if source.csv.header is False and source.csv.columns is None:
             note(f"{path}.columns", "required key is missing: there is no header")
-        if isinstance(source.csv.delimiter, str) and len(source.csv.delimiter) != 1:
+        delimiter = source.csv.delimiter
+        if isinstance(delimiter, str) and len(delimiter) != 1:
             note(f"{path}.delimiter", "must be one character")
+        elif isinstance(delimiter, str) and (
+            not delimiter.isascii() or delimiter in '\r\n"'
+        ):
+            text = "must be an ASCII character other than a quote or a line's end"
+            note(f"{path}.delimiter", f"{text}, got {delimiter!r}")
         for i, repeated in repeats(source.csv.columns or ()):
             note(f"{path}.columns.{i}", f"column {repeated!r} is named twice")
     for i, word in repeats(data.label_vocabulary or ()):
         note(f"data.label_vocabulary.{i}", f"{word!r} is listed twice")
     if isinstance(data.weight, str) and data.weight == data.label:
         note("data.weight", f"{data.weight!r} is the label")
-
-
-def repeats(words: Sequence[str]) -> list[tuple[int, str]]:
-    """The words that stood in the list before, with their positions.
-
-    >>> repeats(["a", "b", "a"])
-    [(2, 'a')]
-    """
-    seen: set[str] = set()
-    found = []
-    for i, word in enumerate(words):
-        if word in seen:
-            found.append((i, word))
-        if not is_broken(word):
-            seen.add(word)
-    return found
 
 
 def _check_sources(run: Run, note: Note) -> None:
@@ -188,7 +178,7 @@ def better(metric: str) -> str | None:
 def _check_columns(run: Run, note: Note) -> None:
     """Where the columns of the files are listed, the run may use only those."""
     for name, source in run.data.sources.items():
-        listed = source.csv.columns
+        listed = set(source.csv.columns or ())
         if not listed:
             continue
         wanted = {"data.label": run.data.label, "data.weight": run.data.weight}

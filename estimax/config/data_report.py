@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from estimax.config.columns import Kind, columns_of
+from estimax.config.origins import shown
 from estimax.config.scan import find_files, header, scan
 from estimax.config.schema.features import Identity, Numeric, Vocabulary
 from estimax.config.schema.run import Run
@@ -109,9 +110,14 @@ def _numbers_among(seen: _Seen, present: Any, wanted: Any) -> Any:
     kept = []
     for text in present.to_pylist():
         try:
-            kept.append(int(text) if seen.kind == "int" else float(text))
+            number = int(text) if seen.kind == "int" else float(text)
         except ValueError:
             seen.bad[text] += 1
+            continue
+        if seen.kind == "int" and not -(2**63) <= number < 2**63:
+            seen.bad[text] += 1
+            continue
+        kept.append(number)
     return pa.array(kept, wanted)
 
 
@@ -122,7 +128,7 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
         kind = "whole numbers" if seen.kind == "int" else "numbers"
         total = sum(seen.bad.values())
         found.append(
-            f"{column!r} should hold {kind}; {total:,} do not, such as {word!r}"
+            f"{column!r} should hold {kind}; {total:,} do not, such as {shown(word)}"
         )
     readers = {
         name: feature
@@ -158,11 +164,11 @@ def _label_problems(run: Run, column: str, seen: _Seen) -> list[str]:
     known = run.data.label_vocabulary
     unknown = [word for word in seen.words if known is not None and word not in known]
     if unknown:
-        text = f"the label {column!r} holds {unknown[0]!r}, which is not in"
+        text = f"the label {column!r} holds {shown(unknown[0])}, which is not in"
         found.append(f"{text} data.label_vocabulary")
     if len(seen.words) == 1:
         only = next(iter(seen.words))
-        found.append(f"the label {column!r} is always {only!r}: nothing to learn")
+        found.append(f"the label {column!r} is always {shown(only)}: nothing to learn")
     return found
 
 

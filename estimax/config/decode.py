@@ -34,7 +34,7 @@ from estimax.config.nodes import (
     join,
     plain,
 )
-from estimax.config.origins import Origin, Problems
+from estimax.config.origins import Origin, Problems, shown
 from estimax.core.errors import did_you_mean
 
 
@@ -191,7 +191,7 @@ class Decoder:
             return BROKEN
         if not isinstance(word, str) or word not in known:
             hint = did_you_mean(str(word), known)
-            text = f"unknown {key} {plain(entry.node)!r}{hint}"
+            text = f"unknown {key} {shown(plain(entry.node))}{hint}"
             self.problems.add(entry.node.origin, join(path, key), text)
             return BROKEN
         return self.section(node, known[word], path)
@@ -218,7 +218,9 @@ class Decoder:
                 return value
             if words and not set(options) & {int, float, bool}:
                 hint = did_you_mean(value, words)
-                self.problems.add(node.origin, path, f"unknown value {value!r}{hint}")
+                self.problems.add(
+                    node.origin, path, f"unknown value {shown(value)}{hint}"
+                )
                 return BROKEN
         if isinstance(value, bool):
             return value if bool in options else self._wrong(node, path, describe(kind))
@@ -229,25 +231,41 @@ class Decoder:
         return self._wrong(node, path, describe(kind))
 
     def _limited(self, value: float, node: Node, about: About, path: str) -> Any:
-        if math.isnan(value):
-            self.problems.add(node.origin, path, "must be a number, got nan")
+        outside = _outside(value, about)
+        if outside is not None:
+            self.problems.add(node.origin, path, f"must be {outside}, got {value:g}")
             return BROKEN
-        for holds, word, limit in (
-            (about.at_least is None or value >= about.at_least, ">=", about.at_least),
-            (about.above is None or value > about.above, ">", about.above),
-            (about.at_most is None or value <= about.at_most, "<=", about.at_most),
-            (about.below is None or value < about.below, "<", about.below),
-        ):
-            if not holds:
-                text = f"must be {word} {limit:g}, got {value:g}"
-                self.problems.add(node.origin, path, text)
-                return BROKEN
         return value
 
     def _wrong(self, node: Node, path: str, expected: str) -> Any:
         text = f"expected {expected}, got {_found(node)}{_hint(node, expected)}"
         self.problems.add(node.origin, path, text)
         return BROKEN
+
+
+# Models compute in float32: a larger number would be infinite there, and a smaller one
+# zero, since XLA takes subnormal numbers for zero.
+_FLOAT32_MAX = 3.4028234663852886e38
+_FLOAT32_TINY = 1.1754943508222875e-38
+
+
+def _outside(value: float, about: About) -> str | None:
+    """Return the limit that a number breaks, in words; None when it keeps them all."""
+    if not math.isfinite(value):
+        return "a finite number"
+    if isinstance(value, float) and abs(value) > _FLOAT32_MAX:
+        return "between -3.4e38 and 3.4e38 (float32)"
+    if about.at_least is not None and value < about.at_least:
+        return f">= {about.at_least:g}"
+    if about.above is not None and value <= about.above:
+        return f"> {about.above:g}"
+    if about.above == 0 and isinstance(value, float) and value < _FLOAT32_TINY:
+        return ">= 1.2e-38 (float32)"
+    if about.at_most is not None and value > about.at_most:
+        return f"<= {about.at_most:g}"
+    if about.below is not None and value >= about.below:
+        return f"< {about.below:g}"
+    return None
 
 
 _NAMES = {int: "int", float: "float", str: "str", bool: "true or false"}
@@ -285,7 +303,7 @@ def _found(node: Node) -> str:
         return str(node.value).lower()
     if isinstance(node.value, float):
         return f"float {node.value:g}"
-    return f"{type(node.value).__name__} {node.value!r}"
+    return f"{type(node.value).__name__} {shown(node.value)}"
 
 
 def _hint(node: Node, expected: str) -> str:
@@ -293,6 +311,8 @@ def _hint(node: Node, expected: str) -> str:
     if not isinstance(node, ScalarNode):
         return ""
     value = node.value
+    if isinstance(value, str) and len(value) > 60:
+        return ""
     wants = expected.split(" or ")
     if "int" in wants and isinstance(value, float) and value.is_integer():
         return f"; write {int(value)}"

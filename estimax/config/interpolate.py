@@ -6,13 +6,18 @@ A value that is one reference takes the referenced value with its type (`dim:
 "${vars.dim}"` is a number when `vars.dim` is); a reference inside a text becomes text.
 There are no expressions and no defaults: what a run does can be read off its file.
 `$${` writes a literal `${`.
+
+Each variable is resolved once, and every use of it takes its size from a budget: texts
+that name each other twice, level after level, are refused before they grow.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from estimax.config.limits import MAX_DEPTH, MAX_REFERENCES, Budget
 from estimax.config.nodes import (
     Entry,
     ListNode,
@@ -20,13 +25,15 @@ from estimax.config.nodes import (
     Node,
     ScalarNode,
     Unresolved,
+    height,
     join,
-    parse_value,
 )
-from estimax.config.origins import Origin, Problems
+from estimax.config.origins import Origin, Problems, RunFileError, shown
+from estimax.config.parse import check_value_characters, parse_value
 from estimax.core.errors import did_you_mean
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)\}|\$\{")
+# Without braces inside: `[^}]*` would look at the rest of the text from every "${".
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 
 
 def interpolate(
@@ -34,10 +41,20 @@ def interpolate(
 ) -> MapNode:
     """Replace every reference; what cannot be resolved becomes a problem."""
     resolver = _Resolver(tree, problems, environment)
-    resolved = resolver.walk(tree, "", ())
+    resolved = resolver.walk(tree, "", (), 0)
     resolver.note_unused()
     assert isinstance(resolved, MapNode)
     return resolved
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    """The value of a variable, and how much of the budget it takes."""
+
+    node: Node
+    height: int
+    nodes: int
+    characters: int
 
 
 class _Resolver:
@@ -47,6 +64,10 @@ class _Resolver:
         self.tree = tree
         self.problems = problems
         self.environment = environment
+        # The tree itself is within the limits; this is for what it expands to.
+        self.budget = Budget()
+        self.is_exceeded = False
+        self.resolved: dict[str, _Resolved] = {}
         self.used: set[str] = set()
         self.circular: set[str] = set()
         self.vars: dict[str, Entry] = {}
@@ -54,66 +75,120 @@ class _Resolver:
         if entry is not None and isinstance(entry.node, MapNode):
             self.vars = entry.node.entries
 
-    def walk(self, node: Node, path: str, above: tuple[str, ...]) -> Node:
+    def walk(self, node: Node, path: str, above: tuple[str, ...], depth: int) -> Node:
+        """Return `node` with its references replaced.
+
+        `above` are the references that led here, `depth` how many mappings and lists
+        of the result are around it.
+        """
+        text = node.value if isinstance(node, ScalarNode) else None
+        size = len(text) if isinstance(text, str) else 0
+        if not self._take(node.origin, path, nodes=1, characters=size):
+            return ScalarNode(Unresolved(), node.origin)
+        if isinstance(text, str) and "${" in text:
+            return self._text(text, node.origin, path, above, depth)
+        if isinstance(node, ScalarNode):
+            return node
+        if depth >= MAX_DEPTH:
+            self._note_depth(node.origin, path)
+            return ScalarNode(Unresolved(), node.origin)
         if isinstance(node, MapNode):
-            entries = {
-                key: Entry(e.key_origin, self.walk(e.node, join(path, key), above))
-                for key, e in node.entries.items()
-            }
+            entries = {}
+            for key, entry in node.entries.items():
+                value = self.walk(entry.node, join(path, key), above, depth + 1)
+                entries[key] = Entry(entry.key_origin, value)
             return MapNode(entries, node.origin)
-        if isinstance(node, ListNode):
-            items = (
-                self.walk(item, join(path, str(i)), above)
-                for i, item in enumerate(node.items)
-            )
-            return ListNode(tuple(items), node.origin)
-        if isinstance(node.value, str) and "${" in node.value:
-            return self._text(node, node.value, path, above)
-        return node
+        items = []
+        for i, item in enumerate(node.items):
+            items.append(self.walk(item, join(path, str(i)), above, depth + 1))
+        return ListNode(tuple(items), node.origin)
 
     def _text(
-        self, node: ScalarNode, text: str, path: str, above: tuple[str, ...]
+        self, text: str, origin: Origin, path: str, above: tuple[str, ...], depth: int
     ) -> Node:
         whole = _REFERENCE.fullmatch(text)
         if whole and whole[1] is not None:
-            return self._lookup(whole[1], node.origin, path, above)
+            return self._lookup(whole[1], origin, path, above, depth)
 
         def replaced(match: re.Match[str]) -> str:
             if match[0] == "$${":
                 return "${"
             if match[1] is None:
-                self.problems.add(node.origin, path, "'${' without a closing '}'")
+                self.problems.add(origin, path, "'${' without a closing '}'")
                 return match[0]
-            found = self._lookup(match[1], node.origin, path, above)
+            found = self._lookup(match[1], origin, path, above, depth)
             if isinstance(found, ScalarNode):
                 return _as_text(found)
             text = f"${{{match[1]}}} is a list or mapping and cannot be part of a text"
-            self.problems.add(node.origin, path, text)
+            self.problems.add(origin, path, text)
             return match[0]
 
-        return ScalarNode(_REFERENCE.sub(replaced, text), node.origin)
+        result = _REFERENCE.sub(replaced, text)
+        if not self._take(origin, path, characters=len(result)):
+            return ScalarNode(Unresolved(), origin)
+        return ScalarNode(result, origin)
 
     def _lookup(
-        self, name: str, origin: Origin, path: str, above: tuple[str, ...]
+        self, name: str, origin: Origin, path: str, above: tuple[str, ...], depth: int
     ) -> Node:
-        """The value of one reference, said to be written where it is used."""
+        """Return the value of one reference, said to be written where it is used."""
+        nothing = ScalarNode(Unresolved(), origin)
         if name in above or name in self.circular:
             if name not in self.circular:
                 circle = " -> ".join([*above, name])
                 self.problems.add(origin, path, f"references go in a circle: {circle}")
                 self.circular.update(above)
-            return ScalarNode(Unresolved(), origin)
+            return nothing
         if name.startswith("env:"):
             return self._environment(name.removeprefix("env:"), origin, path)
         target = self._target(name)
         if target is None:
             known = [f"vars.{key}" for key in self.vars] + ["name"]
             hint = did_you_mean(name, known)
-            text = f"unknown reference ${{{name}}}{hint} (or env:VARIABLE)"
+            text = f"unknown reference ${{{name[:60]}}}{hint} (or env:VARIABLE)"
             self.problems.add(origin, path, text)
-            return ScalarNode(Unresolved(), origin)
+            return nothing
         self.used.add(name)
-        return _at(self.walk(target, name, (*above, name)), origin)
+        if len(above) >= MAX_REFERENCES:
+            text = f"references lead through more than {MAX_REFERENCES} others"
+            self.problems.add(origin, path, f"{text}; write the value out")
+            return nothing
+        found = self.resolved.get(name)
+        if found is None:
+            found = self.resolved[name] = self._resolve(name, target, above, depth)
+        else:
+            use = {"nodes": found.nodes, "characters": found.characters}
+            if not self._take(origin, path, **use):
+                return nothing
+        if depth + found.height > MAX_DEPTH:
+            self._note_depth(origin, path)
+            return nothing
+        return _at(found.node, origin)
+
+    def _resolve(
+        self, name: str, target: Node, above: tuple[str, ...], depth: int
+    ) -> _Resolved:
+        before = self.budget.nodes, self.budget.characters
+        node = self.walk(target, name, (*above, name), depth)
+        if isinstance(node, ScalarNode):
+            return _Resolved(node, 0, 1, len(str(node.value)))
+        nodes, characters = self.budget.nodes, self.budget.characters
+        return _Resolved(node, height(node), before[0] - nodes, before[1] - characters)
+
+    def _note_depth(self, origin: Origin, path: str) -> None:
+        text = f"references nest lists and mappings more than {MAX_DEPTH} deep"
+        self.problems.add(origin, path, f"{text}; write the value out")
+
+    def _take(
+        self, origin: Origin, path: str, *, nodes: int = 0, characters: int = 0
+    ) -> bool:
+        """Take from the budget; note a problem and return False if it is used up."""
+        exceeded = self.budget.take(nodes=nodes, characters=characters)
+        if exceeded is not None and not self.is_exceeded:
+            self.is_exceeded = True  # said once: everything after it exceeds it, too
+            text = f"references expand to {exceeded}; write fewer or shorter ones"
+            self.problems.add(origin, path, text)
+        return exceeded is None
 
     def _target(self, name: str) -> Node | None:
         if name == "name" and "name" in self.tree.entries:
@@ -125,10 +200,22 @@ class _Resolver:
 
     def _environment(self, variable: str, origin: Origin, path: str) -> Node:
         if variable not in self.environment:
-            text = f"environment variable {variable} is not set"
+            name = variable if variable.isprintable() else shown(variable)
+            text = f"environment variable {name[:60]} is not set"
             self.problems.add(origin, path, text)
             return ScalarNode(Unresolved(), origin)
-        return parse_value(self.environment[variable], origin)
+        value = self.environment[variable]
+        is_text = check_value_characters(value, origin, path, self.problems)
+        if not is_text or not self._take(origin, path, characters=len(value)):
+            return ScalarNode(Unresolved(), origin)
+        # What a run may not hold (a tag, say) is no mistake of the run: it is text.
+        problems = Problems(str(origin))
+        try:
+            node = parse_value(value, origin, path, problems, self.budget)
+            problems.raise_if_any()
+        except RunFileError:
+            return ScalarNode(value, origin)
+        return node
 
     def note_unused(self) -> None:
         for key, entry in self.vars.items():

@@ -18,11 +18,12 @@ from pathlib import Path
 from estimax.config.checks import check_run
 from estimax.config.decode import Decoder
 from estimax.config.interpolate import interpolate
-from estimax.config.nodes import ListNode, MapNode, ScalarNode, parse
+from estimax.config.limits import Budget
 from estimax.config.origins import DEFAULT, Origin, Problems
-from estimax.config.overrides import apply_override, merge
+from estimax.config.overrides import apply_override, set_model_dir
 from estimax.config.schema import Run
-from estimax.core.errors import MissingFileError
+from estimax.config.source_files import FileReader
+from estimax.core.errors import ConfigError, MissingFileError
 
 
 @dataclass(frozen=True)
@@ -47,22 +48,41 @@ def load(
     model_dir: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> LoadedRun:
-    """Read and check a run file; `RunFileError` lists everything wrong with it."""
+    """Read and check a run file, without importing anything that it names.
+
+    Args:
+      path: The YAML file.
+      overrides: Texts such as `"train.max_steps=500"`, applied in order.
+      model_dir: Replaces `run.model_dir`.
+      environment: The variables that `${env:X}` may name; by default the process's own.
+
+    Returns:
+      The run, with the origin of each value.
+
+    Raises:
+      RunFileError: Lists everything wrong with the file, its includes and overrides.
+      ConfigError: `path` is a folder.
+      MissingFileError: There is no such file.
+    """
     path = Path(path)
     file = str(path)
-    if not path.is_file():
+    if not os.path.exists(path):
         raise MissingFileError(f"{file}: there is no such run file.")
+    if not os.path.isfile(path):
+        what = "a folder" if os.path.isdir(path) else "no regular file"
+        raise ConfigError(f"{file}: expected a run file (YAML), found {what}.")
     problems = Problems(file)
-    source = path.read_text(encoding="utf-8", errors="replace")
-    tree = _read(path, source, problems, ())
-    if tree is None:
+    budget = Budget()
+    reader = FileReader(problems, budget)
+    source = reader.text(path, Origin(file, 1, 1))
+    tree = None if source is None else reader.tree(path, source)
+    if source is None or tree is None:
         problems.raise_if_any()
         raise AssertionError("a file that cannot be read has a problem")
     for text in overrides:
-        tree = apply_override(tree, text, problems)
+        tree = apply_override(tree, text, problems, budget)
     if model_dir is not None:
-        text = f"run.model_dir={model_dir}"
-        tree = apply_override(tree, text, problems, option="--model-dir")
+        tree = set_model_dir(tree, model_dir, problems)
     tree = interpolate(
         tree, problems, os.environ if environment is None else environment
     )
@@ -73,47 +93,3 @@ def load(
     # Both are spent by now; what remains is the run they describe.
     run = dataclasses.replace(run, include=(), vars={})
     return LoadedRun(run, path, source, tuple(overrides), decoder.origins)
-
-
-def _read(
-    path: Path, text: str, problems: Problems, above: tuple[Path, ...]
-) -> MapNode | None:
-    """One file over the files that it includes."""
-    file = str(path)
-    node = parse(text, file, problems)
-    if node is None:
-        return None
-    if not isinstance(node, MapNode):
-        problems.add(
-            node.origin, "", "expected a mapping of sections, got something else"
-        )
-        return None
-    base = MapNode({}, node.origin)
-    for included, origin in _includes(node, problems):
-        target = path.parent / included
-        if target.resolve() in (*above, path.resolve()):
-            problems.add(origin, "include", f"{included} includes itself")
-        elif not target.is_file():
-            problems.add(origin, "include", f"no file {target}")
-        else:
-            inner = target.read_text(encoding="utf-8", errors="replace")
-            below = _read(target, inner, problems, (*above, path.resolve()))
-            base = merge(base, below) if below is not None else base
-    return merge(base, node)
-
-
-def _includes(node: MapNode, problems: Problems) -> list[tuple[str, Origin]]:
-    entry = node.entries.get("include")
-    # Anything but a list of texts is reported when the section is decoded.
-    if entry is None or not isinstance(entry.node, ListNode):
-        return []
-    found = []
-    for item in entry.node.items:
-        if not isinstance(item, ScalarNode) or not isinstance(item.value, str):
-            continue
-        if "${" in item.value:
-            text = "references are not resolved here; write the file's name"
-            problems.add(item.origin, "include", text)
-            continue
-        found.append((item.value, item.origin))
-    return found

@@ -5,13 +5,14 @@
     problems.raise_if_any()
 
 Problems are collected, not thrown at first sight: a file with five mistakes is mended
-in one go.
+in one go. After a hundred of them the rest is not looked at.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from estimax.config.limits import MAX_PROBLEMS
 from estimax.core.errors import ConfigError
 
 
@@ -38,6 +39,16 @@ class Origin:
 DEFAULT = Origin("default")
 
 
+def shown(value: object, most: int = 60) -> str:
+    """Return the `repr` of a value for a message, cut to `most` characters.
+
+    >>> shown("abc"), shown("x" * 100, most=10)
+    ("'abc'", "'xxxxxxxx…")
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong: where it is written, its address, and the words."""
@@ -47,7 +58,8 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        address = f"{self.path}: " if self.path else ""
+        path = self.path if len(self.path) <= 200 else f"{self.path[:199]}…"
+        address = f"{path}: " if path else ""
         return f"{self.origin}: {address}{self.text}"
 
 
@@ -64,6 +76,8 @@ class RunFileError(ConfigError):
         self.file = file
         self.problems = tuple(problems)
         count = f"{len(problems)} error{'s' if len(problems) > 1 else ''} in {file}"
+        if len(problems) >= MAX_PROBLEMS:
+            count += " (there may be more: the rest was not checked)"
         super().__init__("\n  ".join([count, *map(str, problems)]))
 
 
@@ -72,13 +86,18 @@ class Problems:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._found: list[Problem] = []
+        self._found: dict[Problem, None] = {}  # in the order of their discovery
 
     def add(self, origin: Origin, path: str, text: str) -> None:
-        """Note a problem; the same one is noted once."""
-        problem = Problem(origin, path, text)
-        if problem not in self._found:
-            self._found.append(problem)
+        """Note a problem; the same one is noted once.
+
+        Raises:
+          RunFileError: This was the hundredth. Finding suggestions for tens of
+            thousands of problems would take minutes, and nobody reads them.
+        """
+        self._found[Problem(origin, path, text)] = None
+        if len(self._found) >= MAX_PROBLEMS:
+            self.raise_if_any()
 
     def under(self, path: str) -> bool:
         """Whether something at or below this address is already known to be wrong."""

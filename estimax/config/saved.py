@@ -23,10 +23,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from estimax.config.dump import dump, leaves, to_plain
+from estimax.config.interpolate import interpolate
+from estimax.config.limits import Budget
 from estimax.config.load import LoadedRun
-from estimax.config.nodes import parse, plain
-from estimax.config.origins import Problems
+from estimax.config.nodes import plain
+from estimax.config.origins import Origin, Problems, RunFileError, shown
 from estimax.config.schema.run import Run
+from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError
 from estimax.wire import atomic
 
@@ -57,10 +60,11 @@ class Change:
 
 
 _ABSENT = object()
+_MOST_CHANGES = 50  # shown; a run that differs in more is another run
 
 
 def _shown(value: object) -> str:
-    return "(none)" if value is _ABSENT else repr(value)
+    return "(none)" if value is _ABSENT else shown(value, most=200)
 
 
 def config_dir(run: Run) -> Path:
@@ -106,7 +110,10 @@ def _check_resume(loaded: LoadedRun) -> list[str]:
     changes = compare(read_plain(saved), to_plain(loaded.run), loaded.run)
     if not changes:
         return []
-    listed = "\n  ".join(str(change) for change in changes)
+    lines = [str(change) for change in changes[:_MOST_CHANGES]]
+    if len(changes) > _MOST_CHANGES:
+        lines.append(f"and {len(changes) - _MOST_CHANGES:,} more")
+    listed = "\n  ".join(lines)
     if loaded.run.run.on_config_change == "warn":
         return [f"resuming with changes since {saved}:\n  {listed}"]
     raise ConfigError(
@@ -118,11 +125,26 @@ def _check_resume(loaded: LoadedRun) -> list[str]:
 
 
 def read_plain(path: Path) -> object:
-    """A resolved file as plain data."""
+    """Return a resolved file as plain data.
+
+    Raises:
+      ConfigError: The file is damaged: not YAML, not a mapping, or too large.
+    """
     problems = Problems(str(path))
-    node = parse(path.read_text(encoding="utf-8"), str(path), problems)
-    problems.raise_if_any()
-    return plain(node) if node is not None else {}
+    reader = FileReader(problems, Budget())
+    try:
+        text = reader.text(path, Origin(str(path), 1, 1))
+        tree = None if text is None else reader.tree(path, text)
+        # References were resolved when it was written; this undoes the `$${` of dump.
+        resolved = None if tree is None else interpolate(tree, problems, {})
+        problems.raise_if_any()
+    except RunFileError as error:
+        raise ConfigError(
+            f"{error}\nestimax wrote this file when the run was started, to compare it "
+            "with a run that goes on. Restore it, or use another --model-dir."
+        ) from None
+    assert resolved is not None, "a file that cannot be read has a problem"
+    return plain(resolved)
 
 
 def compare(old: object, new: object, run: Run) -> list[Change]:

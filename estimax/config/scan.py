@@ -7,11 +7,13 @@ for batch in scan(source, {"age": "float", "city": "text"}):
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from estimax.config.columns import Kind
+from estimax.config.origins import shown
 from estimax.config.schema.data import CsvSource
 from estimax.core.errors import InputError, MissingFileError, did_you_mean
 
@@ -21,10 +23,10 @@ def find_files(source: CsvSource, name: str) -> tuple[str, ...]:
     found: list[str] = []
     for pattern in source.files:
         matches = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
-        found += [path for path in matches if Path(path).is_file()]
-        if not matches or not all(Path(path).exists() for path in matches):
+        found += [path for path in matches if os.path.isfile(path)]
+        if not matches or not all(os.path.exists(path) for path in matches):
             raise MissingFileError(
-                f"data.sources.{name}.files: no file matches {pattern!r} "
+                f"data.sources.{name}.files: no file matches {shown(pattern, 200)} "
                 f"(looked from {Path.cwd()})."
             )
     return tuple(dict.fromkeys(found))

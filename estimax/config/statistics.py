@@ -23,7 +23,7 @@ from estimax.config.columns import Kind
 from estimax.config.scan import find_files, scan
 from estimax.config.schema.features import Numeric, Vocabulary
 from estimax.config.schema.run import Run
-from estimax.core.errors import FeatureError
+from estimax.core.errors import ConfigError, FeatureError
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ def statistics_for(run: Run, cache: Path, *, keep: bool = False) -> Statistics:
         return Statistics({}, {}, {})
     files = _fingerprint(run) if not keep else ""
     if cache.is_file():
-        saved = json.loads(cache.read_text())
-        if saved["request"] == request.key() and (keep or saved["files"] == files):
-            return _from_json(saved["statistics"])
+        saved = _read(cache, request, None if keep else files)
+        if saved is not None:
+            return saved
     found = collect(run, request)
     from estimax.wire import atomic
 
@@ -129,12 +129,45 @@ def _fingerprint(run: Run) -> str:
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
-def _from_json(saved: dict[str, Any]) -> Statistics:  # what asdict made of one
+def _read(cache: Path, request: Request, files: str | None) -> Statistics | None:
+    """Return the saved figures; None when others are asked for, or of other files."""
+    try:
+        saved = json.loads(cache.read_bytes())
+        if saved["request"] != request.key() or files not in (None, saved["files"]):
+            return None
+        return _from_json(saved["statistics"], request)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise ConfigError(
+            f"{cache}: expected the statistics that estimax saved, found a damaged "
+            f"file ({reason}). Restore it; or remove it, and it is computed again from "
+            "the train source, whose files must then be those of the first start."
+        ) from None
+
+
+def _from_json(saved: dict[str, Any], request: Request) -> Statistics:
+    """Return the figures of parsed JSON; raise when they are not those asked for."""
     return Statistics(
-        {name: Moments(**values) for name, values in saved["raw"].items()},
-        {name: Moments(**values) for name, values in saved["moments"].items()},
-        {name: tuple(words) for name, words in saved["vocabularies"].items()},
+        {name: _moments_from(saved["raw"][name]) for name in request.numeric},
+        {name: _moments_from(saved["moments"][name]) for name in request.numeric},
+        {name: _words_from(saved["vocabularies"][name]) for name in request.vocabulary},
     )
+
+
+def _moments_from(saved: dict[str, Any]) -> Moments:
+    moments = Moments(saved["count"], saved["mean"], saved["squares"])
+    numbers = (moments.count, moments.mean, moments.squares)
+    if not all(math.isfinite(number) for number in numbers):
+        raise ValueError(f"expected finite numbers, got {numbers}")
+    if moments.count < 1 or moments.squares < 0:
+        raise ValueError(f"expected a count and squares above 0, got {numbers}")
+    return moments
+
+
+def _words_from(saved: object) -> tuple[str, ...]:
+    if not isinstance(saved, list) or not all(isinstance(word, str) for word in saved):
+        raise TypeError("expected a list of words")
+    return tuple(saved)
 
 
 def collect(run: Run, request: Request) -> Statistics:

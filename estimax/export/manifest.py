@@ -116,7 +116,7 @@ def parse_json(path: Path, data: bytes) -> Any:
     """Parse JSON, naming the file when it is none."""
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BundleError(
             f"{path}: expected JSON, found text that is not ({error}). {_AGAIN}"
         ) from error

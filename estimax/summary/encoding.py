@@ -6,11 +6,12 @@ a default training writes several every hundred steps.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from estimax.summary.images import encoded_images
 
@@ -49,24 +50,44 @@ def _histogram(tag: str, values: ArrayLike) -> list[Message]:
     if not finite.size:
         return []
     lowest, highest = float(finite.min()), float(finite.max())
-    left, right = (
-        (lowest, highest) if lowest < highest else (lowest - 0.5, lowest + 0.5)
-    )
-    places = (finite - left) * (_BUCKETS / (right - left))
-    counts = np.bincount(
-        np.minimum(places.astype(np.int64), _BUCKETS - 1), minlength=_BUCKETS
-    )
+    limits, counts = _buckets(finite, lowest, highest)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = np.array([finite.sum(), finite @ finite])
+    # A sum beyond float64 is written as the largest number there is.
+    total, squares = np.nan_to_num(sums).tolist()
     histogram = HistogramProto(
         min=lowest,
         max=highest,
         num=finite.size,
-        sum=float(finite.sum()),
-        sum_squares=float(finite @ finite),
+        sum=total,
+        sum_squares=squares,
         # An empty bucket in front says where the first one begins.
-        bucket_limit=np.linspace(left, right, _BUCKETS + 1).tolist(),
+        bucket_limit=limits.tolist(),
         bucket=[0.0, *counts.tolist()],
     )
     return [Summary.Value(tag=tag, histo=histogram)]
+
+
+def _buckets(
+    finite: NDArray[np.float64], lowest: float, highest: float
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the limits [n + 1] of n buckets of equal width, and the counts [n].
+
+    Values are scaled by a power of two, which changes no digit, to at most 1: the width
+    of a bucket neither overflows nor becomes zero, whatever the values are.
+    """
+    left, right = lowest, highest
+    if left == right:
+        # At 1e30 neighbouring numbers are further apart than 0.5.
+        half = max(0.5, abs(left) * 1e-6)
+        largest = float(np.finfo(np.float64).max)
+        left, right = max(left - half, -largest), min(right + half, largest)
+    exponent = math.frexp(max(abs(left), abs(right)))[1]
+    start, end = math.ldexp(left, -exponent), math.ldexp(right, -exponent)
+    places = (np.ldexp(finite, -exponent) - start) * (_BUCKETS / (end - start))
+    last = _BUCKETS - 1
+    counts = np.bincount(np.clip(places.astype(np.int64), 0, last), minlength=_BUCKETS)
+    return np.ldexp(np.linspace(start, end, _BUCKETS + 1), exponent), counts
 
 
 def _text(tag: str, value: str) -> list[Message]:

@@ -49,15 +49,13 @@ def as_bytes(image: NDArray[Any]) -> NDArray[np.uint8]:
         return image
     numbers = np.asarray(image, np.float64)
     finite = np.isfinite(numbers)
-    lowest = numbers.min(initial=0.0, where=finite)
-    highest = numbers.max(initial=0.0, where=finite)
-    if lowest < 0:
-        scale, zero = 127.0 / max(-lowest, highest), 127.0
-    else:
-        scale, zero = (255.0 / highest if highest > 0 else 0.0), 0.0
-    shown: NDArray[np.uint8] = np.where(finite, numbers * scale + zero, 0).astype(
-        np.uint8
-    )
+    numbers = np.where(finite, numbers, 0.0)
+    lowest, highest = numbers.min(initial=0.0), numbers.max(initial=0.0)
+    largest = max(-lowest, highest)
+    # Divided first: 255 / largest would overflow for the smallest numbers.
+    parts = numbers / largest if largest > 0 else numbers
+    levels = parts * 127.0 + 127.0 if lowest < 0 else parts * 255.0
+    shown: NDArray[np.uint8] = np.where(finite, levels, 0.0).astype(np.uint8)
     return shown
 
 

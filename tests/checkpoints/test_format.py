@@ -91,7 +91,7 @@ def test_changed_input_position_is_found(folder: Path) -> None:
 
 
 def test_manifest_that_is_other_json_is_damage(folder: Path) -> None:
-    for text in ("[]", "3", "{}", '{"crc32": "a"}'):
+    for text in ("[]", "3", "{}", '{"crc32": "a"}', "[" * 100_000, "9" * 5000):
         (folder / "manifest.json").write_text(text)
         with pytest.raises(CheckpointError, match="damaged"):
             checkpoints.read(folder)

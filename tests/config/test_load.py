@@ -343,7 +343,8 @@ WRONG = [
     (
         "label: late",
         "label: !late x",
-        "run.yaml:5:10: data.label: tags such as !late are not used here",
+        "run.yaml:5:10: data.label: the tag !late is not supported: a run file holds "
+        "plain YAML (text, numbers, lists, mappings); remove the tag",
     ),
     (
         "name: small",
@@ -422,7 +423,10 @@ def test_an_empty_file_lacks_every_required_section(tmp_path):
 
 def test_a_list_at_the_top_is_refused(tmp_path):
     (line,) = problems(tmp_path, "- a\n- b\n")
-    assert line == "run.yaml:1:1: expected a mapping of sections, got something else"
+    assert line == (
+        "run.yaml:1:1: expected a mapping of sections (name: ..., data: ...), "
+        "got a list"
+    )
 
 
 def test_scalars_are_those_of_yaml_1_2(tmp_path):

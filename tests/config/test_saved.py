@@ -81,3 +81,41 @@ def test_overwrite_removes_what_estimax_made_and_nothing_else(tmp_path):
     (tmp_path / "model" / "config" / "resolved.yaml").unlink()
     with pytest.raises(ConfigError, match="was not made by estimax"):
         started(tmp_path, "run.on_existing=overwrite")
+
+
+DAMAGED = ["{", "- a list\n", "a: 1\na: 2\n", "x: !!python/tuple [1]\n", "x: \0\n"]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_record_of_the_run_is_an_error_that_names_it(tmp_path, content):
+    started(tmp_path)
+    saved = tmp_path / "model" / "config" / "resolved.yaml"
+    saved.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        started(tmp_path)
+    assert f"{saved}:" in str(caught.value)
+    assert "Restore it, or use another --model-dir." in str(caught.value)
+
+
+def test_a_record_of_the_run_that_is_not_utf_8_is_an_error(tmp_path):
+    started(tmp_path)
+    saved = tmp_path / "model" / "config" / "resolved.yaml"
+    saved.write_bytes(saved.read_bytes() + b"# \xff\n")
+    with pytest.raises(ConfigError, match="the byte 0xFF is not UTF-8"):
+        started(tmp_path)
+
+
+def test_a_literal_dollar_and_brace_is_no_change_of_the_run(tmp_path):
+    words = "features.city={type: vocabulary, list: ['$${a}', b]}"
+    started(tmp_path, words)
+    assert started(tmp_path, words)[1] == []
+
+
+def test_a_run_that_differs_everywhere_lists_the_first_changes(tmp_path):
+    words = ", ".join(f"w{i}" for i in range(100))
+    started(tmp_path, f"features.city={{type: vocabulary, list: [{words}]}}")
+    saved = tmp_path / "model" / "config" / "resolved.yaml"
+    text = "".join(f"key{i}: {i}\n" for i in range(500))
+    saved.write_text(text)
+    with pytest.raises(ConfigError, match=r"and \d+ more"):
+        started(tmp_path)

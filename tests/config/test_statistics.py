@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from run_files import GOOD, load_text
 
 from estimax.config.statistics import statistics_for
-from estimax.core.errors import FeatureError, InputError, MissingFileError
+from estimax.core.errors import ConfigError, FeatureError, InputError, MissingFileError
 
 ROWS = "age,city,late\n10,rome,1\n20,oslo,0\n,rome,0\n30,rome,1\n40,,1\n40,bern,0\n"
 
@@ -128,3 +128,54 @@ def test_the_pass_joins_batches_of_many_files(tmp_path):
     text = GOOD.replace("train.csv", str(tmp_path / "part-*.csv"))
     found = statistics_for(load_text(tmp_path, text).run, tmp_path / "s.json")
     assert found.moments["age"].std == pytest.approx(values.std(), rel=1e-9)
+
+
+DAMAGED = [
+    "",
+    "{",
+    "\0",
+    "[]",
+    "null",
+    "{}",
+    "[" * 100_000,
+    '{"request": 1, "files": "", "statistics": ' + "9" * 5000 + "}",
+]
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_file_of_figures_is_an_error_that_names_it(tmp_path, content):
+    cache = tmp_path / "s.json"
+    cache.write_text(content)
+    with pytest.raises(ConfigError, match=r"s\.json: expected the statistics .* found"):
+        statistics_for(run_over(tmp_path), cache)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("moments", {"age": {"count": 5, "mean": float("nan"), "squares": 1.0}}),
+        ("moments", {"age": {"count": -5, "mean": 1.0, "squares": 1.0}}),
+        ("moments", {"age": {"count": 5, "mean": "1", "squares": 1.0}}),
+        ("moments", {"age": {"count": 5}}),
+        ("moments", {"age": 3}),
+        ("moments", {}),
+        ("raw", None),
+        ("vocabularies", {"city": "rome"}),
+        ("vocabularies", {"city": [1]}),
+    ],
+)
+def test_figures_that_cannot_be_are_refused(tmp_path, key, value):
+    run = run_over(tmp_path, "{type: vocabulary, from_data: {}}")
+    cache = tmp_path / "s.json"
+    statistics_for(run, cache)
+    saved = json.loads(cache.read_text())
+    saved["statistics"][key] = value
+    cache.write_text(json.dumps(saved))
+    with pytest.raises(ConfigError, match=r"s\.json: expected the statistics"):
+        statistics_for(run, cache)
+
+
+def test_a_file_of_figures_that_is_not_utf_8_is_an_error(tmp_path):
+    (tmp_path / "s.json").write_bytes(b'{"request": "\xff"}')
+    with pytest.raises(ConfigError, match=r"s\.json: expected the statistics"):
+        statistics_for(run_over(tmp_path), tmp_path / "s.json")

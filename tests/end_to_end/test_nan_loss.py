@@ -55,3 +55,34 @@ def test_training_goes_on_from_the_last_finite_state(tmp_path):
     latest = checkpoints.read(checkpoints.latest(tmp_path))
     assert latest.step == 12
     assert all(np.isfinite(array).all() for array in latest.arrays.values())
+
+
+def exploding_model_fn(features, labels, mode):
+    """All weights are 1e38 after a step, infinite after four; then the loss is NaN."""
+    weights = ex.get_variable("weights", [4], initializer=nn.initializers.ones)
+    loss = (weights - weights).sum() - weights.sum()
+    train_op = ex.minimize(ex.optimizers.SGD(1e38))
+    return ex.EstimatorSpec(mode, loss=loss, train_op=train_op)
+
+
+@pytest.mark.parametrize("histograms_every", [1, 10])
+def test_weights_that_explode_are_summarized_until_the_nan_is_told(
+    tmp_path, histograms_every
+):
+    config = ex.RunConfig(save_summary_steps=0, iterations_per_loop=1)
+    estimator = ex.Estimator(exploding_model_fn, tmp_path, config)
+    summaries = ex.hooks.SummarySaverHook(
+        1, output_dir=tmp_path, histograms_every=histograms_every
+    )
+    with pytest.raises(NanLossError, match=r"the loss is NaN"):
+        estimator.train(lambda: input_fn().repeat(), [summaries], max_steps=200)
+    events = list(tmp_path.glob("events.out.tfevents.*"))
+    assert sum(path.stat().st_size for path in events) > 1000
+
+
+def test_the_default_hooks_survive_weights_that_are_all_huge(tmp_path):
+    config = ex.RunConfig(save_summary_steps=1)
+    estimator = ex.Estimator(exploding_model_fn, tmp_path, config)
+    estimator.train(input_fn, max_steps=2)
+    with pytest.raises(NanLossError):
+        estimator.train(lambda: input_fn().repeat(), max_steps=200)

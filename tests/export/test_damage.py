@@ -74,6 +74,13 @@ def test_a_missing_file_is_named(copy):
         path.write_bytes(original)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "[]", "\0"])
+def test_a_manifest_of_other_json_is_named(copy, text):
+    (copy / MANIFEST).write_text(text)
+    with pytest.raises(BundleError, match=re.escape(str(copy / MANIFEST))):
+        export.load(copy)
+
+
 def test_without_verify_parsed_files_are_still_checked(copy):
     flip(copy / "signatures.json", 40)
     with pytest.raises(BundleError, match=r"signatures\.json: expected sha256"):

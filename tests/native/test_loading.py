@@ -39,7 +39,7 @@ def test_kernels_changed_since_they_were_compiled_are_announced(source):
 
 
 @pytest.fixture
-def fresh(monkeypatch):
+def fresh(monkeypatch, native_on):
     """A process in which no kernel has proven itself yet."""
     monkeypatch.setattr(loading, "_loaded", {})
 

@@ -11,6 +11,7 @@ import pytest
 
 from estimax.native import loading, table_rows
 
+pytestmark = pytest.mark.usefixtures("native_on")
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 

@@ -168,6 +168,7 @@ def compiled(optimizer, vocabulary, width=8, rows=64):
     return update.lower(table, slots, ids, grads, step).compile()
 
 
+@pytest.mark.usefixtures("native_on")
 @pytest.mark.parametrize("name", ["SGD", "Momentum", "Adagrad", "Ftrl", "LazyAdam"])
 def test_a_row_update_computes_nothing_as_large_as_the_table(name):
     small, large = (compiled(BY_ROWS[name], v) for v in (1_000, 1_000_000))

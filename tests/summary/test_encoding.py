@@ -32,6 +32,61 @@ def test_odd_histograms_count_every_value(values: list[float]) -> None:
     assert sum(message.histo.bucket) == message.histo.num == 2
 
 
+LARGEST = np.finfo(np.float32).max
+EXTREMES = [
+    np.full(5, 1e38, np.float32),
+    np.full(5, LARGEST, np.float32),
+    np.full(5, -LARGEST, np.float32),
+    np.array([LARGEST, -LARGEST], np.float32),
+    np.full(5, 1e30, np.float32),
+    np.array([1e38, np.nextafter(np.float32(1e38), np.float32(np.inf))], np.float32),
+    np.full(5, np.finfo(np.float64).max),
+    np.array([np.finfo(np.float64).max, np.finfo(np.float64).min] * 3),
+    np.array([-0.0, -0.0]),
+    np.array([-0.0, 0.0]),
+    np.full(3, 1e-45, np.float32),
+    np.array([0, 1e-45], np.float32),
+    np.array([5e-324, 1e-323]),
+    np.array([5e-324, 1.0, np.finfo(np.float64).max]),
+    np.array([7]),
+    np.array([2**62, 2**62 + 1]),
+]
+
+
+@pytest.mark.parametrize("values", EXTREMES, ids=range(len(EXTREMES)))
+def test_any_finite_values_have_a_histogram(values: np.ndarray) -> None:
+    (message,) = encoding.encode("histogram", "h", values)
+    histogram = message.histo
+    assert sum(histogram.bucket) == histogram.num == values.size
+    limits = np.asarray(histogram.bucket_limit)
+    assert np.isfinite([*limits, histogram.sum, histogram.sum_squares]).all()
+    assert (np.diff(limits) >= 0).all()
+    assert limits[0] <= histogram.min <= histogram.max <= limits[-1]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_left_out_of_a_histogram(bad: float) -> None:
+    (message,) = encoding.encode("histogram", "h", np.array([1.0, bad, 1e38, bad]))
+    assert sum(message.histo.bucket) == message.histo.num == 2
+    assert encoding.encode("histogram", "h", np.array([bad, bad])) == []
+    assert encoding.encode("histogram", "h", np.array([])) == []
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -0.0, 5e-324])
+def test_any_number_is_written_as_a_scalar(value: float) -> None:
+    (message,) = encoding.encode("scalar", "s", value)
+    expected = {1e300: np.inf, 5e-324: 0.0}.get(value, value)
+    np.testing.assert_array_equal(message.simple_value, expected)
+
+
+@pytest.mark.parametrize("values", [[0.0, np.inf], [5e-324, np.nan], [-1e308, 1e308]])
+def test_any_numbers_are_an_image(values: list[float]) -> None:
+    shown = images.as_bytes(np.array(values))
+    assert (
+        shown.tolist() == {0.0: [0, 0], 5e-324: [255, 0], -1e308: [0, 254]}[values[0]]
+    )
+
+
 def test_names_are_cleaned_as_tensorflow_does() -> None:
     (message,) = encoding.encode("scalar", "/my loss (mean)", 0.5)
     assert message.tag == "my_loss__mean_"

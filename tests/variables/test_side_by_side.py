@@ -90,6 +90,7 @@ def test_gradients_have_the_bits_of_numbers_added_in_order(widths):
         assert not np.asarray(grad.table).any()
 
 
+@pytest.mark.usefixtures("native_on")
 def test_other_platforms_are_left_to_xla():
     parts = drawn(4, 30, (3, 16, 16))
 
@@ -109,6 +110,7 @@ def test_other_platforms_are_left_to_xla():
     assert not any(name in program("cuda") for name in names)
 
 
+@pytest.mark.usefixtures("native_on")
 def test_xla_finds_the_same_gradients():
     parts = drawn(5, 30, (3, 16, 16))
     grads = jnp.asarray(expected(parts)) + 1
@@ -155,6 +157,7 @@ def test_what_the_loops_cannot_take_is_refused():
         side_by_side([replace(part, ids=part.ids.astype(jnp.int16))])
 
 
+@pytest.mark.usefixtures("native_on")
 @pytest.mark.parametrize("power", [1, 2])
 def test_a_table_that_is_updated_in_place_is_never_copied(power):
     table = jnp.ones((1000, 4))

@@ -1,0 +1,333 @@
+"""YAML text to nodes, with every problem reported where it is written.
+
+    problems = Problems("run.yaml")
+    tree = parse("train: {max_steps: 1e3}", "run.yaml", problems)
+
+PyYAML reads the text as a stream of events (by libyaml where it is installed, about
+twenty times as fast); this file builds the tree from them. PyYAML's own trees are not
+used: they take YAML 1.1's scalars, let the last of two equal keys win, accept any tag,
+and overflow the stack on deeply nested text.
+
+An alias adds the size of what it names to the budget but does not copy it, so a file of
+nested aliases is refused before anything is expanded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from estimax.config.limits import MAX_DEPTH, MAX_KEY, Budget
+from estimax.config.nodes import (
+    Entry,
+    ListNode,
+    MapNode,
+    Node,
+    ScalarNode,
+    Unresolved,
+    height,
+    join,
+)
+from estimax.config.origins import Origin, Problems, shown
+from estimax.config.scalars import Scalar, ScalarError, check_tag, read_scalar
+
+_Events: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# What YAML allows in its text, apart from escapes in double quotes.
+_NOT_ALLOWED = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+
+
+def parse(
+    text: str, file: str, problems: Problems, budget: Budget | None = None
+) -> Node | None:
+    """Read one YAML document; return None and note a problem when it is not YAML.
+
+    >>> parse("NO", "x", Problems("x")).value
+    'NO'
+    """
+
+    def origin_of(mark: yaml.Mark) -> Origin:
+        return Origin(file, mark.line + 1, mark.column + 1)
+
+    if not _check_characters(text, file, problems):
+        return None
+    composer = _Composer(text, origin_of, problems, budget or Budget())
+    try:
+        node = composer.document("", 0)
+    except yaml.MarkedYAMLError as error:
+        _note_syntax_error(error, text, origin_of, problems)
+        return None
+    except _LimitError:
+        return None
+    return MapNode({}, Origin(file, 1, 1)) if node is None else node
+
+
+def parse_value(
+    text: str, origin: Origin, path: str, problems: Problems, budget: Budget
+) -> Node:
+    """Read a value given on the command line or in the environment, as YAML.
+
+    What is not YAML is taken as text, so that paths and patterns need no quotes. What
+    is YAML, but not allowed in a run file (a tag, two equal keys), is a problem.
+
+    >>> parse_value("[1, 2]", Origin("--set"), "", Problems("x"), Budget()).items[1]
+    ScalarNode(value=2, origin=Origin(source='--set', line=None, column=None))
+    >>> parse_value("*.csv", Origin("--set"), "", Problems("x"), Budget()).value
+    '*.csv'
+    """
+    if not check_value_characters(text, origin, path, problems):
+        return ScalarNode(Unresolved(), origin)
+    if text == "":
+        return ScalarNode(text, origin)
+    depth = path.count(".") + 1
+    try:
+        composer = _Composer(text, lambda _: origin, problems, budget)
+        node = composer.document(path, depth)
+    except yaml.MarkedYAMLError:
+        node = None
+    except _LimitError:
+        return ScalarNode(Unresolved(), origin)
+    # YAML sees nothing in "#ff0000", which is a comment to it.
+    return ScalarNode(text, origin) if node is None else node
+
+
+def check_value_characters(
+    text: str, origin: Origin, path: str, problems: Problems
+) -> bool:
+    """Note a character that YAML forbids in a value; return whether there is none."""
+    found = _NOT_ALLOWED.search(text)
+    if found is not None:
+        problems.add(origin, path, _refused(found[0]))
+    return found is None
+
+
+def _check_characters(text: str, file: str, problems: Problems) -> bool:
+    """Note the first character that YAML forbids; return whether there is none."""
+    found = _NOT_ALLOWED.search(text)
+    if found is None:
+        return True
+    before = re.split("\r\n|[\r\n\x85\u2028\u2029]", text[: found.start()])
+    origin = Origin(file, len(before), len(before[-1]) + 1)
+    problems.add(origin, "", _refused(found[0]))
+    return False
+
+
+def _refused(character: str) -> str:
+    code = ord(character)
+    if 0xD800 <= code < 0xE000:  # how Python reads bytes that are not UTF-8
+        return "the text is not UTF-8"
+    kind = "control character" if code < 0xA0 else "character"
+    return f"the {kind} U+{code:04X} is not allowed in YAML; remove it"
+
+
+def _note_syntax_error(
+    error: yaml.MarkedYAMLError,
+    text: str,
+    origin_of: Callable[[yaml.Mark], Origin],
+    problems: Problems,
+) -> None:
+    mark = error.problem_mark or error.context_mark
+    assert mark is not None, "the scanner, the parser and _Composer mark every error"
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    hint = ""
+    if "${" in line:
+        hint = '; inside { } and [ ] a reference needs quotes: "${vars.x}"'
+    elif "\t" in line:
+        hint = "; indent with spaces, not tabs"
+    problems.add(origin_of(mark), "", f"not YAML: {error.problem}{hint}")
+
+
+class _LimitError(Exception):
+    """Ends the reading of a text; the problem has been noted."""
+
+
+@dataclass(frozen=True)
+class _Anchored:
+    """What an anchor names, and how much of the budget it took."""
+
+    node: Node
+    nodes: int
+    characters: int
+
+
+class _Composer:
+    """Builds the nodes of one document from its events."""
+
+    def __init__(
+        self,
+        text: str,
+        origin_of: Callable[[yaml.Mark], Origin],
+        problems: Problems,
+        budget: Budget,
+    ) -> None:
+        self._events = _Events(text)
+        self._origin_of = origin_of
+        self._problems = problems
+        self._budget = budget
+        self._anchors: dict[str, _Anchored] = {}
+        self._open: set[str] = set()  # anchors whose node is being built
+
+    def document(self, path: str, depth: int) -> Node | None:
+        """Return the only document of the text, None when there is none."""
+        try:
+            self._next()  # the start of the stream
+            if isinstance(self._next(), yaml.StreamEndEvent):
+                return None
+            node = self._node(self._next(), path, depth)
+            self._next()  # the end of the document
+            event = self._next()
+            if not isinstance(event, yaml.StreamEndEvent):
+                raise _syntax_error(
+                    event,
+                    "a second document begins here; a run is one document: "
+                    "remove the line ---, or move the rest to another file",
+                )
+            return node
+        finally:
+            self._events.dispose()
+
+    def _next(self) -> Any:  # an event, whose classes have no types
+        return self._events.get_event()
+
+    def _node(self, event: Any, path: str, depth: int) -> Node:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event, path, depth)
+        self._take(event, path, nodes=1)
+        anchor = event.anchor
+        before = self._budget.nodes, self._budget.characters
+        is_new = self._open_anchor(event, path)
+        if isinstance(event, yaml.ScalarEvent):
+            node: Node = self._scalar(event, path)
+        else:
+            self._check_depth(event, path, depth + 1)
+            if isinstance(event, yaml.SequenceStartEvent):
+                node = self._list(event, path, depth)
+            else:
+                node = self._map(event, path, depth)
+        if is_new:
+            self._open.remove(anchor)
+            nodes = before[0] - self._budget.nodes + 1
+            characters = before[1] - self._budget.characters
+            self._anchors[anchor] = _Anchored(node, nodes, characters)
+        return node
+
+    def _open_anchor(self, event: Any, path: str) -> bool:
+        if event.anchor is None:
+            return False
+        if event.anchor in self._anchors or event.anchor in self._open:
+            text = f"the anchor &{event.anchor[:60]} is used before; rename one of them"
+            self._note(event, path, text)
+            return False
+        self._open.add(event.anchor)
+        return True
+
+    def _alias(self, event: Any, path: str, depth: int) -> Node:
+        name = event.anchor
+        if name in self._open:
+            text = f"the alias *{name[:60]} is inside the value that it names"
+            self._note(event, path, f"{text}; write the value out")
+            return ScalarNode(Unresolved(), self._origin(event))
+        if name not in self._anchors:
+            text = f"there is no anchor &{name[:60]} before the alias *{name[:60]}"
+            raise _syntax_error(event, f"{text}; quote it if it is text")
+        named = self._anchors[name]
+        self._take(event, path, nodes=named.nodes, characters=named.characters)
+        self._check_depth(event, path, depth + height(named.node))
+        return named.node
+
+    def _list(self, event: Any, path: str, depth: int) -> Node:
+        self._check_tag(event, path, "seq")
+        items: list[Node] = []
+        while not isinstance(item := self._next(), yaml.SequenceEndEvent):
+            items.append(self._node(item, join(path, str(len(items))), depth + 1))
+        return ListNode(tuple(items), self._origin(event))
+
+    def _map(self, event: Any, path: str, depth: int) -> Node:
+        self._check_tag(event, path, "map")
+        entries: dict[str, Entry] = {}
+        while not isinstance(key_event := self._next(), yaml.MappingEndEvent):
+            key = self._key(key_event, path, depth)
+            here = path if key is None else join(path, key)
+            node = self._node(self._next(), here, depth + 1)
+            if key is None:
+                continue
+            if key in entries:
+                first = entries[key].key_origin
+                text = f"duplicate key; first on line {first.line}"
+                self._note(key_event, here, text)
+                continue
+            entries[key] = Entry(self._origin(key_event), node)
+        return MapNode(entries, self._origin(event))
+
+    def _key(self, event: Any, path: str, depth: int) -> str | None:
+        """Return the key; note a problem and return None when it is not one."""
+        node = self._node(event, path, depth + 1)
+        if not isinstance(node, ScalarNode):
+            self._note(event, path, "a key must be a single word, got a list or map")
+            return None
+        key = node.value
+        if isinstance(key, Unresolved):
+            return None
+        if not isinstance(key, str):
+            # A scalar event has the text as written; an alias names a value.
+            written = getattr(event, "value", key) or "null"
+            text = f"a key must be text, got {written}; quote it: '{written}'"
+            self._note(event, path, text)
+            return None
+        if key == "<<" and not getattr(event, "style", None):
+            text = "merge keys (<<) are not supported; write the keys out"
+            self._note(event, path, f"{text}, or put them in a file and include it")
+            return None
+        if not key or len(key) > MAX_KEY or not key.isprintable():
+            text = f"a key must be 1 to {MAX_KEY} printable characters"
+            self._note(event, path, f"{text}, got {shown(key)}")
+            return None
+        return key
+
+    def _scalar(self, event: Any, path: str) -> ScalarNode:
+        self._take(event, path, characters=len(event.value))
+        value: Scalar
+        try:
+            value = read_scalar(event.value, tag=event.tag, is_plain=not event.style)
+        except ScalarError as error:
+            self._note(event, path, str(error))
+            value = Unresolved()
+        return ScalarNode(value, self._origin(event))
+
+    def _check_tag(self, event: Any, path: str, kind: str) -> None:
+        try:
+            check_tag(event.tag, {kind})
+        except ScalarError as error:
+            self._note(event, path, str(error))
+
+    def _take(
+        self, event: Any, path: str, *, nodes: int = 0, characters: int = 0
+    ) -> None:
+        exceeded = self._budget.take(nodes=nodes, characters=characters)
+        if exceeded is not None:
+            self._stop(event, path, f"the run expands to {exceeded}")
+
+    def _check_depth(self, event: Any, path: str, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            text = f"lists and mappings are nested more than {MAX_DEPTH} deep"
+            self._stop(event, path, text)
+
+    def _stop(self, event: Any, path: str, text: str) -> None:
+        self._note(event, path, f"{text}; make the file smaller or simpler")
+        raise _LimitError
+
+    def _note(self, event: Any, path: str, text: str) -> None:
+        self._problems.add(self._origin(event), path, text)
+
+    def _origin(self, event: Any) -> Origin:
+        return self._origin_of(event.start_mark)
+
+
+def _syntax_error(event: Any, text: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=text, problem_mark=event.start_mark)

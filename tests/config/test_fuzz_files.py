@@ -1,0 +1,207 @@
+"""Thousands of mutated run files: each is a run or a config error, and none hangs."""
+
+import contextlib
+import faulthandler
+import os
+import random
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from run_files import GOOD
+
+from estimax.config import RunFileError, load
+from estimax.config.dump import dump
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = [path.read_bytes() for path in sorted((ROOT / "configs").glob("*.yaml"))]
+FILES = [*SHIPPED, GOOD.encode()]
+# More runs, or one that failed: ESTIMAX_FUZZ_SEEDS=7,8,9
+SEEDS = [int(s) for s in os.environ.get("ESTIMAX_FUZZ_SEEDS", "1,2,3").split(",")]
+RUNS = 1500
+# Far above the second or so that the largest mutation takes, on any machine.
+HANG_SECONDS = 60
+INSERTED = [
+    *(
+        b"${",
+        b"${vars.data}",
+        b"${name}",
+        b"$${",
+        b"${env:HOME}",
+        b"*a ",
+        b"&a ",
+        b"<<: ",
+    ),
+    *(
+        b"!!str ",
+        b"!!python/tuple ",
+        b"!x ",
+        b"---\n",
+        b"...\n",
+        b"? ",
+        b"- ",
+        b": ",
+        b"\t",
+    ),
+    *(
+        b"[",
+        b"]",
+        b"{",
+        b"}",
+        b"'",
+        b'"',
+        b"|",
+        b">",
+        b"#",
+        b"%",
+        b"@",
+        b"`",
+        b",",
+        b"\n",
+    ),
+    *(
+        b"null",
+        b"true",
+        b".inf",
+        b".nan",
+        b"-1",
+        b"1e999",
+        b"0x",
+        b"9" * 30,
+        b"2020-01-01",
+    ),
+    *(b"\0", b"\xff", b"\xc2\x85", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\\ud800", b"\r"),
+    *(b"include: [run.yaml]\n", b"vars: {a: 1}\n", b"model: {class: 'os:system'}\n"),
+]
+_TOKEN = re.compile(rb"[\w.]+|[^\w\s]")
+
+
+class HangError(BaseException):
+    """Not an Exception: nothing under test may catch it."""
+
+
+@contextlib.contextmanager
+def watchdog(seconds: int) -> Iterator[None]:
+    """Raise after some seconds; after twice as many, print every stack and exit."""
+
+    def bark(*_: object) -> None:
+        raise HangError(f"no answer within {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, bark)
+    signal.alarm(seconds)
+    # In C code that does not return, no Python handler runs.
+    faulthandler.dump_traceback_later(2 * seconds, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    mutations = [flip, insert, drop_line, repeat_line, indent_line, swap, cut, repeat]
+    for _ in range(chance.choice([1, 1, 1, 2, 3, 8])):
+        data = chance.choice(mutations)(data, chance)
+    return data
+
+
+def flip(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(data) or 1)
+    return data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
+
+
+def insert(data: bytes, chance: random.Random) -> bytes:
+    at = chance.randrange(len(data) + 1)
+    return data[:at] + chance.choice(INSERTED) + data[at:]
+
+
+def drop_line(data: bytes, chance: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True) or [b""]
+    del lines[chance.randrange(len(lines))]
+    return b"".join(lines)
+
+
+def repeat_line(data: bytes, chance: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True) or [b""]
+    lines.insert(chance.randrange(len(lines)), chance.choice(lines))
+    return b"".join(lines)
+
+
+def indent_line(data: bytes, chance: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True) or [b""]
+    at = chance.randrange(len(lines))
+    less = lines[at].removeprefix(b"  ")
+    lines[at] = chance.choice([less, b"  " + lines[at], b"\t" + lines[at]])
+    return b"".join(lines)
+
+
+def swap(data: bytes, chance: random.Random) -> bytes:
+    tokens = list(_TOKEN.finditer(data))
+    if len(tokens) < 2:
+        return data
+    first, second = sorted(chance.sample(tokens, 2), key=lambda match: match.start())
+    middle = data[first.end() : second.start()]
+    return data[: first.start()] + second[0] + middle + first[0] + data[second.end() :]
+
+
+def cut(data: bytes, chance: random.Random) -> bytes:
+    start = chance.randrange(len(data) + 1)
+    return data[:start] + data[start + chance.randrange(200) :]
+
+
+def repeat(data: bytes, chance: random.Random) -> bytes:
+    """Write a piece of the file many times over."""
+    start = chance.randrange(len(data) + 1)
+    piece = data[start : start + chance.randrange(1, 20)]
+    return data[:start] + piece * chance.choice([2, 60, 3000]) + data[start:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_mutated_file_is_a_run_or_a_config_error(tmp_path, seed):
+    chance = random.Random(seed)
+    path = tmp_path / "run.yaml"
+    for number in range(RUNS):
+        data = mutated(chance.choice(FILES), chance)
+        path.write_bytes(data)
+        try:
+            with watchdog(HANG_SECONDS):
+                loaded = load(path, environment={"HOME": "/home/me"})
+                again = tmp_path / "again.yaml"
+                again.write_text(dump(loaded.run), encoding="utf-8")
+                assert load(again, environment={}).run == loaded.run
+        except RunFileError as error:
+            for problem in error.problems:
+                assert problem.origin.line, f"seed {seed}, {number}: {problem}"
+        except BaseException:
+            kept = tmp_path / "failing.yaml"
+            kept.write_bytes(data)
+            print(f"seed {seed}, mutation {number}: see {kept}", file=sys.stderr)
+            raise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_mutated_override_is_a_run_or_a_config_error(tmp_path, seed):
+    chance = random.Random(seed)
+    path = tmp_path / "run.yaml"
+    path.write_text(GOOD)
+    given = [
+        b"features.city={type: vocabulary, list: [a, b], oov_buckets: 2}",
+        b"model.dnn.hidden_units=[8, 4]",
+        b"model.dnn.hidden_units.0=9",
+        b"optimizers.dnn={type: adam, learning_rate: 1e-3}",
+        b"metadata.a.b=&a [1, {b: *a, c: '${name}'}]",
+    ]
+    for _ in range(RUNS):
+        data = mutated(chance.choice(given), chance)
+        override = os.fsdecode(data.replace(b"\0", b""))  # as a command line has it
+        with watchdog(HANG_SECONDS), contextlib.suppress(RunFileError):
+            load(path, [override], environment={"HOME": "/home/me"})
