@@ -64,7 +64,12 @@ class FileAttack(Attack):
     """Damages a copy of a folder, reads it, and compares with the undamaged result.
 
     Subclasses define `make`, `damage` and `read`, and may define `judge`.
+
+    Attributes:
+      errors: What `read` may raise.
     """
+
+    errors: tuple[type[Exception], ...] = (EstimaxError,)
 
     def prepare(self, folder: Path) -> None:
         self.whole = folder / "whole"
@@ -81,7 +86,7 @@ class FileAttack(Attack):
         note(self.damage(self.copy, draw))
         try:
             found = self.read(self.copy)
-        except EstimaxError as error:
+        except self.errors as error:
             self.check_error(error)
             return Outcome.REFUSED
         return self.judge(found)
@@ -104,7 +109,7 @@ class FileAttack(Attack):
             raise AttackFailed(f"the result silently differs: {shortened(found)}")
         return Outcome.HARMLESS
 
-    def check_error(self, error: EstimaxError) -> None:
+    def check_error(self, error: Exception) -> None:
         """Check that an error says which file it is about."""
         if str(self.copy) not in str(error):
             raise AttackFailed(

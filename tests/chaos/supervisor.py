@@ -76,11 +76,13 @@ def _run_child(report: Report, seed: int, first: int, end: int) -> int:
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         child = _Child(report.name, seed, first, end, Path(folder), attack.isolated)
         number, damage, waiting_for = first, "", PREPARATION
+        is_ready = False
         try:
             for event in child.events(lambda: waiting_for):
                 if "skipped" in event:
                     report.skipped = event["skipped"]
                     return end
+                is_ready = True
                 if "start" in event:
                     number, damage, waiting_for = event["start"], "", attack.patience
                 damage = event.get("damage", damage)
@@ -100,7 +102,7 @@ def _run_child(report: Report, seed: int, first: int, end: int) -> int:
         if number < end:
             told = f"the process ended with code {child.code}\n{child.log(40)}"
             report.fail(number, damage, told)
-            return number + 1
+            return number + 1 if is_ready else end  # it cannot be prepared
         return end
 
 
