@@ -21,6 +21,11 @@ from estimax.input.stream import Context, State, check_same
 from estimax.wire import compression as compressed
 from estimax.wire import files
 
+# A longer row is taken for a quote that was never closed, or for no text at all.
+LONGEST_ROW = 64 << 20
+# At most so much memory is taken before it is known that the file fills it.
+_PIECE_BYTES = 4 << 20
+
 # Where a block begins: a byte and a line, or whatever the reader's own format needs.
 Place = tuple[int, ...]
 
@@ -160,6 +165,7 @@ class ByteFile:
         """`size` bytes from an offset on, fewer only at the end of the file."""
         if not self._compression:
             self._file.seek(offset)
+            self._at = offset
             data = self._more(size)
             if not data and offset > self._file.seek(0, 2):
                 raise self._too_short(offset)
@@ -177,17 +183,22 @@ class ByteFile:
         return self._held[:size]
 
     def _more(self, size: int) -> bytes:
-        if size <= 0:
-            return b""
-        buffer = bytearray(size)
-        filled = self._source.readinto(memoryview(buffer))
-        if self._source.failure is not None:
-            raise InputError(
-                f"{self.path} (byte {self._at + filled} of the decompressed data): the "
-                f"file is not {self._compression} or is damaged: "
-                f"{self._source.failure}. Pass the compression it was written with."
-            )
-        return bytes(buffer[:filled]) if filled < size else bytes(buffer)
+        """Up to `size` bytes, in memory that grows as they come."""
+        pieces: list[memoryview] = []
+        while size > 0:
+            piece = memoryview(bytearray(min(size, _PIECE_BYTES)))
+            filled = self._source.readinto(piece)
+            if self._source.failure is not None:
+                of = " of the decompressed data" if self._compression else ""
+                raise InputError(
+                    f"{self.path} (byte {self._at + filled}{of}): "
+                    f"{self._source.failure}"
+                )
+            pieces.append(piece[:filled])
+            size -= filled
+            if filled < len(piece):
+                break
+        return b"".join(pieces)
 
     def _skip(self, count: int) -> None:
         while count:

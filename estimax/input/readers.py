@@ -27,7 +27,7 @@ from estimax.input.stream import check_at_least
 from estimax.input.structure import Structure, is_dataset
 from estimax.input.text_lines import FixedLength, FixedLengthReader, LineReader
 from estimax.input.tfrecords import TFRecordReader
-from estimax.wire.compression import check_compression
+from estimax.wire.compression import LONGEST_COMPRESSED, check_compression
 
 # A path, several, or a Dataset of paths.
 Filenames = Any
@@ -108,6 +108,12 @@ def FixedLengthRecordDataset(  # noqa: N802  # tf.data's name
     """
     check_at_least(1, record_bytes, "FixedLengthRecordDataset: record_bytes")
     compression = check_compression(compression_type, "FixedLengthRecordDataset")
+    if compression and record_bytes > LONGEST_COMPRESSED:
+        raise InputError(
+            "FixedLengthRecordDataset: record_bytes may be up to "
+            f"{LONGEST_COMPRESSED} in compressed files, got {record_bytes}. Decompress "
+            "the files first."
+        )
     form = FixedLength(record_bytes, header_bytes or 0, footer_bytes or 0, compression)
     return read_files(
         filenames,

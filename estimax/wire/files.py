@@ -35,8 +35,7 @@ def open_to_read(path: Pathish) -> BinaryIO:
     try:
         if is_remote(path):
             return _open_remote(os.fspath(path), "rb")
-        # Without waiting: opening a named pipe would hang until somebody writes.
-        file = open(path, "rb", buffering=0, opener=_open_at_once)
+        file = _open_at_once(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {_reason(error)}.") from error
     kind = os.fstat(file.fileno()).st_mode
@@ -47,7 +46,7 @@ def open_to_read(path: Pathish) -> BinaryIO:
             f"{path}: expected a file, found {what}. Input is read from saved "
             "positions, so it must be a file: write the data to one first."
         )
-    return cast(BinaryIO, file)
+    return file
 
 
 def size_of(file: BinaryIO) -> int | None:
@@ -58,8 +57,13 @@ def size_of(file: BinaryIO) -> int | None:
         return None
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+def _open_at_once(path: Pathish) -> BinaryIO:
+    """Open without waiting: for a named pipe, until somebody writes to it."""
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+    return cast(BinaryIO, open(path, "rb", buffering=0, opener=opener))
 
 
 def open_to_write(path: Pathish) -> BinaryIO:

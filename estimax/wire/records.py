@@ -335,7 +335,10 @@ class RecordReader:
 
 
 def _cut_off(length: int, found: int) -> str:
-    return f"it should have {length} bytes and the file ends after {found}: it was cut off."
+    return (
+        f"it should have {length} bytes and the file ends after {found}: it was cut "
+        "off."
+    )
 
 
 def _kernels() -> ModuleType:
