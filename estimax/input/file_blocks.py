@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol
 
 from estimax.core.errors import InputError
 from estimax.input.chunks import Chunk
-from estimax.input.stream import Context, State, check_same
+from estimax.input.stream import Context, Counters, State, check_same
 from estimax.wire import compression as compressed
 from estimax.wire import files
 
@@ -69,15 +69,18 @@ class FileBlocks:
 
     def open(self, context: Context) -> FileBlocksStream:
         """Start with the first file."""
-        return FileBlocksStream(self.paths, self.make_reader())
+        return FileBlocksStream(self.paths, self.make_reader(), context.counters)
 
 
 class FileBlocksStream:
     """A block in memory, and where in which file it begins."""
 
-    def __init__(self, paths: tuple[str, ...], reader: BlockReader) -> None:
+    def __init__(
+        self, paths: tuple[str, ...], reader: BlockReader, counters: Counters
+    ) -> None:
         self._paths = paths
         self._reader = reader
+        self._counters = counters
         self._file = 0
         self._place: Place | None = None  # of the block; None is before the first
         self._row = 0  # in the block
@@ -101,6 +104,7 @@ class FileBlocksStream:
     def _load(self, wanted: int) -> bool:
         while self._file < len(self._paths):
             path = self._paths[self._file]
+            self._counters.opened.setdefault(path)
             try:
                 if self._place is None:
                     self._place = self._reader.start(path)

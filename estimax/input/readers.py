@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from estimax.core.errors import InputError
+from estimax.input.arrays import slices_of_paths
 from estimax.input.batching import MapBlocks
 from estimax.input.csv_blocks import CsvFormat
 from estimax.input.csv_defaults import csv_fields
@@ -194,8 +195,7 @@ def read_files(
     elif num_parallel_reads is None:
         return Dataset(FileBlocks(given_paths(filenames), make_reader, name))
     else:
-        given = [os.fsencode(path) for path in given_paths(filenames)]
-        paths = Dataset.from_tensor_slices(given)
+        paths = Dataset(slices_of_paths(given_paths(filenames)))
     cycle = min(8, os.cpu_count() or 1) if num_parallel_reads == AUTOTUNE else None
     cycle = cycle or num_parallel_reads or 1
     workers = 0 if num_parallel_reads is None else cycle
