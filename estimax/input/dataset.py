@@ -576,7 +576,9 @@ class Dataset:
         """Keep the elements of the first complete pass: in memory, or in files.
 
         What lies before is frozen, a shuffle too. `filename` is a prefix; a later run
-        that names it reads the files and not what lies before.
+        that names it reads the files and not what lies before. Each chunk is checked
+        against its checksum when it is read; a damaged file is an `InputError` that
+        names the files to delete.
         """
         prefix = os.fspath(filename)
         return Dataset(Cache(self.node, CacheFile(prefix) if prefix else Memory()))

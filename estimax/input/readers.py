@@ -44,7 +44,8 @@ def TFRecordDataset(  # noqa: N802  # tf.data's name
 
     `compression_type` is None, "GZIP" or "ZLIB"; `buffer_size` is accepted and changes
     nothing. A damaged record is an error that names file, record and byte, and ends
-    its file for `ignore_errors`.
+    its file for `ignore_errors`. A file that ends inside a record's header ends there
+    with a warning, as in TensorFlow. In a compressed file a record may have 256 MB.
 
     >>> import os, tempfile
     >>> from estimax.wire import write_records
