@@ -50,11 +50,19 @@ _THREADS = 8  # that sample files when a run resumes; they mostly wait
 
 
 class ChangedInputError(InputError):
-    """The data is not what it was when the position was saved."""
+    """The data is not what it was when the position was saved.
+
+    Raised by `DatasetIterator.set_state`, and by `Estimator.train` when the last call
+    was interrupted. The message names the file, the list of files or the array, and
+    what it was and is.
+    """
 
 
 class FileMark(NamedTuple):
-    """What a file is known by; None is what nobody has looked at, or could."""
+    """What a file is known by.
+
+    `size` is None for remote and missing files, `crc` for files not yet opened, too.
+    """
 
     name: str
     size: int | None = None
@@ -97,7 +105,8 @@ class DataMarks:
         if self._lists is None:
             self._lists = [self._start(source) for source in self._sources]
         if len(self._known) < len(self._opened):
-            for path in list(self._opened):
+            # A copy: threads that read ahead open files meanwhile.
+            for path in self._opened.copy():
                 if path not in self._known:
                     self._known[path] = mark_of(path)
                     self._put(path)
@@ -343,7 +352,7 @@ def _check_files(marks: dict[str, FileMark]) -> None:
             if mark.crc != sized[mark.name].crc
         ]
     if changed:
-        more = f"; so have {len(changed) - 1} more files" if changed[1:] else ""
+        more = f"; {len(changed) - 1} more files differ" if changed[1:] else ""
         raise _changed(changed[0] + more)
 
 

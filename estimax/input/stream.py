@@ -27,7 +27,7 @@ State = dict[str, Any]
 
 @dataclass(eq=False)
 class Counters:
-    """What the streams of one iterator count together."""
+    """What the streams of one iterator count and note together."""
 
     ignored: int = 0  # errors, by ignore_errors
     opened: dict[str, None] = field(default_factory=dict)  # paths of files, in order
