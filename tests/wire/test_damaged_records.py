@@ -9,6 +9,7 @@ import zlib
 
 import pytest
 
+from estimax.native import checksum
 from estimax.wire import RecordError, RecordReader, read_records, write_records
 
 RECORDS = [b"one", b"two", b"three"]
