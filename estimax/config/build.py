@@ -124,6 +124,7 @@ def build_run_config(run: Run) -> RunConfig:
         iterations_per_loop=section.iterations_per_loop,
         prefetch_batches=run.data.prefetch,
         compilation_cache_dir=_cache_dir(section.compilation_cache),
+        resume_input=section.resume_input,
         precision=section.precision,
         accumulate_steps=section.accumulate_steps,
         **interval,

@@ -37,6 +37,7 @@ from estimax.estimator.compilation import keep_compiled_programs
 from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
 from estimax.estimator.feeding import Feed
 from estimax.estimator.large_pages import ask_for_large_pages
+from estimax.estimator.last_call import ended_at, mark_ended
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import finishing_saves, training_hooks
@@ -114,6 +115,10 @@ class Estimator:
 
         Starts from the latest checkpoint, and from the place in the data that it was
         saved at: a run that was killed continues as if nothing had happened.
+
+        Raises:
+          ChangedInputError: The last call was interrupted, and the data is not what it
+            was. `RunConfig(resume_input="restart")` starts the data over.
         """
         arguments.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
@@ -125,7 +130,8 @@ class Estimator:
             _log.info("already trained to step %d of %d", start, max_steps)
             return self
         position = checkpoint.extra.get("input") if checkpoint else None
-        with self._feed(input_fn, ModeKeys.TRAIN, position) as feed:
+        has_ended = ended_at(self.model_dir) == start
+        with self._feed(input_fn, ModeKeys.TRAIN, position, has_ended) as feed:
             if feed.first is None:
                 _log.warning("train: the input_fn gave no data; nothing was trained")
                 return self
@@ -165,6 +171,8 @@ class Estimator:
                     waited=lambda: feed.waited_seconds,
                 )
             reports.log_training(context)
+        if self.latest_checkpoint() is not None:
+            mark_ended(self.model_dir, int(context.step))
         return self
 
     def evaluate(
@@ -349,7 +357,13 @@ class Estimator:
         """Where evaluations of this name write their summaries."""
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
-    def _feed(self, input_fn: InputFn, mode: Mode, position: Any = None) -> Feed:
+    def _feed(
+        self,
+        input_fn: InputFn,
+        mode: Mode,
+        position: Any = None,
+        has_ended: bool = False,
+    ) -> Feed:
         resume = self._config.resume_input
 
         def call() -> Any:
@@ -360,6 +374,7 @@ class Estimator:
         return Feed(
             call,
             position=None if resume == "restart" else position,
+            has_ended=has_ended,
             may_start_over=resume != "refuse",
             seed=self._config.tf_random_seed,
             with_labels=mode != ModeKeys.PREDICT,

@@ -28,13 +28,18 @@ _log = logging.getLogger("estimax")
 
 
 class Feed:
-    """The batches of one call, from a position on; the first one may be looked at."""
+    """The batches of one call, from a position on; the first one may be looked at.
+
+    `has_ended` says that the call which saved the position ended normally: other data
+    is then read from its beginning. After an interruption it is an error.
+    """
 
     def __init__(
         self,
         make: Callable[[], Any],
         *,
         position: Any = None,
+        has_ended: bool = False,
         may_start_over: bool = True,
         seed: int | None = None,
         with_labels: bool = True,
@@ -42,7 +47,7 @@ class Feed:
     ) -> None:
         self._with_labels = with_labels
         self._parts = parts  # batches that make up one step
-        self._batches = _Peekable(make, position, seed, may_start_over)
+        self._batches = _Peekable(make, position, seed, may_start_over, has_ended)
         if self._batches.first is None and position is not None:
             # The run had used its data up. Training on means another pass.
             self._batches.close()
@@ -173,11 +178,15 @@ class _Peekable:
         position: Any,
         seed: int | None,
         may_start_over: bool = True,
+        has_ended: bool = False,
     ) -> None:
         resume: Literal["skip", "refuse"] = "skip" if may_start_over else "refuse"
         # The run's seed is for shuffles that were given none.
         self._batches = inputs.as_batches(make(), resume=resume, seed=seed)
-        if position is not None and not self._goes_to(position, may_start_over):
+        may_change = has_ended and may_start_over
+        if position is not None and not self._goes_to(
+            position, may_start_over, may_change
+        ):
             self._batches.close()
             self._batches = inputs.as_batches(make(), resume=resume, seed=seed)
         self.is_endless = bool(getattr(self._batches, "is_endless", False))
@@ -200,14 +209,20 @@ class _Peekable:
     def close(self) -> None:
         self._batches.close()
 
-    def _goes_to(self, position: Any, may_start_over: bool) -> bool:
+    def _goes_to(self, position: Any, may_start_over: bool, may_change: bool) -> bool:
+        """Go to a position; return False where the input is to start over instead."""
         try:
             self._batches.set_state(position)
         except InputError as error:
+            if isinstance(error, inputs.ChangedInputError) and not may_change:
+                raise inputs.ChangedInputError(
+                    f'{error} RunConfig(resume_input="restart") starts it from its '
+                    "beginning; the model and its step are kept."
+                ) from error
             if not may_start_over:
                 error.add_note(
                     'RunConfig(resume_input="refuse") asks for this error; '
-                    '"fast_forward" runs up to the place, "restart" starts over.'
+                    '"exact" runs up to the place, "restart" starts over.'
                 )
                 raise
             # Another input than the checkpoint's is a choice; a lost place is not.

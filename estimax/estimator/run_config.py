@@ -12,7 +12,7 @@ from estimax.core.errors import ConfigError, did_you_mean
 from estimax.estimator.cluster import Cluster, ClusterMember, read_cluster
 from estimax.estimator.retired import RETIRED, check_retired
 
-ResumeInput = Literal["fast_forward", "refuse", "restart"]
+ResumeInput = Literal["exact", "refuse", "restart"]
 _UNSET: Any = object()
 DEFAULT_CHECKPOINT_SECS = 600
 PRECISIONS = ("float32", "bfloat16")
@@ -40,10 +40,14 @@ class RunConfig(ClusterMember):
     makes one step of n batches, whose gradients are averaged by their examples before
     the update: a step is an update, and n batches cost the memory of one.
 
-    `resume_input` "fast_forward" (or True) continues behind the last batch trained on:
-    at once for a Dataset, a list or an iterator with get_state and set_state; a plain
-    iterator is run up to that batch, which costs the time to make them all. "refuse"
-    raises there instead. "restart" (or False) starts the data over.
+    `resume_input` "exact" (or True) continues behind the last batch trained on: at
+    once for a Dataset, a list or an iterator with get_state and set_state; a plain
+    iterator is run up to that batch, which costs the time to make them all. If the last
+    `train` call was interrupted and a Dataset's files or arrays have changed since,
+    that is a `ChangedInputError`; after a call that ended normally, changed data is
+    read from its beginning, with a warning. "refuse" raises in both cases, and in place
+    of running a plain iterator up. "restart" (or False) starts the data over at every
+    call and keeps the model and its step.
 
     Of tf.estimator's settings some mean nothing to JAX, which has no sessions, graphs
     or strategies. session_config, device_fn, protocol, train_distribute,
@@ -107,7 +111,7 @@ class RunConfig(ClusterMember):
         prefetch_batches: int = 2,
         compilation_cache_dir: str | os.PathLike[str] | None = None,
         debug: bool | str = False,
-        resume_input: ResumeInput | bool = "fast_forward",
+        resume_input: ResumeInput | bool = "exact",
         average_decay: float | None = None,
         use_averages: bool = True,
         precision: str = "float32",
@@ -245,7 +249,7 @@ def _model_dir(given: str | None, cluster: Cluster) -> str | None:
 
 def _resume_input(given: ResumeInput | bool) -> ResumeInput:
     if isinstance(given, bool):
-        return "fast_forward" if given else "restart"
+        return "exact" if given else "restart"
     known = get_args(ResumeInput)
     if given not in known:
         raise ConfigError(

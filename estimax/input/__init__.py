@@ -9,6 +9,7 @@ from estimax.input.csv_reader import csv_files
 from estimax.input.dataset import AUTOTUNE, Dataset
 from estimax.input.example_columns import serialize_examples
 from estimax.input.examples import Example, Feature, SequenceExample
+from estimax.input.fingerprints import ChangedInputError
 from estimax.input.input_context import InputContext
 from estimax.input.input_fns import numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
@@ -41,6 +42,7 @@ __all__ = [
     "AUTOTUNE",
     "AutoShardPolicy",
     "BatchIterator",
+    "ChangedInputError",
     "CsvDataset",
     "Dataset",
     "DatasetIterator",

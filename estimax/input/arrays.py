@@ -7,7 +7,9 @@ Reading gives views, so an epoch over memory copies nothing but what a shuffle g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,10 @@ from estimax.input.structure import Structure, map_leaves
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """Dim 0 of every array is cut into elements."""
+    """Dim 0 of every array is cut into elements; `paths` are given if it is files."""
 
     block: Columns
+    paths: tuple[str, ...] | None = None
     name = "from_tensor_slices"
     source = None
     columnar = True
@@ -80,6 +83,12 @@ def slices_of(tree: Structure) -> Slices:
     block = columns_of(frames_to_dicts(tree))
     # A map function that writes into its batch must not reach the caller's arrays.
     return Slices(Columns(map_leaves(_read_only, block.tree), block.rows))
+
+
+def slices_of_paths(paths: Sequence[str]) -> Slices:
+    """Return paths of files as a source of text, one element for each."""
+    text = np.array([os.fsencode(path) for path in paths], object)
+    return replace(slices_of(text), paths=tuple(paths))
 
 
 def frames_to_dicts(tree: Structure) -> Structure:

@@ -3,8 +3,10 @@
     CacheFile("cache/train")
 
 Both are written beside and renamed in at the end of a complete pass, the index last, so
-a killed run leaves no cache rather than half of one. Reading maps the file: what does
-not fit into memory is left to the operating system.
+a killed run leaves no cache rather than half of one. Every chunk has a CRC-32C in the
+index, and the index has one of its own in its last line. Both are checked when they are
+read; a cache that is damaged is an error and is never rebuilt by itself, because it may
+be the only copy of what it was made from.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -21,10 +25,18 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
 from estimax.input.chunks import Chunk
-from estimax.input.column_files import read_chunk, write_chunk
+from estimax.input.column_files import (
+    ALIGNMENT,
+    DescriptionError,
+    pack_chunk,
+    unpack_chunk,
+)
 from estimax.input.stream import State
+from estimax.native import checksum
+from estimax.wire import files
 
-_VERSION = 1
+# 1 had no checksums.
+_VERSION = 2
 
 
 class CacheFile:
@@ -32,12 +44,12 @@ class CacheFile:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._open: _Mapped | None = None
+        self._open: _Pass | None = None
 
-    def kept(self) -> _Mapped | None:
+    def kept(self) -> _Pass | None:
         """The complete pass, if some run has left one."""
         if self._open is None and os.path.exists(f"{self._prefix}.index"):
-            self._open = _Mapped(self._prefix)
+            self._open = _Pass(self._prefix)
         return self._open
 
     def start(self, seed: int) -> _FileWriter:
@@ -45,37 +57,118 @@ class CacheFile:
         return _FileWriter(self._prefix, seed)
 
 
-class _Mapped:
-    """The mapped data and its index."""
+class CacheError(InputError):
+    """A cache that is damaged, or was written by another version."""
+
+    def __init__(self, path: str, prefix: str, what: str) -> None:
+        super().__init__(
+            f"{path}: cannot be used as a cache: {what}. Delete {prefix}.index and "
+            f"{prefix}.data; the next complete pass writes them again."
+        )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Where a chunk lies in the data, its checksum, and what it is made of."""
+
+    start: int
+    size: int
+    crc: int
+    described: Any
+
+
+class _Pass:
+    """The index, and the data, which is read a chunk at a time."""
 
     def __init__(self, prefix: str) -> None:
-        path = f"{prefix}.index"
+        self._prefix = prefix
+        self._path = f"{prefix}.data"
+        index = _read_index(prefix)
+        self._file = files.open_to_read(self._path)
+        weakref.finalize(self, self._file.close)
+        self._lock = threading.Lock()  # several iterators may read at once
         try:
-            with open(path, encoding="utf-8") as file:
-                index = json.load(file)
-            if index["version"] != _VERSION:
-                raise ValueError(f"version {index['version']}, expected {_VERSION}")
             self.seed = int(index["seed"])
             self.states: Sequence[State] = index["states"]
-            self._chunks: list[Any] = index["chunks"]
-            self._memory = _map(f"{prefix}.data")
-            if len(self._memory) != index["bytes"]:
-                raise ValueError(f"{len(self._memory)} bytes, not {index['bytes']}")
-        except (OSError, ValueError, KeyError) as error:
-            raise InputError(
-                f"{path}: cannot be used as a cache: {error}. Delete {prefix}.index; "
-                "the next complete pass makes it again."
-            ) from error
+            self._chunks = [_Entry(*entry) for entry in index["chunks"]]
+            if len(self._chunks) != len(self.states):
+                raise ValueError("it has not as many positions as chunks")
+            expected = sum(entry.size for entry in self._chunks)
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damaged(f"the index is malformed ({error})") from error
+        size = files.size_of(self._file)
+        if size != expected:
+            raise self._damaged(f"expected {expected} bytes, found {size}")
 
     def chunk(self, number: int) -> Chunk:
-        """Views of the mapped file."""
-        return read_chunk(self._memory, self._chunks[number])
+        """Read a chunk and check it; its arrays cannot be written to."""
+        entry = self._chunks[number]
+        size = files.size_of(self._file) or 0
+        if not 0 <= entry.start <= entry.start + entry.size <= size:
+            raise self._damaged(
+                f"chunk {number} lies at bytes {entry.start} to "
+                f"{entry.start + entry.size} of {size}"
+            )
+        buffer = _aligned(entry.size)
+        with self._lock:
+            self._file.seek(entry.start)
+            found = _fill(self._file, buffer)
+        if found < entry.size or checksum.crc32c(buffer.data) != entry.crc:
+            raise self._damaged(
+                f"the checksum of chunk {number} (bytes {entry.start} to "
+                f"{entry.start + entry.size}) is wrong"
+            )
+        buffer.flags.writeable = False
+        try:
+            return unpack_chunk(buffer, entry.described)
+        except DescriptionError as error:
+            raise self._damaged(f"chunk {number}: {error}") from error
+
+    def _damaged(self, what: str) -> CacheError:
+        return CacheError(self._path, self._prefix, what)
 
 
-def _map(path: str) -> NDArray[np.uint8]:
-    if os.path.getsize(path) == 0:
-        return np.empty(0, np.uint8)
-    return np.memmap(path, np.uint8, mode="r")
+def _read_index(prefix: str) -> dict[str, Any]:
+    """The index, whose last line is the checksum of the one before it."""
+    path = f"{prefix}.index"
+    with files.open_to_read(path) as file:
+        data = file.read()
+    if data.startswith(b'{"version": 1,'):
+        raise CacheError(path, prefix, "an earlier version wrote it, without checksums")
+    text, _, checksum = data.removesuffix(b"\n").rpartition(b"\n")
+    if checksum != _checksum_line(text):
+        raise CacheError(path, prefix, "its checksum is wrong")
+    try:
+        index = json.loads(text)
+        version = index["version"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        what = f"it holds no index ({type(error).__name__}: {error})"
+        raise CacheError(path, prefix, what) from error
+    if version != _VERSION:
+        raise CacheError(path, prefix, f"version {version!r}, expected {_VERSION}")
+    found: dict[str, Any] = index
+    return found
+
+
+def _checksum_line(text: bytes) -> bytes:
+    return b"crc32c %08x" % checksum.crc32c(text)
+
+
+def _aligned(size: int) -> NDArray[np.uint8]:
+    """An uninitialised buffer that begins at a multiple of `ALIGNMENT`."""
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size]
+
+
+def _fill(file: BinaryIO, buffer: NDArray[np.uint8]) -> int:
+    filled = 0
+    while filled < len(buffer):
+        got = file.readinto(buffer.data[filled:])  # type: ignore[attr-defined]
+        if not got:
+            break
+        filled += got
+    return filled
 
 
 class _FileWriter:
@@ -93,27 +186,40 @@ class _FileWriter:
         self._chunks: list[Any] = []
 
     def add(self, before: State, chunk: Chunk) -> None:
+        data, described = pack_chunk(chunk)
         self._states.append(before)
-        self._chunks.append(write_chunk(self._file, chunk))
+        entry = (self._file.tell(), len(data), checksum.crc32c(data), described)
+        self._chunks.append(entry)
+        self._file.write(data)
 
     def finish(self) -> None:
+        if os.path.exists(f"{self._prefix}.index"):
+            self._forget()  # another iterator was first, and may be read already
+            return
         self._forget.detach()
-        size = self._file.tell()
-        self._file.close()
+        _sync_and_close(self._file)
         index = {
             "version": _VERSION,
             "seed": self._seed,
-            "bytes": size,
             "states": self._states,
             "chunks": self._chunks,
         }
-        with open(f"{self._path}.index", "w", encoding="utf-8") as file:
-            json.dump(index, file)
+        text = json.dumps(index).encode()
+        with open(f"{self._path}.index", "wb") as file:
+            file.write(b"%b\n%b\n" % (text, _checksum_line(text)))
+            _sync_and_close(file)
         os.replace(self._path, f"{self._prefix}.data")
         os.replace(f"{self._path}.index", f"{self._prefix}.index")
 
     def abandon(self) -> None:
         self._forget()
+
+
+def _sync_and_close(file: BinaryIO) -> None:
+    """The index must not be durable before what it describes."""
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()
 
 
 def _discard(file: BinaryIO, path: str) -> None:

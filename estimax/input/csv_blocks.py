@@ -16,10 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
-from estimax.input.file_blocks import ByteFile, Place, UnreadableError
+from estimax.input.file_blocks import LONGEST_ROW, ByteFile, Place, UnreadableError
 
-# A row beyond this is taken for a quote that was never closed.
-LONGEST_ROW = 64 << 20
 # Enough for most headers; more is read where it is not.
 _HEADER_BYTES = 1 << 14
 _BOM = b"\xef\xbb\xbf"

@@ -17,9 +17,14 @@ from typing import BinaryIO, Protocol
 
 from estimax.core.errors import InputError
 from estimax.input.chunks import Chunk
-from estimax.input.stream import Context, State, check_same
+from estimax.input.stream import Context, Counters, State, check_same
 from estimax.wire import compression as compressed
 from estimax.wire import files
+
+# A longer row is taken for a quote that was never closed, or for no text at all.
+LONGEST_ROW = 64 << 20
+# At most so much memory is taken before it is known that the file fills it.
+_PIECE_BYTES = 4 << 20
 
 # Where a block begins: a byte and a line, or whatever the reader's own format needs.
 Place = tuple[int, ...]
@@ -64,15 +69,18 @@ class FileBlocks:
 
     def open(self, context: Context) -> FileBlocksStream:
         """Start with the first file."""
-        return FileBlocksStream(self.paths, self.make_reader())
+        return FileBlocksStream(self.paths, self.make_reader(), context.counters)
 
 
 class FileBlocksStream:
     """A block in memory, and where in which file it begins."""
 
-    def __init__(self, paths: tuple[str, ...], reader: BlockReader) -> None:
+    def __init__(
+        self, paths: tuple[str, ...], reader: BlockReader, counters: Counters
+    ) -> None:
         self._paths = paths
         self._reader = reader
+        self._counters = counters
         self._file = 0
         self._place: Place | None = None  # of the block; None is before the first
         self._row = 0  # in the block
@@ -96,6 +104,7 @@ class FileBlocksStream:
     def _load(self, wanted: int) -> bool:
         while self._file < len(self._paths):
             path = self._paths[self._file]
+            self._counters.opened.setdefault(path)
             try:
                 if self._place is None:
                     self._place = self._reader.start(path)
@@ -160,6 +169,7 @@ class ByteFile:
         """`size` bytes from an offset on, fewer only at the end of the file."""
         if not self._compression:
             self._file.seek(offset)
+            self._at = offset
             data = self._more(size)
             if not data and offset > self._file.seek(0, 2):
                 raise self._too_short(offset)
@@ -177,17 +187,22 @@ class ByteFile:
         return self._held[:size]
 
     def _more(self, size: int) -> bytes:
-        if size <= 0:
-            return b""
-        buffer = bytearray(size)
-        filled = self._source.readinto(memoryview(buffer))
-        if self._source.failure is not None:
-            raise InputError(
-                f"{self.path} (byte {self._at + filled} of the decompressed data): the "
-                f"file is not {self._compression} or is damaged: "
-                f"{self._source.failure}. Pass the compression it was written with."
-            )
-        return bytes(buffer[:filled]) if filled < size else bytes(buffer)
+        """Up to `size` bytes, in memory that grows as they come."""
+        pieces: list[memoryview] = []
+        while size > 0:
+            piece = memoryview(bytearray(min(size, _PIECE_BYTES)))
+            filled = self._source.readinto(piece)
+            if self._source.failure is not None:
+                of = " of the decompressed data" if self._compression else ""
+                raise InputError(
+                    f"{self.path} (byte {self._at + filled}{of}): "
+                    f"{self._source.failure}"
+                )
+            pieces.append(piece[:filled])
+            size -= filled
+            if filled < len(piece):
+                break
+        return b"".join(pieces)
 
     def _skip(self, count: int) -> None:
         while count:

@@ -35,12 +35,7 @@ def list_paths(patterns: PathLike | Iterable[PathLike]) -> list[str]:
     """What all patterns match together, sorted by path, duplicates kept."""
     one = isinstance(patterns, str | os.PathLike)
     given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
-    paths = [
-        path
-        for item in given
-        for path in glob.glob(os.fspath(item))
-        if os.path.isfile(path)
-    ]
+    paths = [path for item in given for path in _glob(os.fspath(item))]
     if not paths:
         shown = ", ".join(repr(os.fspath(item)) for item in given)
         what = "no file matches" if one else "no file matches any of"
@@ -66,9 +61,28 @@ def _matches(pattern: str) -> list[str]:
             f"{pattern}: expected a file, found a folder. Name its files with a "
             f"pattern, such as {os.path.join(pattern, '*')!r}."
         )
+    if os.path.lexists(pattern):
+        _check_link(pattern)
+        return [pattern]  # a named pipe or the like: whoever opens it says so
     if glob.has_magic(pattern):
-        found = sorted(path for path in glob.glob(pattern) if os.path.isfile(path))
+        found = sorted(_glob(pattern))
         if found:
             return found
         raise InputError(f"no file matches {pattern!r} (from {Path.cwd()}).")
     raise InputError(f"{pattern}: there is no such file (from {Path.cwd()}).")
+
+
+def _glob(pattern: str) -> list[str]:
+    """Everything that matches and is no folder; what cannot be read is not left out."""
+    found = [path for path in glob.glob(pattern) if not os.path.isdir(path)]
+    for path in found:
+        _check_link(path)
+    return found
+
+
+def _check_link(path: str) -> None:
+    if not os.path.exists(path):
+        raise InputError(
+            f"{path}: is a link to {os.path.realpath(path)}, which does not exist. "
+            "Restore that file or remove the link."
+        )

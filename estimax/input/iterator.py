@@ -7,13 +7,17 @@ state = iterator.get_state()        # small, for json.dumps
 
 from __future__ import annotations
 
+import logging
 import secrets
 
 from estimax.core.errors import InputError
+from estimax.input.fingerprints import DataMarks
 from estimax.input.locating import locate
 from estimax.input.parsing_errors import ExampleError
 from estimax.input.stream import Context, Counters, Node, State, Stream, verbs_of
 from estimax.input.structure import Structure
+
+_log = logging.getLogger(__name__)
 
 
 class DatasetIterator:
@@ -24,6 +28,7 @@ class DatasetIterator:
         self._seed = secrets.randbits(63) if seed is None else seed
         self._pass = number
         self._counters = Counters()
+        self._data = DataMarks(node, self._counters)
         self._stream = self._open()
         self._closed = False
 
@@ -54,17 +59,25 @@ class DatasetIterator:
     def get_state(self) -> State:
         """The position after the last element returned: small, for `json.dumps`.
 
-        It does not hold the data: the files must stay where and as they are.
+        It does not hold the data, but a fingerprint of it: files must stay as they are,
+        and may move to another folder.
         """
         return {
             "verbs": verbs_of(self._node),
             "seed": self._seed,
             "pass": self._pass,
+            "data": self._data.state(),
             "position": self._stream.get_state(),
         }
 
     def set_state(self, state: State) -> None:
-        """Continue exactly behind a saved position, at a cost that does not grow."""
+        """Continue exactly behind a saved position, at a cost that does not grow.
+
+        Raises:
+          ChangedInputError: A file, the list of files or an array in memory is not what
+            it was when the position was saved.
+          InputError: The position is one of another dataset.
+        """
         verbs = verbs_of(self._node)
         if state.get("verbs") != verbs:
             raise InputError(
@@ -72,6 +85,13 @@ class DatasetIterator:
                 f"{' > '.join(state.get('verbs', ['another kind of input']))} and this "
                 f"dataset is {' > '.join(verbs)}. Restore the old pipeline, or start "
                 "the input from its beginning."
+            )
+        if "data" in state:
+            self._data.check(state["data"])
+        else:
+            _log.info(
+                "the input's position has no fingerprint of its data, as earlier "
+                "versions saved it: whether files have changed is not checked"
             )
         self._stream.close()
         self._seed, self._pass = int(state["seed"]), int(state["pass"])

@@ -18,8 +18,8 @@ from estimax.input.interleaving import Interleave
 from estimax.input.ordering import Repeat
 from estimax.input.parsing_errors import ExampleError
 from estimax.input.sharding import rebuilt
-from estimax.input.stream import Context, Node, chain_of
-from estimax.input.structure import call, is_dataset, named_leaves
+from estimax.input.stream import Context, Node, chain_of, inner_nodes
+from estimax.input.structure import call, is_dataset
 
 # An error must not wait for terabytes to be read.
 _SEARCH_SECONDS = 30.0
@@ -62,17 +62,9 @@ def _file_nodes(node: Node) -> Iterator[FileBlocks]:
             made = call(node.fn, element)
             if is_dataset(made):
                 yield from _file_nodes(made.node)
-    elif node.source is not None:
-        yield from _file_nodes(node.source)
     else:
-        for inner in _inner_nodes(node):
+        for inner in inner_nodes(node):
             yield from _file_nodes(inner)
-
-
-def _inner_nodes(node: Node) -> list[Node]:
-    """Those of a zip, a concatenation or a mixture."""
-    nodes = [getattr(node, name, None) for name in ("first", "second", "nodes")]
-    return [inner for _, inner in named_leaves(tuple(nodes)) if inner is not None]
 
 
 def _elements_once(node: Node) -> Iterator[object]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from estimax.core.errors import InputError
+from estimax.input.arrays import slices_of_paths
 from estimax.input.batching import MapBlocks
 from estimax.input.csv_blocks import CsvFormat
 from estimax.input.csv_defaults import csv_fields
@@ -27,7 +28,7 @@ from estimax.input.stream import check_at_least
 from estimax.input.structure import Structure, is_dataset
 from estimax.input.text_lines import FixedLength, FixedLengthReader, LineReader
 from estimax.input.tfrecords import TFRecordReader
-from estimax.wire.compression import check_compression
+from estimax.wire.compression import LONGEST_COMPRESSED, check_compression
 
 # A path, several, or a Dataset of paths.
 Filenames = Any
@@ -43,7 +44,8 @@ def TFRecordDataset(  # noqa: N802  # tf.data's name
 
     `compression_type` is None, "GZIP" or "ZLIB"; `buffer_size` is accepted and changes
     nothing. A damaged record is an error that names file, record and byte, and ends
-    its file for `ignore_errors`.
+    its file for `ignore_errors`. A file that ends inside a record's header ends there
+    with a warning, as in TensorFlow. In a compressed file a record may have 256 MB.
 
     >>> import os, tempfile
     >>> from estimax.wire import write_records
@@ -108,6 +110,12 @@ def FixedLengthRecordDataset(  # noqa: N802  # tf.data's name
     """
     check_at_least(1, record_bytes, "FixedLengthRecordDataset: record_bytes")
     compression = check_compression(compression_type, "FixedLengthRecordDataset")
+    if compression and record_bytes > LONGEST_COMPRESSED:
+        raise InputError(
+            "FixedLengthRecordDataset: record_bytes may be up to "
+            f"{LONGEST_COMPRESSED} in compressed files, got {record_bytes}. Decompress "
+            "the files first."
+        )
     form = FixedLength(record_bytes, header_bytes or 0, footer_bytes or 0, compression)
     return read_files(
         filenames,
@@ -188,8 +196,7 @@ def read_files(
     elif num_parallel_reads is None:
         return Dataset(FileBlocks(given_paths(filenames), make_reader, name))
     else:
-        given = [os.fsencode(path) for path in given_paths(filenames)]
-        paths = Dataset.from_tensor_slices(given)
+        paths = Dataset(slices_of_paths(given_paths(filenames)))
     cycle = min(8, os.cpu_count() or 1) if num_parallel_reads == AUTOTUNE else None
     cycle = cycle or num_parallel_reads or 1
     workers = 0 if num_parallel_reads is None else cycle

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from estimax.core.errors import InputError
 from estimax.input.chunks import Chunk, concatenate
+from estimax.input.structure import named_leaves
 
 # What json.dumps takes; Any because it nests.
 State = dict[str, Any]
@@ -26,9 +27,10 @@ State = dict[str, Any]
 
 @dataclass(eq=False)
 class Counters:
-    """What the streams of one iterator count together."""
+    """What the streams of one iterator count and note together."""
 
     ignored: int = 0  # errors, by ignore_errors
+    opened: dict[str, None] = field(default_factory=dict)  # paths of files, in order
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,14 @@ def chain_of(node: Node) -> list[Node]:
     """The nodes from the source to this one."""
     behind = chain_of(node.source) if node.source is not None else []
     return [*behind, node]
+
+
+def inner_nodes(node: Node) -> list[Node]:
+    """Return what a node reads from: its source, or all those of a zip or a mixture."""
+    found = [getattr(node, name, None) for name in ("source", "first", "second")]
+    nodes = [inner for _, inner in named_leaves(getattr(node, "nodes", None))]
+    choice = getattr(getattr(node, "choice", None), "node", None)
+    return [inner for inner in (*found, *nodes, choice) if inner is not None]
 
 
 def verbs_of(node: Node) -> list[str]:

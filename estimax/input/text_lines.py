@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from estimax.core.strings import Strings
 from estimax.input.chunks import Columns
-from estimax.input.file_blocks import OpenFile, Place, UnreadableError
+from estimax.input.file_blocks import LONGEST_ROW, OpenFile, Place, UnreadableError
 
 BLOCK_BYTES = 4 << 20
 _LF, _CR = 0x0A, 0x0D
@@ -26,6 +26,7 @@ class LineReader:
 
     def __init__(self, compression: str | None) -> None:
         self._open = OpenFile(compression)
+        self._is_compressed = bool(compression)
 
     def start(self, path: str) -> Place:
         """The first byte."""
@@ -42,7 +43,15 @@ class LineReader:
             end = data.rfind(b"\n") + 1 if len(data) == size else len(data)
             if end:
                 break
-            size *= 2  # one line is longer than the block
+            # One line is longer than the block. That of a plain file cannot be longer
+            # than the file; a compressed one may decompress to any length.
+            if self._is_compressed and size >= LONGEST_ROW:
+                raise UnreadableError(
+                    f"{path}, line {line} (byte {offset}): it is longer than "
+                    f"{LONGEST_ROW >> 20} MB, the limit in a compressed file. Is this "
+                    "a text file? Decompress it to read longer lines."
+                )
+            size *= 2
         lines = split_lines(np.frombuffer(data, np.uint8)[:end])
         return Columns(lines, len(lines)), (offset + end, line + len(lines))
 
@@ -91,8 +100,15 @@ class FixedLengthReader:
         self._open = OpenFile(self.form.compression)
 
     def start(self, path: str) -> Place:
-        """Behind the header."""
-        return (self.form.header_bytes, 0)
+        """Behind the header, which the file must have."""
+        size = self.form.header_bytes
+        found = len(self._open.get(path).read_at(0, size))
+        if found and found < size:
+            raise UnreadableError(
+                f"{path}: expected a header of {size} bytes, found a file of {found}. "
+                "Was the file cut off?"
+            )
+        return (min(size, found), 0)
 
     def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
         """As many records as fit, without the footer."""

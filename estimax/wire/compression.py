@@ -1,6 +1,12 @@
 """GZIP and ZLIB streams, read into buffers and written piece by piece.
 
-Several members in a row read as one, as files that were joined with `cat` have them.
+    source = source_of(files.open_to_read("a.gz"), "GZIP")
+    filled = source.readinto(view)        # short only at the end, or at a failure
+    source.failure                        # what is wrong with the file, or None
+
+Several members in a row read as one, as in files that were joined with `cat`. Reading
+allocates one piece of the file and what the caller asked for, however much the file
+decompresses to.
 """
 
 from __future__ import annotations
@@ -9,7 +15,11 @@ import zlib
 from typing import BinaryIO, Protocol
 
 from estimax.core.errors import InputError, did_you_mean
+from estimax.wire.files import size_of
 
+# A record of a compressed file may have so many bytes. A few kilobytes decompress to
+# gigabytes, so the size of the file gives no bound on what one record may take.
+LONGEST_COMPRESSED = 256 << 20
 _PIECE = 1 << 18
 # zlib's "window bits" tell the formats apart: 15 is ZLIB, and 16 more is GZIP.
 _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
@@ -18,13 +28,16 @@ _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
 class Source(Protocol):
     """Bytes that are read in order."""
 
-    failure: zlib.error | None  # why the last read ended early, if not by the end
+    failure: str | None  # a sentence on why the last read ended early, if it failed
 
     def readinto(self, view: memoryview) -> int:
         """Fill the view; less than its length only at the end or at a failure."""
 
     def skip(self, count: int) -> None:
-        """Go on `count` bytes further."""
+        """Go on `count` bytes further; raise `EOFError` if the data ends before."""
+
+    def left(self) -> int | None:
+        """Return how many bytes follow; None if that is not known."""
 
 
 def check_compression(compression: str | None, where: str) -> str:
@@ -41,9 +54,7 @@ def check_compression(compression: str | None, where: str) -> str:
 
 def source_of(file: BinaryIO, compression: str) -> Source:
     """Read a file's bytes, or what they decompress to."""
-    if compression:
-        return _Inflated(file, _WINDOW_BITS[compression])
-    return _Plain(file)
+    return _Inflated(file, compression) if compression else _Plain(file)
 
 
 def compressor(compression: str, level: int = -1) -> zlib._Compress:
@@ -52,10 +63,10 @@ def compressor(compression: str, level: int = -1) -> zlib._Compress:
 
 
 class _Plain:
-    failure: zlib.error | None = None
-
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self._size = size_of(file)  # None of remote files
+        self.failure: str | None = None
 
     def readinto(self, view: memoryview) -> int:
         filled = 0
@@ -63,32 +74,38 @@ class _Plain:
         while filled < len(view):
             got = self._file.readinto(view[filled:])  # type: ignore[attr-defined]
             if not got:
+                self.failure = _shrunk(self._file, self._size)
                 break
             filled += got
         return filled
 
     def skip(self, count: int) -> None:
+        at = self._file.tell()
+        if self._size is not None and at + count > self._size:
+            raise EOFError(f"the file has {self._size} bytes")
         self._file.seek(count, 1)
+
+    def left(self) -> int | None:
+        size = size_of(self._file)
+        return None if size is None else max(size - self._file.tell(), 0)
 
 
 class _Inflated:
-    def __init__(self, file: BinaryIO, window_bits: int) -> None:
+    def __init__(self, file: BinaryIO, compression: str) -> None:
         self._file = file
-        self.failure: zlib.error | None = None
-        self._window_bits = window_bits
-        self._stream = zlib.decompressobj(window_bits)
+        self._size = size_of(file)
+        self.failure: str | None = None
+        self._compression = compression
+        self._stream = zlib.decompressobj(_WINDOW_BITS[compression])
         self._has_begun = False  # the present member
         self._input = b""
 
     def readinto(self, view: memoryview) -> int:
         filled = 0
-        while filled < len(view):
-            try:
-                piece = self._some(len(view) - filled)
-            except zlib.error as error:
-                # What came before it is good, and wanted.
-                self.failure = error
-                break
+        # What comes before a failure is good, and wanted.
+        while filled < len(view) and self.failure is None:
+            # A bounded piece: `decompress` returns a copy, beside the view it goes to.
+            piece = self._some(min(len(view) - filled, _PIECE))
             if not piece:
                 break
             view[filled : filled + len(piece)] = piece
@@ -99,11 +116,14 @@ class _Inflated:
         while count:
             piece = self._some(min(count, _PIECE))
             if not piece:
-                raise zlib.error("the data ends before the position")
+                raise EOFError(self.failure or "the data ends before it")
             count -= len(piece)
 
+    def left(self) -> int | None:
+        return None
+
     def _some(self, most: int) -> bytes:
-        """Between 1 and `most` bytes; none at the end."""
+        """Between 1 and `most` bytes; none at the end and at a failure."""
         while True:
             if not self._input:
                 self._input = self._file.read(_PIECE)
@@ -111,20 +131,47 @@ class _Inflated:
                 # Zeros between and behind members are padding, as of tapes.
                 self._input = self._input.lstrip(b"\0")
                 if self._input:
-                    self._stream = zlib.decompressobj(self._window_bits)
+                    self._stream = zlib.decompressobj(_WINDOW_BITS[self._compression])
                     self._has_begun = False
                     continue
                 self._input = self._file.read(_PIECE)
                 if not self._input:
+                    self.failure = _shrunk(self._file, self._size)
                     return b""
                 continue
             if not self._input and not self._has_begun:
                 return b""
             at_end = not self._input
-            piece = self._stream.decompress(self._input, most)
+            # Where in the file: where this piece begins, or the member if it is its
+            # first.
+            at = self._file.tell() - len(self._input)
+            try:
+                piece = self._stream.decompress(self._input, most)
+            except zlib.error as error:
+                self.failure = (
+                    f"the file is not {self._compression}, or is damaged, at or behind "
+                    f"byte {at} of the file ({error}). Pass the compression it was "
+                    "written with; bytes that are not compressed may not follow."
+                )
+                return b""
             self._has_begun = True
             self._input = self._stream.unconsumed_tail or self._stream.unused_data
             if piece:
                 return piece
             if at_end and not self._stream.eof:
-                raise zlib.error("the compressed data is cut off")
+                self.failure = _shrunk(self._file, self._size) or (
+                    f"the compressed data is cut off at byte {at} of the file, its "
+                    "end. Restore the whole file."
+                )
+                return b""
+
+
+def _shrunk(file: BinaryIO, size_before: int | None) -> str | None:
+    """What is wrong with a file that has become shorter than when it was opened."""
+    size = size_of(file)
+    if size_before is None or size is None or size >= size_before:
+        return None
+    return (
+        f"the file had {size_before} bytes when it was opened and has {size} now: it "
+        "was changed while it was read. Read it again from its beginning."
+    )

@@ -8,6 +8,7 @@ A path with `://` goes through fsspec when it is installed, else through pyarrow
 from __future__ import annotations
 
 import os
+import stat
 from typing import BinaryIO, cast
 
 from estimax.core.errors import InputError
@@ -25,13 +26,44 @@ def is_remote(path: Pathish) -> bool:
 
 
 def open_to_read(path: Pathish) -> BinaryIO:
-    """Open without a buffer of Python's own: callers read large pieces."""
+    """Open without a buffer of Python's own: callers read large pieces.
+
+    Raises:
+      InputError: There is no such file, it may not be read, or it is no file: a folder,
+        a named pipe, a device.
+    """
     try:
         if is_remote(path):
             return _open_remote(os.fspath(path), "rb")
-        return open(path, "rb", buffering=0)
+        file = _open_at_once(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {_reason(error)}.") from error
+    kind = os.fstat(file.fileno()).st_mode
+    if not stat.S_ISREG(kind):
+        file.close()
+        what = "a named pipe" if stat.S_ISFIFO(kind) else "a device or a socket"
+        raise InputError(
+            f"{path}: expected a file, found {what}. Input is read from saved "
+            "positions, so it must be a file: write the data to one first."
+        )
+    return file
+
+
+def size_of(file: BinaryIO) -> int | None:
+    """Return the size of an open local file in bytes; None for a remote one."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except (AttributeError, OSError):  # a remote file has no descriptor
+        return None
+
+
+def _open_at_once(path: Pathish) -> BinaryIO:
+    """Open without waiting: for a named pipe, until somebody writes to it."""
+
+    def opener(path: str, flags: int) -> int:
+        return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+    return cast(BinaryIO, open(path, "rb", buffering=0, opener=opener))
 
 
 def open_to_write(path: Pathish) -> BinaryIO:

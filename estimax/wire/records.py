@@ -12,14 +12,15 @@ compressed files are counted after decompression: going to a place in one means
 decompressing up to it, without looking at the records on the way.
 
 The framing is, little-endian: uint64 length, uint32 CRC of the length, the data,
-uint32 CRC of the data. Records before a damaged one are delivered, then the error.
+uint32 CRC of the data. Records before a damaged one are delivered, then the error. A
+file that ends inside a header ends there, with a warning, as TensorFlow reads it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -31,8 +32,14 @@ from estimax.core.strings import Strings
 from estimax.native import records as frames
 from estimax.native.buffers import BufferPool
 from estimax.native.records import FRAME_BYTES, HEADER_BYTES
-from estimax.wire.compression import check_compression, source_of
+from estimax.wire.compression import (
+    LONGEST_COMPRESSED,
+    check_compression,
+    source_of,
+)
 from estimax.wire.files import Pathish, open_to_read
+
+_log = logging.getLogger(__name__)
 
 # Larger ones fall out of the processor's caches before they are parsed. Where so many
 # rows are wanted that they need more, the next one is larger.
@@ -180,6 +187,7 @@ class RecordReader:
         self._at = self._size = 0
         self._is_end = False  # of the file
         self._error: RecordError | None = None
+        self._has_warned = False
         self._skip_to_offset()
 
     @property
@@ -208,10 +216,9 @@ class RecordReader:
             )
             if count or status or self._is_end:
                 break
-            # From 0 on, it is one record larger than the buffer. Doubling, not
-            # trusting its length: a damaged one would ask for all memory.
-            larger = 0 if self._at else 2 * len(self._buffer)
-            self._fill(max(self._block_bytes, larger))
+            # From 0 on, it is one record larger than the buffer.
+            is_large = self._at == 0 and self._size > 0
+            self._fill(max(self._block_bytes, self._larger() if is_large else 0))
         if rows is not None and self._at == 0 and count < rows:
             larger = min(2 * self._block_bytes, _MOST_BYTES)
             self._block_bytes = max(self._block_bytes, larger)
@@ -221,9 +228,11 @@ class RecordReader:
         is_rest = count < most or most == room
         is_cut = self._is_end and is_rest and self._size - at >= HEADER_BYTES
         if status or is_cut or (self._is_end and is_rest and self._source.failure):
-            self._error = self._describe(status, self._buffer, at, self._size)
+            error = self._fail(self._describe(status, at))
             if not count:
-                raise self._error
+                raise error
+        elif not count and self._size > at:
+            self._warn_of_cut_header(self._size - at)
         return block if count else None
 
     def close(self) -> None:
@@ -239,10 +248,11 @@ class RecordReader:
     def _skip_to_offset(self) -> None:
         try:
             self._source.skip(self._offset)
-        except (zlib.error, OSError) as error:
+        except (EOFError, OSError) as error:
             self.close()
             raise RecordError(
-                f"{self._where()}: cannot go to this position: {error}.",
+                f"{self._where()}: cannot go to this position: {error}. Has the file "
+                "changed?",
                 self._record,
                 self._offset,
             ) from error
@@ -256,35 +266,75 @@ class RecordReader:
         self._buffer, self._at = buffer, 0
         self._is_end = self._size < len(buffer)
 
+    def _larger(self) -> int:
+        """How large a buffer the record at the beginning of this one needs.
+
+        A damaged length must not ask for memory that the file does not fill: a plain
+        file is asked for its size, and a compressed one gets twice what it has filled.
+        """
+        length = self._length(0)
+        needed = length + FRAME_BYTES
+        left = self._source.left()
+        if left is not None:
+            if needed > self._size + left:
+                raise self._fail(_cut_off(length, self._size + left - HEADER_BYTES))
+            return needed
+        if self._compression and length > LONGEST_COMPRESSED:
+            raise self._fail(
+                f"it should have {length} bytes; in a compressed file a record may "
+                f"have {LONGEST_COMPRESSED >> 20} MB. Decompress the file if it is "
+                "right."
+            )
+        return min(needed, 2 * len(self._buffer))
+
+    def _length(self, at: int) -> int:
+        """The length that the header in the buffer says."""
+        return int(self._buffer[at : at + 8].view("<u8")[0])
+
+    def _fail(self, what: str) -> RecordError:
+        """Return the error to raise, now and at every further read."""
+        self._error = RecordError(
+            f"{self._where()}: {what}", self._record, self._offset
+        )
+        return self._error
+
+    def _warn_of_cut_header(self, left: int) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        _log.warning(
+            "%s: the file ends inside the header of a record, so it was probably cut "
+            "off. Its last %d bytes are ignored, as TensorFlow does; %d records were "
+            "read.",
+            *(self._where(), left, self._record),
+        )
+
     def _block(
         self, buffer: NDArray[np.uint8], offsets: NDArray[np.int64]
     ) -> RecordBlock:
         records = Strings(buffer, offsets, (len(offsets) - 1,))
         return RecordBlock(self._path, records, self._offset, self._record)
 
-    def _describe(
-        self, status: int, buffer: NDArray[np.uint8], at: int, size: int
-    ) -> RecordError:
+    def _describe(self, status: int, at: int) -> str:
+        """What is wrong with the record at a place of the buffer."""
         if status == frames.BAD_DATA_CRC:
-            what = "the checksum of its data is wrong: the file is damaged."
-        elif status:
-            what = (
+            return "the checksum of its data is wrong: the file is damaged."
+        if status:
+            return (
                 "its length and the checksum of its length do not agree. The file is "
                 "damaged, is compressed (pass compression 'GZIP' or 'ZLIB'), or holds "
                 "no TFRecords."
             )
-        elif self._source.failure:
-            what = (
-                f"the file is not {self._compression} or is damaged "
-                f"({self._source.failure}). Pass the compression it was written with."
-            )
-        else:
-            length = int(buffer[at : at + 8].view("<u8")[0])
-            what = (
-                f"it should have {length} bytes and the file ends after "
-                f"{size - at - HEADER_BYTES}: it was cut off."
-            )
-        return RecordError(f"{self._where()}: {what}", self._record, self._offset)
+        if self._source.failure:
+            return self._source.failure
+        return _cut_off(self._length(at), self._size - at - HEADER_BYTES)
 
     def _where(self) -> str:
         return f"{self._path}, record {self._record} (byte {self._offset})"
+
+
+def _cut_off(length: int, found: int) -> str:
+    return (
+        f"it should have {length} bytes and the file ends after {found}: it was cut "
+        "off."
+    )

@@ -184,8 +184,10 @@ def test_the_run_config_is_that_of_the_section(tmp_path):
         "run.compilation_cache=off",
         "seed=9",
         "data.prefetch=3",
+        "run.resume_input=restart",
     )
     config = build_run_config(loaded.run)
+    assert config.resume_input == "restart"
     assert (config.save_checkpoints_steps, config.save_checkpoints_secs) == (7, None)
     assert config.keep_checkpoint_max is None
     assert config.compilation_cache_dir is None

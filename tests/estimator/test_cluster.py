@@ -185,9 +185,9 @@ def test_positions_of_arguments_are_tf_estimators():
 
 
 def test_what_becomes_of_the_input_has_three_answers():
-    assert RunConfig().resume_input == "fast_forward"
+    assert RunConfig().resume_input == "exact"
     assert RunConfig(resume_input=False).resume_input == "restart"
-    assert RunConfig(resume_input=True).resume_input == "fast_forward"
+    assert RunConfig(resume_input=True).resume_input == "exact"
     assert RunConfig(resume_input="refuse").resume_input == "refuse"
     with pytest.raises(ConfigError, match="did you mean 'refuse'"):
         RunConfig(resume_input="refuze")

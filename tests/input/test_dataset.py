@@ -104,7 +104,7 @@ def test_a_position_is_small():
     with iter(data) as iterator:
         for _ in range(50):
             next(iterator)
-        assert len(json.dumps(iterator.get_state())) < 400
+        assert len(json.dumps(iterator.get_state())) < 600
 
 
 def test_an_iterator_can_go_back_to_an_earlier_position():

@@ -1,3 +1,4 @@
+import gzip
 import logging
 
 import pytest
@@ -176,3 +177,27 @@ def test_a_missing_file_is_named_and_can_be_ignored(tmp_path):
     with pytest.raises(InputError, match="gone: cannot be read: No such file"):
         list(TFRecordDataset(paths))
     assert list(TFRecordDataset(paths).ignore_errors()) == [b"x"]
+
+
+@pytest.mark.parametrize("compression", [None, "GZIP"])
+def test_a_cut_header_is_no_error_to_be_ignored(tmp_path, caplog, compression):
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        write_records(path, [b"one", b"two"])
+        path.write_bytes(path.read_bytes() + b"\5\0\0")
+        if compression:
+            path.write_bytes(gzip.compress(path.read_bytes()))
+    iterator = iter(TFRecordDataset(paths, compression).ignore_errors())
+    assert list(iterator) == [b"one", b"two"] * 2
+    assert iterator.ignored_errors == 0
+    assert [str(path) in caplog.text for path in paths] == [True, True]
+
+
+def test_a_damaged_chunk_of_a_cache_is_left_out_and_counted(tmp_path):
+    list(Dataset.range(9).cache(tmp_path / "c"))
+    data = bytearray((tmp_path / "c.data").read_bytes())
+    data[0] ^= 1
+    (tmp_path / "c.data").write_bytes(data)
+    iterator = iter(Dataset.range(9).cache(tmp_path / "c").ignore_errors())
+    assert len(list(iterator)) < 9
+    assert iterator.ignored_errors == 1

@@ -151,6 +151,7 @@ VERBS = {
 NO_ELEMENTS = {
     "options",
     "cardinality",
+    "fingerprint",
     "profile",
     "reduce",
     "as_numpy_iterator",

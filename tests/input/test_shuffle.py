@@ -129,5 +129,6 @@ def test_data_mended_after_an_error_goes_on_as_if_it_had_never_been_broken(tmp_p
     assert 0 < len(given) < len(wanted)
     assert given == wanted[: len(given)]
     again = rows(broken=False)
+    del states[-1]["data"]  # it has changed, and is meant to have
     again.set_state(states[-1])
     assert [batch["x"].tolist() for batch in again] == wanted[len(given) :]

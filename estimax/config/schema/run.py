@@ -52,6 +52,13 @@ class RunSection:
         int | None,
         About("Steps in one compiled call, at most; null: as many as pay.", at_least=1),
     ] = None
+    resume_input: Annotated[
+        Literal["exact", "refuse", "restart"],
+        About(
+            "Where a resumed run goes on in the data; restart: at its beginning, also "
+            "if the data has changed."
+        ),
+    ] = "exact"
     precision: Annotated[
         Literal["float32", "bfloat16"],
         About("What layers compute in; variables are float32 in any case."),
