@@ -19,30 +19,28 @@ def main(arguments: list[str] | None = None) -> int:
     names = given.attacks or list(ATTACKS)
     began = time.monotonic()
     reports: dict[str, Report] = {}
-    first = 0
     print(f"seed {given.seed}", flush=True)
-    for round_number in range(given.rounds):
+    for number in range(given.rounds):
         minutes = (time.monotonic() - began) / 60
-        if given.minutes is not None and round_number and minutes >= given.minutes:
+        if given.minutes is not None and number and minutes >= given.minutes:
             break
-        for report in _round(names, given, first if given.number is None else None):
+        for report in _round(names, given, number):
             reports[report.name] = _merged(reports.get(report.name), report)
-        first += 1
     print(_table(reports))
     print(f"seed {given.seed}, {time.monotonic() - began:.0f} s")
     return int(any(report.failures for report in reports.values()))
 
 
-def _round(names: list[str], given: argparse.Namespace, number: int | None) -> list:
-    """Every attack once; `number` is that of the round, None for a single try."""
+def _round(
+    names: list[str], given: argparse.Namespace, round_number: int
+) -> list[Report]:
+    """Run every attack once, with numbers that no other round has."""
 
     def run(name: str) -> Report:
         tries = given.tries or make_attack(name).tries
-        numbers = (
-            range(given.number, given.number + 1)
-            if number is None
-            else range(number * tries, (number + 1) * tries)
-        )
+        numbers = range(round_number * tries, (round_number + 1) * tries)
+        if given.number is not None:
+            numbers = range(given.number, given.number + 1)
         report = run_attack(name, given.seed, numbers)
         _print_failures(report, given.seed)
         return report
@@ -85,7 +83,9 @@ def _table(reports: dict[str, Report]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
     lines = [
         row[0].ljust(widths[0])
-        + "".join(f"  {cell.rjust(w)}" for cell, w in zip(row[1:], widths[1:]))
+        + "".join(
+            f"  {cell.rjust(w)}" for cell, w in zip(row[1:], widths[1:], strict=True)
+        )
         for row in rows
     ]
     return "\n".join(["", lines[0], "-" * len(lines[0]), *lines[1:]])

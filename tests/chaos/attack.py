@@ -29,11 +29,11 @@ class Outcome(enum.Enum):
     FAILED = "FAILED"
 
 
-class AttackFailed(Exception):
+class AttackFailedError(Exception):
     """A try showed a defect. Raised by attacks, reported by the child process."""
 
 
-class AttackSkipped(Exception):
+class AttackSkippedError(Exception):
     """This machine cannot run the attack; the message says why."""
 
 
@@ -106,13 +106,13 @@ class FileAttack(Attack):
     def judge(self, found: Any) -> Outcome:
         """Compare a result with the undamaged one."""
         if found != self.expected:
-            raise AttackFailed(f"the result silently differs: {shortened(found)}")
+            raise AttackFailedError(f"the result silently differs: {shortened(found)}")
         return Outcome.HARMLESS
 
     def check_error(self, error: Exception) -> None:
         """Check that an error says which file it is about."""
         if str(self.copy) not in str(error):
-            raise AttackFailed(
+            raise AttackFailedError(
                 f"the error names no file of {self.copy}: "
                 f"{type(error).__name__}: {shortened(error)}"
             )

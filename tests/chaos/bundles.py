@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
+
+import servables
 
 from chaos import mutations
 from chaos.attack import FileAttack, Outcome
 from chaos.tiny import bits
 from estimax import export
-from estimax.export.manifest import MANIFEST, write_manifest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "export"))
-import servables
+from estimax.export.manifest import MANIFEST, _checksum, write_manifest
 
 VERSION = 1_700_000_000
 # What is read by jax's own parser, which does not promise to survive forgeries.
@@ -115,7 +113,5 @@ def _rewrite(bundle: Path, **changes: Any) -> None:
 
 def _seal(path: Path, content: dict[str, Any]) -> None:
     """Write a forged manifest with the checksum that it should have."""
-    from estimax.export.manifest import _checksum
-
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=2)
     path.write_text(text)

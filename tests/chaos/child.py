@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from chaos.attack import GIGABYTE, Attack, AttackSkipped, Outcome, shortened
+from chaos.attack import GIGABYTE, Attack, AttackSkippedError, Outcome, shortened
 from chaos.registry import make_attack
 
 # Above what is mapped after the preparation: an absurd allocation is refused at once.
@@ -36,7 +36,7 @@ def main(name: str, seed: int, first: int, end: int, folder: Path, pipe: int) ->
         attack = make_attack(name)
         try:
             attack.prepare(folder)
-        except AttackSkipped as reason:
+        except AttackSkippedError as reason:
             tell(skipped=str(reason))
             return
         if attack.memory is not None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos import mutations
-from chaos.attack import AttackFailed, FileAttack, Outcome, shortened
+from chaos.attack import AttackFailedError, FileAttack, Outcome, shortened
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input import (
@@ -23,6 +23,7 @@ from estimax.input import (
     csv_files,
     parquet_files,
 )
+from estimax.native import checksum
 from estimax.wire import write_records
 
 ROWS = 60
@@ -56,23 +57,24 @@ class ForgedCaches(Caches):
 
     def damage(self, folder: Path, draw: random.Random) -> str:
         path = folder / "rows.index"
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text().splitlines()[0])
         done = []
         for _ in range(draw.choice([1, 1, 2, 4])):
             if mutations.is_deep(content):
                 break
             content, what = mutations.mutated_json(content, draw)
             done.append(what)
-        path.write_text(mutations.json_text(seal_index(content)))
+        text = mutations.json_text(content).replace("\n", "")
+        path.write_bytes(_sealed(text.encode()))
         return ", ".join(done)
 
     def judge(self, found: Any) -> Outcome:
         return Outcome.HARMLESS if found == self.expected else Outcome.CHANGED
 
 
-def seal_index(content: Any) -> Any:
-    """Give the index of a cache the checksum that its content should have."""
-    return content
+def _sealed(text: bytes) -> bytes:
+    """The index of a cache with the checksum that its text should have."""
+    return b"%b\ncrc32c %08x\n" % (text, checksum.crc32c(text))
 
 
 class Records(FileAttack):
@@ -112,7 +114,7 @@ class Records(FileAttack):
         data = TFRecordDataset(folder / f"records{self.kind}", self.kind)
         kept = set(data.ignore_errors())
         if not kept <= set(self.records):
-            raise AttackFailed(f"rows that were never written: {shortened(kept)}")
+            raise AttackFailedError(f"rows that were never written: {shortened(kept)}")
         return list(data)
 
     def judge(self, found: list[bytes]) -> Outcome:
@@ -121,7 +123,9 @@ class Records(FileAttack):
         path = self.copy / f"records{self.kind}"
         if found == _rows_left(path.read_bytes(), self.kind, self.frames):
             return Outcome.CHANGED  # whole records were cut off, which nothing shows
-        raise AttackFailed(f"{len(found)} rows that the damaged file does not hold")
+        raise AttackFailedError(
+            f"{len(found)} rows that the damaged file does not hold"
+        )
 
 
 class CsvFiles(FileAttack):

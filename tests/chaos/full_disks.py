@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from chaos import tiny
-from chaos.attack import Attack, AttackFailed, AttackSkipped, Note, Outcome, shortened
+from chaos.attack import (
+    Attack,
+    AttackFailedError,
+    AttackSkippedError,
+    Note,
+    Outcome,
+    shortened,
+)
 from chaos.data_files import plain_rows
 from chaos.trainers import leftovers, slow_rows
 from estimax import checkpoints, export
@@ -54,9 +61,9 @@ class FullTraining(Attack):
         self.ballast.unlink()
         self.work()
         if self.read() != self.expected:
-            raise AttackFailed("differs from what comes of a disk with space")
+            raise AttackFailedError("differs from what comes of a disk with space")
         if leftovers(self.disk):
-            raise AttackFailed(f"temporaries were left: {leftovers(self.disk)}")
+            raise AttackFailedError(f"temporaries were left: {leftovers(self.disk)}")
         return outcome
 
     def _work_on_full_disk(self) -> Outcome:
@@ -71,9 +78,13 @@ class FullTraining(Attack):
         """The error says which file, and that there is no space."""
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])
         if str(self.disk) not in text:
-            raise AttackFailed(f"the error names no file: {shortened(text)}") from error
+            raise AttackFailedError(
+                f"the error names no file: {shortened(text)}"
+            ) from error
         if os.strerror(errno.ENOSPC) not in text:
-            raise AttackFailed(f"the error names no cause: {shortened(text)}") from error
+            raise AttackFailedError(
+                f"the error names no cause: {shortened(text)}"
+            ) from error
 
     def _fill(self, room: int) -> None:
         with open(self.ballast, "wb") as file:
@@ -141,7 +152,7 @@ class FullCache(FullTraining):
 def _mount(folder: Path) -> None:
     # Into the mount namespace that the supervisor made: it goes with this process.
     if os.readlink("/proc/self/ns/mnt") == os.readlink(f"/proc/{os.getppid()}/ns/mnt"):
-        raise AttackSkipped("mounting a tmpfs needs root and `unshare --mount`")
+        raise AttackSkippedError("mounting a tmpfs needs root and `unshare --mount`")
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
     subprocess.run(command, check=True)
 

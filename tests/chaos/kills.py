@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import processes
+
 from chaos import tiny
-from chaos.attack import Attack, AttackFailed, Note, Outcome
+from chaos.attack import Attack, AttackFailedError, Note, Outcome
 from chaos.data_files import plain_rows
 from chaos.trainers import (
     PATIENCE,
@@ -22,9 +23,6 @@ from chaos.trainers import (
     started,
 )
 from estimax import export
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "end_to_end"))
-import processes
 
 
 class KillTraining(Attack):
@@ -59,7 +57,7 @@ class KillTraining(Attack):
             run.kill_if_running()
         found = processes.differences(run.model_dir, self.whole)
         if found:
-            raise AttackFailed(f"differs from the undisturbed run in {found}")
+            raise AttackFailedError(f"differs from the undisturbed run in {found}")
         return check_no_leftovers(run.model_dir)
 
     def _wait_for_a_moment(self, run: processes.Run, draw: random.Random) -> str:
@@ -103,7 +101,7 @@ class KillExport(Attack):
         for _ in range(3):
             with started(self.job, self.folder) as trainer:
                 if trainer.hear() != "ready":
-                    raise AttackFailed("a process could not start")
+                    raise AttackFailedError("a process could not start")
                 trainer.tell("start")
                 done.append(self._wait(trainer, draw))
                 note(f"killed {', '.join(done)}")
@@ -112,7 +110,7 @@ class KillExport(Attack):
         with started(self.job, self.folder) as trainer:
             trainer.finish()
         if self.read() != self.expected:
-            raise AttackFailed("differs from what an undisturbed process wrote")
+            raise AttackFailedError("differs from what an undisturbed process wrote")
         return check_no_leftovers(self.folder)
 
     def _wait(self, trainer: Trainer, draw: random.Random) -> str:
@@ -161,5 +159,5 @@ class KillCache(KillExport):
 def check_no_leftovers(folder: Path) -> Outcome:
     """A finished process leaves no temporaries, its own or those of dead ones."""
     if leftovers(folder):
-        raise AttackFailed(f"temporaries were left: {leftovers(folder)}")
+        raise AttackFailedError(f"temporaries were left: {leftovers(folder)}")
     return Outcome.HARMLESS

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from chaos import tiny
-from chaos.attack import Attack, AttackFailed, Note, Outcome, shortened
+from chaos.attack import Attack, AttackFailedError, Note, Outcome, shortened
 from chaos.trainers import PATIENCE, Trainer, started
 
 
@@ -45,7 +45,7 @@ class TwoTrainers(Attack):
     def _start(self, trainers: list[Trainer], offset: float) -> None:
         for trainer in trainers:
             if trainer.hear() != "ready":
-                raise AttackFailed("a process could not start")
+                raise AttackFailedError("a process could not start")
         for trainer in trainers:
             trainer.tell("start")
             time.sleep(offset)
@@ -53,9 +53,11 @@ class TwoTrainers(Attack):
     def _check(self, words: list[str]) -> None:
         refused = [said for said in words if said.startswith("refused")]
         if words.count("training") != 1 or len(refused) != 1:
-            raise AttackFailed(f"expected one to train and one refused: {words}")
+            raise AttackFailedError(f"expected one to train and one refused: {words}")
         if str(self.model_dir) not in refused[0]:
-            raise AttackFailed(f"the error does not name the directory: {refused[0]}")
+            raise AttackFailedError(
+                f"the error does not name the directory: {refused[0]}"
+            )
 
 
 class StaleLock(TwoTrainers):
@@ -72,7 +74,7 @@ class StaleLock(TwoTrainers):
         ):
             self._start([first], 0.0)
             if moment == "training" and first.hear() != "training":
-                raise AttackFailed("the first could not train")
+                raise AttackFailedError("the first could not train")
             time.sleep(delay)
             first.kill()
             self._start([second], 0.0)
@@ -84,5 +86,5 @@ def check_final(model_dir: Path, expected: object, outcome: Outcome) -> Outcome:
     """Return the outcome if the last checkpoint is that of an undisturbed run."""
     found = tiny.final(model_dir)
     if found != expected:
-        raise AttackFailed(f"other variables or position: {shortened(found)}")
+        raise AttackFailedError(f"other variables or position: {shortened(found)}")
     return outcome

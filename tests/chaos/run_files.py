@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
+import damaged_text
+from run_files import GOOD
+
 from chaos import mutations
-from chaos.attack import AttackFailed, FileAttack, Outcome, shortened
+from chaos.attack import AttackFailedError, FileAttack, Outcome, shortened
 from estimax.config import load
 from estimax.config.dump import dump
 from estimax.config.saved import claim_model_dir
 from estimax.core.errors import EstimaxError
 
-TESTS = Path(__file__).parents[1]
-sys.path.insert(0, str(TESTS / "config"))
-import damaged_text
-from run_files import GOOD
-
-SHIPPED = sorted((TESTS.parent / "configs").glob("*.yaml"))
+SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
 
 class RunFiles(FileAttack):
@@ -48,7 +45,9 @@ class RunFiles(FileAttack):
         again = folder / "again.yaml"
         again.write_text(text, encoding="utf-8")
         if load(again, environment={}).run != run:
-            raise AttackFailed(f"the run changes by a round trip: {shortened(text)}")
+            raise AttackFailedError(
+                f"the run changes by a round trip: {shortened(text)}"
+            )
         return text
 
     def judge(self, found: Any) -> Outcome:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from chaos import mutations
-from chaos.attack import AttackFailed, FileAttack, Outcome, shortened
+from chaos.attack import AttackFailedError, FileAttack, Outcome, shortened
 from chaos.tiny import bits
 from estimax import checkpoints
 from estimax.core.errors import CheckpointError, MissingFileError
@@ -56,7 +56,7 @@ class Checkpoints(FileAttack):
             return Outcome.HARMLESS
         if found == self.each[5]:
             return Outcome.FELL_BACK
-        raise AttackFailed(f"values of no checkpoint: {shortened(found)}")
+        raise AttackFailedError(f"values of no checkpoint: {shortened(found)}")
 
     def _read_one_by_one(self, folder: Path) -> None:
         """Read by the other ways: each gives the right values or an error of ours."""
@@ -72,14 +72,14 @@ class Checkpoints(FileAttack):
                 continue
             # A whole checkpoint under another name is still a whole checkpoint.
             if bits(found) not in [bits(_arrays(one)) for one in STEPS]:
-                raise AttackFailed(f"{path}: values of no checkpoint")
+                raise AttackFailedError(f"{path}: values of no checkpoint")
 
 
 class ForgedCheckpoints(Checkpoints):
     """Manifests that lie, with a checksum that confirms the lie.
 
-    Content that was forged consistently can be read; but no file outside the checkpoint,
-    and nothing may crash, hang, or raise what is not ours.
+    Content that was forged consistently can be read. No file outside the checkpoint is
+    read, and nothing crashes, hangs, or raises what is not ours.
     """
 
     tries = 500
@@ -107,9 +107,9 @@ class ForgedCheckpoints(Checkpoints):
 
     def judge(self, found: Any) -> Outcome:
         if any(b"SECRET!!" in data for _, _, data in found[1].values()):
-            raise AttackFailed("a file outside the checkpoint was read")
-        return Outcome.CHANGED if found not in self.each.values() else super().judge(
-            found
+            raise AttackFailedError("a file outside the checkpoint was read")
+        return (
+            Outcome.CHANGED if found not in self.each.values() else super().judge(found)
         )
 
     def _read_one_by_one(self, folder: Path) -> None:
@@ -119,7 +119,7 @@ class ForgedCheckpoints(Checkpoints):
         try:
             for name in checkpoints.names(path):
                 if b"SECRET!!" in checkpoints.read_array(path, name).tobytes():
-                    raise AttackFailed("a file outside the checkpoint was read")
+                    raise AttackFailedError("a file outside the checkpoint was read")
         except CheckpointError as error:
             self.check_error(error)
 

@@ -8,6 +8,7 @@ A child that dies or hangs costs the try it was at; another child goes on behind
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -16,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,35 +75,48 @@ def _run_child(report: Report, seed: int, first: int, end: int) -> int:
     attack = make_attack(report.name)
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         child = _Child(report.name, seed, first, end, Path(folder), attack.isolated)
-        number, damage, waiting_for = first, "", PREPARATION
-        is_ready = False
+        watch = _Watch(report, first)
         try:
-            for event in child.events(lambda: waiting_for):
-                if "skipped" in event:
-                    report.skipped = event["skipped"]
-                    return end
-                is_ready = True
-                if "start" in event:
-                    number, damage, waiting_for = event["start"], "", attack.patience
-                damage = event.get("damage", damage)
-                if "outcome" in event:
-                    outcome = Outcome(event["outcome"])
-                    if outcome is Outcome.FAILED:
-                        report.fail(number, damage, event["message"])
-                    else:
-                        report.counts[outcome] += 1
-                    number += 1
+            while (event := child.next_event(watch.patience)) is not None:
+                watch.see(event, attack.patience)
         except TimeoutError:
             told = child.stop_and_tell()
-            report.fail(number, damage, f"no end after {waiting_for:.0f} s\n{told}")
-            return number + 1
+            message = f"no end after {watch.patience:.0f} s\n{told}"
+            report.fail(watch.number, watch.damage, message)
+            return watch.number + 1
         finally:
             child.kill()
-        if number < end:
-            told = f"the process ended with code {child.code}\n{child.log(40)}"
-            report.fail(number, damage, told)
-            return number + 1 if is_ready else end  # it cannot be prepared
-        return end
+        if report.skipped or watch.number == end:
+            return end
+        told = f"the process ended with code {child.code}\n{child.log(40)}"
+        report.fail(watch.number, watch.damage, told)
+        return watch.number + 1 if watch.is_ready else end  # it cannot be prepared
+
+
+@dataclass
+class _Watch:
+    """Where a child is, by its events."""
+
+    report: Report
+    number: int
+    damage: str = ""
+    patience: float = PREPARATION
+    is_ready: bool = False
+
+    def see(self, event: dict[str, Any], patience: float) -> None:
+        """Note an event, and count the outcome if it is the end of a try."""
+        self.report.skipped = event.get("skipped", "")
+        self.is_ready = True
+        if "start" in event:
+            self.number, self.damage, self.patience = event["start"], "", patience
+        self.damage = event.get("damage", self.damage)
+        if "outcome" in event:
+            outcome = Outcome(event["outcome"])
+            if outcome is Outcome.FAILED:
+                self.report.fail(self.number, self.damage, event["message"])
+            else:
+                self.report.counts[outcome] += 1
+            self.number += 1
 
 
 class _Child:
@@ -116,6 +129,7 @@ class _Child:
         work.mkdir()
         self._log = folder / "log"
         self._reading, writing = os.pipe()
+        self._unread = b""
         arguments = {
             "name": name,
             "seed": seed,
@@ -145,21 +159,21 @@ class _Child:
             )
         os.close(writing)
 
-    def events(self, patience: Any) -> Iterator[dict[str, Any]]:
-        """Yield the child's events until it ends; TimeoutError if none comes."""
-        buffer = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._reading, selectors.EVENT_READ)
-            while True:
-                if not selector.select(patience()):
+    def next_event(self, patience: float) -> dict[str, Any] | None:
+        """Wait for the next event; None at the end, TimeoutError if none comes."""
+        while b"\n" not in self._unread:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._reading, selectors.EVENT_READ)
+                if not selector.select(patience):
                     raise TimeoutError
-                data = os.read(self._reading, 1 << 16)
-                if not data:
-                    self._process.wait()
-                    return
-                *lines, buffer = (buffer + data).split(b"\n")
-                for line in lines:
-                    yield json.loads(line)
+            data = os.read(self._reading, 1 << 16)
+            if not data:
+                self._process.wait()
+                return None
+            self._unread += data
+        line, _, self._unread = self._unread.partition(b"\n")
+        event: dict[str, Any] = json.loads(line)
+        return event
 
     @property
     def code(self) -> int | None:
@@ -177,10 +191,8 @@ class _Child:
 
     def kill(self) -> None:
         """Kill the child and all that it started."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
         if self._reading >= 0:
             os.close(self._reading)

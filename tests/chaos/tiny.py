@@ -1,8 +1,8 @@
 """A tiny model with all that a checkpoint holds: a table, layers, two slots, an input.
 
-    estimator = make_estimator(folder)
-    estimator.train(input_fn, max_steps=STEPS)
-    bits(checkpoints.restore_latest(folder).arrays)
+estimator = make_estimator(folder)
+estimator.train(input_fn, max_steps=STEPS)
+bits(checkpoints.restore_latest(folder).arrays)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Processes to kill and to set against each other, forked from one that imported jax.
 
-    trainer = Trainer("train", model_dir)
-    trainer.hear() == "ready"
-    trainer.tell("start")
-    trainer.hear()                  # "training", "refused: …" or "failed: …"
+trainer = Trainer("train", model_dir)
+trainer.hear() == "ready"
+trainer.tell("start")
+trainer.hear()                  # "training", "refused: …" or "failed: …"
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import estimax as ex
 from chaos import tiny
-from chaos.attack import AttackFailed
+from chaos.attack import AttackFailedError
 from chaos.data_files import ROWS, plain_rows
 from estimax.core.errors import EstimaxError
 
@@ -50,7 +50,7 @@ class Trainer:
     def hear(self, within: float = PATIENCE) -> str:
         """Wait for the process's next word; "dead" if it has none any more."""
         if not self._mine.poll(within):
-            raise AttackFailed(f"a process said nothing for {within:.0f} s")
+            raise AttackFailedError(f"a process said nothing for {within:.0f} s")
         try:
             return str(self._mine.recv())
         except (EOFError, ConnectionResetError):
@@ -70,7 +70,9 @@ class Trainer:
         said = self.hear()
         while said != "done":
             if said.startswith(("refused", "failed", "dead")):
-                raise AttackFailed(f"an undisturbed process could not go on: {said}")
+                raise AttackFailedError(
+                    f"an undisturbed process could not go on: {said}"
+                )
             self.tell("go on")
             said = self.hear()
         self._process.join(PATIENCE)
