@@ -12,10 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from estimax import transforms
+from estimax.core import staging
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
+from estimax.core.plan import as_device_dtype
 from estimax.core.sparse import Sparse
-from estimax.core.staging import HostOnly
+from estimax.core.staging import HostOnly, Origin
 from estimax.core.strings import is_text
 from estimax.feature_columns.column import Features, ParseSpec, check_key
 
@@ -49,7 +52,7 @@ class NumericColumn:
 
     def values(self, features: Features) -> jax.Array:
         """The numbers, normalized, as float32 [B, N]."""
-        raw = dense_feature(features, self.key)
+        raw = self._raw(features)
         numbers = raw if self.normalizer_fn is None else self.normalizer_fn(raw)
         numbers = jnp.asarray(numbers).astype(jnp.float32)
         width = math.prod(self.shape)
@@ -59,6 +62,18 @@ class NumericColumn:
                 f"shape {tuple(numbers.shape)}. Set the column's shape."
             )
         return jnp.reshape(numbers, (numbers.shape[0], width))
+
+    def _raw(self, features: Features) -> jax.Array:
+        """The raw feature; integers of 64 bits as the float32 that they become.
+
+        A `normalizer_fn` works on raw integers, so for one these must fit 32 bits.
+        `Scaling` gives the same result for floats.
+        """
+        floats = isinstance(self.normalizer_fn, transforms.Scaling | None)
+        if floats and staging.is_wide(features.get(self.key)):
+            staged: jax.Array = staging.stage(transforms.Numbers(self.key), features)
+            return staged
+        return dense_feature(features, self.key)
 
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         """The numbers; there are no variables."""
@@ -115,14 +130,7 @@ def _on_device(key: str, value: Any) -> jax.Array:
     array = np.asarray(value)
     if is_text(array):
         raise _not_numeric(key, "text")
-    # A device counts to 2^31 only; larger integers survive as the floats they become.
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
-        within = np.can_cast(np.min_scalar_type(array.min(initial=0)), np.int32)
-        if not within or array.max(initial=0) > np.iinfo(np.int32).max:
-            array = array.astype(np.float32)
-    elif array.dtype == np.float64:
-        array = array.astype(np.float32)
-    return jnp.asarray(array)
+    return jnp.asarray(as_device_dtype(Origin("features", key), array))
 
 
 def _not_numeric(key: str, found: str) -> FeatureError:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from estimax import transforms
 from estimax.core import staging
 from estimax.core.errors import LabelError
+from estimax.core.numbers import cast
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 
@@ -226,7 +227,7 @@ class IndicatorLabels:
 def _checked(rule: LabelRule, given: staging.Raw) -> NDArray[Any]:
     numbers = rule.convert(given)
     rule.check(numbers, given)
-    return numbers.astype(rule.dtype)
+    return cast(numbers, rule.dtype)
 
 
 def labels_for(

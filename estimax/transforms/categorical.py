@@ -11,7 +11,14 @@ import numpy as np
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.transforms.compiled import kernels
-from estimax.transforms.entries import MISSING, IdArray, Values, value_entries
+from estimax.transforms.entries import (
+    MISSING,
+    IdArray,
+    Values,
+    decimal_text,
+    exceeds_int64,
+    value_entries,
+)
 from estimax.transforms.words import WordList
 
 
@@ -53,6 +60,9 @@ class HashBucket:
         if isinstance(values, Strings):
             text = (values.data, values.offsets)
             kernels().hash_strings(*text, self.num_buckets, drop, out)
+        elif exceeds_int64(values):
+            # None of an unsigned dtype can be the -1 that is dropped.
+            return self.ids_of(decimal_text(values), drop=False)
         else:
             flat = np.ascontiguousarray(values, np.int64)
             kernels().hash_ints(flat, self.num_buckets, drop, out)
@@ -146,6 +156,8 @@ class Identity:
 
     def ids_of(self, values: Values, *, drop: bool) -> IdArray:
         """Take every value as its id."""
+        if isinstance(values, np.ndarray) and exceeds_int64(values):
+            values = np.minimum(values, np.iinfo(np.int64).max)  # out of range, too
         given = np.asarray(values).astype(np.int64)
         ids = given
         if self.default is not None:

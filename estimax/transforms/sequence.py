@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
+from estimax.core.numbers import as_float32
 from estimax.core.sparse import Ids, Sparse, padded_length, row_starts
 from estimax.core.strings import Strings
 from estimax.transforms.entries import (
@@ -118,7 +119,7 @@ class SequenceNumbers:
         )
         rows = np.asarray(given.indices)[:, 0]
         values = np.full(shape, self.default, np.float32)
-        values[rows, places] = np.asarray(given.values)
+        values[rows, places] = as_float32(given.values)
         if not self.tells_missing:
             return self._in_steps(values, self.default)
         present = np.zeros(shape, np.bool_)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
 from estimax.transforms.compiled import kernels
-from estimax.transforms.entries import IdArray, Values
+from estimax.transforms.entries import IdArray, Values, decimal_text, exceeds_int64
+from estimax.transforms.fingerprint import fingerprint64
 
 
 class WordList:
@@ -74,6 +75,12 @@ class WordList:
             flat = np.ascontiguousarray(values, np.int64)
             out = np.empty(flat.size, np.int64)
             kernels().find_ints(flat, self.words, self._slots, *rest, out)
+            if exceeds_int64(values):
+                beyond = np.flatnonzero(flat < 0)
+                out[beyond] = default
+                if oov_buckets:
+                    hashed = fingerprint64(decimal_text(values[beyond]))
+                    out[beyond] = len(self) + (hashed % np.uint64(oov_buckets))
         return out
 
     def check_distinct(self) -> None:
