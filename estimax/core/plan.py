@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from estimax.core import compiled, numbers
 from estimax.core.errors import FeatureError, SpecError
+from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Ids, Sparse
-from estimax.core.staging import Call, Origin, Raw, as_raw, wide_error
+from estimax.core.staging import Call, Origin, Raw, wide_error
 from estimax.core.strings import Strings
 
 RawBatch = Mapping[Origin, Raw]
@@ -126,9 +127,10 @@ def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:
     flat: dict[Origin, Raw] = {}
     for part, value in (("features", features), ("labels", labels)):
         if isinstance(value, Mapping):
-            flat |= {Origin(part, k): as_raw(v) for k, v in value.items()}
+            origins = {Origin(part, key): given for key, given in value.items()}
+            flat |= {o: as_raw(given, o.name) for o, given in origins.items()}
         elif value is not None:
-            flat[Origin(part, None)] = as_raw(value)
+            flat[Origin(part, None)] = as_raw(value, part)
     return flat
 
 

@@ -29,8 +29,7 @@ import numpy as np
 from estimax.core import numbers
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.mode import Mode
-from estimax.core.sparse import Sparse
-from estimax.core.strings import Strings, is_text
+from estimax.core.raw_values import as_raw
 
 Raw = Any  # np.ndarray of numbers | Strings | Sparse: one feature on the host
 
@@ -274,7 +273,8 @@ def stage(transform: HostTransform, values: Mapping[str, Any]) -> Any:
                 "model computed it on the device. Pass the raw feature, or compute it "
                 "in the input_fn."
             )
-    raw = {k: as_raw(v) for k, v in zip(transform.keys, given, strict=True)}
+    pairs = zip(transform.keys, given, strict=True)
+    raw = {key: as_raw(value, f"feature {key!r}") for key, value in pairs}
     return jax.tree.map(jnp.asarray, transform(raw))
 
 
@@ -295,23 +295,10 @@ def is_wide(value: Any) -> bool:
     origin = None if trace is None else trace.origin(value)
     if trace is not None and origin is not None:
         return trace.is_wide(origin)
-    return isinstance(value, np.ndarray) and numbers.is_wide(value.dtype)
-
-
-def as_raw(value: Any) -> Raw:
-    """Bring whatever a user calls a feature into one of the raw forms."""
-    if isinstance(value, Strings | Sparse):
-        return value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return value
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise FeatureError(
-            "a feature or label has rows of different lengths. Give it as "
-            "ex.Sparse.of_rows(rows), which says so."
-        ) from error
-    return Strings.of(value) if is_text(array) else array
+    if value is None or isinstance(value, jax.Array | HostOnly):
+        return False
+    raw = as_raw(value)
+    return isinstance(raw, np.ndarray) and numbers.is_wide(raw.dtype)
 
 
 def _value_of(transform: HostTransform, values: Mapping[str, Any], key: str) -> Any:

@@ -17,9 +17,9 @@ from estimax.core import staging
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
 from estimax.core.plan import as_device_dtype
+from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Sparse
 from estimax.core.staging import HostOnly, Origin
-from estimax.core.strings import is_text
 from estimax.feature_columns.column import Features, ParseSpec, check_key
 
 Default = Any  # None, a number, or nested tuples of numbers
@@ -115,6 +115,8 @@ def dense_feature(features: Features, key: str) -> jax.Array:
     value = features[key]
     if not isinstance(value, jax.Array):
         value = _on_device(key, value)
+    if jnp.iscomplexobj(value):
+        raise _not_numeric(key, str(value.dtype))
     if value.ndim == 0:
         raise FeatureError(
             f"feature {key!r} is a single value; a batch needs rank 1 or more, [B, …]."
@@ -125,18 +127,16 @@ def dense_feature(features: Features, key: str) -> jax.Array:
 def _on_device(key: str, value: Any) -> jax.Array:
     if isinstance(value, HostOnly):
         raise _not_numeric(key, value.kind)
-    if isinstance(value, Sparse):
-        raise _not_numeric(key, "sparse")
-    array = np.asarray(value)
-    if is_text(array):
-        raise _not_numeric(key, "text")
-    return jnp.asarray(as_device_dtype(Origin("features", key), array))
+    raw = as_raw(value, f"feature {key!r}")
+    if not isinstance(raw, np.ndarray):
+        raise _not_numeric(key, "sparse" if isinstance(raw, Sparse) else "text")
+    return jnp.asarray(as_device_dtype(Origin("features", key), raw))
 
 
 def _not_numeric(key: str, found: str) -> FeatureError:
     return FeatureError(
-        f"feature {key!r} is {found}, but a numeric column needs dense numbers. Parse "
-        "it as FixedLenFeature, or use a categorical column."
+        f"feature {key!r} is {found}, but a numeric column needs dense real numbers. "
+        "Parse it as FixedLenFeature, or use a categorical column."
     )
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from estimax import transforms
 from estimax.core import staging
 from estimax.core.errors import FeatureError, did_you_mean
+from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Sparse
 
 
@@ -80,7 +81,7 @@ def _feature(head: str, key: str, features: Any) -> Any:
     if isinstance(raw, staging.HostOnly) and raw.kind == "wide":
         return raw
     is_array = isinstance(raw, jax.Array)
-    kind = raw if is_array or isinstance(raw, staging.HostOnly) else staging.as_raw(raw)
+    kind = raw if is_array or isinstance(raw, staging.HostOnly) else as_raw(raw, key)
     if isinstance(kind, staging.HostOnly | Sparse) or not hasattr(kind, "dtype"):
         raise FeatureError(
             f"{head}: the weight_column {key!r} must hold numbers, one an example; it "

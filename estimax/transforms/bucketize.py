@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
-from estimax.core.numbers import as_float32
+from estimax.core.numbers import as_float32, is_real
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.transforms.entries import IdArray, column_of
@@ -70,7 +70,7 @@ class Bucketize:
 
     def _numbers(self, raw: Mapping[str, Any]) -> NDArray[np.float32]:
         values = column_of(raw, self.key)
-        if isinstance(values, Sparse | Strings) or values.dtype.kind not in "iufb":
+        if isinstance(values, Sparse | Strings) or not is_real(values.dtype):
             found = "sparse" if isinstance(values, Sparse) else "not numeric"
             raise FeatureError(
                 f"feature {self.key!r}: a bucketized column needs dense numbers, but "

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
-from estimax.core.numbers import as_float32
+from estimax.core.numbers import as_float32, is_real
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.transforms.entries import column_of
@@ -44,10 +44,10 @@ class Numbers:
     def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.float32]:
         """Transform a batch."""
         column = column_of(raw, self.key)
-        if isinstance(column, Sparse | Strings):
-            found = "sparse" if isinstance(column, Sparse) else "text"
+        if isinstance(column, Sparse | Strings) or not is_real(column.dtype):
+            found = getattr(column, "dtype", type(column).__name__)
             raise FeatureError(
-                f"feature {self.key!r}: expected dense numbers, found {found} in this "
+                f"feature {self.key!r}: expected dense numbers, found {found} in a "
                 "batch. Every batch must have the kinds of values of the first."
             )
         return as_float32(column)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
-from estimax.core.numbers import as_float32
+from estimax.core.numbers import as_float32, is_real
 from estimax.core.sparse import Ids, Sparse, padded_length, row_starts
 from estimax.core.strings import Strings
 from estimax.transforms.entries import (
@@ -210,7 +210,7 @@ def _sparse_numbers(raw: Mapping[str, Any], key: str) -> Sparse:
             "Parse it as VarLenFeature, or make it a Sparse in the input_fn."
         )
     values = column.values
-    if isinstance(values, Strings) or values.dtype.kind not in "iufb":
+    if isinstance(values, Strings) or not is_real(values.dtype):
         raise FeatureError(
             f"sequence_numeric_column {key!r}: the feature must hold numbers."
         )
