@@ -10,13 +10,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax import heads, transforms
+from estimax import heads, staging, transforms
 from estimax.canned import parts
 from estimax.checkpoints.warm_start import WarmStart
-from estimax.core import staging
 from estimax.core.spec import EstimatorSpec
-from estimax.core.staging import HostOnly
 from estimax.estimator import Estimator, RunConfig
+from estimax.staging.recording import HostOnly
 
 Path = str | os.PathLike[str]
 NAMED_RATE = 0.3

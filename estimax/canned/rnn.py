@@ -17,11 +17,10 @@ import numpy as np
 from flax import linen as nn
 from numpy.typing import NDArray
 
-from estimax import feature_columns, heads, optimizers, transforms, variables
+from estimax import feature_columns, heads, optimizers, staging, transforms, variables
 from estimax.canned import parts
 from estimax.canned.rnn_layers import backwards, last_step, recurrent
 from estimax.checkpoints.warm_start import WarmStart
-from estimax.core import staging
 from estimax.core.errors import LabelError, SpecError
 from estimax.core.mode import ModeKeys
 from estimax.core.sparse import Sparse

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import CheckpointError
-from estimax.wire import crc32c
+from estimax.native import checksum
 from estimax.wire.messages import fields, varint
 
 _MAGIC = 0xDB4775248B80FB57
@@ -158,7 +158,7 @@ def _read(prefix: str, name: str, entry: Entry, entries: Entries) -> NDArray[Any
             f"{path}: {name!r} should have {entry.size} bytes at offset "
             f"{entry.offset}, found {len(data)}. The file is cut short."
         )
-    found = crc32c.masked(data)
+    found = checksum.masked_crc32c(data)
     if found != entry.crc:
         raise CheckpointError(
             f"{path}: {name!r} is damaged: expected checksum {entry.crc:08x}, found "
@@ -179,7 +179,7 @@ def _block(data: bytes, offset: int, size: int, path: Path) -> bytes:
     content = data[offset : offset + size]
     kind = data[offset + size]
     (crc,) = struct.unpack_from("<I", data, offset + size + 1)
-    if crc32c.masked(data[offset : offset + size + 1]) != crc:
+    if checksum.masked_crc32c(data[offset : offset + size + 1]) != crc:
         raise CheckpointError(f"{path}: the block at {offset} is damaged.")
     if kind == 0:
         return content

@@ -11,10 +11,10 @@ from typing import Any
 
 from estimax import checkpoints
 from estimax.core.errors import ConfigError, SpecError
-from estimax.core.staging import Origin
 from estimax.estimator.feeding import Feed
 from estimax.estimator.run_config import RunConfig
 from estimax.hooks import Hook
+from estimax.staging.recording import Origin
 
 _log = logging.getLogger("estimax")
 

@@ -27,11 +27,9 @@ from estimax import checkpoints, export, training
 from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import host_values
-from estimax.core import plan as plans
 from estimax.core.errors import MissingFileError
 from estimax.core.mode import Mode, ModeKeys
 from estimax.core.packing import pack
-from estimax.core.staging import Origin
 from estimax.core.state import TrainState
 from estimax.estimator import arguments, calling, exporting, reports
 from estimax.estimator.cluster import check_trains
@@ -43,6 +41,8 @@ from estimax.estimator.loading import Loaded, Loader, live, restored, warm_start
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import finishing_saves, training_hooks
 from estimax.hooks import Hook, RunContext
+from estimax.staging import plan as plans
+from estimax.staging.recording import Origin
 
 _log = logging.getLogger("estimax")
 InputFn = Callable[..., Any]

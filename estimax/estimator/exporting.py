@@ -10,10 +10,10 @@ from typing import Any
 from estimax import export, training
 from estimax.core.errors import SpecError
 from estimax.core.mode import ModeKeys
-from estimax.core.plan import PreparedBatch, RawBatch, flatten
 from estimax.core.spec import ClassificationOutput, ExportOutput, RegressionOutput
-from estimax.core.staging import Origin
 from estimax.export import selftest
+from estimax.staging.plan import PreparedBatch, RawBatch, flatten
+from estimax.staging.recording import Origin
 from estimax.training.model import variables_from_names, variables_to_names
 from estimax.wire import atomic
 

@@ -17,11 +17,11 @@ from typing import Any, Literal
 import jax
 
 from estimax import input as inputs
-from estimax.core import plan as plans
 from estimax.core.errors import InputError
 from estimax.core.packing import Packed, pack
-from estimax.core.staging import Origin
 from estimax.estimator.stacking import Groups, stacks_from
+from estimax.staging import plan as plans
+from estimax.staging.recording import Origin
 from estimax.training import PlacedBatch, PlacedLoop
 
 _log = logging.getLogger("estimax")

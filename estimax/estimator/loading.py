@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from estimax import checkpoints, training
-from estimax.core import plan as plans
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.core.packing import Packed
 from estimax.core.state import TrainState
+from estimax.staging import plan as plans
 from estimax.training.model import kind_of
 
 _log = logging.getLogger("estimax")

@@ -20,10 +20,10 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from estimax.core import plan as plans
 from estimax.core.packing import pack, pack_stack
 from estimax.core.sparse import Sparse
 from estimax.input import columns
+from estimax.staging import plan as plans
 from estimax.training import PlacedLoop
 
 # Batches are stacked until they fill this much, or number this many. With a fourth of

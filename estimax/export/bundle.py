@@ -25,10 +25,8 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from estimax.core import plan as plans
 from estimax.core.errors import BundleError, did_you_mean
 from estimax.core.sparse import padded_length
-from estimax.core.staging import Origin
 from estimax.export import functions, host_plan, selftest, versions
 from estimax.export.functions import ArgumentSpec
 from estimax.export.manifest import BundleFiles
@@ -39,6 +37,8 @@ from estimax.export.signature import (
     Signature,
     signature_from_json,
 )
+from estimax.staging import plan as plans
+from estimax.staging.recording import Origin
 
 # Larger batches run in pieces: bounded memory, and few sizes to compile.
 MOST_ROWS = 4096

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax import transforms
-from estimax.core import plan as plans
 from estimax.core.errors import BundleError, FeatureError
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Call, Origin, Raw
 from estimax.core.strings import Strings, concatenate
+from estimax.staging import plan as plans
+from estimax.staging.recording import Call, Origin, Raw
 
 _PROBE_LENGTH = 5  # values added to each row: beyond the next power of two
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from estimax.core import plan as plans
 from estimax.core.errors import SpecError
 from estimax.core.raw_values import as_raw
 from estimax.export.servable import LONE_FEATURE
+from estimax.staging import plan as plans
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import plan as plans
 from estimax.core.errors import (
     BundleError,
     FeatureError,
@@ -26,10 +25,11 @@ from estimax.core.errors import (
 from estimax.core.numbers import cast
 from estimax.core.raw_values import as_raw, frame_columns
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Origin
 from estimax.core.strings import Strings
 from estimax.export.servable import LONE_FEATURE, input_name
 from estimax.export.signature import STRING, TensorSpec
+from estimax.staging import plan as plans
+from estimax.staging.recording import Origin
 from estimax.transforms.entries import is_present
 
 

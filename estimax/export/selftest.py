@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import plan as plans
 from estimax.core.errors import BundleError
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Origin
 from estimax.core.strings import Strings, is_text
+from estimax.staging import plan as plans
+from estimax.staging.recording import Origin
 
 MOST_ROWS = 8
 _MOST_VALUES = 20_000  # of dense features: images should not swell the bundle

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from estimax import transforms
-from estimax.core import plan as plans
 from estimax.core.errors import BundleError
-from estimax.core.staging import Call, Origin
 from estimax.export.signature import check_method
+from estimax.staging import plan as plans
+from estimax.staging.recording import Call, Origin
 
 Outputs = dict[str, dict[str, Any]]  # arrays, Words or Int64
 ServableFunction = Callable[[dict[str, Any], dict[str, dict[str, Any]]], Outputs]

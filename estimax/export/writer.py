@@ -32,12 +32,10 @@ import numpy as np
 import safetensors.numpy
 from jax import export
 
-from estimax.core import plan as plans
 from estimax.core.errors import BundleError, MissingFileError
 from estimax.core.host_values import Int64, Words, materialize
 from estimax.core.numbers import device_dtype
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Origin
 from estimax.core.strings import Strings
 from estimax.export import functions, host_plan, selftest, versions
 from estimax.export.bundle import load
@@ -52,6 +50,8 @@ from estimax.export.signature import (
     TensorSpec,
     signature_to_json,
 )
+from estimax.staging import plan as plans
+from estimax.staging.recording import Origin
 from estimax.wire import atomic
 
 PLATFORMS = ("cpu", "cuda", "tpu")

@@ -1,7 +1,6 @@
 """The ids of a categorical column, as the device gets them."""
 
-from estimax import transforms
-from estimax.core import staging
+from estimax import staging, transforms
 from estimax.core.sparse import Ids
 from estimax.feature_columns.bucketized import BucketizedColumn
 from estimax.feature_columns.column import CategoricalColumn, Features

@@ -12,15 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from estimax import transforms
-from estimax.core import staging
+from estimax import staging, transforms
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
-from estimax.core.plan import as_device_dtype
 from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Sparse
-from estimax.core.staging import HostOnly, Origin
 from estimax.feature_columns.column import Features, ParseSpec, check_key
+from estimax.staging.plan import as_device_dtype
+from estimax.staging.recording import HostOnly, Origin
 
 Default = Any  # None, a number, or nested tuples of numbers
 

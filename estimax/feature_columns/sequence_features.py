@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax import transforms
-from estimax.core import staging
+from estimax import staging, transforms
 from estimax.core.errors import FeatureError
 from estimax.feature_columns.column import (
     Features,

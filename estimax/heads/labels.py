@@ -21,8 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax import transforms
-from estimax.core import staging
+from estimax import staging, transforms
 from estimax.core.errors import LabelError
 from estimax.core.numbers import cast, is_real
 from estimax.core.sparse import Sparse

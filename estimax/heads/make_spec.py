@@ -13,8 +13,7 @@ from typing import Any
 
 import jax
 
-from estimax import optimizers
-from estimax.core import staging
+from estimax import optimizers, staging
 from estimax.core.errors import SpecError
 from estimax.core.mode import ModeKeys
 from estimax.core.spec import EstimatorSpec

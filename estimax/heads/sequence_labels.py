@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import staging
+from estimax import staging
 from estimax.core.errors import LabelError
 from estimax.core.numbers import cast
 from estimax.core.sparse import Sparse

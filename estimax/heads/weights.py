@@ -13,8 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from estimax import transforms
-from estimax.core import staging
+from estimax import staging, transforms
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Sparse

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled, strings
+from estimax.core import strings
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.native import text
 
 # Fewer strings are gathered by NumPy: Numba takes half a second to import.
 _MANY = 4096
@@ -71,7 +72,7 @@ def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
 def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
     """The rows at `index`, in that order."""
     if isinstance(column, Strings) and len(index) >= _MANY and column.ndim == 1:
-        return _gather_text(column, index)
+        return text.gather(column, index)
     if isinstance(column, Ragged):
         return _take_ragged(column, index)
     if not isinstance(column, Sparse):
@@ -103,20 +104,6 @@ def _take_ragged(column: Ragged, index: NDArray[np.int64]) -> Ragged:
     values = take_rows(column.values, index)
     assert not isinstance(values, Sparse | Ragged)
     return Ragged(values, tuple(taken))
-
-
-def _gather_text(column: Strings, index: NDArray[np.int64]) -> Strings:
-    """Many strings by compiled code: a tenth of NumPy's time, and without Python."""
-    kernels = compiled.load("estimax.input.row_kernels")
-    index = np.ascontiguousarray(index, np.int64)
-    if len(index) and not 0 <= index.min() <= index.max() < len(column):
-        raise IndexError(f"rows must be in [0, {len(column)})")
-    source = np.ascontiguousarray(column.offsets)
-    offsets = np.empty(len(index) + 1, np.int64)
-    total = kernels.gathered_offsets(source, index, offsets)
-    data = np.empty(total + 8, np.uint8)
-    kernels.gather(np.ascontiguousarray(column.data), source, index, offsets, data)
-    return Strings(data, offsets, (len(index),))
 
 
 def join(parts: Sequence[Column]) -> Column:

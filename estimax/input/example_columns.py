@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, concatenate
 from estimax.input.columns import as_column
+from estimax.native import loading
 
 _TEXT, _FLOAT, _INT = 1, 2, 3
 _Flat = tuple[NDArray[Any] | Strings, NDArray[np.int64]]
@@ -74,7 +74,7 @@ def _encode(
         np.concatenate([np.empty(0, np.int64), *values[_INT]], dtype=np.int64),
         *(text.data, text.offsets),
     )
-    kernels = compiled.load("estimax.wire.encode_kernels")
+    kernels = loading.load("estimax.native.kernels.encoding")
     sizes = np.empty(rows, np.int64)
     kernels.measure(*arguments, sizes)
     # The record's own head is a tag and at most ten bytes of length.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled
 from estimax.core.errors import InputError, did_you_mean
 from estimax.core.strings import Strings
+from estimax.native import loading
 from estimax.wire import protos
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def raise_problem(
     names: Names,
 ) -> NoReturn:
     """Say in words what a kernel found wrong."""
-    kernels = compiled.load("estimax.wire.proto_kernels")
+    kernels = loading.load("estimax.native.kernels.protos")
     what, row, f, offset, expected, found = problem.tolist()
     key = wanted[f].key if f >= 0 else None
     dtype = wanted[f].dtype if f >= 0 else ""

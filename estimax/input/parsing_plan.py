@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.parsing_errors import Names, raise_problem
+from estimax.native import loading
 
 DTYPES = {"string": 1, "float32": 2, "int64": 3}  # by their field numbers
 _TEXT, _FLOAT, _INT = 1, 2, 3
@@ -348,12 +348,12 @@ def work_room(features: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def example_kernels() -> ModuleType:
     """The kernels for Examples."""
-    return compiled.load("estimax.wire.example_kernels")
+    return loading.load("estimax.native.kernels.examples")
 
 
 def proto_kernels() -> ModuleType:
     """The kernels for keys and values."""
-    return compiled.load("estimax.wire.proto_kernels")
+    return loading.load("estimax.native.kernels.protos")
 
 
 def _listed(table: NDArray[np.int64]) -> list[list[int]]:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
@@ -54,6 +53,7 @@ from estimax.input.parsing_specs import (
     RaggedFeature,
     VarLenFeature,
 )
+from estimax.native import loading
 
 _SEQUENCES = VarLenFeature | FixedLenSequenceFeature | RaggedFeature
 
@@ -256,4 +256,4 @@ def _rows_of(splits: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _kernels() -> ModuleType:
-    return compiled.load("estimax.wire.sequence_kernels")
+    return loading.load("estimax.native.kernels.sequences")

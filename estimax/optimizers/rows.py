@@ -16,7 +16,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from estimax.optimizers import adagrad_rows
+from estimax.native import table_rows
 from estimax.optimizers.optimizer import Optimizer, update_array
 from estimax.optimizers.rules import Adagrad, Rule, Slots
 
@@ -49,13 +49,35 @@ def update_rows(
     rate = optimizer.learning_rate_at(step)
     given = (table, slots, unique_ids, row_grads)
     gathered = partial(_update_gathered, rule, rate, step)
-    if not isinstance(rule, Adagrad) or not adagrad_rows.fits(table, slots, row_grads):
+    if not isinstance(rule, Adagrad) or not _can_update_in_place(*given):
         return gathered(*given)
-    in_place = partial(adagrad_rows.update_in_place, rule, rate)
+    in_place = partial(_update_in_place, rule, rate)
     updated: tuple[jax.Array, Slots] = jax.lax.platform_dependent(
         *given, cpu=in_place, default=gathered
     )
     return updated
+
+
+def _can_update_in_place(
+    table: jax.Array, slots: Slots, unique_ids: jax.Array, row_grads: jax.Array
+) -> bool:
+    arrays = (table, row_grads, *slots.values())
+    fits = all(array.dtype == jnp.float32 and array.ndim == 2 for array in arrays)
+    return fits and table_rows.can_update()
+
+
+def _update_in_place(
+    rule: Adagrad,
+    rate: jax.Array,
+    table: jax.Array,
+    slots: Slots,
+    unique_ids: jax.Array,
+    row_grads: jax.Array,
+) -> tuple[jax.Array, Slots]:
+    """What `_update_gathered` does, by compiled code: a third of the time on a CPU."""
+    told = (unique_ids.astype(jnp.int32), row_grads, rate, rule.epsilons)
+    table, squares = table_rows.update_adagrad(table, slots["accumulator"], *told)
+    return table, {"accumulator": squares}
 
 
 def _update_gathered(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from estimax.core import staging
+from estimax import staging
 from estimax.core.errors import SpecError
 from estimax.core.mode import ModeKeys
 

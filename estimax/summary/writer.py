@@ -23,7 +23,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from estimax.summary import checksum
+from estimax.native import checksum
 from estimax.summary.encoding import Message, encode
 
 FLUSH_SECONDS = 10.0
@@ -175,7 +175,8 @@ class _EventFile:
 
         data = Event(wall_time=time.time(), **fields).SerializeToString()
         length = struct.pack("<Q", len(data))
-        sums = [struct.pack("<I", checksum.masked(part)) for part in (length, data)]
+        crcs = map(checksum.masked_crc32c, (length, data))
+        sums = [struct.pack("<I", crc) for crc in crcs]
         # In one piece: two threads may be writing.
         self._file.write(length + sums[0] + data + sums[1])
 

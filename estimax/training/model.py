@@ -4,7 +4,7 @@
     recording = model.record(raw_batch)          # what it reads, creates and wants
     result = model.apply(variables, arrays, …)   # inside jit: numbers only
 
-Recording finds out which transforms run on the host (`core/staging.py`), which raw
+Recording finds out which transforms run on the host (`staging/recording.py`), which raw
 features reach the device at all, and which variables there are.
 """
 
@@ -21,14 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from estimax import transforms
-from estimax.core import plan as plans
-from estimax.core import staging
+from estimax import staging, transforms
 from estimax.core.mode import Mode, ModeKeys
 from estimax.core.numbers import device_dtype, is_wide
 from estimax.core.spec import EstimatorSpec
-from estimax.core.staging import HostOnly, Lookup, Origin
 from estimax.core.strings import Strings
+from estimax.staging import plan as plans
+from estimax.staging.recording import HostOnly, Lookup, Origin
 from estimax.variables import ModelModule, computing_in
 
 PARAMS, TABLES = "params", "tables"

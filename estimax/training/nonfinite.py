@@ -22,8 +22,8 @@ from flax import linen as nn
 
 from estimax.core.errors import NanLossError
 from estimax.core.packing import Packed, unpack
-from estimax.core.plan import PreparedBatch
 from estimax.core.state import TrainState
+from estimax.staging.plan import PreparedBatch
 from estimax.training import steps
 from estimax.training.updates import Training
 

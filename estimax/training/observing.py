@@ -17,8 +17,8 @@ import jax
 import optax
 
 from estimax.core.packing import Packed, unpack
-from estimax.core.plan import PreparedBatch
 from estimax.core.state import TrainState
+from estimax.staging.plan import PreparedBatch
 from estimax.training import steps
 from estimax.training.model import Model, Structure, Variables, logged_arrays
 from estimax.training.updates import Training

@@ -18,10 +18,10 @@ from typing import Any
 import jax
 
 from estimax.core.packing import Packed, pack, unpack
-from estimax.core.plan import Plan, RawBatch
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
 from estimax.metrics import collection
+from estimax.staging.plan import Plan, RawBatch
 from estimax.training import nonfinite, observing, steps
 from estimax.training.model import Model, Recording, Variables
 from estimax.training.updates import Training

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from estimax import optimizers
-from estimax.core.plan import PreparedBatch
-from estimax.core.staging import Lookup, TableRows
 from estimax.core.state import TrainState
+from estimax.staging.plan import PreparedBatch
+from estimax.staging.recording import Lookup, TableRows
 from estimax.training.accumulation import accumulate, for_part
 from estimax.training.model import (
     Applied,

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from estimax import optimizers
-from estimax.core.plan import Plan, RowGroup
-from estimax.core.staging import Lookup
+from estimax.staging.plan import Plan, RowGroup
+from estimax.staging.recording import Lookup
 from estimax.training.model import Model, Recording, Structure
 
 

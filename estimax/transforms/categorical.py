@@ -10,9 +10,9 @@ import numpy as np
 
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.transforms.compiled import kernels
+from estimax.native import hashing
+from estimax.native.hashing import MISSING
 from estimax.transforms.entries import (
-    MISSING,
     IdArray,
     Values,
     decimal_text,
@@ -56,17 +56,12 @@ class HashBucket:
 
     def ids_of(self, values: Values, *, drop: bool) -> IdArray:
         """Hash every value."""
-        out = np.empty(values.size, np.int64)
         if isinstance(values, Strings):
-            text = (values.data, values.offsets)
-            kernels().hash_strings(*text, self.num_buckets, drop, out)
-        elif exceeds_int64(values):
+            return hashing.hash_strings(values, self.num_buckets, drop_empty=drop)
+        if exceeds_int64(values):
             # None of an unsigned dtype can be the -1 that is dropped.
             return self.ids_of(decimal_text(values), drop=False)
-        else:
-            flat = np.ascontiguousarray(values, np.int64)
-            kernels().hash_ints(flat, self.num_buckets, drop, out)
-        return out
+        return hashing.hash_integers(values, self.num_buckets, drop_minus_one=drop)
 
 
 @dataclass(frozen=True)

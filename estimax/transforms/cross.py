@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.transforms.compiled import kernels
+from estimax.native import hashing
 from estimax.transforms.entries import IdArray, IdSource, Values, column_of
 from estimax.transforms.fingerprint import fingerprint64
 
@@ -66,13 +66,8 @@ class Cross:
     def row_ids(self, raw: Mapping[str, Any]) -> tuple[IdArray, IdArray]:
         """The ids row after row, and where each row's start."""
         values, starts = self._part_rows(raw)
-        out_starts = np.zeros(starts.shape[1], np.int64)
-        counts = (starts[:, 1:] - starts[:, :-1]).prod(axis=0)
-        np.cumsum(counts, out=out_starts[1:])
-        out = np.empty(out_starts[-1], np.int64)
         seed = (self.hash_key or DEFAULT_HASH_KEY) % _WRAP
-        kernels().cross_rows(values, starts, seed, self.num_buckets, out_starts, out)
-        return out, out_starts
+        return hashing.cross_rows(values, starts, seed, self.num_buckets)
 
     def _part_rows(self, raw: Mapping[str, Any]) -> tuple[NDArray[np.uint64], IdArray]:
         """All parts' values in hashing order, and where each part's rows start."""

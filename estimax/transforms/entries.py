@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Sparse, padded_length
 from estimax.core.strings import Strings, is_text
+from estimax.native.hashing import MISSING
 
 Values = NDArray[Any] | Strings
 IdArray = NDArray[np.int64]
-
-MISSING = np.int64(-(2**63))  # the same as in kernels.py, which is imported late
 
 
 class IdSource(Protocol):

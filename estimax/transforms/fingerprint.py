@@ -5,15 +5,13 @@
 Fingerprint64 is FarmHash's "na" 64-bit variant; saved models depend on every bit of it.
 """
 
-import threading
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from estimax.core.recycled import Recycled
 from estimax.core.strings import Strings
-from estimax.transforms.compiled import kernels
+from estimax.native import hashing
 
 Hashes = NDArray[np.uint64]
 
@@ -27,18 +25,9 @@ def fingerprint64(strings: Strings | ArrayLike) -> Hashes:
     if not isinstance(strings, Strings):
         array = np.asarray(strings)
         if array.dtype.kind in "iu":
-            return _of_integers(array)
+            return hashing.integer_fingerprints(array).reshape(array.shape)
         strings = Strings.of(strings)
-    out = np.empty(strings.size, np.uint64)
-    kernels().fingerprints(strings.data, strings.offsets, out)
-    return out.reshape(strings.shape)
-
-
-def _of_integers(values: NDArray[np.integer]) -> Hashes:
-    out = np.empty(values.size, np.uint64)
-    flat = np.ascontiguousarray(values.reshape(-1), np.int64)
-    kernels().int_fingerprints(flat, out)
-    return out.reshape(values.shape)
+    return hashing.fingerprints(strings).reshape(strings.shape)
 
 
 def hash_buckets(
@@ -55,39 +44,13 @@ def hash_buckets(
     texts = list(columns.values())
     if not texts:
         return {}
-    data, shifts = texts[0].data, np.zeros(len(texts), np.int64)
-    if any(text.data is not data for text in texts):  # a parser's columns share it
-        starts = np.array([int(text.offsets[0]) for text in texts])
-        parts = [text.data[text.offsets[0] : text.offsets[-1]] for text in texts]
-        data, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
-        shifts[1:] = ends[:-1]
-        shifts -= starts
     if isinstance(num_buckets, Mapping):
-        sizes = np.array([num_buckets[key] for key in columns], np.uint64)
+        sizes = [num_buckets[key] for key in columns]
     else:
-        sizes = np.full(len(texts), num_buckets, np.uint64)
-    counts = np.array([len(text.offsets) - 1 for text in texts])
-    offsets = _scratch(int(counts.sum()) + len(texts))
-    np.concatenate([text.offsets for text in texts], out=offsets)
-    flat = np.empty(len(offsets) - len(texts), np.int64)
-    kernels().hash_columns(data, offsets, shifts, counts, sizes, flat)
-    shapes = [text.shape for text in texts]
-    if shapes.count(shapes[0]) == len(shapes):
-        return dict(zip(columns, flat.reshape((-1, *shapes[0])), strict=True))
-    cut = np.split(flat, np.cumsum(counts)[:-1])
-    shaped = zip(columns, cut, shapes, strict=True)
-    return {key: ids.reshape(shape) for key, ids, shape in shaped}
-
-
-_kept = threading.local()
-
-
-def _scratch(size: int) -> NDArray[np.int64]:
-    """Room that is free again after the call, kept by each thread."""
-    if not hasattr(_kept, "offsets"):
-        _kept.offsets = Recycled(np.int64)
-    found: NDArray[np.int64] = _kept.offsets.take(size)
-    return found
+        sizes = [num_buckets] * len(texts)
+    found = hashing.hash_columns(texts, sizes)
+    shaped = zip(columns, found, texts, strict=True)
+    return {key: ids.reshape(text.shape) for key, ids, text in shaped}
 
 
 def fingerprint_cat64(first: Hashes, second: Hashes) -> Hashes:
@@ -98,7 +61,4 @@ def fingerprint_cat64(first: Hashes, second: Hashes) -> Hashes:
     False
     """
     a, b = np.broadcast_arrays(np.asarray(first, np.uint64), np.uint64(second))
-    out = np.empty(a.size, np.uint64)
-    flat_a, flat_b = (np.ascontiguousarray(x.reshape(-1)) for x in (a, b))
-    kernels().concatenated(flat_a, flat_b, out)
-    return out.reshape(a.shape)
+    return hashing.concatenated(a, b).reshape(a.shape)

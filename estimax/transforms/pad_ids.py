@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Ids, Sparse
+from estimax.native.hashing import MISSING
 from estimax.transforms.bucketize import Bucketize
 from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
 from estimax.transforms.cross import Cross
 from estimax.transforms.entries import (
-    MISSING,
     IdArray,
     IdSource,
     column_of,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
-from estimax.transforms.compiled import kernels
+from estimax.native.words import WordTable
 from estimax.transforms.entries import IdArray, Values, decimal_text, exceeds_int64
 from estimax.transforms.fingerprint import fingerprint64
 
@@ -64,48 +63,32 @@ class WordList:
         self, values: Values, *, oov_buckets: int, default: int, drop: bool
     ) -> IdArray:
         """The place of every value, flat; others go to OOV buckets or the default."""
-        rest = (oov_buckets, default, drop)
-        if isinstance(self.words, Strings):
-            assert isinstance(values, Strings)
-            out = np.empty(values.size, np.int64)
-            text = (values.data, values.offsets, self.words.data, self.words.offsets)
-            kernels().find_words(*text, self._slots, *rest, out)
-        else:
-            assert isinstance(values, np.ndarray)
-            flat = np.ascontiguousarray(values, np.int64)
-            out = np.empty(flat.size, np.int64)
-            kernels().find_ints(flat, self.words, self._slots, *rest, out)
-            if exceeds_int64(values):
-                beyond = np.flatnonzero(flat < 0)
-                out[beyond] = default
-                if oov_buckets:
-                    hashed = fingerprint64(decimal_text(values[beyond]))
-                    out[beyond] = len(self) + (hashed % np.uint64(oov_buckets))
-        return out
+        ids = self._table.find(
+            values, oov_buckets=oov_buckets, default=default, drop=drop
+        )
+        if isinstance(values, np.ndarray) and exceeds_int64(values):
+            beyond = np.flatnonzero(values > np.iinfo(np.int64).max)
+            ids[beyond] = default
+            if oov_buckets:
+                hashed = fingerprint64(decimal_text(values.reshape(-1)[beyond]))
+                ids[beyond] = len(self) + (hashed % np.uint64(oov_buckets))
+        return ids
 
     def check_distinct(self) -> None:
-        """Raise when a word is there twice."""
-        _ = self._slots
+        """Raise `FeatureError` when a word is there twice."""
+        _ = self._table
 
     @functools.cached_property
-    def _slots(self) -> NDArray[Any]:
-        # At most half full, so that a probe seldom takes a second step.
-        size = 1 << (2 * len(self) + 1).bit_length()
-        slots: NDArray[Any]
-        if isinstance(self.words, Strings):
-            slots = np.zeros(size, np.uint64)
-            text = (self.words.data, self.words.offsets)
-            repeated = kernels().fill_word_slots(*text, slots)
-        else:
-            slots = np.full(size, -1, np.int32)
-            repeated = kernels().fill_int_slots(self.words, slots)
-        if repeated >= 0:
+    def _table(self) -> WordTable:
+        table = WordTable(self.words)
+        repeated = table.repeated
+        if repeated is not None:
             word = self.words[repeated : repeated + 1].tolist()[0]
             raise FeatureError(
                 f"vocabulary: {word!r} is there twice (the second time as word "
                 f"{repeated}, counted from 0); every word must be there once."
             )
-        return slots
+        return table
 
 
 def _digest(words: Strings | NDArray[np.int64]) -> bytes:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import ArrayLike, DTypeLike
 
-from estimax.core import staging
+from estimax import staging
 from estimax.core.errors import SpecError
 from estimax.variables.scope import current_module, get_variable_scope, variable_scope
 

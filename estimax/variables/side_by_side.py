@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.core import compiled
+from estimax.native import table_rows
 
 
 @jax.tree_util.register_dataclass
@@ -57,13 +57,16 @@ def side_by_side(parts: Sequence[Part]) -> jax.Array:
 
 
 def _check(part: Part, size: int) -> None:
-    """Compiled loops believe what they are told."""
-    assert part.shape[0] == size, f"{part.shape[0]} rows beside {size}"
+    """Raise `ValueError` unless a part has one row for each example."""
+    if part.shape[0] != size:
+        raise ValueError(f"side_by_side: {part.shape[0]} rows beside {size}")
     if isinstance(part, ReadyRows):
         for which in (part.ids, part.places):
-            assert which.shape == (size, 1), f"{which.shape}: not one for an example"
-            assert which.dtype == jnp.int32
-        assert part.table.dtype == jnp.float32
+            if which.shape != (size, 1) or which.dtype != jnp.int32:
+                raise ValueError(
+                    "side_by_side: expected one int32 id for each example, "
+                    f"[{size}, 1]; got {which.dtype} {list(which.shape)}"
+                )
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:
@@ -77,6 +80,8 @@ def _joined(parts: Sequence[Part]) -> list[Part]:
 
 @jax.custom_vjp
 def _lay(parts: list[Part]) -> jax.Array:
+    if not table_rows.can_lay():
+        return _by_xla(parts)
     laid: jax.Array = jax.lax.platform_dependent(parts, cpu=_by_loop, default=_by_xla)
     return laid
 
@@ -88,9 +93,12 @@ def _forward(parts: list[Part]) -> tuple[jax.Array, tuple[list[Part], jax.Array]
 
 def _backward(kept: tuple[list[Part], jax.Array], grads: jax.Array) -> tuple[list[Any]]:
     parts, laid = kept
-    found = jax.lax.platform_dependent(
-        parts, grads, laid, cpu=_grads_by_loop, default=_grads_by_xla
-    )
+    if table_rows.can_lay():
+        found = jax.lax.platform_dependent(
+            parts, grads, laid, cpu=_grads_by_loop, default=_grads_by_xla
+        )
+    else:
+        found = _grads_by_xla(parts, grads, laid)
     nothing = ReadyRows(*[None] * 4)  # type: ignore[arg-type]  # no gradient
     return (
         [
@@ -104,14 +112,13 @@ _lay.defvjp(_forward, _backward)
 
 
 def _by_loop(parts: Sequence[Part]) -> jax.Array:
-    pairs: list[jax.Array] = []
+    pairs: list[tuple[jax.Array, jax.Array]] = []
     for part in parts:
         if isinstance(part, ReadyRows):
-            pairs += [part.table, part.ids.reshape(-1)]
+            pairs.append((part.table, part.ids.reshape(-1)))
         else:  # a table with one row for each example
-            pairs += [part, jnp.arange(part.shape[0], dtype=jnp.int32)]
-    shape = (parts[0].shape[0], sum(part.shape[1] for part in parts))
-    return _call("estimax_lay_rows", shape, *pairs)
+            pairs.append((part, jnp.arange(part.shape[0], dtype=jnp.int32)))
+    return table_rows.lay_rows(pairs)
 
 
 def _grads_by_loop(
@@ -122,12 +129,10 @@ def _grads_by_loop(
     for part in parts:
         end = start + part.shape[1]
         if isinstance(part, ReadyRows):
-            first = jnp.full(1, start, jnp.int32)
             which = part.ids.reshape(-1), part.places.reshape(-1)
-            # `laid` is not read: it tells XLA that tables are read before what follows
-            # from these sums, their update. Otherwise it would copy them first.
-            given = (grads, first, *which, laid)
-            found.append(_call("estimax_add_rows", part.rows.shape, *given))
+            shape = (part.rows.shape[0], part.rows.shape[1])
+            sums = table_rows.add_rows(grads, start, *which, shape, after=laid)
+            found.append(sums)
         else:
             found.append(grads[:, start:end])
         start = end
@@ -188,12 +193,3 @@ def take_rows(rows: jax.Array, places: jax.Array) -> jax.Array:
 def _numbers(parts: Sequence[Part]) -> list[jax.Array]:
     """What the gradient is taken of."""
     return [part.rows if isinstance(part, ReadyRows) else part for part in parts]
-
-
-def _call(name: str, shape: tuple[int, ...], *arguments: jax.Array) -> jax.Array:
-    """What a compiled loop returns, float32 of a shape."""
-    compiled.load("estimax.variables.lookup_kernels")
-    struct: Any = jax.ShapeDtypeStruct  # neither of them is annotated
-    call: Any = jax.ffi.ffi_call(name, struct(shape, jnp.float32))
-    found: jax.Array = call(*arguments)
-    return found

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax.core import staging
+from estimax import staging
 from estimax.core.errors import FeatureError
 from estimax.variables.side_by_side import ReadyRows, take_rows
 

@@ -1,6 +1,6 @@
-"""Bytes: files written whole or not at all, TFRecord framing, checksums."""
+"""Bytes: files written whole or not at all, TFRecord framing."""
 
-from estimax.wire import atomic, crc32c
+from estimax.wire import atomic
 from estimax.wire.record_writer import TFRecordOptions, TFRecordWriter, write_records
 from estimax.wire.records import (
     RecordBlock,
@@ -18,7 +18,6 @@ __all__ = [
     "TFRecordOptions",
     "TFRecordWriter",
     "atomic",
-    "crc32c",
     "find_record",
     "iter_record_blocks",
     "read_records",

@@ -13,14 +13,11 @@ import contextlib
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import ModuleType
 from typing import BinaryIO
 
-import numpy as np
-
-from estimax.core import compiled
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
+from estimax.native import records as frames
 from estimax.wire import atomic
 from estimax.wire.compression import check_compression, compressor
 from estimax.wire.files import Pathish, is_remote, open_to_write
@@ -148,10 +145,7 @@ class _Frames:
     def write(self, records: Strings | Iterable[bytes]) -> None:
         if not isinstance(records, Strings):
             records = Strings.of(list(records))
-        size = records.offsets[-1] - records.offsets[0]
-        out = np.empty(size + 16 * records.size, np.uint8)
-        _kernels().frame(records.data, records.offsets, out)
-        data = out.data
+        data = frames.frame(records).data
         self._file.write(self._packer.compress(data) if self._packer else data)
 
     def flush(self) -> None:
@@ -162,7 +156,3 @@ class _Frames:
     def finish(self) -> None:
         if self._packer:
             self._file.write(self._packer.flush())
-
-
-def _kernels() -> ModuleType:
-    return compiled.load("estimax.wire.kernels")

@@ -22,23 +22,21 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled
 from estimax.core.errors import InputError
-from estimax.core.recycled import Recycled
 from estimax.core.strings import Strings
+from estimax.native import records as frames
+from estimax.native.buffers import BufferPool
+from estimax.native.records import FRAME_BYTES, HEADER_BYTES
 from estimax.wire.compression import check_compression, source_of
 from estimax.wire.files import Pathish, open_to_read
 
 # Larger ones fall out of the processor's caches before they are parsed. Where so many
 # rows are wanted that they need more, the next one is larger.
 BLOCK_BYTES, _MOST_BYTES = 1 << 20, 8 << 20
-FRAME_BYTES = 16  # around every record
-_HEADER_BYTES = 12
 
 
 class RecordError(InputError):
@@ -176,7 +174,7 @@ class RecordReader:
         self._offset, self._record = int(offset), int(record)
         self._file = open_to_read(path)
         self._source = source_of(self._file, self._compression)
-        self._buffers = Recycled(np.uint8)
+        self._buffers = BufferPool(np.uint8)
         self._buffer = np.empty(0, np.uint8)
         # What is read already and not given out yet: the buffer between these.
         self._at = self._size = 0
@@ -202,10 +200,11 @@ class RecordReader:
             most = room if rows is None else min(rows, room)
             # Half a block now and half from the next buffer would have to be joined.
             least = 1 if self._at == 0 or self._is_end else rows or room + 1
-            offsets = np.empty(most + 1, np.int64)
-            count, at, status = _kernels().unframe(
-                *(self._buffer, self._at, self._size, self._check, least, most),
-                offsets,
+            count, at, status, offsets = frames.unframe(
+                *(self._buffer, self._at, self._size),
+                check=self._check,
+                least=least,
+                most=most,
             )
             if count or status or self._is_end:
                 break
@@ -216,11 +215,11 @@ class RecordReader:
         if rows is not None and self._at == 0 and count < rows:
             larger = min(2 * self._block_bytes, _MOST_BYTES)
             self._block_bytes = max(self._block_bytes, larger)
-        block = self._block(self._buffer, offsets[: count + 1].copy())
+        block = self._block(self._buffer, offsets.copy())
         self._offset, self._record = self._offset + at - self._at, self._record + count
         self._at = at
         is_rest = count < most or most == room
-        is_cut = self._is_end and is_rest and self._size - at >= _HEADER_BYTES
+        is_cut = self._is_end and is_rest and self._size - at >= HEADER_BYTES
         if status or is_cut or (self._is_end and is_rest and self._source.failure):
             self._error = self._describe(status, self._buffer, at, self._size)
             if not count:
@@ -266,8 +265,7 @@ class RecordReader:
     def _describe(
         self, status: int, buffer: NDArray[np.uint8], at: int, size: int
     ) -> RecordError:
-        kernels = _kernels()
-        if status == kernels.BAD_DATA_CRC:
+        if status == frames.BAD_DATA_CRC:
             what = "the checksum of its data is wrong: the file is damaged."
         elif status:
             what = (
@@ -284,13 +282,9 @@ class RecordReader:
             length = int(buffer[at : at + 8].view("<u8")[0])
             what = (
                 f"it should have {length} bytes and the file ends after "
-                f"{size - at - _HEADER_BYTES}: it was cut off."
+                f"{size - at - HEADER_BYTES}: it was cut off."
             )
         return RecordError(f"{self._where()}: {what}", self._record, self._offset)
 
     def _where(self) -> str:
         return f"{self._path}, record {self._record} (byte {self._offset})"
-
-
-def _kernels() -> ModuleType:
-    return compiled.load("estimax.wire.kernels")

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax.core import plan as plans
 from estimax.core.packing import pack
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Call, Origin
 from estimax.estimator.stacking import Groups, stacks_from, stacks_of
+from estimax.staging import plan as plans
+from estimax.staging.recording import Call, Origin
 from estimax.transforms import HashBucket, PadIds
 
 X = Origin("features", "x")

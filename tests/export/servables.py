@@ -10,11 +10,11 @@ import numpy as np
 
 from estimax import transforms
 from estimax.core.host_values import Int64, Words
-from estimax.core.plan import Plan
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Call, Origin
 from estimax.core.strings import Strings
 from estimax.export import CLASSIFY, Servable
+from estimax.staging.plan import Plan
+from estimax.staging.recording import Call, Origin
 
 AGE, SIZE = Origin("features", "age"), Origin("features", "size")
 CITY, TAGS = Origin("features", "city"), Origin("features", "tags")

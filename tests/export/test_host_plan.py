@@ -3,10 +3,10 @@
 import numpy as np
 
 from estimax import transforms
-from estimax.core.plan import Plan
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Call, Origin
 from estimax.export import host_plan
+from estimax.staging.plan import Plan
+from estimax.staging.recording import Call, Origin
 
 A, B, C = (Origin("features", key) for key in "abc")
 

@@ -5,8 +5,8 @@ import pytest
 
 from estimax import export
 from estimax.core.errors import SpecError
-from estimax.core.staging import Origin
 from estimax.core.strings import Strings
+from estimax.staging.recording import Origin
 
 
 def test_raw_features_keep_their_names_dtypes_and_rows():

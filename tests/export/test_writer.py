@@ -11,10 +11,10 @@ import pytest
 
 from estimax import export, transforms
 from estimax.core.errors import BundleError, FeatureError, MissingFileError
-from estimax.core.plan import Plan
 from estimax.core.sparse import Ids
-from estimax.core.staging import Call, Origin
 from estimax.core.strings import Strings
+from estimax.staging.plan import Plan
+from estimax.staging.recording import Call, Origin
 
 sys.path.insert(0, str(Path(__file__).parent))
 import servables  # lies beside this file

@@ -2,8 +2,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from estimax import heads, optimizers
-from estimax.core import staging
+from estimax import heads, optimizers, staging
 
 HEAD = heads.RegressionHead()
 BATCH = {"features": {}, "logits": jnp.ones((2, 1)), "labels": [0.0, 2.0]}

@@ -3,8 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from estimax import heads
-from estimax.core import staging
+from estimax import heads, staging
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 

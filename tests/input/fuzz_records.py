@@ -92,7 +92,7 @@ def main():
         module.np = guarded
     # Nothing is kept from batch to batch: all of it stands at an edge.
     parsing_plan.Plan._scratch = lambda plan, name, size: guarded.empty(size, np.int64)
-    records.Recycled = lambda dtype: SimpleNamespace(
+    records.BufferPool = lambda dtype: SimpleNamespace(
         take=lambda size: guarded.empty(size, dtype)
     )
     parsed, refused = _fuzz_records(rng, guarded, options.records)
@@ -287,9 +287,9 @@ def _mutated(rng, data, other):
 def _lie_about_length(rng, data):
     """A length that its checksum confirms, so that readers believe it."""
     length = struct.pack("<Q", rng.choice([0, 1, 1 << 20, 1 << 40, 1 << 63, 2**64 - 1]))
-    from estimax.wire import crc32c
+    from estimax.native import checksum
 
-    data[:12] = length + struct.pack("<I", crc32c.masked(length))
+    data[:12] = length + struct.pack("<I", checksum.masked_crc32c(length))
     if rng.random() < 0.3:
         data[:] = zlib.compress(bytes(data), 1)
 

@@ -17,10 +17,8 @@ from pyarrow import parquet
 import estimax as ex
 from estimax import export
 from estimax import feature_columns as fc
-from estimax.core import plan as plans
 from estimax.core.errors import EstimaxError, FeatureError, InputError
 from estimax.core.sparse import Sparse
-from estimax.core.staging import Origin
 from estimax.core.strings import Strings
 from estimax.export.requests import read_request
 from estimax.export.signature import TensorSpec
@@ -32,6 +30,8 @@ from estimax.input import (
     pandas_input_fn,
     parquet_files,
 )
+from estimax.staging import Origin
+from estimax.staging import plan as plans
 
 
 def _masked(mask, values=(1, 2, 3)):

@@ -2,8 +2,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from estimax import summary
-from estimax.core import staging
+from estimax import staging, summary
 from estimax.core.errors import SpecError
 
 

@@ -7,12 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from estimax import training, variables
-from estimax.core import plan as plans
-from estimax.core import staging
+from estimax import staging, training, variables
 from estimax.core.mode import ModeKeys
 from estimax.core.packing import pack
 from estimax.core.spec import EstimatorSpec
+from estimax.staging import plan as plans
 
 V, D = 6, 2
 

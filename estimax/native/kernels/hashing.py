@@ -1,11 +1,15 @@
-"""The compiled loops over whole columns: hashing, vocabularies, crosses.
+"""Compiled loops over whole columns: hashing, vocabularies, crosses.
 
-Import this only through `compiled.kernels()`, which announces the compilation. Every
-function has its signature written out, so all are compiled (or read from the cache)
-when the module is imported, none in the middle of a request.
+Called only by `native/hashing.py` and `native/words.py`, which check the arguments.
+Every function has its signature written out, so all are compiled (or read from the
+cache) when the module is imported, none in the middle of a request.
 
 Inputs are typed read-only: NumPy views of Arrow buffers and of bytes are, and a
 writable array is accepted where a read-only one is expected, but not vice versa.
+
+Strings are `data[offsets[i]:offsets[i + 1]]`. Offsets come from files and users, so
+each pair is compared with the data's size before a byte is read; a kernel that meets
+a bad pair returns its place, and -1 if there is none.
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
@@ -15,9 +19,10 @@ import numpy as np
 from numba import njit, types
 from numpy import uint64
 
-from estimax.core.loads import address, load8
-from estimax.core.loads import load32 as _read32
-from estimax.core.loads import load64 as _read64
+from estimax.native.kernels.memory import address, load8
+from estimax.native.kernels.memory import load32 as _read32
+from estimax.native.kernels.memory import load64 as _read64
+from estimax.native.reference.hashing import MISSING
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT64 = types.Array(types.int64, 1, "C", readonly=True)
@@ -27,8 +32,6 @@ _UINT64 = types.Array(types.uint64, 1, "C", readonly=True)
 _OUT_INT64 = types.Array(types.int64, 1, "C")
 _OUT_INT32 = types.Array(types.int32, 1, "C")
 _OUT_UINT64 = types.Array(types.uint64, 1, "C")
-
-MISSING = np.int64(-(2**63))  # "no entry here", unlike the id -1, which is an entry
 
 _K0 = uint64(0xC3A5C85C97CB3127)
 _K1 = uint64(0xB492B66FBE98F273)
@@ -183,12 +186,22 @@ def _cat(a, b):
     return _fold(r)
 
 
-@njit(types.void(_BYTES, _INT64, _OUT_UINT64), cache=True, nogil=True)
+@njit(forceinline=True)
+def _is_outside(start, end, size):
+    """Whether a string is not within `size` bytes of data."""
+    return start < 0 or end < start or end > size
+
+
+@njit(types.int64(_BYTES, _INT64, _OUT_UINT64), cache=True, nogil=True)
 def fingerprints(data, offsets, out):
     """FarmHash fingerprint of every string."""
     text = address(data)
     for i in range(len(out)):
-        out[i] = _fingerprint(text, offsets[i], offsets[i + 1] - offsets[i])
+        start, end = offsets[i], offsets[i + 1]
+        if _is_outside(start, end, len(data)):
+            return i
+        out[i] = _fingerprint(text, start, end - start)
+    return -1
 
 
 @njit(types.void(_INT64, _OUT_UINT64), cache=True, nogil=True)
@@ -207,7 +220,7 @@ def concatenated(a, b, out):
 
 
 @njit(
-    types.void(_BYTES, _INT64, types.uint64, types.boolean, _OUT_INT64),
+    types.int64(_BYTES, _INT64, types.uint64, types.boolean, _OUT_INT64),
     cache=True,
     nogil=True,
 )
@@ -215,31 +228,37 @@ def hash_strings(data, offsets, size, drop_empty, out):
     """Fingerprint modulo size; MISSING for empty strings when they are dropped."""
     text = address(data)
     for i in range(len(out)):
-        n = offsets[i + 1] - offsets[i]
-        if n == 0 and drop_empty:
+        start, end = offsets[i], offsets[i + 1]
+        if _is_outside(start, end, len(data)):
+            return i
+        if start == end and drop_empty:
             out[i] = MISSING
         else:
-            out[i] = np.int64(_fingerprint(text, offsets[i], n) % size)
+            out[i] = np.int64(_fingerprint(text, start, end - start) % size)
+    return -1
 
 
 @njit(
-    types.void(_BYTES, _INT64, _INT64, _INT64, _UINT64, _OUT_INT64),
+    types.int64(_BYTES, _INT64, _INT64, _INT64, _UINT64, _OUT_INT64),
     cache=True,
     nogil=True,
 )
 def hash_columns(data, offsets, shifts, counts, sizes, out):
-    """The same for columns of `counts` strings, whose offsets follow each other.
+    """Fingerprint modulo size for several columns of `counts` strings.
 
-    The text of column c begins `shifts[c]` bytes behind where its offsets say.
+    The offsets of the columns follow each other, `counts[c] + 1` for column c, whose
+    text begins `shifts[c]` bytes behind where its offsets say.
     """
-    first = 0
+    first, text = 0, address(data)
     for c in range(len(counts)):
-        text, size = address(data) + shifts[c], sizes[c]
+        size = sizes[c]
         for i in range(first, first + counts[c]):
-            start = offsets[i + c]
-            n = offsets[i + c + 1] - start
-            out[i] = np.int64(_fingerprint(text, start, n) % size)
+            start, end = offsets[i + c] + shifts[c], offsets[i + c + 1] + shifts[c]
+            if _is_outside(start, end, len(data)):
+                return i
+            out[i] = np.int64(_fingerprint(text, start, end - start) % size)
         first += counts[c]
+    return -1
 
 
 @njit(
@@ -291,8 +310,13 @@ def _find_word(data, start, n, hashed, words, ends, slots):
 
 @njit(types.int64(_BYTES, _INT64, _OUT_UINT64), cache=True, nogil=True)
 def fill_word_slots(words, ends, slots):
-    """Enter every word into open-addressed slots; the first repeated word, or -1."""
+    """Enter every word into open-addressed slots; the first repeated word, or -1.
+
+    -2 - w if word w is not within the data.
+    """
     for w in range(len(ends) - 1):
+        if _is_outside(ends[w], ends[w + 1], len(words)):
+            return -2 - w
         n = ends[w + 1] - ends[w]
         hashed = _fingerprint(words, ends[w], n)
         at = _find_word(words, ends[w], n, hashed, words, ends, slots)
@@ -303,7 +327,7 @@ def fill_word_slots(words, ends, slots):
 
 
 @njit(
-    types.void(
+    types.int64(
         *(_BYTES, _INT64, _BYTES, _INT64, _UINT64),
         *(types.int64, types.int64, types.boolean, _OUT_INT64),
     ),
@@ -316,6 +340,8 @@ def find_words(
     """The place of every string among the words; others by hash, or the default."""
     size, text = len(ends) - 1, address(data)
     for i in range(len(out)):
+        if _is_outside(offsets[i], offsets[i + 1], len(data)):
+            return i
         n = offsets[i + 1] - offsets[i]
         if n == 0 and drop_empty:
             out[i] = MISSING
@@ -328,6 +354,7 @@ def find_words(
             out[i] = size + np.int64(hashed % uint64(oov_buckets))
         else:
             out[i] = default
+    return -1
 
 
 @njit

@@ -1,7 +1,4 @@
-"""The compiled loop behind `make_unique`: one pass over ids that are sorted.
-
-Import this only through `compiled.load`, which announces the compilation.
-"""
+"""The compiled loop behind `native/distinct.py`: one pass over sorted ids."""
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False

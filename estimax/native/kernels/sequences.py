@@ -10,8 +10,8 @@ steps and counts their values; `example_kernels.fill` then writes these, a step 
 from numba import njit, types
 from numpy import int64
 
-from estimax.core.loads import address
-from estimax.wire.proto_kernels import (
+from estimax.native.kernels.memory import address
+from estimax.native.kernels.protos import (
     MALFORMED,
     ONE,
     TWO,

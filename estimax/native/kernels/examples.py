@@ -12,7 +12,7 @@ but texts is left to write, `scan_and_fill` is one.
 from numba import njit, types
 from numpy import empty, int64, uint8, uint64
 
-from estimax.core.loads import (
+from estimax.native.kernels.memory import (
     address,
     get,
     load8,
@@ -23,7 +23,7 @@ from estimax.core.loads import (
     store32,
     store64,
 )
-from estimax.wire.proto_kernels import (
+from estimax.native.kernels.protos import (
     FLOAT,
     HEAD_OF_VALUE,
     INT,

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from estimax.core.errors import FeatureError, SpecError
-from estimax.core.plan import (
+from estimax.core.sparse import Ids
+from estimax.core.strings import Strings
+from estimax.staging.plan import (
     Plan,
     RowGroup,
     as_device_dtype,
@@ -13,9 +15,7 @@ from estimax.core.plan import (
     make_unique,
     unflatten,
 )
-from estimax.core.sparse import Ids
-from estimax.core.staging import Call, Origin
-from estimax.core.strings import Strings
+from estimax.staging.recording import Call, Origin
 
 AGE, CITY, LABELS = (
     Origin("features", "age"),

@@ -14,7 +14,7 @@ Arrays come as addresses (`core/loads.py`); those of int64 are read with get and
 from numba import njit, types
 from numpy import int64, uint64
 
-from estimax.core.loads import (
+from estimax.native.kernels.memory import (
     address,
     get,
     load8,

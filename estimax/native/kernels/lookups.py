@@ -1,6 +1,6 @@
-"""The compiled loops behind `side_by_side`: rows are copied to where they are wanted.
+"""Compiled loops that copy rows of tables to a network's input, and sum gradients.
 
-Import this only through `compiled.load`, which announces the compilation.
+Called by XLA; `native/table_rows.py` puts the calls into programs.
 """
 
 # Numba has its own types; annotations would say nothing more.
@@ -9,18 +9,22 @@ Import this only through `compiled.load`, which announces the compilation.
 import numpy as np
 from numba import cfunc, njit
 
-from estimax.core import call_frames
-from estimax.core.call_frames import (
+from estimax.native.kernels import call_frames
+from estimax.native.kernels.call_frames import (
     address,
     argument,
     arguments,
     describes_itself,
     dimension,
     ids,
+    is_call,
+    is_ids,
+    is_matrix,
     matrix,
     output,
+    refusal,
 )
-from estimax.core.loads import (
+from estimax.native.kernels.memory import (
     ROWS_AHEAD,
     add_four,
     add_one,
@@ -67,6 +71,24 @@ def _lay_part(table, which, out, step):
     return size
 
 
+@njit
+def _can_lay(frame):
+    """Whether every part is a table with rows and an id for each row of the output."""
+    if not is_call(frame, 2, 1) or arguments(frame) & 1:
+        return False
+    out, width = output(frame, 0), 0
+    if not is_matrix(out):
+        return False
+    for part in range(0, arguments(frame), 2):
+        table = argument(frame, part)
+        if not is_matrix(table) or (dimension(table, 0) < 1 and dimension(out, 0)):
+            return False
+        if not is_ids(argument(frame, part + 1), dimension(out, 0)):
+            return False
+        width += dimension(table, 1)
+    return width == dimension(out, 1)
+
+
 @cfunc(call_frames.SIGNATURE, cache=True)
 def lay(frame):
     """(table [V, D], ids [B]) for each part -> the rows of all, side by side [B, N].
@@ -75,10 +97,28 @@ def lay(frame):
     """
     if describes_itself(frame):
         return 0
+    if not _can_lay(frame):
+        return refusal(frame)
     out, step = address(output(frame, 0)), 4 * dimension(output(frame, 0), 1)
     for part in range(0, arguments(frame), 2):
         out += _lay_part(argument(frame, part), argument(frame, part + 1), out, step)
     return 0
+
+
+@njit
+def _can_add(frame):
+    """Whether the gradients hold what the output sums, from `start` on."""
+    if not is_call(frame, 4, 1):
+        return False
+    grads, sums = argument(frame, 0), output(frame, 0)
+    if not is_matrix(grads) or not is_matrix(sums):
+        return False
+    size = dimension(grads, 0)
+    if not is_ids(argument(frame, 1), 1) or not is_ids(argument(frame, 2), size):
+        return False
+    start = np.int64(ids(argument(frame, 1))[0])
+    fits = start >= 0 and start + dimension(sums, 1) <= dimension(grads, 1)
+    return fits and is_ids(argument(frame, 3), size)
 
 
 @cfunc(call_frames.SIGNATURE, cache=True)
@@ -90,6 +130,8 @@ def add(frame):
     """
     if describes_itself(frame):
         return 0
+    if not _can_add(frame):
+        return refusal(frame)
     grads, step = address(argument(frame, 0)), 4 * dimension(argument(frame, 0), 1)
     grads += 4 * np.int64(ids(argument(frame, 1))[0])
     wanted, places = ids(argument(frame, 2)), ids(argument(frame, 3))
@@ -97,6 +139,7 @@ def add(frame):
     rows, size = dimension(output(frame, 0), 0), 4 * dimension(output(frame, 0), 1)
     sums = address(output(frame, 0))
     for i in range(len(wanted)):
+        # Beyond the last row too: a prefetch may name any address.
         prefetch_to_read(grads + (i + ROWS_AHEAD) * step, size)
         if wanted[i] >= 0 and 0 <= places[i] < rows:
             _add(grads + i * step, sums + places[i] * size, size)

@@ -1,6 +1,6 @@
-"""The compiled loops over framed records: checksums, finding records, framing them.
+"""Compiled loops over framed records: checksums, finding records, framing them.
 
-Import this only through `compiled.load`, which announces the compilation.
+Called only by `native/records.py` and `native/checksum.py`, which check the arguments.
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, types
 from numpy import uint32, uint64
 
-from estimax.core.loads import (
+from estimax.native.kernels.memory import (
     crc_step8,
     crc_step64,
     has_crc_instruction,
@@ -21,20 +21,24 @@ from estimax.core.loads import (
     store32,
     store64,
 )
+from estimax.native.reference.records import (
+    ABSURD_LENGTH,
+    BAD_DATA_CRC,
+    BAD_LENGTH_CRC,
+    FOOTER,
+    HEADER,
+    LONGEST,
+    NEEDS_MORE,
+)
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT64 = types.Array(types.int64, 1, "C", readonly=True)
 _OUT_BYTES = types.Array(types.uint8, 1, "C")
 _OUT_INT64 = types.Array(types.int64, 1, "C")
 
-HEADER, FOOTER = 12, 4
-# How a walk over records ended.
-NEEDS_MORE, BAD_LENGTH_CRC, BAD_DATA_CRC, ABSURD_LENGTH = 0, 1, 2, 3
-
 _LOW = uint64(0xFFFFFFFF)
 _MASK_DELTA = uint64(0xA282EAD8)
-# No file is as long, and sums with it do not overflow.
-_LONGEST = uint64(1 << 60)
+_LONGEST = uint64(LONGEST)
 
 
 def _make_tables():
@@ -221,10 +225,16 @@ def unframe(buffer, start, size, check, least, most, offsets):
     return count, at, status
 
 
-@njit(types.void(_BYTES, _INT64, _OUT_BYTES), cache=True, nogil=True)
+@njit(types.int64(_BYTES, _INT64, _OUT_BYTES), cache=True, nogil=True)
 def frame(data, offsets, out):
-    """Write every record with its length and checksums; the opposite of `unframe`."""
+    """Write every record with its length and checksums; the opposite of `unframe`.
+
+    The place of a record that is not within the data, or -1.
+    """
     to = 0
+    for i in range(len(offsets) - 1):
+        if offsets[i] < 0 or offsets[i + 1] < offsets[i] or offsets[i + 1] > len(data):
+            return i
     for i in range(len(offsets) - 1):
         start, n = offsets[i], offsets[i + 1] - offsets[i]
         store64(out, to, uint64(n))
@@ -232,3 +242,4 @@ def frame(data, offsets, out):
         move(out, to + HEADER, data, start, n)
         store32(out, to + HEADER + n, _masked(_crc(data, start, n)))
         to += HEADER + n + FOOTER
+    return -1

@@ -1,6 +1,6 @@
-"""Compiled loops over rows of different lengths: text gathered.
+"""Compiled loops that gather strings by their row numbers.
 
-Import this only through `compiled.load`, which announces the compilation.
+Called only by `native/text.py`, which checks the arguments.
 """
 
 # Numba has its own types; annotations would say nothing more.
@@ -8,7 +8,7 @@ Import this only through `compiled.load`, which announces the compilation.
 
 from numba import njit, types, uint64
 
-from estimax.core.loads import load64, store64
+from estimax.native.kernels.memory import load64, store64
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT64 = types.Array(types.int64, 1, "C", readonly=True)
@@ -16,14 +16,22 @@ _OUT_BYTES = types.Array(types.uint8, 1, "C")
 _OUT_INT64 = types.Array(types.int64, 1, "C")
 
 
-@njit(types.int64(_INT64, _INT64, _OUT_INT64), cache=True, nogil=True)
-def gathered_offsets(offsets, index, out):
-    """Where each gathered string begins; how many bytes they have in all."""
+@njit(types.int64(_INT64, _INT64, types.int64, _OUT_INT64), cache=True, nogil=True)
+def gathered_offsets(offsets, index, size, out):
+    """Write where each gathered string begins; return how many bytes they have.
+
+    -1 - row if a row does not exist, or is not within the `size` bytes of data.
+    """
     total = 0
     out[0] = 0
     for i in range(len(index)):
         row = index[i]
-        total += offsets[row + 1] - offsets[row]
+        if row < 0 or row >= len(offsets) - 1:
+            return -1 - max(row, 0)
+        start, end = offsets[row], offsets[row + 1]
+        if start < 0 or end < start or end > size:
+            return -1 - row
+        total += end - start
         out[i + 1] = total
     return total
 

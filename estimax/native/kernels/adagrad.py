@@ -1,25 +1,51 @@
-"""The compiled loop behind `adagrad_rows`: each row is read, updated and written once.
+"""The compiled update of Adagrad: each row is read, updated and written once.
 
-Import this only through `compiled.load`, which announces the compilation.
+Called by XLA; `native/table_rows.py` puts the call into programs.
 """
 
 # Numba has its own types; annotations would say nothing more.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import numpy as np
-from numba import cfunc
+from numba import cfunc, njit
 
-from estimax.core import call_frames
-from estimax.core.call_frames import (
+from estimax.native.kernels import call_frames
+from estimax.native.kernels.call_frames import (
     address,
     argument,
     describes_itself,
+    dimension,
     ids,
+    is_call,
+    is_ids,
+    is_matrix,
+    is_number,
     matrix,
     number,
     output,
+    refusal,
 )
-from estimax.core.loads import ROWS_AHEAD, prefetch_to_write
+from estimax.native.kernels.memory import ROWS_AHEAD, prefetch_to_write
+
+
+@njit
+def _can_update(frame):
+    """Whether the shapes agree, and the outputs are in the memory of the arguments."""
+    if not is_call(frame, 7, 2) or not is_matrix(argument(frame, 1)):
+        return False
+    for i in range(2, 5):
+        if not is_number(argument(frame, i)):
+            return False
+    size, width = dimension(argument(frame, 1), 0), dimension(argument(frame, 1), 1)
+    if not is_ids(argument(frame, 0), size):
+        return False
+    for i in range(2):
+        given, out = argument(frame, 5 + i), output(frame, i)
+        if not is_matrix(given) or not is_matrix(out):
+            return False
+        if address(given) != address(out) or dimension(out, 1) != width:
+            return False
+    return dimension(output(frame, 0), 0) == dimension(output(frame, 1), 0)
 
 
 # Contracted as XLA does it: a table that is updated as a whole gets the same bits.
@@ -31,6 +57,8 @@ def update(frame):
     """
     if describes_itself(frame):
         return 0
+    if not _can_update(frame):
+        return refusal(frame)
     rows, grads = ids(argument(frame, 0)), matrix(argument(frame, 1))
     rate, inner = number(argument(frame, 2)), number(argument(frame, 3))
     outer = number(argument(frame, 4))
@@ -38,7 +66,7 @@ def update(frame):
     table_at, squares_at = address(output(frame, 0)), address(output(frame, 1))
     size = 4 * table.shape[1]
     for i in range(len(rows)):
-        if i + ROWS_AHEAD < len(rows) and rows[i + ROWS_AHEAD] < len(table):
+        if i + ROWS_AHEAD < len(rows):  # a prefetch may name any address
             start = np.int64(rows[i + ROWS_AHEAD]) * size
             prefetch_to_write(table_at + start, size)
             prefetch_to_write(squares_at + start, size)

@@ -9,8 +9,16 @@
 from numba import njit, types
 from numpy import int64, uint64
 
-from estimax.core.loads import address, get, load32, load64, move, store8, store32
-from estimax.wire.proto_kernels import FLOAT, INT, TEXT
+from estimax.native.kernels.memory import (
+    address,
+    get,
+    load32,
+    load64,
+    move,
+    store8,
+    store32,
+)
+from estimax.native.kernels.protos import FLOAT, INT, TEXT
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _INT64 = types.Array(types.int64, 1, "C", readonly=True)

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core import compiled, numbers
+from estimax.core import numbers
 from estimax.core.errors import FeatureError, SpecError
 from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Ids, Sparse
-from estimax.core.staging import Call, Origin, Raw, wide_error
 from estimax.core.strings import Strings
+from estimax.native.distinct import distinct_ids
+from estimax.staging.recording import Call, Origin, Raw, wide_error
 
 RawBatch = Mapping[Origin, Raw]
 PreparedBatch = dict[str, Any]  # the parts below, each a dict
@@ -198,7 +199,7 @@ def make_unique(
     for size, names in by_size.items():
         # Groups of one size are sorted in one call: NumPy's overhead is paid once.
         limits = np.array([vocabularies[name] for name in names], np.int32)
-        distinct, places = _unique_rows(
+        distinct, places = distinct_ids(
             np.concatenate([flat[n] for n in names]), limits.repeat(count)
         )
         for first, name in zip(range(0, len(places), count), names, strict=True):
@@ -210,23 +211,6 @@ def make_unique(
 
 Int32s = NDArray[np.int32]
 IdsOfCalls = Mapping[str, Int32s]
-
-
-def _unique_rows(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
-    """The distinct values >= 0 of each row, padded, and each value's place or -1."""
-    rows, size = ids.shape
-    # Sorting (id, position) pairs packed into one integer is several times faster
-    # than an argsort, which NumPy does not vectorise.
-    shift = max(size - 1, 1).bit_length()
-    fits = int(limits.max()).bit_length() + shift < 32
-    wide = np.dtype(np.int32 if fits else np.int64)
-    packed = np.left_shift(ids, shift, dtype=wide)
-    packed |= np.arange(size, dtype=wide)
-    packed.sort(axis=1)
-    distinct, places = np.empty((2, rows, size), np.int32)
-    kernels = compiled.load("estimax.core.unique_kernels")
-    kernels.number_distinct(packed, shift, limits, distinct, places)
-    return distinct, places
 
 
 def _flattened(calls: IdsOfCalls, count: int) -> Int32s:

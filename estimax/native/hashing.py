@@ -1,0 +1,240 @@
+"""Hashes of columns: TensorFlow's fingerprint of strings, integers and crosses.
+
+fingerprints(Strings.of(["hello"]))            # array([0xb48be5a931380ce8], uint64)
+hash_strings(city, 1000, drop_empty=True)      # ids in [0, 1000), or MISSING
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.strings import Strings
+from estimax.native import loading
+from estimax.native.buffers import Scratch
+from estimax.native.checks import check_spans, outside, text_of
+from estimax.native.reference import hashing as reference
+from estimax.native.reference.hashing import MISSING
+
+__all__ = ["MISSING"]
+
+Ids = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+_scratch = Scratch()
+
+
+def fingerprints(strings: Strings) -> Hashes:
+    """Return the fingerprint of every string, flat."""
+    data, offsets = text_of(strings)
+    kernels = _kernels()
+    if kernels is None:
+        return reference.fingerprints(data, *_spans(data, offsets))
+    out = np.empty(strings.size, np.uint64)
+    _check(kernels.fingerprints(data, offsets, out), data, offsets)
+    return out
+
+
+def integer_fingerprints(values: NDArray[np.integer[Any]]) -> Hashes:
+    """Return the fingerprint of every integer's decimal text, flat."""
+    flat = _flat(values, np.int64)
+    kernels = _kernels()
+    if kernels is None:
+        return reference.integer_fingerprints(flat)
+    out = np.empty(len(flat), np.uint64)
+    kernels.int_fingerprints(flat, out)
+    return out
+
+
+def concatenated(first: Hashes, second: Hashes) -> Hashes:
+    """Return FingerprintCat64 of every pair, flat; both have the same size."""
+    a, b = _flat(first, np.uint64), _flat(second, np.uint64)
+    if len(a) != len(b):
+        raise ValueError(f"expected as many hashes as {len(a)}, got {len(b)}")
+    kernels = _kernels()
+    if kernels is None:
+        return reference.concatenated(a, b)
+    out = np.empty(len(a), np.uint64)
+    kernels.concatenated(a, b, out)
+    return out
+
+
+def hash_strings(strings: Strings, size: int, *, drop_empty: bool) -> Ids:
+    """Return every string's fingerprint modulo `size`, flat.
+
+    With `drop_empty`, empty strings are MISSING.
+    """
+    _check_size(size)
+    data, offsets = text_of(strings)
+    kernels = _kernels()
+    if kernels is None:
+        starts, lengths = _spans(data, offsets)
+        ids = _remainders(reference.fingerprints(data, starts, lengths), size)
+        return np.where(lengths == 0, MISSING, ids) if drop_empty else ids
+    out = np.empty(strings.size, np.int64)
+    _check(kernels.hash_strings(data, offsets, size, drop_empty, out), data, offsets)
+    return out
+
+
+def hash_integers(
+    values: NDArray[np.integer[Any]], size: int, *, drop_minus_one: bool
+) -> Ids:
+    """Return the fingerprint of every integer's decimal text modulo `size`, flat.
+
+    With `drop_minus_one`, -1 is MISSING.
+    """
+    _check_size(size)
+    flat = _flat(values, np.int64)
+    kernels = _kernels()
+    if kernels is None:
+        ids = _remainders(reference.integer_fingerprints(flat), size)
+        return np.where(flat == -1, MISSING, ids) if drop_minus_one else ids
+    out = np.empty(len(flat), np.int64)
+    kernels.hash_ints(flat, size, drop_minus_one, out)
+    return out
+
+
+def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Ids]:
+    """Return the ids of several columns, each flat: `hash_strings` for all at once.
+
+    One call of compiled code hashes them all. For the columns of a batch, which take a
+    few microseconds each, that is faster than a call each, above all in threads.
+    """
+    for size in sizes:
+        _check_size(size)
+    if len(sizes) != len(columns):
+        raise ValueError(f"expected {len(columns)} sizes, got {len(sizes)}")
+    kernels = _kernels()
+    if kernels is None or not columns:
+        pairs = zip(columns, sizes, strict=True)
+        return [hash_strings(text, size, drop_empty=False) for text, size in pairs]
+    texts = [text_of(column) for column in columns]
+    data, shifts = texts[0][0], np.zeros(len(texts), np.int64)
+    if any(each is not data for each, _ in texts):  # columns of a parser share it
+        data, shifts = _joined(texts)
+    counts = np.array([len(offsets) - 1 for _, offsets in texts])
+    all_offsets = _scratch.take("offsets", int(counts.sum()) + len(texts))
+    np.concatenate([offsets for _, offsets in texts], out=all_offsets)
+    out = np.empty(len(all_offsets) - len(texts), np.int64)
+    told = (data, all_offsets, shifts, counts, np.array(sizes, np.uint64))
+    if kernels.hash_columns(*told, out) >= 0:
+        for text, offsets in texts:  # which of the columns it was
+            check_spans(text, offsets)
+    ends = counts.cumsum().tolist()
+    return [out[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def _joined(
+    texts: Sequence[tuple[NDArray[np.uint8], Ids]],
+) -> tuple[NDArray[np.uint8], Ids]:
+    """Return the text of all columns in one array, and what to add to their offsets."""
+    # Clipped: a slice with wrong offsets is cut silently, and found by the kernel.
+    parts = [data[max(offsets[0], 0) : offsets[-1]] for data, offsets in texts]
+    ends = np.cumsum([len(part) for part in parts])
+    shifts = np.concatenate([[0], ends[:-1]]) - [offsets[0] for _, offsets in texts]
+    return np.concatenate(parts), shifts
+
+
+def cross_rows(values: Hashes, starts: Ids, seed: int, size: int) -> tuple[Ids, Ids]:
+    """Hash every combination of one value per key, row by row, last key fastest.
+
+    Args:
+      values: The values of all keys, already hashed.
+      starts: [K, R + 1]; key k's values of row r are
+        `values[starts[k, r]:starts[k, r + 1]]`.
+      seed: The hash that every combination begins with.
+      size: The number of buckets.
+
+    Returns:
+      The ids of all rows, and [R + 1] where each row's begin.
+    """
+    _check_size(size)
+    values, starts = _flat(values, np.uint64), np.ascontiguousarray(starts, np.int64)
+    counts = np.diff(starts, axis=1)
+    if starts.ndim != 2 or not starts.size or (counts < 0).any():
+        raise ValueError(f"starts must be increasing [K, R + 1], got {starts.shape}")
+    if starts.min() < 0 or starts.max() > len(values):
+        raise ValueError(f"starts must stay within the {len(values)} values")
+    out_starts = np.zeros(starts.shape[1], np.int64)
+    np.cumsum(counts.prod(axis=0), out=out_starts[1:])
+    kernels = _kernels()
+    if kernels is None:
+        return reference.cross_rows(values, starts, seed, size, out_starts), out_starts
+    out = np.empty(out_starts[-1], np.int64)
+    kernels.cross_rows(values, starts, seed, size, out_starts, out)
+    return out, out_starts
+
+
+def _kernels() -> ModuleType | None:
+    return loading.kernels("hashing", kernels_agree)
+
+
+def kernels_agree(kernels: ModuleType) -> bool:
+    """Return whether compiled hashes of tiny columns are those of the reference."""
+    # A string of every length class of the algorithm.
+    lengths = np.array([0, 1, 3, 4, 7, 8, 16, 17, 32, 33, 64, 65, 128, 200])
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    data = (np.arange(offsets[-1]) * 37 % 251).astype(np.uint8)
+    expected = reference.fingerprints(data, offsets[:-1], lengths)
+    found = np.empty(len(lengths), np.uint64)
+    if kernels.fingerprints(data, offsets, found) != -1:
+        return False
+    ints = np.array([0, 7, -1, 10**18, -(2**63), 2**63 - 1])
+    found_ints, pairs = np.empty(len(ints), np.uint64), np.empty(len(ints), np.uint64)
+    kernels.int_fingerprints(ints, found_ints)
+    kernels.concatenated(found_ints, found[: len(ints)], pairs)
+    expected_ints = reference.integer_fingerprints(ints)
+    starts = np.array([[0, 2, 2, 3], [3, 5, 6, 7]])
+    out_starts = np.array([0, 4, 4, 5])
+    crossed = np.empty(5, np.int64)
+    kernels.cross_rows(found, starts, 99, 1000, out_starts, crossed)
+    words = np.array([5, -3, 2**40])
+    slots, places = np.full(8, -1, np.int32), np.empty(4, np.int64)
+    distinct = kernels.fill_int_slots(words, slots) == -1
+    sought = np.array([2**40, 5, 6, -3])
+    kernels.find_ints(sought, words, slots, 0, -1, False, places)
+    named = np.zeros(32, np.uint64)
+    distinct &= kernels.fill_word_slots(data, offsets, named) == -1
+    text_places = np.empty(len(lengths), np.int64)
+    told = (data, offsets, data, offsets, named, 0, -1, False, text_places)
+    return (
+        distinct
+        and kernels.find_words(*told) == -1
+        and places.tolist() == [2, 0, -1, 1]
+        and np.array_equal(text_places, np.arange(len(lengths)))
+        and np.array_equal(found, expected)
+        and np.array_equal(found_ints, expected_ints)
+        and np.array_equal(
+            pairs, reference.concatenated(expected_ints, expected[: len(ints)])
+        )
+        and np.array_equal(
+            crossed, reference.cross_rows(expected, starts, 99, 1000, out_starts)
+        )
+    )
+
+
+def _spans(data: NDArray[np.uint8], offsets: Ids) -> tuple[Ids, Ids]:
+    """Return starts and lengths; raise if a string is not within the data."""
+    check_spans(data, offsets)
+    return offsets[:-1], np.diff(offsets)
+
+
+def _check(bad: int, data: NDArray[np.uint8], offsets: Ids) -> None:
+    if bad >= 0:
+        raise outside(data, offsets, bad)
+
+
+def _check_size(size: int) -> None:
+    if not 0 < size < 2**63:
+        raise ValueError(f"the number of buckets must be positive, got {size}")
+
+
+def _remainders(hashes: Hashes, size: int) -> Ids:
+    return (hashes % np.uint64(size)).astype(np.int64)
+
+
+def _flat(values: NDArray[Any], dtype: type) -> NDArray[Any]:
+    return np.ascontiguousarray(values, dtype).reshape(-1)

@@ -1,0 +1,1 @@
+"""Compiled loops. Imported only through `native.loading`, which announces compiling."""

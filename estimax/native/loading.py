@@ -1,0 +1,143 @@
+"""Loading compiled kernels: imported at first use, announced, proven, or left off.
+
+    kernels = loading.kernels("hashing", proof=_agrees)
+    if kernels is None:
+        return reference.fingerprints(data, offsets)
+    kernels.fingerprints(data, offsets, out)
+
+A module of kernels is used only after a tiny case gave the same result as the
+reference. One that cannot be imported, fails or disagrees is left off for the rest of
+the process, with one warning that names the versions. `ESTIMAX_NATIVE=off` leaves all
+of them off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import logging
+import os
+import platform
+import threading
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+
+from estimax.core.errors import ConfigError
+
+_KERNELS = Path(__file__).parent / "kernels"
+# Functions and constants of these are compiled into several modules of kernels.
+_SHARED = [
+    *(_KERNELS / name for name in ("call_frames.py", "memory.py", "protos.py")),
+    *(_KERNELS.parent / "reference" / name for name in ("hashing.py", "records.py")),
+]
+_log = logging.getLogger("estimax")
+
+_lock = threading.RLock()
+_loaded: dict[str, ModuleType | None] = {}
+
+Proof = Callable[[ModuleType], bool]
+
+
+def is_on() -> bool:
+    """Return whether compiled kernels may be used: `ESTIMAX_NATIVE` is not "off"."""
+    setting = os.environ.get("ESTIMAX_NATIVE", "on").strip().lower()
+    if setting not in ("on", "off"):
+        raise ConfigError(
+            f"ESTIMAX_NATIVE={setting!r}: expected 'on' (compiled kernels, the "
+            "default) or 'off' (the same in NumPy and XLA)."
+        )
+    return setting == "on"
+
+
+def kernels(name: str, proof: Proof) -> ModuleType | None:
+    """Return a module of `native.kernels`, or None if the reference must be used.
+
+    Args:
+      name: The module's name, e.g. "hashing".
+      proof: Called once per process with the module; returns whether a tiny case has
+        the result of the reference.
+    """
+    if not is_on():
+        return None
+    if name not in _loaded:  # read without the lock: entries are never removed
+        with _lock:
+            if name not in _loaded:
+                _loaded[name] = _proven(name, proof)
+    return _loaded[name]
+
+
+def is_loaded(name: str) -> bool:
+    """Return whether a module of kernels is in use already: calling it is cheap."""
+    return _loaded.get(name) is not None and is_on()
+
+
+def _proven(name: str, proof: Proof) -> ModuleType | None:
+    try:
+        module = _import(name)
+        if proof(module):
+            _announce()
+            return module
+        reason = "a test case gave another result than the reference"
+    # Whatever goes wrong in a compiler or in code that it made: the reference is right.
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    turned_off(name, reason)
+    return None
+
+
+@functools.cache
+def _announce() -> None:
+    _log.info("native kernels are on: test cases agree (%s)", versions())
+
+
+def turned_off(name: str, reason: str) -> None:
+    """Warn that kernels are left off for the rest of the process."""
+    _log.warning(
+        "native kernels %r are off for this process: %s (%s). Results are the same "
+        "without them, training and reading are slower. ESTIMAX_NATIVE=off turns all "
+        "of them off without this warning.",
+        name,
+        reason,
+        versions(),
+    )
+
+
+def versions() -> str:
+    """Return the versions of what compiled code depends on, for messages."""
+    found = [f"Python {platform.python_version()}"]
+    for package in ("numba", "llvmlite", "numpy", "jax", "jaxlib"):
+        with contextlib.suppress(PackageNotFoundError):
+            found.append(f"{package} {version(package)}")
+    return ", ".join(found)
+
+
+def _import(name: str) -> ModuleType:
+    # Numba alone takes half a second to import: not at `import estimax`.
+    if not is_cached(_KERNELS / f"{name}.py"):
+        _log.info("compiling native kernels %r (once per machine, ~10 seconds)", name)
+    return importlib.import_module(f"estimax.native.kernels.{name}")
+
+
+def is_cached(source: Path) -> bool:
+    """Return whether Numba has compiled a module since its source changed.
+
+    Indices older than the functions that several modules share are removed: Numba looks
+    only at the file that a kernel is in.
+    """
+    # Numba writes elsewhere when this folder is read-only; then the line is logged
+    # once per process, which is a line too many but never one too few.
+    indices = list((source.parent / "__pycache__").glob(f"{source.stem}.*.nbi"))
+    newest = max(file.stat().st_mtime for file in (source, *_SHARED))
+    stale = [file for file in indices if file.stat().st_mtime < newest]
+    for file in stale:
+        with contextlib.suppress(OSError):
+            file.unlink()
+    return len(stale) < len(indices)
+
+
+def load(name: str) -> ModuleType:
+    """Import a module of kernels by its whole name, without a proof."""
+    return _import(name.rpartition(".")[2])

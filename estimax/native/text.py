@@ -1,0 +1,58 @@
+"""Strings gathered by their row numbers."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.strings import Strings
+from estimax.native import loading
+from estimax.native.checks import check_spans, outside, text_of
+
+
+def gather(strings: Strings, index: NDArray[np.integer[Any]]) -> Strings:
+    """Return the strings of rank 1 at the rows of `index`, in that order.
+
+    Raises:
+      IndexError: A row is negative, or beyond the last one.
+
+    >>> gather(Strings.of(["a", "bc", "d"]), np.array([2, 0])).tolist()
+    [b'd', b'a']
+    """
+    index = np.ascontiguousarray(index, np.int64).reshape(-1)
+    if len(index) and not 0 <= index.min() <= index.max() < strings.size:
+        raise IndexError(f"rows must be in [0, {strings.size})")
+    data, offsets = text_of(strings)
+    kernels = _kernels()
+    if kernels is None:
+        check_spans(data, offsets)
+        taken: Strings = strings.reshape((-1,))[index]
+        return taken
+    out_offsets = np.empty(len(index) + 1, np.int64)
+    total = kernels.gathered_offsets(offsets, index, len(data), out_offsets)
+    if total < 0:
+        raise outside(data, offsets, -1 - total)
+    # Eight bytes to spare: the kernel copies eight at once.
+    out = np.empty(total + 8, np.uint8)
+    kernels.gather(data, offsets, index, out_offsets, out)
+    return Strings(out, out_offsets, (len(index),))
+
+
+def _kernels() -> ModuleType | None:
+    return loading.kernels("gathering", _agrees)
+
+
+def _agrees(kernels: ModuleType) -> bool:
+    """Return whether strings shorter and longer than eight bytes are copied whole."""
+    words = Strings.of([b"", b"a", b"eight by", b"more than eight bytes", b"end"])
+    index = np.array([3, 0, 4, 2, 2, 1, 4])
+    offsets, out = np.empty(len(index) + 1, np.int64), np.empty(100, np.uint8)
+    told = (words.offsets, index, len(words.data))
+    total = kernels.gathered_offsets(*told, offsets)
+    kernels.gather(words.data, words.offsets, index, offsets, out)
+    expected = [words[i] for i in index.tolist()]
+    found = Strings(out, offsets, (len(index),)).tolist()
+    return bool(total == offsets[-1]) and found == expected

@@ -1,0 +1,91 @@
+"""Kernels are announced, proven before they are used, and can be left off."""
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from estimax.native import loading
+
+
+@pytest.fixture
+def source(tmp_path):
+    original = Path(loading.__file__).parent / "kernels" / "records.py"
+    (tmp_path / "__pycache__").mkdir()
+    return Path(shutil.copy(original, tmp_path / "kernels.py"))
+
+
+def _index(source):
+    return source.parent / "__pycache__" / "kernels.find_words-1.py311.nbi"
+
+
+def test_kernels_that_were_never_compiled_are_announced(source):
+    assert not loading.is_cached(source)
+
+
+def test_kernels_compiled_since_they_changed_are_not(source):
+    _index(source).touch()
+    assert loading.is_cached(source)
+
+
+def test_kernels_changed_since_they_were_compiled_are_announced(source):
+    _index(source).touch()
+    os.utime(_index(source), (1, 1))
+    assert not loading.is_cached(source)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """A process in which no kernel has proven itself yet."""
+    monkeypatch.setattr(loading, "_loaded", {})
+
+
+def test_kernels_that_agree_are_used_and_proven_once(fresh):
+    asked = []
+    for _ in range(3):
+        module = loading.kernels("distinct", lambda kernels: not asked.append(kernels))
+        assert asked == [module]
+
+
+def test_kernels_that_disagree_are_left_off_with_one_warning(fresh, caplog):
+    for _ in range(3):
+        assert loading.kernels("distinct", lambda kernels: False) is None
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "another result than the reference (Python 3." in record.message
+    assert "numba" in record.message
+
+
+def test_kernels_that_fail_are_left_off_with_the_reason(fresh, caplog):
+    assert loading.kernels("distinct", lambda kernels: 1 / 0) is None
+    assert "ZeroDivisionError: division by zero" in caplog.text
+
+
+def test_off_means_off(fresh, monkeypatch, caplog):
+    monkeypatch.setenv("ESTIMAX_NATIVE", "off")
+    assert loading.kernels("distinct", lambda kernels: True) is None
+    assert not caplog.records
+
+
+def test_another_setting_is_an_error(monkeypatch):
+    monkeypatch.setenv("ESTIMAX_NATIVE", "of")
+    with pytest.raises(ValueError, match=r"expected 'on' .* or 'off'"):
+        loading.is_on()
+
+
+def test_without_numba_the_reference_is_used():
+    code = """
+import sys
+sys.modules["numba"] = None
+from estimax.transforms.fingerprint import fingerprint64
+print(hex(fingerprint64(["hello"])[0]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "0xb48be5a931380ce8"
+    assert "native kernels 'hashing' are off" in done.stderr

@@ -1,0 +1,113 @@
+"""Calls from XLA programs: proven, checked before memory is read, or left to XLA."""
+
+import logging
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from estimax.native import loading, table_rows
+
+TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """A process in which no kernel has proven itself yet."""
+    monkeypatch.setattr(loading, "_loaded", {})
+
+
+def call(name, result, *arguments):
+    struct = jax.ShapeDtypeStruct(result, jnp.float32)
+    return jax.jit(lambda *given: jax.ffi.ffi_call(name, struct)(*given))(*arguments)
+
+
+def ids(*values):
+    return np.array(values, np.int32)
+
+
+ROWS = np.ones((2, 3), np.float32)
+ONE = np.float32(1)
+WRONG = {
+    "ids of floats": ("estimax_lay_rows", (2, 3), TABLE, ROWS[:, 0]),
+    "too few ids": ("estimax_lay_rows", (2, 3), TABLE, ids(1)),
+    "a table without ids": ("estimax_lay_rows", (2, 3), TABLE),
+    "a table of integers": ("estimax_lay_rows", (1, 3), TABLE.view(np.int32), ids(0)),
+    "a wider output": ("estimax_lay_rows", (2, 300), TABLE, ids(0, 1)),
+    "a table of rank 1": ("estimax_lay_rows", (2, 12), TABLE.ravel(), ids(0, 1)),
+    "an empty table": ("estimax_lay_rows", (1, 3), TABLE[:0], ids(0)),
+    "an output of rank 1": ("estimax_lay_rows", (6,), TABLE, ids(0, 1)),
+    "a start beyond": ("estimax_add_rows", (4, 3), ROWS, ids(5), ids(0, 1), ids(0, 1)),
+    "a start below": ("estimax_add_rows", (4, 3), ROWS, ids(-9), ids(0, 1), ids(0, 1)),
+    "too few places": ("estimax_add_rows", (4, 3), ROWS, ids(0), ids(0, 1), ids(0)),
+    "nothing": ("estimax_add_rows", (4, 3)),
+    "one output": ("estimax_adagrad", (4, 3), ids(0), ROWS[:1], ONE, ONE, ONE, TABLE),
+}
+
+
+@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
+def test_a_call_with_other_buffers_is_an_error(case):
+    assert table_rows.can_lay()
+    assert table_rows.can_update()
+    with pytest.raises(jax.errors.JaxRuntimeError, match="was not written for"):
+        jax.block_until_ready(call(*case))
+
+
+def test_functions_refuse_arrays_before_a_program_is_made():
+    with pytest.raises(ValueError, match=r"ids: expected int32 .2., got float32 .2."):
+        table_rows.lay_rows([(TABLE, ROWS[:, 0])])
+    with pytest.raises(ValueError, match=r"grads: expected float32 .1, 3."):
+        table_rows.update_adagrad(TABLE, TABLE, ids(0), ROWS, ONE, (0, 0))
+    with pytest.raises(ValueError, match=r"columns 2.3 are not in"):
+        table_rows.add_rows(ROWS, 2, ids(0, 1), ids(0, 1), (4, 3), ROWS)
+
+
+def test_the_proof_runs_while_a_model_is_traced(fresh):
+    def model(table):
+        assert table_rows.can_lay()
+        assert table_rows.can_update()
+        return 2 * table
+
+    text = jax.jit(model).lower(TABLE).as_text()
+    assert "custom_call" not in text
+
+
+def test_a_kernel_that_disagrees_is_left_off_with_one_warning(
+    fresh, monkeypatch, caplog
+):
+    right = table_rows.add_rows
+    monkeypatch.setattr(table_rows, "add_rows", lambda *given: 2 * right(*given))
+    caplog.set_level(logging.WARNING, "estimax")
+    assert not table_rows.can_lay()
+    assert not table_rows.can_lay()
+    (record,) = caplog.records
+    assert "'lookups' are off for this process" in record.message
+    assert f"jax {jax.__version__}" in record.message
+    assert table_rows.can_update()
+
+
+def test_off_leaves_all_to_xla(monkeypatch, caplog):
+    monkeypatch.setenv("ESTIMAX_NATIVE", "off")
+    assert not table_rows.can_lay()
+    assert not table_rows.can_update()
+    assert not caplog.records
+
+
+def test_checks_hold_in_optimised_python():
+    code = """
+import numpy as np
+from estimax.core.strings import Strings
+from estimax.native import hashing
+bad = Strings(np.frombuffer(b"abc", np.uint8), np.array([0, 1, 2, 10**9]), (3,))
+try:
+    hashing.hash_strings(bad, 10, drop_empty=False)
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "string 2 begins at 2 and ends at 1000000000" in done.stdout
