@@ -125,8 +125,8 @@ def _as_numpy(value: Any, where: str) -> NDArray[Any]:
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(
-            f"{_at(where)}cannot make an array of it: {error}. Rows of different "
-            "lengths are given as ex.Sparse.of_rows(rows)."
+            f"{_at(where)}cannot make an array of it: {error}. Give rows of different "
+            "lengths as ex.Sparse.of_rows(rows)."
         ) from error
     if array.dtype.kind in "SU" and not hasattr(value, "dtype"):
         # NumPy's own text loses zeros at the end, and turns numbers into text.

@@ -91,7 +91,7 @@ def _array(spec: TensorSpec, value: Any) -> NDArray[Any] | Strings:
     try:
         array = as_raw(value)
     except InputError as error:
-        raise _unfit(spec, f"other values ({error})") from None
+        raise _unfit(spec, f"an array of another kind: {error}") from None
     if isinstance(array, Sparse):
         raise _unfit(spec, "rows of different lengths")
     return array

@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from estimax import transforms
+import numpy as np
+
 from estimax.core.errors import BundleError
 from estimax.export.signature import check_method
 from estimax.staging import plan as plans
-from estimax.staging.recording import Call, Origin
+from estimax.staging.recording import Origin
 
 Outputs = dict[str, dict[str, Any]]  # arrays, Words or Int64
 ServableFunction = Callable[[dict[str, Any], dict[str, dict[str, Any]]], Outputs]
@@ -80,13 +81,12 @@ class Servable:
 def _counting_rows(plan: plans.Plan, example: plans.RawBatch) -> plans.Plan:
     """A plan that reads one feature, for a model that reads none (a baseline, say)."""
     # Something in a request must tell how many rows to answer.
-    for origin in example:
-        if origin.part == "features":
-            count = transforms.RowCount()
-            return replace(plan, calls=(Call(count.name, count, (origin,)),))
+    for origin, value in example.items():
+        if origin.part == "features" and isinstance(value, np.ndarray):
+            return replace(plan, raw=(origin,))
     raise BundleError(
-        "Servable: the function reads no feature and the example has none, so nothing "
-        "in a request would tell how many rows to answer."
+        "Servable: the function reads no feature and the example has no numeric one, "
+        "so nothing in a request would tell how many rows to answer."
     )
 
 

@@ -157,7 +157,9 @@ def as_element(tree: Structure, name: str = "") -> Structure:
         }
     if not isinstance(tree, tuple | list):
         frame = frame_columns(tree)
-        return columns.as_column(tree, name) if frame is None else as_element(frame)
+        if frame is not None:
+            return as_element(frame, name)
+        return columns.as_column(tree, name)
     is_named = hasattr(tree, "_fields")  # in such a tuple, a list is an array
     parts = [
         columns.as_column(part, f"{name}[{i}]")

@@ -145,7 +145,10 @@ def stack(rows: Sequence[Any]) -> Column:
     if isinstance(first, Strings):
         return strings.concatenate(row.reshape((1, *row.shape)) for row in rows)
     if any(isinstance(row, str | bytes) for row in rows):
-        return as_column(list(rows))  # NumPy would make text of numbers among them
+        # As objects: NumPy would make text of the numbers among them.
+        objects = np.empty(len(rows), object)
+        objects[:] = rows
+        return as_column(objects)
     arrays = [_as_array(row) for row in rows]
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from estimax.core import numbers
 from estimax.core.errors import FeatureError, SpecError
-from estimax.core.raw_values import as_raw
+from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native.distinct import distinct_ids
@@ -112,11 +112,13 @@ class Plan:
         return {group.name: group.vocabulary for group in self.groups}
 
     def _arrays(self, batch: RawBatch) -> PreparedBatch:
-        raw = {name: _given(batch, origin) for name, origin in self._raw}
-        if self.is_eager:
-            raw = {name: value for name, value in raw.items() if fits_device(value)}
+        given = ((name, o, _given(batch, o)) for name, o in self._raw)
         return {
-            "raw": {n: as_device_dtype(o, raw[n]) for n, o in self._raw if n in raw},
+            "raw": {
+                name: as_device_dtype(origin, value)
+                for name, origin, value in given
+                if not self.is_eager or fits_device(value)
+            },
             "staged": {call.name: call.run(batch) for call in self.calls},
             "unique": {},
             "inverse": {},
@@ -128,11 +130,18 @@ def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:
     flat: dict[Origin, Raw] = {}
     for part, value in (("features", features), ("labels", labels)):
         if isinstance(value, Mapping):
-            origins = {Origin(part, key): given for key, given in value.items()}
-            flat |= {o: as_raw(given, o.name) for o, given in origins.items()}
+            for key, given in value.items():
+                origin = Origin(part, key)
+                flat[origin] = _raw(origin, given)
         elif value is not None:
             flat[Origin(part, None)] = as_raw(value, part)
     return flat
+
+
+def _raw(origin: Origin, value: Any) -> Raw:
+    # Most values are ready: no name is made for them, in batches of a hundred columns.
+    ready = is_plain(value) or type(value) is Strings
+    return value if ready else as_raw(value, origin.name)
 
 
 def unflatten(part: str, values: Mapping[Origin, Any]) -> Any:
