@@ -29,7 +29,8 @@ _OUT_INT64 = types.Array(types.int64, 1, "C")
 
 # Columns of the table: the kind, and where values and row splits begin.
 KIND, BASE, SPLITS = range(3)
-_COLUMNS = (_BYTES, _INT64, _INT64_2D, _INT64, _FLOAT32, _INT64, _BYTES, _INT64)
+COLUMNS = 3
+_ARRAYS = (_BYTES, _INT64, _INT64_2D, _INT64, _FLOAT32, _INT64, _BYTES, _INT64)
 
 
 @njit(forceinline=True)
@@ -89,7 +90,7 @@ def _entry_size(key_size, list_size):
     return _with_head(key_size) + _with_head(_with_head(list_size))
 
 
-@njit(types.void(*_COLUMNS, _OUT_INT64), cache=True, nogil=True)
+@njit(types.void(*_ARRAYS, _OUT_INT64), cache=True, nogil=True)
 def measure(keys, key_ends, table, splits, floats, ints, text, text_offsets, sizes):
     """The size of every row's features, without the record's own head."""
     for row in range(len(sizes)):
@@ -106,7 +107,7 @@ def measure(keys, key_ends, table, splits, floats, ints, text, text_offsets, siz
         sizes[row] = total
 
 
-@njit(types.void(*_COLUMNS, _INT64, _OUT_BYTES, _OUT_INT64), cache=True, nogil=True)
+@njit(types.void(*_ARRAYS, _INT64, _OUT_BYTES, _OUT_INT64), cache=True, nogil=True)
 def encode(
     keys, key_ends, table, splits, floats, ints, text, text_offsets, sizes, out, ends
 ):

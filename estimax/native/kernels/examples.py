@@ -31,12 +31,15 @@ from estimax.native.kernels.protos import (
     MISSING,
     NOT_MULTIPLE,
     ONE,
+    OUTSIDE,
+    PROBLEM,
     REMEMBERED,
     TEXT,
     TWO,
     UNSET,
     WRONG_COUNT,
     WRONG_KIND,
+    find_slot,
     is_same,
     locate,
     match_head,
@@ -59,6 +62,18 @@ KIND, SIZE, BASE, OFFSETS, SPLITS, INDICES, DEFAULT, MULTIPLE, ROWS = range(9)
 COLUMNS = 9
 VARIABLE = -1  # as SIZE: any number of values
 NONE = -1  # as DEFAULT: the feature is required; as INDICES: not wanted
+
+# Used by `native.example_batches` and `native.sequences`, too.
+__all__ = ["PROBLEM", "REMEMBERED"]
+
+
+@njit(types.void(_BYTES, _INT64, _OUT_INT64), cache=True)
+def fill_key_slots(keys, key_ends, slots):
+    """Enter distinct keys into open-addressed slots, which are -1 where free."""
+    data, ends, table = address(keys), address(key_ends), address(slots)
+    for f in range(len(key_ends) - 1):
+        at, n = key_ends[f], key_ends[f + 1] - key_ends[f]
+        slots[find_slot(data, at, n, data, ends, table, len(slots))] = f
 
 
 @njit(forceinline=True)
@@ -271,7 +286,7 @@ def scan(
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if start < 0 or end < start or end > len(data):
-            report(wrong, MALFORMED, row, -1, 0, 0, 0)
+            report(wrong, OUTSIDE, row, -1, 0, 0, 0)
             return -1
         if regular:
             # Nearly all records of nearly all files are as one before.

@@ -11,11 +11,10 @@ Arrays come as addresses (`core/loads.py`); those of int64 are read with get and
 # Numba has its own types, in the signatures; annotations would say nothing more.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
-from numba import njit, types
+from numba import njit
 from numpy import int64, uint64
 
 from estimax.native.kernels.memory import (
-    address,
     get,
     load8,
     load32,
@@ -29,8 +28,9 @@ from estimax.native.kernels.memory import (
 # The kinds of a Feature are their field numbers.
 UNSET, TEXT, FLOAT, INT = 0, 1, 2, 3
 # What may be wrong, in problem[0]; then row, feature, byte, expected, found.
-FINE, MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING, NOT_MULTIPLE = range(6)
-PROBLEM = 6
+# Numbered as in `native.features.Flaw`.
+FINE, MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING, NOT_MULTIPLE, OUTSIDE = range(7)
+PROBLEM = 6  # the size of a problem
 
 # Tags of length-delimited fields 1 and 2, and of a lone varint and a lone float.
 ONE, TWO = uint64(10), uint64(18)
@@ -42,10 +42,6 @@ REMEMBERED = 1024
 HEAD_OF_VALUE = 4
 _K0 = uint64(0xC3A5C85C97CB3127)
 _K1 = uint64(0xB492B66FBE98F273)
-
-_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-_INT64 = types.Array(types.int64, 1, "C", readonly=True)
-_OUT_INT64 = types.Array(types.int64, 1, "C")
 
 
 @njit(forceinline=True)
@@ -134,7 +130,7 @@ def _hash(data, at, n):
 
 
 @njit(forceinline=True)
-def _find_slot(data, at, n, keys, key_ends, slots, slot_count):
+def find_slot(data, at, n, keys, key_ends, slots, slot_count):
     """The slot of a key in the table, or the free one where it would go."""
     mask = slot_count - 1
     slot = int64(_hash(data, at, n) & uint64(mask))
@@ -145,15 +141,6 @@ def _find_slot(data, at, n, keys, key_ends, slots, slot_count):
             break
         slot = (slot + 1) & mask
     return slot
-
-
-@njit(types.void(_BYTES, _INT64, _OUT_INT64), cache=True)
-def fill_key_slots(keys, key_ends, slots):
-    """Enter distinct keys into open-addressed slots, which are -1 where free."""
-    data, ends, table = address(keys), address(key_ends), address(slots)
-    for f in range(len(key_ends) - 1):
-        at, n = key_ends[f], key_ends[f + 1] - key_ends[f]
-        slots[_find_slot(data, at, n, data, ends, table, len(slots))] = f
 
 
 @njit(forceinline=True)
@@ -264,7 +251,7 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen,
             if n != get(seen, known + 1) or not is_same(
                 data, key, data, get(seen, known), n
             ):
-                slot = _find_slot(data, key, n, keys, key_ends, slots, slot_count)
+                slot = find_slot(data, key, n, keys, key_ends, slots, slot_count)
                 put(seen, known, key)
                 put(seen, known + 1, n)
                 put(seen, known + 2, get(slots, slot))

@@ -14,6 +14,7 @@ from estimax.native.kernels.memory import address
 from estimax.native.kernels.protos import (
     MALFORMED,
     ONE,
+    OUTSIDE,
     TWO,
     UNSET,
     WRONG_COUNT,
@@ -71,7 +72,7 @@ def scan_lists(
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if start < 0 or end < start or end > len(data):
-            report(wrong, MALFORMED, row, -1, 0, 0, 0)
+            report(wrong, OUTSIDE, row, -1, 0, 0, 0)
             return False
         found[:] = -1
         at = locate(
