@@ -53,7 +53,8 @@ def _flat(key: str, column: Any) -> EncodedColumn:  # Any: what users call a col
     if not column.ndim:
         raise InputError(f"serialize_examples: {key!r} is a scalar; it needs rows.")
     splits = np.arange(len(column) + 1, dtype=np.int64) * math.prod(column.shape[1:])
-    return EncodedColumn(key, column.reshape((-1,)), splits)
+    flat = column if column.ndim == 1 else column.reshape((-1,))
+    return EncodedColumn(key, flat, splits)
 
 
 def _outer_splits(key: str, column: Ragged) -> NDArray[np.int64]:

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
+from numpy.typing import NDArray
 
+from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import loading
 from estimax.native.checks import text_of
@@ -47,7 +49,7 @@ class ExamplePlan:
         Raises:
           InputError: The offsets of the records do not increase within their data.
         """
-        data, offsets = text_of(records)
+        data, offsets = record_arrays(records)
         kernels = example_kernels()
         if kernels is None:
             return reference.parse(self.wanted, data, offsets)
@@ -59,6 +61,22 @@ class ExamplePlan:
 def example_kernels() -> ModuleType | None:
     """Return the kernels for Examples, or None if the reference must be used."""
     return loading.kernels("examples", _agrees)
+
+
+def record_arrays(
+    records: Strings,
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return data and offsets of a vector of records, contiguous.
+
+    The kernels and the reference compare the offsets with the data's size.
+    """
+    data, offsets = text_of(records)
+    if records.shape != (len(offsets) - 1,):
+        raise InputError(
+            f"expected a vector of records, one for each of the {len(offsets) - 1} "
+            f"pairs of offsets, found shape {records.shape}."
+        )
+    return data, offsets
 
 
 def is_same(one: Values, other: Values) -> bool:

@@ -20,7 +20,7 @@ from estimax.core.strings import Strings
 from estimax.native import loading
 from estimax.native.checks import text_of
 from estimax.native.example_batches import problem_of
-from estimax.native.examples import example_kernels, is_same
+from estimax.native.examples import example_kernels, is_same, record_arrays
 from estimax.native.features import (
     FLOAT,
     INT,
@@ -45,7 +45,7 @@ def find_lists(wanted: Sequence[Wanted], records: Strings) -> FeatureLists | Pro
       InputError: The offsets of the records do not increase within their data.
     """
     check_wanted(wanted)
-    data, offsets = text_of(records)
+    data, offsets = record_arrays(records)
     filling, kernels = example_kernels(), loading.kernels("sequences", _agrees)
     # The steps' values are written by the kernels for Examples.
     if filling is None or kernels is None:

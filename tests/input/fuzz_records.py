@@ -35,7 +35,15 @@ from estimax.input import (
     parsing_sequence,
     serialize_examples,
 )
-from estimax.native import buffers, encoding, example_batches, key_tables, sequences
+from estimax.native import (
+    buffers,
+    encoding,
+    example_batches,
+    examples,
+    key_tables,
+    loading,
+    sequences,
+)
 from estimax.wire import RecordError, iter_record_blocks, protos, records, write_records
 
 DTYPES = {"bytes_list": "string", "float_list": "float32", "int64_list": "int64"}
@@ -89,6 +97,11 @@ def main():
     options = _options()
     rng = random.Random(options.seed)
     guarded = Guarded()
+    # Loaded and proven first: else the references would be fuzzed, and not the kernels.
+    assert examples.example_kernels() is not None
+    sequences.find_lists([], Strings.of([]))
+    serialize_examples({"x": [0]})
+    assert not [name for name, module in loading._loaded.items() if module is None]
     for module in (encoding, example_batches, key_tables, sequences, records):
         module.np = guarded
     # Nothing is kept from batch to batch: all of it stands at an edge.
