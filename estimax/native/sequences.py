@@ -46,8 +46,8 @@ def find_lists(wanted: Sequence[Wanted], records: Strings) -> FeatureLists | Pro
     """
     check_wanted(wanted)
     data, offsets = record_arrays(records)
-    filling, kernels = example_kernels(), loading.kernels("sequences", _agrees)
-    # The steps' values are written by the kernels for Examples.
+    filling = example_kernels()  # these write the values of the steps
+    kernels = None if filling is None else loading.kernels("sequences", _agrees)
     if filling is None or kernels is None:
         return reference.find_lists(wanted, data, offsets)
     return _find_lists((kernels, filling), wanted, data, offsets)

@@ -63,6 +63,8 @@ def feature(kind: int, values: list[Any]) -> bytes:
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return the number at a place, of at most 64 bits, and the place behind it."""
+    if at < end and data[at] < 0x80:  # nearly all are of one byte
+        return data[at], at + 1
     value, start = 0, at
     for shift in range(0, 70, 7):
         if at >= end:
