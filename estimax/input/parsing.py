@@ -26,11 +26,11 @@ from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, concatenate
 from estimax.input.parsing_errors import (
+    AttachData,
     ExampleError,
     Names,
     name_of,
     raise_problem,
-    with_data,
 )
 from estimax.input.parsing_ragged import ragged_of
 from estimax.input.parsing_specs import (
@@ -125,8 +125,8 @@ class ExampleParser:
     def __call__(self, serialized: Any, example_names: Names = None) -> Parsed:
         """Parse a vector of serialised Examples."""
         records = as_records(serialized, "parse_example")
-        with with_data(records):
-            raw = self._plan.run(records)
+        raw = self._plan.run(records)
+        with AttachData(records):
             if isinstance(raw, Problem):
                 raise_problem(raw, self._plan.wanted, records, example_names)
             return {key: make(raw, example_names) for key, make in self._makers.items()}

@@ -32,11 +32,11 @@ from estimax.input.parsing import (
     without_batch,
 )
 from estimax.input.parsing_errors import (
+    AttachData,
     ExampleError,
     Names,
     name_of,
     raise_problem,
-    with_data,
 )
 from estimax.input.parsing_specs import (
     FeatureSpec,
@@ -83,7 +83,7 @@ def parse_sequence_example(
         context = parser_of(context_features)(records, example_names)
     if not sequence_features:
         return context, {}, {}
-    with with_data(records):
+    with AttachData(records):
         lists = _Lists(records, sequence_features, example_names)
         columns = {key: lists.column(f) for f, key in enumerate(sequence_features)}
     return context, columns, lists.lengths()

@@ -63,7 +63,7 @@ class CompiledPlan:
     def __init__(self, kernels: ModuleType, wanted: Sequence[Wanted]) -> None:
         self._kernels = kernels
         self._wanted = wanted
-        self._key_table = key_table(kernels, [one.key for one in wanted])
+        self._key_table = key_table(kernels, tuple(one.key for one in wanted))
         self._heads = heads_of(wanted)
         self._table = np.zeros((len(wanted), kernels.COLUMNS), np.int64)
         self._before = np.zeros(len(wanted), np.int64)

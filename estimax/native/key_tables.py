@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -18,13 +19,14 @@ _LONGEST_KEY = 110
 _scratch = Scratch()
 
 
+@functools.lru_cache(maxsize=64)
 def key_table(
-    kernels: ModuleType, keys: Sequence[str]
+    kernels: ModuleType, keys: tuple[str, ...]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """Return distinct keys as bytes, where each ends, and the slots of a hash table.
 
     `kernels` is the module of kernels for Examples. A slot holds the number of a key,
-    or -1 if it is free.
+    or -1 if it is free. The table is kept and not to be written to.
     """
     encoded = Strings.of(list(keys))
     # At most a quarter full, so that a probe seldom takes a second step.

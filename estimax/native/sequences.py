@@ -64,8 +64,9 @@ def _find_lists(
     splits = np.empty((features, rows + 1), np.int64)
     where = np.empty((features, rows, 2), np.int64)
     problem = np.zeros(filling.PROBLEM, np.int64)
+    keys = tuple(one.key for one in wanted)
     if not scanning.scan_lists(
-        *(data, offsets, *key_table(filling, [one.key for one in wanted])),
+        *(data, offsets, *key_table(filling, keys)),
         *(splits, where, *work_arrays(filling, features), problem),
     ):
         return problem_of(problem, data, offsets)
