@@ -59,13 +59,18 @@ def _flat(key: str, column: Any) -> EncodedColumn:  # Any: what users call a col
 
 def _outer_splits(key: str, column: Ragged) -> NDArray[np.int64]:
     """Return where the values of each row of the outermost level begin."""
-    splits = np.asarray(column.row_splits[0], np.int64)
-    for inner in column.row_splits[1:]:
-        if splits.min(initial=0) < 0 or splits.max(initial=0) >= len(inner):
-            raise InputError(
-                f"serialize_examples: {key!r}: row splits must stay within the "
-                f"{len(inner) - 1} rows of the next level, got {splits.min()} to "
-                f"{splits.max()}."
-            )
-        splits = np.asarray(inner, np.int64)[splits]
+    *outer, last = [np.asarray(each, np.int64) for each in column.row_splits]
+    splits = last
+    _check_splits(key, splits, len(column.values))
+    for each in reversed(outer):
+        _check_splits(key, each, len(splits) - 1)
+        splits = splits[each]
     return splits
+
+
+def _check_splits(key: str, splits: NDArray[np.int64], items: int) -> None:
+    if splits.min(initial=0) < 0 or splits.max(initial=0) > items:
+        raise InputError(
+            f"serialize_examples: {key!r}: row splits must stay within the {items} "
+            f"items of their level, got {splits.min()} to {splits.max()}."
+        )

@@ -51,7 +51,9 @@ def encode_examples(columns: Sequence[EncodedColumn]) -> Strings:
     rows = {column.key: len(column.splits) - 1 for column in columns}
     if len(set(rows.values())) > 1:
         shown = ", ".join(f"{key}: {n}" for key, n in rows.items())
-        raise InputError(f"all columns must have the same number of rows, got {shown}.")
+        raise InputError(
+            f"columns of examples must have the same number of rows, got {shown}."
+        )
     kernels = loading.kernels("encoding", _agrees)
     if kernels is None:
         return reference.encode(lists)

@@ -60,6 +60,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.usefixtures("native_on")
 @pytest.mark.parametrize(("module", "name", "spoilt"), WRONG)
 def test_kernels_that_disagree_are_left_off(module, name, spoilt, monkeypatch, caplog):
     kernels = importlib.import_module(f"estimax.native.kernels.{module}")
@@ -96,6 +97,7 @@ def _check_results():
     assert encode_examples([column]).tolist() == RECORDS.tolist()
 
 
+@pytest.mark.usefixtures("native_on")
 def test_the_kernels_are_on_here():
     for module in (examples, sequences, encoding):
         name = module.__name__.rpartition(".")[2]
