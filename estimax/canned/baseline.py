@@ -10,11 +10,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax import feature_columns as fc
-from estimax import heads
+from estimax import heads, staging, transforms
 from estimax.canned import parts
 from estimax.checkpoints.warm_start import WarmStart
-from estimax.core.errors import FeatureError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 from estimax.staging.recording import HostOnly
@@ -114,11 +112,5 @@ def _rows(features: dict[str, Any]) -> Any:  # an int, or a symbolic dimension
     for value in features.values():
         if not isinstance(value, HostOnly):
             return value.shape[0]
-    for key, value in features.items():
-        if value.kind == "text":  # what a column makes of it has as many rows
-            words = fc.categorical_column_with_hash_bucket(key, 2)
-            return fc.input_layer(features, fc.indicator_column(words)).shape[0]
-    raise FeatureError(
-        "Baseline: every feature is sparse, which leaves nothing on the device to "
-        "count the examples by. Give the input_fn a dense feature as well."
-    )
+    count = transforms.RowCount(next(iter(features)))
+    return staging.stage(count, features).shape[0]

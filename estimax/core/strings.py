@@ -195,12 +195,21 @@ def is_text(value: Any) -> bool:
     )
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a value marks missing text: None, NaN, NumPy's masked or pandas' NA."""
+    if value is None or value is np.ma.masked:
+        return True
+    if isinstance(value, float):
+        return value != value
+    return type(value).__name__ == "NAType"  # pandas need not be installed
+
+
 def _encode(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode()
-    if value is None:
+    if _is_missing(value):
         return b""
     raise InputError(f"expected str or bytes, got {type(value).__name__}: {value!r}.")
 
@@ -222,9 +231,15 @@ def _from_arrow(array: Any) -> Strings:
         array = array.combine_chunks()
     if hasattr(array, "dictionary_decode"):
         array = array.dictionary_decode()
+    kind = str(array.type)
+    if kind in ("string_view", "binary_view"):
+        kind = kind.removesuffix("_view")
+        array = array.cast(kind)
+    if kind.removeprefix("large_") not in ("string", "binary"):
+        raise InputError(f"Strings.of: expected text or bytes, got Arrow type {kind}.")
     if array.null_count:
-        array = array.fill_null("" if "string" in str(array.type) else b"")
-    wide = "large" in str(array.type)
+        array = array.fill_null("" if "string" in kind else b"")
+    wide = "large" in kind
     _, offsets, data = array.buffers()
     dtype = np.dtype(np.int64 if wide else np.int32)
     start = array.offset

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimax.core.errors import SpecError
+from estimax.core.raw_values import as_raw
 from estimax.export.servable import LONE_FEATURE
 from estimax.staging import plan as plans
-from estimax.staging.recording import as_raw
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ def _as_dict(features: Any, lone: str) -> dict[str, Any]:
 
 
 def _example(name: str, value: Any) -> Any:
-    raw = None if value is None else as_raw(value)
+    raw = None if value is None else as_raw(value, f"feature {name!r}")
     if raw is None or getattr(raw, "ndim", 1) == 0 or not len(raw):
         found = "None" if raw is None else "a single value or no row"
         raise SpecError(

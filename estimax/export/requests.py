@@ -22,8 +22,10 @@ from estimax.core.errors import (
     SpecError,
     did_you_mean,
 )
+from estimax.core.numbers import cast
+from estimax.core.raw_values import as_raw, frame_columns
 from estimax.core.sparse import Sparse
-from estimax.core.strings import Strings, is_text
+from estimax.core.strings import Strings
 from estimax.export.servable import LONE_FEATURE, input_name
 from estimax.export.signature import STRING, TensorSpec
 from estimax.staging import plan as plans
@@ -36,6 +38,9 @@ def read_request(
 ) -> dict[Origin, Any]:
     """Turn given features into a raw batch of the origins that a plan reads."""
     by_name = {input_name(origin): origin for origin in origins}
+    columns = frame_columns(features)
+    if columns is not None:
+        features = columns
     if not isinstance(features, Mapping):
         if all(origin.key is not None for origin in by_name.values()):
             names = ", ".join(spec.name for spec in specs)
@@ -84,12 +89,12 @@ def _array(spec: TensorSpec, value: Any) -> NDArray[Any] | Strings:
     if isinstance(value, Strings):
         return value
     try:
-        array = np.asarray(value)
-        return Strings.of(array) if is_text(array) else array
+        array = as_raw(value)
     except InputError as error:
-        raise _unfit(spec, f"an array with other values ({error})") from None
-    except ValueError:
-        raise _unfit(spec, "rows of different lengths") from None
+        raise _unfit(spec, f"an array of another kind: {error}") from None
+    if isinstance(array, Sparse):
+        raise _unfit(spec, "rows of different lengths")
+    return array
 
 
 def _typed(spec: TensorSpec, array: NDArray[Any] | Strings) -> NDArray[Any] | Strings:
@@ -107,12 +112,12 @@ def _typed(spec: TensorSpec, array: NDArray[Any] | Strings) -> NDArray[Any] | St
     if array.dtype == wanted:
         return array
     # kind "V": jax's own small floats, such as bfloat16.
-    widens = {"f": "fiu", "V": "Vfiu", "i": "iu", "u": "iu", "c": "cfiu"}
+    widens = {"f": "Vfiu", "V": "Vfiu", "i": "iu", "u": "iu", "c": "cfiu"}
     if array.dtype.kind not in widens.get(wanted.kind, ""):
         raise _unfit(spec, f"dtype {array.dtype.name}")
     if wanted.kind in "iu":
         _check_range(spec, array, wanted)
-    return array.astype(wanted)
+    return cast(array, wanted)
 
 
 def _check_range(spec: TensorSpec, array: NDArray[Any], wanted: np.dtype[Any]) -> None:
@@ -153,6 +158,8 @@ def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
         return _sparse_from_nested(spec, value)
     if isinstance(value, np.ndarray | Strings):
         return _sparse_from_dense(spec, value)
+    if hasattr(value, "to_pylist"):  # of pyarrow
+        value = value.to_pylist()
     return _sparse_from_rows(spec, value)
 
 
@@ -193,6 +200,8 @@ def _as_list(row: Any) -> list[Any]:
     if isinstance(row, np.ndarray):
         listed: list[Any] = np.atleast_1d(row).tolist()
         return listed
+    if row is None:
+        return []
     return list(row) if isinstance(row, list | tuple) else [row]
 
 

@@ -34,6 +34,7 @@ from jax import export
 
 from estimax.core.errors import BundleError, MissingFileError
 from estimax.core.host_values import Int64, Words, materialize
+from estimax.core.numbers import device_dtype
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import functions, host_plan, selftest, versions
@@ -223,7 +224,7 @@ def _feature_spec(origin: Origin, value: Any, plan: plans.Plan) -> TensorSpec:
         shape = (None, *value.shape[1:])
     if isinstance(value, Strings):
         return TensorSpec(name, STRING, shape, kind)
-    computed = plans.as_device_dtype(origin, value).dtype.name if on_device else None
+    computed = device_dtype(value.dtype).name if on_device else None
     hosted = any(origin in call.inputs for call in plan.calls)
     # Nobody but the device reads it, so callers need not send double precision.
     narrow = value.dtype == np.float64 and not hosted

@@ -12,12 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from estimax import staging, transforms
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
+from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Sparse
-from estimax.core.strings import is_text
 from estimax.feature_columns.column import Features, ParseSpec, check_key
-from estimax.staging.recording import HostOnly
+from estimax.staging.plan import as_device_dtype
+from estimax.staging.recording import HostOnly, Origin
 
 Default = Any  # None, a number, or nested tuples of numbers
 
@@ -49,7 +51,7 @@ class NumericColumn:
 
     def values(self, features: Features) -> jax.Array:
         """The numbers, normalized, as float32 [B, N]."""
-        raw = dense_feature(features, self.key)
+        raw = self._raw(features)
         numbers = raw if self.normalizer_fn is None else self.normalizer_fn(raw)
         numbers = jnp.asarray(numbers).astype(jnp.float32)
         width = math.prod(self.shape)
@@ -59,6 +61,18 @@ class NumericColumn:
                 f"shape {tuple(numbers.shape)}. Set the column's shape."
             )
         return jnp.reshape(numbers, (numbers.shape[0], width))
+
+    def _raw(self, features: Features) -> jax.Array:
+        """The raw feature; integers of 64 bits as the float32 that they become.
+
+        A `normalizer_fn` works on raw integers, so for one these must fit 32 bits.
+        `Scaling` gives the same result for floats.
+        """
+        floats = isinstance(self.normalizer_fn, transforms.Scaling | None)
+        if floats and staging.is_wide(features.get(self.key)):
+            staged: jax.Array = staging.stage(transforms.Numbers(self.key), features)
+            return staged
+        return dense_feature(features, self.key)
 
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         """The numbers; there are no variables."""
@@ -100,6 +114,8 @@ def dense_feature(features: Features, key: str) -> jax.Array:
     value = features[key]
     if not isinstance(value, jax.Array):
         value = _on_device(key, value)
+    if jnp.iscomplexobj(value):
+        raise _not_numeric(key, str(value.dtype))
     if value.ndim == 0:
         raise FeatureError(
             f"feature {key!r} is a single value; a batch needs rank 1 or more, [B, …]."
@@ -110,25 +126,16 @@ def dense_feature(features: Features, key: str) -> jax.Array:
 def _on_device(key: str, value: Any) -> jax.Array:
     if isinstance(value, HostOnly):
         raise _not_numeric(key, value.kind)
-    if isinstance(value, Sparse):
-        raise _not_numeric(key, "sparse")
-    array = np.asarray(value)
-    if is_text(array):
-        raise _not_numeric(key, "text")
-    # A device counts to 2^31 only; larger integers survive as the floats they become.
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
-        within = np.can_cast(np.min_scalar_type(array.min(initial=0)), np.int32)
-        if not within or array.max(initial=0) > np.iinfo(np.int32).max:
-            array = array.astype(np.float32)
-    elif array.dtype == np.float64:
-        array = array.astype(np.float32)
-    return jnp.asarray(array)
+    raw = as_raw(value, f"feature {key!r}")
+    if not isinstance(raw, np.ndarray):
+        raise _not_numeric(key, "sparse" if isinstance(raw, Sparse) else "text")
+    return jnp.asarray(as_device_dtype(Origin("features", key), raw))
 
 
 def _not_numeric(key: str, found: str) -> FeatureError:
     return FeatureError(
-        f"feature {key!r} is {found}, but a numeric column needs dense numbers. Parse "
-        "it as FixedLenFeature, or use a categorical column."
+        f"feature {key!r} is {found}, but a numeric column needs dense real numbers. "
+        "Parse it as FixedLenFeature, or use a categorical column."
     )
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from estimax import staging, transforms
 from estimax.core.errors import LabelError
+from estimax.core.numbers import cast, is_real
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 
@@ -225,7 +226,7 @@ class IndicatorLabels:
 def _checked(rule: LabelRule, given: staging.Raw) -> NDArray[Any]:
     numbers = rule.convert(given)
     rule.check(numbers, given)
-    return numbers.astype(rule.dtype)
+    return cast(numbers, rule.dtype)
 
 
 def labels_for(
@@ -294,7 +295,13 @@ def check_numbers(head: str, given: staging.Raw) -> NDArray[Any]:
             f"{head}: labels are text, the first {_word(given, 0)!r}. Give the head "
             "label_vocabulary=[...], or turn them into numbers in the input_fn."
         )
-    return np.asarray(given)
+    numbers = np.asarray(given)
+    if not is_real(numbers.dtype):
+        raise LabelError(
+            f"{head}: labels must be real numbers, got dtype {numbers.dtype}. Convert "
+            "them in the input_fn."
+        )
+    return numbers
 
 
 def check_integers(head: str, numbers: _Numbers) -> _Numbers:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from estimax import staging
 from estimax.core.errors import LabelError
+from estimax.core.numbers import cast
 from estimax.core.sparse import Sparse
 from estimax.heads.labels import KEY, LabelRule, check_given
 
@@ -41,15 +42,15 @@ class StepLabels:
         given = raw[KEY]
         mask = np.asarray(raw[MASK]).astype(bool) if self.has_mask else None
         if isinstance(given, Sparse):
-            return self._spread(given, mask).astype(self.rule.dtype)
+            return cast(self._spread(given, mask), self.rule.dtype)
         numbers = self.rule.convert(given)
         if mask is None:
-            return numbers.astype(self.rule.dtype)
+            return cast(numbers, self.rule.dtype)
         _check_steps(self.rule.head, numbers.shape, mask.shape)
         spread = mask.reshape(mask.shape + (1,) * (numbers.ndim - 2))
         numbers = np.where(spread, numbers, np.zeros((), numbers.dtype))
         self.rule.check(numbers, given)
-        return numbers.astype(self.rule.dtype)
+        return cast(numbers, self.rule.dtype)
 
     def _spread(self, given: Sparse, mask: NDArray[np.bool_] | None) -> NDArray[Any]:
         numbers = self.rule.convert(given.values)

@@ -13,8 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from estimax import staging
+from estimax import staging, transforms
 from estimax.core.errors import FeatureError, did_you_mean
+from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Sparse
 
 
@@ -58,6 +59,8 @@ def weights_for(
     raw = _feature(head, key, features)
     if not isinstance(column, str) and column.normalizer_fn is not None:
         raw = column.normalizer_fn(raw)
+    elif staging.is_wide(raw):
+        raw = staging.stage(transforms.Numbers(key), features)
     weights = jnp.asarray(raw, jnp.float32)
     return _fit(head, key, weights, logits, per_output)
 
@@ -74,8 +77,10 @@ def _feature(head: str, key: str, features: Any) -> Any:
             f"{head}: the weight_column {key!r} is not among the features{near}"
         )
     raw = features[key]
+    if isinstance(raw, staging.HostOnly) and raw.kind == "wide":
+        return raw
     is_array = isinstance(raw, jax.Array)
-    kind = raw if is_array or isinstance(raw, staging.HostOnly) else staging.as_raw(raw)
+    kind = raw if is_array or isinstance(raw, staging.HostOnly) else as_raw(raw, key)
     if isinstance(kind, staging.HostOnly | Sparse) or not hasattr(kind, "dtype"):
         raise FeatureError(
             f"{head}: the weight_column {key!r} must hold numbers, one an example; it "

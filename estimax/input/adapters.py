@@ -15,7 +15,7 @@ from estimax.core.errors import InputError, SpecError
 from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.arrays import frames_to_dicts
+from estimax.input.arrays import lists_to_columns
 from estimax.input.chunks import as_element
 from estimax.input.columns import is_column, row_count
 from estimax.input.dataset import Dataset
@@ -122,7 +122,7 @@ def _checked(batch: Batch) -> Batch:
         features, labels = batch
     else:
         features, labels = (
-            map_leaves(_model_column, as_element(frames_to_dicts(part)))
+            map_leaves(_model_column, as_element(lists_to_columns(part)))
             for part in batch
         )
         columns = leaves((features, labels))

@@ -80,7 +80,7 @@ class RangeStream:
 
 def slices_of(tree: Structure) -> Slices:
     """Check and convert arrays, dicts, tuples or pandas frames to a source."""
-    block = columns_of(frames_to_dicts(tree))
+    block = columns_of(lists_to_columns(tree))
     # A map function that writes into its batch must not reach the caller's arrays.
     return Slices(Columns(map_leaves(_read_only, block.tree), block.rows))
 
@@ -91,14 +91,12 @@ def slices_of_paths(paths: Sequence[str]) -> Slices:
     return replace(slices_of(text), paths=tuple(paths))
 
 
-def frames_to_dicts(tree: Structure) -> Structure:
-    """Replace pandas frames by dicts of their columns, and lists by columns."""
+def lists_to_columns(tree: Structure) -> Structure:
+    """Replace lists by columns: in what a user gives, they are arrays and no tuples."""
     return map_leaves(_plain, tree)
 
 
 def _plain(leaf: Any) -> Any:
-    if hasattr(leaf, "iloc") and hasattr(leaf, "columns"):
-        return {str(name): leaf[name] for name in leaf.columns}
     return as_column(leaf) if isinstance(leaf, list) else leaf
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
+from estimax.core.raw_values import frame_columns
 from estimax.input import columns
 from estimax.input.structure import (
     Structure,
@@ -91,7 +92,11 @@ class Elements:
 
     def stacked(self) -> Structure:
         """All elements as one batch."""
-        return map_leaves(lambda *rows: columns.stack(rows), *self.items)
+        try:
+            return map_leaves(lambda *rows: columns.stack(rows), *self.items)
+        except InputError as error:
+            _stack_by_name(self.items)
+            raise error
 
     def rearranged(self, fn: Callable[..., Any]) -> Elements:
         """Apply a function of ours that only moves columns about."""
@@ -100,6 +105,17 @@ class Elements:
     def map_blocks(self, fn: Callable[..., Any]) -> Elements:
         """Apply the function to each element: a batch is a block of its own."""
         return Elements([as_element(call(fn, item)) for item in self.items])
+
+
+def _stack_by_name(items: Sequence[Structure]) -> None:
+    """Raise the error of `Elements.stacked` again, with the name of its leaf."""
+    rows: list[tuple[Any, ...]] = []
+    map_leaves(lambda *leaves: rows.append(leaves), *items)
+    for (name, _), leaves in zip(named_leaves(items[0]), rows, strict=True):
+        try:
+            columns.stack(leaves)
+        except InputError as error:
+            raise InputError(f"{name}: {error}" if name else str(error)) from error
 
 
 Chunk = Columns | Elements
@@ -140,6 +156,9 @@ def as_element(tree: Structure, name: str = "") -> Structure:
             for key, leaf in tree.items()
         }
     if not isinstance(tree, tuple | list):
+        frame = frame_columns(tree)
+        if frame is not None:
+            return as_element(frame, name)
         return columns.as_column(tree, name)
     is_named = hasattr(tree, "_fields")  # in such a tuple, a list is an array
     parts = [

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from estimax.core import strings
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
+from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.native import text
@@ -31,47 +32,16 @@ Column = NDArray[Any] | Strings | Sparse | Ragged
 def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an array
     """Turn an array-like into a column: numbers as NumPy, text as `Strings`.
 
-    NumPy, lists, pandas, pyarrow, jax, torch and TensorFlow values (sparse ones too)
-    are taken; numbers keep their dtype. An array of lists, as pandas has them, becomes
-    `Sparse`.
+    See `core.raw_values` for what is taken. `name` begins the messages of errors.
     """
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
-        return value
-    if isinstance(value, Strings | Sparse | Ragged):
-        return value
-    if hasattr(value, "dense_shape") and hasattr(value, "indices"):
-        return _sparse_from(value, name)
-    try:
-        array = value if isinstance(value, np.ndarray) else _to_numpy(value)
-    except ValueError as error:
-        raise InputError(
-            f"{_at(name)}cannot make an array of it: {error}. Rows of different "
-            "lengths are given as ex.Sparse.of_rows(rows)."
-        ) from error
-    if not strings.is_text(array):
-        return array
-    if _holds_lists(array):
-        return Sparse.of_rows(array)
-    try:
-        return Strings.of(array)
-    except InputError as error:
-        raise InputError(
-            f"{_at(name)}a column of objects must hold only str or bytes: {error} "
-            "Give numbers a numeric dtype and fill missing values first."
-        ) from error
-
-
-def _holds_lists(array: NDArray[Any]) -> bool:
-    return bool(array.size) and isinstance(array.flat[0], list | tuple | np.ndarray)
+    return value if isinstance(value, Ragged) else as_raw(value, name)
 
 
 def is_column(value: Any) -> bool:
     """Whether `as_column` would return this very value."""
-    if type(value) is Strings:  # asked of every column of every batch
+    if type(value) is Strings or is_plain(value):  # asked of each column of a batch
         return True
-    if isinstance(value, np.ndarray):
-        return value.dtype.kind not in "OSUT"
-    return isinstance(value, Strings | Sparse)
+    return isinstance(value, Sparse) and is_column(value.values)
 
 
 def row_count(column: Column, name: str = "") -> int:
@@ -174,9 +144,12 @@ def stack(rows: Sequence[Any]) -> Column:
         return Ragged(joined.values, (outer, *joined.row_splits))
     if isinstance(first, Strings):
         return strings.concatenate(row.reshape((1, *row.shape)) for row in rows)
-    if isinstance(first, str | bytes):
-        return Strings.of(list(rows))
-    arrays = [np.asarray(row) for row in rows]
+    if any(isinstance(row, str | bytes) for row in rows):
+        # As objects: NumPy would make text of the numbers among them.
+        objects = np.empty(len(rows), object)
+        objects[:] = rows
+        return as_column(objects)
+    arrays = [_as_array(row) for row in rows]
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         raise InputError(
@@ -184,26 +157,6 @@ def stack(rows: Sequence[Any]) -> Column:
             "padded_batch(), or make them sparse before batch()."
         )
     return as_column(np.stack(arrays))
-
-
-def _sparse_from(value: Any, name: str) -> Sparse:
-    values = as_column(value.values, name)
-    assert not isinstance(values, Sparse | Ragged)
-    shape = tuple(int(n) for n in np.asarray(value.dense_shape))
-    return Sparse(np.asarray(value.indices, np.int64), values, shape)
-
-
-def _to_numpy(value: Any) -> NDArray[Any]:
-    if hasattr(value, "to_numpy"):  # pandas and pyarrow, whose __array__ may copy more
-        return np.asarray(value.to_numpy())
-    if hasattr(value, "detach"):  # torch refuses tensors that want a gradient
-        value = value.detach().cpu()
-    if not hasattr(value, "__array__") and hasattr(value, "numpy"):
-        value = value.numpy()
-    array = np.asarray(value)
-    if array.dtype.kind in "SU" and not hasattr(value, "dtype"):
-        return np.asarray(value, object)  # NumPy's own text loses zeros at the end
-    return array
 
 
 def _join_sparse(parts: Sequence[Sparse]) -> Sparse:
@@ -245,10 +198,12 @@ def _stack_sparse(rows: Sequence[Sparse]) -> Sparse:
     return Sparse(np.column_stack([first, inner]), values, (len(rows), *widths))
 
 
-def _as_array(part: Column) -> NDArray[Any]:
-    if isinstance(part, np.ndarray):
-        return part
-    raise InputError(f"cannot join numbers with a {type(part).__name__} column.")
+def _as_array(part: Any) -> NDArray[Any]:
+    if isinstance(part, np.ma.MaskedArray):
+        part = as_column(part)  # raises if a value is missing
+    if isinstance(part, Strings | Sparse | Ragged):
+        raise InputError(f"cannot join numbers with a {type(part).__name__} column.")
+    return np.asarray(part)
 
 
 def _at(name: str) -> str:

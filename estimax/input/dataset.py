@@ -21,7 +21,7 @@ import numpy as np  # noqa: F401  # the examples below use it
 
 from estimax.core.errors import InputError, did_you_mean
 from estimax.input import cardinality, fingerprints, profiling, sharding
-from estimax.input.arrays import Range, frames_to_dicts, slices_of, slices_of_paths
+from estimax.input.arrays import Range, lists_to_columns, slices_of, slices_of_paths
 from estimax.input.batching import Batch, Filter, Map, MapBlocks, Unbatch, mapper_of
 from estimax.input.bucketing import Buckets
 from estimax.input.cache_files import CacheFile
@@ -98,7 +98,7 @@ class Dataset:
         [(array([1, 2]), array([3]))]
         """
         return Dataset(
-            InMemory(Elements([as_element(frames_to_dicts(tensors))]), "from_tensors")
+            InMemory(Elements([as_element(lists_to_columns(tensors))]), "from_tensors")
         )
 
     @staticmethod

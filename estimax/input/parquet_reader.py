@@ -14,15 +14,10 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-import numpy as np
-
+from estimax.core.arrow import arrow_column
 from estimax.core.errors import InputError, did_you_mean
-from estimax.core.ragged import Ragged
-from estimax.core.sparse import Sparse
-from estimax.core.strings import Strings
 from estimax.input.background import Workers
 from estimax.input.chunks import Columns
-from estimax.input.columns import Column
 from estimax.input.dataset import Dataset
 from estimax.input.file_blocks import FileBlocks, Place, UnreadableError
 from estimax.input.files import PathLike, expand
@@ -41,8 +36,10 @@ def parquet_files(
     """Read Parquet files into dicts of columns, one row group at a time.
 
     `columns` selects, and only these are read. Numbers keep their dtype, text and
-    binary become `Strings`, lists `Sparse`. A missing value takes its column's default;
-    text without one is empty, a number without one is an error.
+    binary become `Strings`, lists `Sparse`. Decimals become float64; dates and times
+    become integers of their unit, such as days or microseconds since 1970. A missing
+    value takes its column's default; text without one is empty, a number without one
+    is an error.
 
     >>> import os, tempfile, pyarrow as pa, pyarrow.parquet as pq
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -185,98 +182,3 @@ def _open(path: str) -> Any:
             f"{path}: expected a Parquet file, which begins and ends with the bytes "
             f"PAR1 and has its description at the end: {error}."
         ) from error
-
-
-def arrow_column(values: Any, default: Any, where: str) -> Column:
-    """An arrow column as one of ours, without a copy where memory allows."""
-    from pyarrow import types
-
-    values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-    kind = values.type
-    if types.is_dictionary(kind):
-        values = values.dictionary_decode()
-        kind = values.type
-    if types.is_fixed_size_list(kind):
-        inner = _column_of(values.flatten(), default, where)
-        assert not isinstance(inner, Sparse | Ragged)
-        return inner.reshape((len(values), kind.list_size))
-    if types.is_list(kind) or types.is_large_list(kind):
-        return _sparse(values, default, where)
-    return _column_of(values, default, where)
-
-
-def _column_of(values: Any, default: Any, where: str) -> Column:
-    """Numbers or text, with the default in place of missing values."""
-    from pyarrow import types
-
-    kind = values.type
-    is_text = any(
-        check(kind)
-        for check in (
-            types.is_string,
-            types.is_large_string,
-            types.is_binary,
-            types.is_large_binary,
-        )
-    )
-    if types.is_fixed_size_binary(kind):
-        values, is_text = values.cast("binary"), True
-    if types.is_dictionary(kind):
-        return _column_of(values.dictionary_decode(), default, where)
-    if types.is_decimal(kind):
-        values = values.cast("float64")
-    elif types.is_temporal(kind):
-        values = values.view("int64" if kind.bit_width == 64 else "int32")
-    elif not is_text and not types.is_boolean(kind) and not _is_number(kind):
-        raise InputError(
-            f"{where}: cannot use values of type {kind}. Leave the column out with "
-            "columns=[…], or write it as numbers, text or lists of these."
-        )
-    if values.null_count:
-        values = _filled(values, default, is_text, where)
-    if is_text:
-        return Strings.of(values)
-    column: Column = values.to_numpy(zero_copy_only=not types.is_boolean(kind))
-    return column
-
-
-def _is_number(kind: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_integer(kind) or types.is_floating(kind))
-
-
-def _filled(values: Any, default: Any, is_text: bool, where: str) -> Any:
-    if default is None:
-        if is_text:
-            return values  # Strings reads a missing value as empty
-        row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
-        raise InputError(
-            f"{where}, row {row} of the group: expected {values.type}, found a missing "
-            "value. Pass defaults={column: …} to say what stands in for them."
-        )
-    import pyarrow as pa
-
-    return values.fill_null(pa.scalar(default, values.type))
-
-
-def _sparse(values: Any, default: Any, where: str) -> Sparse:
-    """Lists as a sparse column; a missing list is an empty one, nested ones rank 3."""
-    from pyarrow import types
-
-    offsets = np.asarray(values.offsets)
-    if values.null_count:
-        # A missing list may own values that nobody is to see.
-        lengths = np.diff(offsets)
-        lengths[values.is_null().to_numpy(zero_copy_only=False)] = 0
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-    flat = values.flatten()
-    if types.is_list(flat.type) or types.is_large_list(flat.type):
-        outer = Sparse.of_lists(np.arange(len(flat)), offsets)
-        inner = _sparse(flat, default, where)
-        places = outer.indices[inner.indices[:, 0]]
-        shape = (*outer.dense_shape, inner.dense_shape[1])
-        return Sparse(np.hstack([places, inner.indices[:, 1:]]), inner.values, shape)
-    column = _column_of(flat, default, where)
-    assert not isinstance(column, Sparse | Ragged)
-    return Sparse.of_lists(column, offsets)

@@ -26,18 +26,11 @@ from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, concatenate
 from estimax.input.parsing_errors import (
+    AttachData,
     ExampleError,
     Names,
     name_of,
-    with_data,
-)
-from estimax.input.parsing_plan import (
-    DTYPES,
-    Plan,
-    RawColumns,
-    Values,
-    Variable,
-    Wanted,
+    raise_problem,
 )
 from estimax.input.parsing_ragged import ragged_of
 from estimax.input.parsing_specs import (
@@ -48,9 +41,11 @@ from estimax.input.parsing_specs import (
     SparseFeature,
     UniformRowLength,
 )
+from estimax.native.examples import ExamplePlan
+from estimax.native.features import KINDS, Columns, Problem, Values, Variable, Wanted
 
 Parsed = dict[str, Any]  # arrays, Strings, Sparse and Ragged
-_Make = Callable[[RawColumns, Names], Any]
+_Make = Callable[[Columns, Names], Any]
 
 
 def parse_example(
@@ -125,13 +120,15 @@ class ExampleParser:
         self._makers: dict[str, _Make] = {}
         for key, feature in self.features.items():
             self._makers[key] = self._maker(key, feature)
-        self._plan = Plan(list(self._wanted.values()))
+        self._plan = ExamplePlan(list(self._wanted.values()))
 
     def __call__(self, serialized: Any, example_names: Names = None) -> Parsed:
         """Parse a vector of serialised Examples."""
         records = as_records(serialized, "parse_example")
-        with with_data(records):
-            raw = self._plan.run(records, example_names)
+        raw = self._plan.run(records)
+        with AttachData(records):
+            if isinstance(raw, Problem):
+                raise_problem(raw, self._plan.wanted, records, example_names)
             return {key: make(raw, example_names) for key, make in self._makers.items()}
 
     def _maker(self, key: str, feature: FeatureSpec) -> _Make:
@@ -175,7 +172,7 @@ class ExampleParser:
         place = self._want(Wanted(key, feature.dtype, multiple=step), "dense")
         blank = default[0] if default else blank_of(feature.dtype)
 
-        def make(raw: RawColumns, names: Names) -> Values:
+        def make(raw: Columns, names: Names) -> Values:
             found = raw.variable(place)
             flat = pad_rows(found.values, found.splits, found.longest, blank)
             return flat.reshape((raw.rows, found.longest // step, *feature.shape))
@@ -186,7 +183,7 @@ class ExampleParser:
         values = self._want(Wanted(feature.value_key, feature.dtype), "sparse")
         indices = [self._want(Wanted(k, "int64"), "sparse") for k in feature.index_keys]
 
-        def make(raw: RawColumns, names: Names) -> Sparse:
+        def make(raw: Columns, names: Names) -> Sparse:
             found = [raw.variable(place) for place in indices]
             return _indexed_sparse(key, feature, raw.variable(values), found, names)
 
@@ -202,7 +199,7 @@ class ExampleParser:
             for partition in feature.partitions
         ]
 
-        def make(raw: RawColumns, names: Names) -> Ragged:
+        def make(raw: Columns, names: Names) -> Ragged:
             keys = [None if p is None else raw.variable(p) for p in places]
             found = raw.variable(values)
             return ragged_of(feature, found, keys, names, f"feature {key!r}: ")
@@ -251,7 +248,7 @@ def as_records(serialized: Any, where: str) -> Strings:
 
 def check_dtype(key: str, dtype: str) -> None:
     """Refuse what an Example cannot hold."""
-    if dtype not in DTYPES:
+    if dtype not in KINDS:
         raise InputError(
             f"feature {key!r}: dtype must be float32, int64 or string, got {dtype}. "
             "Examples hold no other: parse one of these, then convert."

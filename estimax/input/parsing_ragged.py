@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from estimax.core.ragged import Ragged
 from estimax.core.strings import Strings
 from estimax.input.parsing_errors import ExampleError, Names, name_of
-from estimax.input.parsing_plan import Values, Variable
 from estimax.input.parsing_specs import (
     Partition,
     RaggedFeature,
@@ -26,6 +25,7 @@ from estimax.input.parsing_specs import (
     RowStarts,
     UniformRowLength,
 )
+from estimax.native.features import Values, Variable
 
 _Ints = NDArray[np.int64]
 # Of a batch. A row id is a number in a file: it must not ask for all memory.

@@ -12,7 +12,6 @@ A context is parsed as an Example is: on the wire it is the same field.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,19 +32,11 @@ from estimax.input.parsing import (
     without_batch,
 )
 from estimax.input.parsing_errors import (
+    AttachData,
     ExampleError,
     Names,
     name_of,
     raise_problem,
-    with_data,
-)
-from estimax.input.parsing_plan import (
-    DTYPES,
-    Values,
-    Wanted,
-    example_kernels,
-    key_table,
-    work_room,
 )
 from estimax.input.parsing_specs import (
     FeatureSpec,
@@ -53,7 +44,8 @@ from estimax.input.parsing_specs import (
     RaggedFeature,
     VarLenFeature,
 )
-from estimax.native import loading
+from estimax.native import sequences
+from estimax.native.features import Problem, Steps, Values, Wanted
 
 _SEQUENCES = VarLenFeature | FixedLenSequenceFeature | RaggedFeature
 
@@ -91,10 +83,10 @@ def parse_sequence_example(
         context = parser_of(context_features)(records, example_names)
     if not sequence_features:
         return context, {}, {}
-    with with_data(records):
+    with AttachData(records):
         lists = _Lists(records, sequence_features, example_names)
-        sequences = {key: lists.column(f) for f, key in enumerate(sequence_features)}
-    return context, sequences, lists.lengths()
+        columns = {key: lists.column(f) for f, key in enumerate(sequence_features)}
+    return context, columns, lists.lengths()
 
 
 def parse_single_sequence_example(
@@ -129,34 +121,29 @@ class _Lists:
         self, records: Strings, features: Mapping[str, FeatureSpec], names: Names
     ) -> None:
         self._records = records
-        self._data = np.ascontiguousarray(records.data)
         self._names = names
         self._features = [_checked(key, feature) for key, feature in features.items()]
         self._wanted = [Wanted(key, feature.dtype) for key, feature in features.items()]
-        count, rows = len(features), records.size
-        self._steps = np.empty((count, rows + 1), np.int64)  # splits, in steps
-        self._where = np.empty((count, rows, 2), np.int64)
-        problem = np.zeros(6, np.int64)
-        if not _kernels().scan_lists(
-            *(self._data, records.offsets, *key_table(list(features))),
-            *(self._steps, self._where, *work_room(count), problem),
-        ):
-            raise_problem(problem, self._wanted, records, names)
+        found = sequences.find_lists(self._wanted, records)
+        if isinstance(found, Problem):
+            raise_problem(found, self._wanted, records, names)
+        self._lists = found
 
     def lengths(self) -> dict[str, NDArray[np.int64]]:
         """The steps of every record, of the padded features."""
         return {
-            wanted.key: np.diff(self._steps[f])
+            wanted.key: np.diff(self._lists.splits[f])
             for f, wanted in enumerate(self._wanted)
             if isinstance(self._features[f], FixedLenSequenceFeature)
         }
 
     def column(self, f: int) -> Any:
         """Feature f, as its description says."""
-        feature, splits = self._features[f], self._steps[f]
+        feature, splits = self._features[f], self._lists.splits[f]
         if isinstance(feature, FixedLenSequenceFeature):
             return self._padded(f, feature)
-        values, counts = self._values(f, None)
+        found = self._read(f, None)
+        values, counts = found.values, found.splits
         if isinstance(feature, RaggedFeature):
             dtype = np.dtype(feature.row_splits_dtype)
             return Ragged(values, (splits.astype(dtype), counts.astype(dtype)))
@@ -170,8 +157,8 @@ class _Lists:
         return Sparse(indices, values, (self._records.size, *longest))
 
     def _padded(self, f: int, feature: FixedLenSequenceFeature) -> Values:
-        key, splits = self._wanted[f].key, self._steps[f]
-        missing = np.flatnonzero(self._where[f, :, 0] < 0)
+        key, splits = self._wanted[f].key, self._lists.splits[f]
+        missing = np.flatnonzero(self._lists.is_missing[f])
         if len(missing) and not feature.allow_missing:
             row = int(missing[0])
             raise ExampleError(
@@ -181,50 +168,18 @@ class _Lists:
                 key,
             )
         size = size_of(key, feature.shape)
-        values, _ = self._values(f, size)
+        values = self._read(f, size).values
         longest = int(np.diff(splits).max(initial=0))
         blank = blank_of(feature.dtype)
         flat = pad_rows(values, splits * size, longest * size, blank)
         return flat.reshape((self._records.size, longest, *feature.shape))
 
-    def _values(self, f: int, size: int | None) -> tuple[Values, NDArray[np.int64]]:
-        """The values of all steps, flat, and the splits of steps in them."""
-        kind, steps = DTYPES[self._wanted[f].dtype], int(self._steps[f, -1])
-        counts = np.empty(steps + 1, np.int64)
-        where = np.empty((steps, 3), np.int64)
-        problem = np.zeros(6, np.int64)
-        wanted_size = _kernels().VARIABLE if size is None else size
-        if not _kernels().scan_steps(
-            *(self._data, self._records.offsets, self._where[f], f, kind, wanted_size),
-            *(counts, where, problem),
-        ):
-            raise_problem(problem, self._wanted, self._records, self._names)
-        return self._read(kind, counts, where), counts
-
-    def _read(
-        self, kind: int, counts: NDArray[np.int64], where: NDArray[np.int64]
-    ) -> Values:
-        """What `fill` writes for a table of one feature, whose rows are the steps."""
-        kernels = example_kernels()
-        table = np.zeros((1, kernels.COLUMNS), np.int64)
-        table[0, [kernels.KIND, kernels.SIZE, kernels.ROWS, kernels.INDICES]] = (
-            *(kind, kernels.VARIABLE, len(where), kernels.NONE),
-        )
-        n = int(counts[-1])
-        floats, ints = np.empty(n, np.float32), np.empty(n, np.int64)
-        text, offsets = (
-            np.empty(len(self._data) + 8, np.uint8),
-            np.empty(n + 1, np.int64),
-        )
-        nothing = np.zeros(1, np.int64)
-        kernels.fill(
-            *(self._data, 0, table, text, nothing, nothing, counts, where),
-            *(floats, ints, np.empty(1, np.int64), np.empty(2 * n, np.int64)),
-            *(text, offsets, np.empty((0, 2), np.int64)),
-        )
-        if kind == DTYPES["string"]:
-            return Strings(text, offsets, (n,))
-        return floats if kind == DTYPES["float32"] else ints
+    def _read(self, f: int, size: int | None) -> Steps:
+        """Return the values of all steps, each of which must have `size`."""
+        found = self._lists.read(f, size)
+        if isinstance(found, Problem):
+            raise_problem(found, self._wanted, self._records, self._names)
+        return found
 
 
 def _checked(key: str, feature: FeatureSpec) -> _SEQUENCES:
@@ -253,7 +208,3 @@ def _checked(key: str, feature: FeatureSpec) -> _SEQUENCES:
 
 def _rows_of(splits: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(splits) - 1), np.diff(splits))
-
-
-def _kernels() -> ModuleType:
-    return loading.load("estimax.native.kernels.sequences")

@@ -16,6 +16,7 @@ import numpy as np
 
 from estimax.core.errors import InputError
 from estimax.core.ragged import Ragged
+from estimax.core.raw_values import frame_columns
 from estimax.core.sparse import Sparse
 from estimax.input.chunks import Chunk, Columns, columns_of
 from estimax.input.columns import as_column
@@ -89,13 +90,8 @@ def rows_of(block: Any) -> Columns:
     >>> rows_of({"x": [1, 2], "tags": [["a"], []]}).tree["tags"].dense_shape
     (2, 1)
     """
-    if hasattr(block, "column_names") and hasattr(block, "columns"):
-        from estimax.input.parquet_reader import arrow_column
-
-        names = zip(block.column_names, block.columns, strict=True)
-        return columns_of({n: arrow_column(c, None, f"column {n!r}") for n, c in names})
-    if hasattr(block, "iloc"):
-        return columns_of({str(name): block[name] for name in block.columns})
+    if frame_columns(block) is not None:
+        return columns_of(block)
     if not isinstance(block, Mapping):
         raise InputError(
             "from_table: a slice of the table must be a dict of columns, got "

@@ -136,8 +136,3 @@ def is_cached(source: Path) -> bool:
         with contextlib.suppress(OSError):
             file.unlink()
     return len(stale) < len(indices)
-
-
-def load(name: str) -> ModuleType:
-    """Import a module of kernels by its whole name, without a proof."""
-    return _import(name.rpartition(".")[2])

@@ -14,9 +14,9 @@ from estimax.staging.recording import (
     Raw,
     TableRows,
     Trace,
-    as_raw,
     can_stage,
     current,
+    is_wide,
     stage,
     tracing,
 )
@@ -31,9 +31,9 @@ __all__ = [
     "Raw",
     "TableRows",
     "Trace",
-    "as_raw",
     "can_stage",
     "current",
+    "is_wide",
     "stage",
     "tracing",
 ]

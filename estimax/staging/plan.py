@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core import numbers
 from estimax.core.errors import FeatureError, SpecError
+from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native.distinct import distinct_ids
-from estimax.staging.recording import Call, Origin, Raw, as_raw
+from estimax.staging.recording import Call, Origin, Raw, wide_error
 
 RawBatch = Mapping[Origin, Raw]
 PreparedBatch = dict[str, Any]  # the parts below, each a dict
@@ -39,11 +41,17 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Plan:
-    """The host's part of a model in one mode; runs in the input thread."""
+    """The host's part of a model in one mode; runs in the input thread.
+
+    Only the values in `raw` reach the device as they are, so only those must fit 32
+    bits. A model that runs eagerly may not use all of them: with `is_eager`, a value
+    that does not fit is left out of the batch instead of refused.
+    """
 
     raw: tuple[Origin, ...]
     calls: tuple[Call, ...]
     groups: tuple[RowGroup, ...] = ()
+    is_eager: bool = False
 
     def prepare(self, batch: RawBatch, count: int = 1) -> PreparedBatch:
         """Turn a raw batch into the arrays that the compiled function takes.
@@ -104,8 +112,13 @@ class Plan:
         return {group.name: group.vocabulary for group in self.groups}
 
     def _arrays(self, batch: RawBatch) -> PreparedBatch:
+        given = ((name, o, _given(batch, o)) for name, o in self._raw)
         return {
-            "raw": {n: as_device_dtype(o, _given(batch, o)) for n, o in self._raw},
+            "raw": {
+                name: as_device_dtype(origin, value)
+                for name, origin, value in given
+                if not self.is_eager or fits_device(value)
+            },
             "staged": {call.name: call.run(batch) for call in self.calls},
             "unique": {},
             "inverse": {},
@@ -117,10 +130,18 @@ def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:
     flat: dict[Origin, Raw] = {}
     for part, value in (("features", features), ("labels", labels)):
         if isinstance(value, Mapping):
-            flat |= {Origin(part, k): as_raw(v) for k, v in value.items()}
+            for key, given in value.items():
+                origin = Origin(part, key)
+                flat[origin] = _raw(origin, given)
         elif value is not None:
-            flat[Origin(part, None)] = as_raw(value)
+            flat[Origin(part, None)] = as_raw(value, part)
     return flat
+
+
+def _raw(origin: Origin, value: Any) -> Raw:
+    # Most values are ready: no name is made for them, in batches of a hundred columns.
+    ready = is_plain(value) or type(value) is Strings
+    return value if ready else as_raw(value, origin.name)
 
 
 def unflatten(part: str, values: Mapping[Origin, Any]) -> Any:
@@ -145,20 +166,23 @@ def batch_size(batch: RawBatch) -> int:
 
 
 def as_device_dtype(origin: Origin, value: NDArray[Any]) -> NDArray[Any]:
-    """Narrow 64-bit numbers to the 32 bits that devices compute with."""
-    if value.dtype == np.float64:
-        return value.astype(np.float32)
-    if value.dtype in (np.int64, np.uint64, np.uint32):
-        narrow = value.astype(np.int32)
-        if not np.array_equal(narrow, value):
-            worst = value[narrow != value].reshape(-1)[0]
-            raise FeatureError(
-                f"{origin.name} holds {worst}, which does not fit 32 bits. Large ids "
-                "belong in categorical_column_with_hash_bucket(key, size, "
-                "dtype=np.int64), which hashes them on the host."
-            )
-        return narrow
-    return value
+    """Narrow 64-bit numbers to the 32 bits that devices compute with.
+
+    Raise `FeatureError` for integers that do not fit; floats may become infinite.
+    """
+    dtype = numbers.device_dtype(value.dtype)
+    if dtype == value.dtype:
+        return value
+    if numbers.is_wide(value.dtype):
+        beyond = numbers.beyond_int32(value)
+        if beyond.size:
+            raise wide_error(origin, beyond[0])
+    return numbers.cast(value, dtype)
+
+
+def fits_device(value: NDArray[Any]) -> bool:
+    """Whether `as_device_dtype` takes the values."""
+    return not (numbers.is_wide(value.dtype) and numbers.beyond_int32(value).size)
 
 
 def make_unique(

@@ -26,10 +26,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from estimax.core import numbers
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.mode import Mode
-from estimax.core.sparse import Sparse
-from estimax.core.strings import Strings, is_text
+from estimax.core.raw_values import as_raw
 
 Raw = Any  # np.ndarray of numbers | Strings | Sparse: one feature on the host
 
@@ -81,13 +81,23 @@ class Call:
 
 
 class HostOnly:
-    """Stands for a raw feature that no device can hold; using it explains why."""
+    """Stands for a raw feature that no device can hold; using it explains why.
 
-    def __init__(self, origin: Origin, kind: str) -> None:
+    `kind` is "text", "sparse", or "wide" for integers beyond 32 bits, which have a
+    `shape`.
+    """
+
+    def __init__(
+        self, origin: Origin, kind: str, shape: tuple[int, ...] | None = None
+    ) -> None:
         self.origin = origin
         self.kind = kind
+        if shape is not None:
+            self.shape = shape
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
+        if self.kind == "wide":
+            raise wide_error(self.origin)
         columns = (
             "categorical_column_with_hash_bucket or …_with_vocabulary_list"
             if self.kind == "text"
@@ -118,6 +128,23 @@ class HostOnly:
         return f"<{self.kind} feature {self.origin.name!r}, on the host>"
 
 
+def wide_error(origin: Origin, value: Any = None) -> FeatureError:
+    """The error for a model that reads integers beyond 32 bits on the device."""
+    found = "integers beyond 32 bits" if value is None else str(value)
+    advice = (
+        "Subtract an offset, or convert the labels to float32, in the input_fn."
+        if origin.part == "labels"
+        else "Give ids to a categorical column, which works on the host: "
+        f"categorical_column_with_hash_bucket({origin.key!r}, size, dtype=np.int64). "
+        "Give a quantity to a numeric_column without a normalizer_fn, or convert it "
+        "to float32 or to a coarser unit in the input_fn."
+    )
+    return FeatureError(
+        f"{origin.name} holds {found}, and the model uses it as an array, but devices "
+        f"compute with 32-bit integers (up to 2147483647). {advice}"
+    )
+
+
 class Trace:
     """What is known while a `model_fn` is traced. Read by columns, heads and tables."""
 
@@ -133,10 +160,16 @@ class Trace:
         self._deliver = deliver
         self._delivered: dict[str, Any] = {}
         self._origins: dict[int, tuple[Any, Origin]] = {}
+        self._wide: set[Origin] = set()
         self._call_of_leaf: dict[int, tuple[Any, Call]] = {}
 
-    def knows(self, value: Any, origin: Origin) -> Any:
-        """Remember that this very object is the given raw value; returns it."""
+    def knows(self, value: Any, origin: Origin, *, is_wide: bool = False) -> Any:
+        """Remember that this very object is the given raw value; returns it.
+
+        `is_wide` says that the value has 64-bit integers on the host.
+        """
+        if is_wide:
+            self._wide.add(origin)
         # The object is kept with its id: a freed object's id may be given out again.
         self._origins[id(value)] = (value, origin)
         return value
@@ -145,6 +178,10 @@ class Trace:
         """Where an object handed to the model came from, if it is one of those."""
         found = self._origins.get(id(value))
         return found[1] if found else None
+
+    def is_wide(self, origin: Origin) -> bool:
+        """Whether a raw value has integers on the host that may not fit a device."""
+        return origin in self._wide
 
     def call_of(self, leaf: Any) -> Call | None:
         """The transform whose result this very array is, if it is one."""
@@ -236,7 +273,8 @@ def stage(transform: HostTransform, values: Mapping[str, Any]) -> Any:
                 "model computed it on the device. Pass the raw feature, or compute it "
                 "in the input_fn."
             )
-    raw = {k: as_raw(v) for k, v in zip(transform.keys, given, strict=True)}
+    pairs = zip(transform.keys, given, strict=True)
+    raw = {key: as_raw(value, f"feature {key!r}") for key, value in pairs}
     return jax.tree.map(jnp.asarray, transform(raw))
 
 
@@ -248,20 +286,19 @@ def can_stage(value: Any) -> bool:
     return not isinstance(value, jax.core.Tracer)
 
 
-def as_raw(value: Any) -> Raw:
-    """Bring whatever a user calls a feature into one of the raw forms."""
-    if isinstance(value, Strings | Sparse):
-        return value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return value
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise FeatureError(
-            "a feature or label has rows of different lengths. Give it as "
-            "ex.Sparse.of_rows(rows), which says so."
-        ) from error
-    return Strings.of(value) if is_text(array) else array
+def is_wide(value: Any) -> bool:
+    """Whether a raw value has 64-bit integers, which a device may not hold.
+
+    Such a value is best turned into floats or ids by a host transform.
+    """
+    trace = current()
+    origin = None if trace is None else trace.origin(value)
+    if trace is not None and origin is not None:
+        return trace.is_wide(origin)
+    if value is None or isinstance(value, jax.Array | HostOnly):
+        return False
+    raw = as_raw(value)
+    return isinstance(raw, np.ndarray) and numbers.is_wide(raw.dtype)
 
 
 def _value_of(transform: HostTransform, values: Mapping[str, Any], key: str) -> Any:

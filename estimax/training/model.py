@@ -4,7 +4,7 @@
     recording = model.record(raw_batch)          # what it reads, creates and wants
     result = model.apply(variables, arrays, …)   # inside jit: numbers only
 
-Recording finds out which transforms run on the host (`core/staging.py`), which raw
+Recording finds out which transforms run on the host (`staging/recording.py`), which raw
 features reach the device at all, and which variables there are.
 """
 
@@ -21,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from estimax import staging
+from estimax import staging, transforms
 from estimax.core.mode import Mode, ModeKeys
+from estimax.core.numbers import device_dtype, is_wide
 from estimax.core.spec import EstimatorSpec
 from estimax.core.strings import Strings
 from estimax.staging import plan as plans
@@ -97,16 +98,15 @@ class Model:
     def record(self, batch: plans.RawBatch) -> Recording:
         """Trace on a raw batch, running host transforms for their shapes."""
         trace = staging.Trace(self.mode, lambda call: _on_device(call.run(batch)))
-        arrays = {
-            o.name: plans.as_device_dtype(o, v)
-            for o, v in batch.items()
-            if isinstance(v, np.ndarray)
-        }
+        arrays = self._arrays(batch)
         structure = {origin: kind_of(value) for origin, value in batch.items()}
         specs: list[EstimatorSpec] = []
 
+        counted = np.zeros(plans.batch_size(batch), np.bool_)
+
         def run(key: jax.Array, raw: dict[str, Any]) -> Any:
-            spec, variables = self._init(trace, structure, key, raw)
+            prepared = {"raw": raw, "staged": counted}
+            spec, variables = self._init(trace, structure, key, prepared)
             specs.append(spec)
             kept = (spec.loss, spec.predictions, spec.eval_metric_ops, _exported(spec))
             return variables, (kept, logged_arrays(trace.logged))
@@ -118,12 +118,14 @@ class Model:
         else:
             jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(key, arrays)
             used = _used_names(jaxpr.jaxpr, arrays)
-        # A request should not have to carry a number that only counts its rows.
-        if not used and not (trace.calls and self.mode == ModeKeys.PREDICT):
-            used = _smallest(arrays)
+        # A model that reads nothing (a baseline) may still ask how many rows. An eager
+        # one may lose all of its raw values, when none of them fits a device.
+        if batch and (self.eager or not (used or trace.calls)):
+            _ = trace.call(transforms.RowCount(), (_smallest(batch),))
         plan = plans.Plan(
             raw=tuple(o for o in batch if o.name in used),
             calls=tuple(trace.calls.values()),
+            is_eager=self.eager,
         )
         variables = variables_from_flax(shapes[0])
         logged = {name: value.kind for name, value in trace.logged.items()}
@@ -139,7 +141,7 @@ class Model:
     ) -> Variables:
         """Make the initial variables, inside or outside of jit."""
         trace = staging.Trace(self.mode, lambda call: arrays["staged"][call.name])
-        _, variables = self._init(trace, structure, key, arrays["raw"])
+        _, variables = self._init(trace, structure, key, arrays)
         return variables_from_flax(variables)
 
     def apply(
@@ -154,7 +156,7 @@ class Model:
         """Run the `model_fn` on a prepared batch with given variables."""
         trace = staging.Trace(self.mode, lambda call: arrays["staged"][call.name])
         trace.rows = rows or {}
-        features, labels = _view(trace, structure, arrays)
+        features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, changed = ModelModule(self.function).apply(
                 variables_to_flax(variables),
@@ -167,20 +169,60 @@ class Model:
             self._in_full(spec), dict(changed), trace.logged, tuple(trace.lookups)
         )
 
+    def _arrays(self, batch: plans.RawBatch) -> dict[str, Any]:
+        """The numeric values of a batch by name, as a device has them.
+
+        A trace needs their shapes only: which of them the model reads, and so which
+        must fit 32 bits, is known afterwards.
+        """
+        dense = {o: v for o, v in batch.items() if isinstance(v, np.ndarray)}
+        if self.eager:
+            return {
+                o.name: plans.as_device_dtype(o, v)
+                for o, v in dense.items()
+                if plans.fits_device(v)
+            }
+        form: Any = jax.ShapeDtypeStruct  # jax leaves it without types
+        return {o.name: form(v.shape, device_dtype(v.dtype)) for o, v in dense.items()}
+
     def _init(
         self,
         trace: staging.Trace,
         structure: Structure,
         key: jax.Array,
-        raw: dict[str, Any],
+        arrays: plans.PreparedBatch,
     ) -> tuple[EstimatorSpec, Any]:
         params_key, dropout_key = jax.random.split(key)
-        features, labels = _view(trace, structure, {"raw": raw})
+        features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, variables = ModelModule(self.function).init_with_output(
                 {"params": params_key, "dropout": dropout_key}, features, labels
             )
         return self._in_full(spec), variables
+
+    def _view(
+        self, trace: staging.Trace, structure: Structure, arrays: Mapping[str, Any]
+    ) -> tuple[Any, Any]:
+        """The features and labels as a model sees them, each known by its origin."""
+        raw = arrays["raw"]
+        rows = rows_of(arrays)
+        values: dict[Origin, Any] = {}
+        for origin, kind in structure.items():
+            if kind.kind != "array":
+                value: Any = HostOnly(origin, kind.kind)
+            elif origin.name in raw:
+                value = jnp.asarray(raw[origin.name])
+            elif self.eager:
+                # Nothing is known of what will be used: integers that do not fit the
+                # device were left out of the batch, and using them explains why.
+                value = HostOnly(origin, "wide", (rows, *kind.tail))
+            else:
+                # Recording saw that no number is used; a shape may still be asked.
+                dtype = device_dtype(np.dtype(kind.dtype))
+                value = jnp.zeros((rows, *kind.tail), dtype)
+            wide = kind.kind == "array" and is_wide(kind.dtype)
+            values[origin] = trace.knows(value, origin, is_wide=wide)
+        return plans.unflatten("features", values), plans.unflatten("labels", values)
 
     def _in_full(self, spec: EstimatorSpec) -> EstimatorSpec:
         """A spec whose numbers are float32 again, whatever the layers computed in."""
@@ -274,27 +316,6 @@ def _nested(flat: Flat) -> dict[str, Any]:
     return tree
 
 
-def _view(
-    trace: staging.Trace, structure: Structure, arrays: Mapping[str, Any]
-) -> tuple[Any, Any]:
-    """The features and labels as a model sees them, each known by its origin."""
-    raw = arrays["raw"]
-    rows = rows_of(arrays)
-    values: dict[Origin, Any] = {}
-    for origin, kind in structure.items():
-        if kind.kind != "array":
-            value: Any = HostOnly(origin, kind.kind)
-        elif origin.name in raw:
-            value = jnp.asarray(raw[origin.name])
-        else:
-            # Recording saw that no number of it is used; a shape may still be asked.
-            value = jnp.zeros(
-                (rows, *kind.tail), jax.dtypes.canonicalize_dtype(kind.dtype)
-            )
-        values[origin] = trace.knows(value, origin)
-    return plans.unflatten("features", values), plans.unflatten("labels", values)
-
-
 def rows_of(arrays: Mapping[str, Any]) -> Any:  # an int, or a symbolic dimension
     """The number of examples of a prepared batch."""
     leaves = jax.tree.leaves([arrays["raw"], arrays.get("staged", {})])
@@ -312,12 +333,15 @@ def _exported(spec: EstimatorSpec) -> list[dict[str, Any]]:
     return [output.as_outputs() for output in (spec.export_outputs or {}).values()]
 
 
-def _smallest(arrays: Mapping[str, Any]) -> set[str]:
-    """The smallest array's name: a model that reads none may still ask how many rows.
+def _smallest(batch: plans.RawBatch) -> Origin:
+    """The value that costs a request least: a feature, dense, of the fewest bytes."""
 
-    A baseline is such a model, whose answers must be as many as the examples.
-    """
-    return {min(arrays, key=lambda name: arrays[name].nbytes)} if arrays else set()
+    def cost(origin: Origin) -> tuple[bool, bool, int]:
+        value = batch[origin]
+        is_dense = isinstance(value, np.ndarray)
+        return origin.part != "features", not is_dense, int(value.nbytes)
+
+    return min(batch, key=cost)
 
 
 def _used_names(jaxpr: Any, arrays: Mapping[str, Any]) -> set[str]:

@@ -8,6 +8,7 @@ Read `entries.py` first.
 from estimax.transforms.bucketize import Bucketize
 from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
 from estimax.transforms.cross import Cross
+from estimax.transforms.dense import Numbers, RowCount
 from estimax.transforms.entries import IdSource
 from estimax.transforms.fingerprint import (
     fingerprint64,
@@ -34,7 +35,9 @@ __all__ = [
     "HashBucket",
     "IdSource",
     "Identity",
+    "Numbers",
     "PadIds",
+    "RowCount",
     "Scaling",
     "SequenceIds",
     "SequenceLengths",

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
+from estimax.core.numbers import as_float32, is_real
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.transforms.entries import IdArray, column_of
@@ -69,7 +70,7 @@ class Bucketize:
 
     def _numbers(self, raw: Mapping[str, Any]) -> NDArray[np.float32]:
         values = column_of(raw, self.key)
-        if isinstance(values, Sparse | Strings) or values.dtype.kind not in "iufb":
+        if isinstance(values, Sparse | Strings) or not is_real(values.dtype):
             found = "sparse" if isinstance(values, Sparse) else "not numeric"
             raise FeatureError(
                 f"feature {self.key!r}: a bucketized column needs dense numbers, but "
@@ -77,7 +78,7 @@ class Bucketize:
             )
         # As in a layer of TensorFlow: float64 becomes float32 before anyone looks.
         if values.dtype == np.float64:
-            values = values.astype(np.float32)
+            values = as_float32(values)
         if self.normalizer is not None:
             values = np.asarray(self.normalizer(values))
         if math.prod(values.shape[1:]) != self.width:
@@ -85,4 +86,4 @@ class Bucketize:
                 f"feature {self.key!r}: expected {self.width} numbers a row, got "
                 f"shape {values.shape}. Set the numeric_column's shape."
             )
-        return values.astype(np.float32).reshape(len(values), self.width)
+        return as_float32(values).reshape(len(values), self.width)

@@ -12,7 +12,13 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.native import hashing
 from estimax.native.hashing import MISSING
-from estimax.transforms.entries import IdArray, Values, value_entries
+from estimax.transforms.entries import (
+    IdArray,
+    Values,
+    decimal_text,
+    exceeds_int64,
+    value_entries,
+)
 from estimax.transforms.words import WordList
 
 
@@ -52,6 +58,9 @@ class HashBucket:
         """Hash every value."""
         if isinstance(values, Strings):
             return hashing.hash_strings(values, self.num_buckets, drop_empty=drop)
+        if exceeds_int64(values):
+            # None of an unsigned dtype can be the -1 that is dropped.
+            return self.ids_of(decimal_text(values), drop=False)
         return hashing.hash_integers(values, self.num_buckets, drop_minus_one=drop)
 
 
@@ -142,6 +151,8 @@ class Identity:
 
     def ids_of(self, values: Values, *, drop: bool) -> IdArray:
         """Take every value as its id."""
+        if isinstance(values, np.ndarray) and exceeds_int64(values):
+            values = np.minimum(values, np.iinfo(np.int64).max)  # out of range, too
         given = np.asarray(values).astype(np.int64)
         ids = given
         if self.default is not None:

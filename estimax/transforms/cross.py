@@ -74,11 +74,13 @@ class Cross:
         sparse, dense = [], []
         for part in self.parts:
             if not isinstance(part, str):
-                sparse.append(_sparse_rows(part.entries(raw)))
+                entries = part.entries(raw)
+                ids = np.ascontiguousarray(entries.values, np.int64).view(np.uint64)
+                sparse.append((ids, entries.starts))
                 continue
             column = column_of(raw, part)
             if isinstance(column, Sparse):
-                sparse.append(_sparse_rows(column))
+                sparse.append((_hashable(part, column.values), column.starts))
             else:
                 dense.append(_dense_rows(part, column))
         ordered = [*sparse, *dense]
@@ -93,10 +95,6 @@ class Cross:
         return np.concatenate([values for values, _ in ordered]), np.stack(starts)
 
 
-def _sparse_rows(entries: Sparse) -> tuple[NDArray[np.uint64], IdArray]:
-    return _hashable(entries.values), entries.starts
-
-
 def _dense_rows(key: str, column: Values) -> tuple[NDArray[np.uint64], IdArray]:
     if column.ndim > 2:
         raise FeatureError(
@@ -104,11 +102,17 @@ def _dense_rows(key: str, column: Values) -> tuple[NDArray[np.uint64], IdArray]:
             f"{column.shape}."
         )
     batch, width = column.shape
-    return _hashable(column.reshape((-1,))), np.arange(batch + 1) * width
+    return _hashable(key, column.reshape((-1,))), np.arange(batch + 1) * width
 
 
-def _hashable(values: Values) -> NDArray[np.uint64]:
-    """Strings by their hash, numbers as they are (not hashed again)."""
+def _hashable(key: str, values: Values) -> NDArray[np.uint64]:
+    """Strings by their hash, integers as they are (not hashed again)."""
     if isinstance(values, Strings):
         return fingerprint64(values)
+    if values.size and values.dtype.kind not in "iu":
+        raise FeatureError(
+            f"feature {key!r}: a raw key of a cross must hold integers or strings, got "
+            f"{values.dtype}. Put a number through bucketized_column, or convert the "
+            "feature in the input_fn."
+        )
     return np.ascontiguousarray(values, np.int64).view(np.uint64)

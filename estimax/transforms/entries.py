@@ -87,6 +87,18 @@ def is_present(values: Values) -> NDArray[np.bool_]:
     return np.asarray(values != -1)
 
 
+def exceeds_int64(values: NDArray[Any]) -> bool:
+    """Whether unsigned integers reach 2^63: as int64 they would turn negative."""
+    if values.dtype != np.uint64:
+        return False
+    return bool(values.max(initial=0) > np.iinfo(np.int64).max)
+
+
+def decimal_text(values: NDArray[Any]) -> Strings:
+    """Integers as decimal text, which is how they are hashed."""
+    return Strings.of([str(number) for number in values.tolist()])
+
+
 def _as_matrix(value: Sparse) -> Sparse:
     rows = np.asarray(value.indices, np.int64).reshape(-1, 1)
     indices = np.concatenate([rows, np.zeros_like(rows)], axis=1)

@@ -136,8 +136,11 @@ def checked_ids(
 
 def _outside(source: IdSource, ids: IdArray) -> FeatureError:
     keys = ", ".join(map(repr, source.keys))
+    found = int(ids[0])
+    # Larger ones, of uint64, were set to this: see Identity.
+    shown = f"{found} or larger" if found == np.iinfo(np.int64).max else str(found)
     return FeatureError(
-        f"column {source.name!r} of feature {keys}: id {int(ids[0])} is not in "
+        f"column {source.name!r} of feature {keys}: id {shown} is not in "
         f"[0, {source.num_buckets}), the rows of its table ({len(ids)} such ids in "
         "this batch). Raise num_buckets, or give the column a default_value."
     )

@@ -42,5 +42,6 @@ class Scaling:
             x = xp.log1p(x)
         if self.mean == 0.0 and self.std == 1.0:
             return x
-        # Arithmetic with Python numbers keeps the array's own precision.
-        return (x - self.mean) / self.std
+        # Arithmetic with Python's floats keeps the array's own precision; large Python
+        # integers would not fit a device's.
+        return (x - float(self.mean)) / float(self.std)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
+from estimax.core.numbers import as_float32, is_real
 from estimax.core.sparse import Ids, Sparse, padded_length, row_starts
 from estimax.core.strings import Strings
 from estimax.transforms.entries import (
@@ -118,7 +119,7 @@ class SequenceNumbers:
         )
         rows = np.asarray(given.indices)[:, 0]
         values = np.full(shape, self.default, np.float32)
-        values[rows, places] = np.asarray(given.values)
+        values[rows, places] = as_float32(given.values)
         if not self.tells_missing:
             return self._in_steps(values, self.default)
         present = np.zeros(shape, np.bool_)
@@ -209,7 +210,7 @@ def _sparse_numbers(raw: Mapping[str, Any], key: str) -> Sparse:
             "Parse it as VarLenFeature, or make it a Sparse in the input_fn."
         )
     values = column.values
-    if isinstance(values, Strings) or values.dtype.kind not in "iufb":
+    if isinstance(values, Strings) or not is_real(values.dtype):
         raise FeatureError(
             f"sequence_numeric_column {key!r}: the feature must hold numbers."
         )

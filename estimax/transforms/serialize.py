@@ -23,6 +23,7 @@ from estimax.core.strings import Strings
 from estimax.transforms.bucketize import Bucketize
 from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
 from estimax.transforms.cross import Cross
+from estimax.transforms.dense import Numbers, RowCount
 from estimax.transforms.entries import IdSource
 from estimax.transforms.pad_ids import PadIds
 from estimax.transforms.scaling import Scaling
@@ -35,7 +36,15 @@ from estimax.transforms.weighted import Weighted
 from estimax.transforms.words import WordList
 
 Record = dict[str, Any]  # plain JSON values
-Transform = PadIds | SequenceIds | SequenceNumbers | SequenceLengths | IdSource
+Transform = (
+    PadIds
+    | SequenceIds
+    | SequenceNumbers
+    | SequenceLengths
+    | Numbers
+    | RowCount
+    | IdSource
+)
 
 
 def to_json(transform: Transform, assets_dir: str | Path) -> Record:
@@ -57,6 +66,10 @@ def to_json(transform: Transform, assets_dir: str | Path) -> Record:
         case SequenceLengths():
             pairs = [list(part) for part in transform.parts]
             return {"type": "sequence_lengths", "parts": pairs}
+        case Numbers():
+            return {"type": "numbers", **_fields(transform)}
+        case RowCount():
+            return {"type": "row_count", **_fields(transform)}
         case HashBucket():
             return {"type": "hash_bucket", **_fields(transform)}
         case Identity():
@@ -207,7 +220,9 @@ _BUILDERS: dict[str, Callable[[Record, Path], Any]] = {
     "cross": _build_cross,
     "hash_bucket": lambda fields, _: HashBucket(**fields),
     "identity": lambda fields, _: Identity(**fields),
+    "numbers": lambda fields, _: Numbers(**fields),
     "pad_ids": _with_source(PadIds),
+    "row_count": lambda fields, _: RowCount(**fields),
     "sequence_ids": _with_source(SequenceIds),
     "sequence_lengths": _build_lengths,
     "sequence_numbers": lambda fields, _: SequenceNumbers(**fields),

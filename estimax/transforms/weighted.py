@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import FeatureError
+from estimax.core.numbers import as_float32
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.transforms.entries import IdSource, column_of
@@ -66,7 +67,7 @@ class Weighted:
                 f"weights for {expected} ids of {self.source.name!r}. A dense weight "
                 "of 0 counts as missing, and so does a dense id of -1 or ''."
             )
-        return numbers.astype(np.float32)
+        return as_float32(numbers)
 
     def _check_dtype(self, values: Any) -> None:
         found = "string" if isinstance(values, Strings) else values.dtype.name

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.strings import Strings
 from estimax.native.words import WordTable
-from estimax.transforms.entries import IdArray, Values
+from estimax.transforms.entries import IdArray, Values, decimal_text, exceeds_int64
+from estimax.transforms.fingerprint import fingerprint64
 
 
 class WordList:
@@ -62,9 +63,16 @@ class WordList:
         self, values: Values, *, oov_buckets: int, default: int, drop: bool
     ) -> IdArray:
         """The place of every value, flat; others go to OOV buckets or the default."""
-        return self._table.find(
+        ids = self._table.find(
             values, oov_buckets=oov_buckets, default=default, drop=drop
         )
+        if isinstance(values, np.ndarray) and exceeds_int64(values):
+            beyond = np.flatnonzero(values > np.iinfo(np.int64).max)
+            ids[beyond] = default
+            if oov_buckets:
+                hashed = fingerprint64(decimal_text(values.reshape(-1)[beyond]))
+                ids[beyond] = len(self) + (hashed % np.uint64(oov_buckets))
+        return ids
 
     def check_distinct(self) -> None:
         """Raise `FeatureError` when a word is there twice."""

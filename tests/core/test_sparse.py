@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax import staging
+from estimax.core.raw_values import as_raw
 
 
 def test_rows_of_text_keep_their_bytes():
@@ -30,7 +30,7 @@ def test_values_at_different_depths_are_refused():
 
 def test_ragged_lists_as_a_feature_are_told_how_to_be_given():
     with pytest.raises(ValueError, match="of_rows"):
-        staging.as_raw([[1, 2], [3]])
+        as_raw([[1, 2], [3]])
 
 
 def test_lists_have_the_indices_of_their_rows():

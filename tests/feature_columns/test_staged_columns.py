@@ -7,6 +7,7 @@ from jax import export
 
 from estimax import feature_columns as fc
 from estimax import staging, transforms
+from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Ids
 from estimax.core.strings import Strings
 
@@ -16,7 +17,7 @@ KEY = jax.random.key(0)
 def _traced(layer, raw):
     """Initialise a layer on tracers of a raw batch; the trace, and what came out."""
     origins = {key: staging.Origin("features", key) for key in raw}
-    batch = {origins[key]: staging.as_raw(value) for key, value in raw.items()}
+    batch = {origins[key]: as_raw(value) for key, value in raw.items()}
     trace = staging.Trace(
         "train", lambda call: jax.tree.map(jax.numpy.asarray, call.run(batch))
     )

@@ -32,8 +32,17 @@ from estimax.input import (
     SequenceExample,
     VarLenFeature,
     parsing,
-    parsing_plan,
     parsing_sequence,
+    serialize_examples,
+)
+from estimax.native import (
+    buffers,
+    encoding,
+    example_batches,
+    examples,
+    key_tables,
+    loading,
+    sequences,
 )
 from estimax.wire import RecordError, iter_record_blocks, protos, records, write_records
 
@@ -88,15 +97,22 @@ def main():
     options = _options()
     rng = random.Random(options.seed)
     guarded = Guarded()
-    for module in (parsing_plan, parsing_sequence, records):
+    os.environ["ESTIMAX_NATIVE"] = "on"
+    # Loaded and proven first: else the references would be fuzzed, and not the kernels.
+    assert examples.example_kernels() is not None
+    sequences.find_lists([], Strings.of([]))
+    serialize_examples({"x": [0]})
+    assert not [name for name, module in loading._loaded.items() if module is None]
+    for module in (encoding, example_batches, key_tables, sequences, records):
         module.np = guarded
     # Nothing is kept from batch to batch: all of it stands at an edge.
-    parsing_plan.Plan._scratch = lambda plan, name, size: guarded.empty(size, np.int64)
+    buffers.Scratch.take = lambda scratch, name, size: guarded.empty(size, np.int64)
     records.BufferPool = lambda dtype: SimpleNamespace(
         take=lambda size: guarded.empty(size, dtype)
     )
     parsed, refused = _fuzz_records(rng, guarded, options.records)
     _fuzz_neighbours(rng, guarded, options.records // 4)
+    _fuzz_encoding(rng, guarded, options.records // 8)
     read, broken = _fuzz_files(rng, guarded, options.files)
     assert not options.records or (parsed and refused)
     assert not options.files or (read and broken)
@@ -159,6 +175,29 @@ def _fuzz_neighbours(rng, guarded, count):
             found, expected = _rows(parser, both), _rows(parser, alone)
             assert (found is None) == (expected is None), data
             assert found is None or found[1] == expected[0], (data, found, expected)
+
+
+def _fuzz_encoding(rng, guarded, count):
+    """Columns are written as single examples are, within their arrays."""
+    for i in range(count):
+        rows = rng.randrange(4)
+        texts = [rng.randbytes(rng.choice([0, 3, 9, 130])) for _ in range(rows)]
+        numbers = [rng.randrange(-(2**63), 2**63) >> rng.choice([0, 55, 63])] * rows
+        floats = np.array([rng.random() for _ in range(2 * rows)], np.float32)
+        guarded.reset(at_end=i % 2 == 0)
+        ends = np.cumsum([0, *map(len, texts)])
+        columns = {
+            "f": floats.reshape((rows, 2)),
+            "n": np.array(numbers, np.int64),
+            "s": Strings(guarded.copy_of(b"".join(texts)), ends, (rows,)),
+        }
+        expected = [
+            {"f": floats[2 * row : 2 * row + 2], "n": numbers[row], "s": texts[row]}
+            for row in range(rows)
+        ]
+        assert serialize_examples(columns).tolist() == [
+            Example.of(one).serialize() for one in expected
+        ]
 
 
 def _rows(parser, batch):

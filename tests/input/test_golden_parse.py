@@ -17,7 +17,7 @@ from estimax.native import checksum
 from estimax.native.kernels.records import frame
 from estimax.wire import RecordError, iter_record_blocks, read_records
 
-pytestmark = pytest.mark.golden
+pytestmark = [pytest.mark.golden, pytest.mark.usefixtures("native")]
 GOLDEN = load_golden("parse_example.json")
 APIS = {
     "parse_example": parsing.parse_example,

@@ -32,6 +32,8 @@ from estimax.input.parsing_specs import (
 from estimax.wire import find_record, write_records
 from estimax.wire.protos import encode_varint
 
+pytestmark = pytest.mark.usefixtures("native")
+
 
 def _field(number, data):
     return encode_varint(number << 3 | 2) + encode_varint(len(data)) + data

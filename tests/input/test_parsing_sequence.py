@@ -14,6 +14,8 @@ from estimax.input import (
     parse_single_sequence_example,
 )
 
+pytestmark = pytest.mark.usefixtures("native")
+
 
 def _record(context=None, **lists):
     return SequenceExample.of(context or {}, lists).serialize()

@@ -8,6 +8,7 @@ import pytest
 from estimax import staging
 from estimax.core.errors import FeatureError
 from estimax.core.mode import ModeKeys
+from estimax.core.raw_values import as_raw
 from estimax.core.strings import Strings
 from estimax.staging.recording import HostOnly, Origin, Trace
 
@@ -126,7 +127,7 @@ def test_what_can_be_staged_is_raw_or_concrete():
 
 
 def test_raw_forms_are_arrays_and_strings():
-    assert isinstance(staging.as_raw(["a", "b"]), Strings)
-    assert staging.as_raw([1, 2]).tolist() == [1, 2]
+    assert isinstance(as_raw(["a", "b"]), Strings)
+    assert as_raw([1, 2]).tolist() == [1, 2]
     strings = Strings.of(["a"])
-    assert staging.as_raw(strings) is strings
+    assert as_raw(strings) is strings

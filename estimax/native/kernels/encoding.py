@@ -1,6 +1,12 @@
 """The compiled loops that write Example messages from columns.
 
-`measure` says how long each message will be; `encode` writes them one behind the other.
+`measure` computes the size of each message, `encode` writes them one behind the other.
+Neither checks a bound: `native/encoding.py` has compared all splits and offsets with
+the arrays that they refer to.
+
+All values of a kind stand in one array (`floats`, `ints`, or the offsets of `text`).
+Row r of feature f has values `base + splits[s + r]` to `base + splits[s + r + 1]` of
+it, where base and s are columns of the table.
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
@@ -27,9 +33,10 @@ _FLOAT32 = types.Array(types.float32, 1, "C", readonly=True)
 _OUT_BYTES = types.Array(types.uint8, 1, "C")
 _OUT_INT64 = types.Array(types.int64, 1, "C")
 
-# Columns of the table: the kind, and where values and row splits begin.
+# Columns of the table: the kind, the first value, and the first row split.
 KIND, BASE, SPLITS = range(3)
-_COLUMNS = (_BYTES, _INT64, _INT64_2D, _INT64, _FLOAT32, _INT64, _BYTES, _INT64)
+COLUMNS = 3
+_ARRAYS = (_BYTES, _INT64, _INT64_2D, _INT64, _FLOAT32, _INT64, _BYTES, _INT64)
 
 
 @njit(forceinline=True)
@@ -60,13 +67,13 @@ def _put_head(out, at, tag, length):
 
 @njit(forceinline=True)
 def _with_head(length):
-    """The size of a message with its tag and length."""
+    """Return the size of a message with its tag and length."""
     return 1 + _varint_size(uint64(length)) + length
 
 
 @njit(forceinline=True)
 def _packed_size(kind, first, n, ints, ends):
-    """The bytes of a list's values: packed numbers, or strings with their heads."""
+    """Return the size of a list's values: packed numbers, or texts with their heads."""
     size = int64(0)
     if kind == FLOAT:
         size = 4 * n
@@ -89,9 +96,9 @@ def _entry_size(key_size, list_size):
     return _with_head(key_size) + _with_head(_with_head(list_size))
 
 
-@njit(types.void(*_COLUMNS, _OUT_INT64), cache=True, nogil=True)
+@njit(types.void(*_ARRAYS, _OUT_INT64), cache=True, nogil=True)
 def measure(keys, key_ends, table, splits, floats, ints, text, text_offsets, sizes):
-    """The size of every row's features, without the record's own head."""
+    """Write the size of every row's features, without the head of the record."""
     for row in range(len(sizes)):
         total = int64(0)
         for f in range(len(table)):
@@ -106,7 +113,7 @@ def measure(keys, key_ends, table, splits, floats, ints, text, text_offsets, siz
         sizes[row] = total
 
 
-@njit(types.void(*_COLUMNS, _INT64, _OUT_BYTES, _OUT_INT64), cache=True, nogil=True)
+@njit(types.void(*_ARRAYS, _INT64, _OUT_BYTES, _OUT_INT64), cache=True, nogil=True)
 def encode(
     keys, key_ends, table, splits, floats, ints, text, text_offsets, sizes, out, ends
 ):

@@ -1,9 +1,12 @@
 """The compiled loops over Example messages, a batch at a time.
 
-Import this only through `compiled.load`, which announces the compilation. Parsing is
-two calls: `scan` walks the records, writes what has a fixed size and counts the rest;
-`fill` writes the rest into arrays that then have exactly the right size. Where nothing
-but texts is left to write, `scan_and_fill` is one.
+Parsing takes two calls. `scan` walks the records, writes the numbers of features of
+fixed size, remembers where texts and features of variable size lie, and counts those.
+`fill` then writes these into arrays of exactly the right size. If all features have a
+fixed size, `scan_and_fill` does both.
+
+`native/example_batches.py` allocates the arrays. All features of a kind share a flat
+array, and `features`, a table with a row for each feature, says where theirs begin.
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
@@ -31,12 +34,15 @@ from estimax.native.kernels.protos import (
     MISSING,
     NOT_MULTIPLE,
     ONE,
+    OUTSIDE,
+    PROBLEM,
     REMEMBERED,
     TEXT,
     TWO,
     UNSET,
     WRONG_COUNT,
     WRONG_KIND,
+    find_slot,
     is_same,
     locate,
     match_head,
@@ -54,16 +60,41 @@ _OUT_INT64 = types.Array(types.int64, 1, "C")
 _OUT_INT64_2D = types.Array(types.int64, 2, "C")
 _OUT_FLOAT32 = types.Array(types.float32, 1, "C")
 
-# Columns of the table that describes the wanted features.
+# Columns of the table that describes the wanted features:
+#   KIND      TEXT, FLOAT or INT
+#   SIZE      how many values a row has, or VARIABLE
+#   BASE      the first value in the array of its kind (and fixed or variable size)
+#   OFFSETS   the first of the offsets of its texts
+#   SPLITS    the first of its row splits and of its rows in `where`, if variable
+#   INDICES   the first of its sparse indices, or NONE
+#   DEFAULT   the first of its default values among all of its kind, or NONE
+#   MULTIPLE  what must divide the number of values, if variable
+#   ROWS      the number of its rows, if variable
 KIND, SIZE, BASE, OFFSETS, SPLITS, INDICES, DEFAULT, MULTIPLE, ROWS = range(9)
 COLUMNS = 9
 VARIABLE = -1  # as SIZE: any number of values
 NONE = -1  # as DEFAULT: the feature is required; as INDICES: not wanted
 
+# Used by `native.example_batches` and `native.sequences`, too.
+__all__ = ["PROBLEM", "REMEMBERED"]
+
+
+@njit(types.void(_BYTES, _INT64, _OUT_INT64), cache=True)
+def fill_key_slots(keys, key_ends, slots):
+    """Enter distinct keys into open-addressed slots, which are -1 where free."""
+    data, ends, table = address(keys), address(key_ends), address(slots)
+    for f in range(len(key_ends) - 1):
+        at, n = key_ends[f], key_ends[f + 1] - key_ends[f]
+        slots[find_slot(data, at, n, data, ends, table, len(slots))] = f
+
 
 @njit(forceinline=True)
 def _is_simple(data, stop, kind, size, packed):
-    """Whether the packed values before `stop` are one, or floats of the right count."""
+    """Return whether the packed values can be copied without a look at them.
+
+    These are the bytes of an entry's only list, which end at `stop`: one text, floats
+    of the right number, or one integer below 128.
+    """
     if kind == TEXT:
         return size == 1 or size == VARIABLE
     if kind == FLOAT:
@@ -74,7 +105,7 @@ def _is_simple(data, stop, kind, size, packed):
 
 @njit(forceinline=True)
 def _put_simple(data, at, packed, kind, out, to):
-    """Write the simple values of a row."""
+    """Write the values of a row for which `_is_simple`."""
     if kind == TEXT:
         put(out, 2 * to, at)
         put(out, 2 * to + 1, packed)
@@ -88,7 +119,7 @@ def _put_simple(data, at, packed, kind, out, to):
 
 @njit(forceinline=True)
 def _put_variable(splits, where, s, count, at, stop, packed):
-    """Count the values of a row of a variable feature, and say where they lie."""
+    """Write how many values a row of a variable feature has, and where they lie."""
     put(splits, s + 1, get(splits, s) + count)
     put(where, 3 * s, at)
     put(where, 3 * s + 1, stop)
@@ -97,20 +128,20 @@ def _put_variable(splits, where, s, count, at, stop, packed):
 
 @njit(forceinline=True)
 def _put_default(kind, default, size, to, floats, ints, texts, own_floats, own_ints):
-    """Write the default of a fixed feature that a record lacks."""
+    """Write the default of a feature of fixed size that a record lacks."""
     for i in range(size):
         if kind == FLOAT:
             store32(floats, 4 * (to + i), load32(own_floats, 4 * (default + i)))
         elif kind == INT:
             put(ints, to + i, get(own_ints, default + i))
         else:
-            # Negative: the number of a default, not a place in a record.
+            # Negative: the number of a default, in place of a place in a record.
             put(texts, 2 * (to + i), -1 - (default + i))
 
 
 @njit(forceinline=True)
 def _skip_known(data, at, end, key, n):
-    """The place behind an entry of this key, plainly written; -1 if it is another."""
+    """Return the place behind an entry that has this key and a value; else -1."""
     if at >= end or load8(data, at) != ONE:
         return int64(-1)
     start, stop = message_end(data, at + 1, end)
@@ -142,10 +173,11 @@ def _read_regular(
     own_floats,
     own_ints,
 ):
-    """Read a record of simple values that come in `order`; how many bytes texts have.
+    """Read a record whose entries come in a known order; return its bytes of texts.
 
-    Features may be missing if they need not be there; others are skipped. -1 if it is
-    any other record: all that is written here is then to be written again.
+    Entry j of `order` is (place of the key, its size, its feature or -1). Features that
+    have a default or a variable size may be missing. Returns -1 for a record that has
+    anything else: the general reader then writes all of its values again.
     """
     if at >= end or load8(data, at) != ONE:
         return -1
@@ -165,7 +197,8 @@ def _read_regular(
         kind, size = get(feature, KIND), get(feature, SIZE)
         to = get(feature, BASE) + row * size
         if packed < 0:
-            # Not there, or in another form: then the end will not be reached.
+            # The feature is missing, or is written in another form. In that case `at`
+            # stays before it, so that the end of the record is not reached below.
             default = get(feature, DEFAULT)
             if size == VARIABLE:
                 s = get(feature, SPLITS) + row
@@ -199,7 +232,7 @@ def _read_regular(
 
 @njit(forceinline=True)
 def _find_order(seen, found, order, entries, n):
-    """Whether a record had each of the n features once; its keys are the `order`."""
+    """Return whether a record has each of the n features once; then set `order`."""
     if entries > REMEMBERED:
         return False
     for j in range(entries):
@@ -246,14 +279,16 @@ def scan(
     order,
     problem,
 ):
-    """Walk the records: write fixed features, count and remember the variable ones.
+    """Write the features of fixed size, count and locate the variable ones.
 
-    Row r of a variable feature has splits[s + r + 1] - splits[s + r] values, with s
-    in its column SPLITS, and lies at where[s + r], as `locate` says. Text i of the
-    fixed ones lies at texts[2 * i], and is texts[2 * i + 1] long. `seen`, `found` and
-    `order` are room to work in.
+    Row r of a variable feature, whose column SPLITS is s, has splits[s + r + 1] -
+    splits[s + r] values; where[s + r] is (start, end, packed) of its Feature message,
+    as `locate` has it. Text i of the features of fixed size is at texts[2 * i] and has
+    texts[2 * i + 1] bytes. `seen`, `found` and `order` are scratch memory.
 
-    Returns how many bytes the texts have at most, defaults aside; -1 if there is a
+    Offsets that do not increase within `data` are a problem, OUTSIDE.
+
+    Returns how many bytes the texts have at most, without defaults; -1 if there is a
     `problem`.
     """
     text_bytes = 0
@@ -267,14 +302,14 @@ def scan(
     splits_, where_, order_ = address(splits), address(where), address(order)
     heads_, features_, wrong = address(heads), address(features), address(problem)
     own_floats, own_ints = address(default_floats), address(default_ints)
-    regular = 0  # how many entries of `order` are to be expected
+    regular = 0  # how many entries `order` has; 0 while it is not known
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if start < 0 or end < start or end > len(data):
-            report(wrong, MALFORMED, row, -1, 0, 0, 0)
+            report(wrong, OUTSIDE, row, -1, 0, 0, 0)
             return -1
         if regular:
-            # Nearly all records of nearly all files are as one before.
+            # Nearly all records of nearly all files have the entries of one before.
             read = _read_regular(
                 *(bytes_, start, end, row, regular, features_, order_, heads_),
                 *(floats_, ints_, texts_, splits_, where_, own_floats, own_ints),
@@ -345,7 +380,7 @@ def scan(
 
 @njit(forceinline=True)
 def _copy_text(data, size, start, length, out, to):
-    """Put a text into `out`, which has 8 bytes to spare; the place behind it."""
+    """Copy a text to `out`, which has 8 bytes to spare; return the place behind it."""
     if length <= 8 and start + 8 <= size:
         # Most are short: 8 bytes at once, and the next one overwrites the excess.
         store64(out, to, load64(data, start))
@@ -356,7 +391,7 @@ def _copy_text(data, size, start, length, out, to):
 
 @njit(forceinline=True)
 def _fill_texts(data, size, defaults, default_ends, texts, n, out, to, offsets):
-    """Put fixed texts one behind the other into `out` from `to`; where they end."""
+    """Copy n texts that `scan` located to `out` from place `to`; return their end."""
     for i in range(n):
         put(offsets, i, to)
         start, length = get(texts, 2 * i), get(texts, 2 * i + 1)
@@ -399,9 +434,9 @@ def scan_and_fill(
     default_ends,
     offsets,
 ):
-    """Both at once, where all features are fixed: `scan`'s result, and all texts.
+    """Return the result of `scan`, and the texts of all features, which have a size.
 
-    Every return to Python is a wait for its lock.
+    One call in place of two: each return to Python waits for its lock.
     """
     rows = len(record_ends) - 1
     text_bytes = scan(
@@ -411,7 +446,7 @@ def scan_and_fill(
     )
     if text_bytes < 0:
         return text_bytes, empty(0, uint8)
-    # Eight more than there can be, as short texts are copied eight at once.
+    # Eight bytes more than there can be: short texts are copied eight at once.
     text = empty(text_bytes + rows * len(defaults) + 8, uint8)
     to = int64(0)
     for f in range(len(features)):
@@ -426,7 +461,7 @@ def scan_and_fill(
 
 @njit(forceinline=True)
 def _fill_row(data, size, kind, n, at, stop, packed, out, base, pairs, to, offsets):
-    """Write the n values of a row of a variable feature; where its texts end."""
+    """Write the n values of a row of a variable feature; return where its texts end."""
     if packed >= 0 and _is_simple(data, stop, kind, n, packed):
         if kind != TEXT:
             _put_simple(data, stop - packed, packed, kind, out, base)
@@ -472,9 +507,10 @@ def fill(
 ):
     """Write what `scan` has counted: variable features, all texts, sparse indices.
 
-    The strings go to `text` one feature after the other, with their `offsets` in it;
-    it has 8 bytes to spare. No row of the variable feature f has more than longest[f]
-    values. `pairs` is room for two integers for each of the variable texts.
+    The texts of all features go to `text`, which has 8 bytes to spare, one feature
+    after the other, and their `offsets` to the places that column OFFSETS says.
+    longest[f] is set to the most values that a row of the variable feature f has.
+    `pairs` is scratch memory of two integers for each of the variable texts.
     """
     bytes_, text_, offsets_ = address(data), address(text), address(offsets)
     defaults_, ends_ = address(defaults), address(default_ends)

@@ -1,21 +1,23 @@
 """Compiled readers of protocol-buffer messages: Features, their keys and their lists.
 
-The parts that the kernels for Examples and for SequenceExamples share. Every record is
-taken for hostile: a place is compared with the end of its enclosing message before it
-is read, and that end was compared with its own enclosing one. A function that meets a
-broken message returns `-1 - place` where it would return a place or a count.
+The functions here are inlined into the kernels for Examples and SequenceExamples.
 
-Arrays come as addresses (`core/loads.py`); those of int64 are read with get and put.
+Records may be hostile. Before a byte is read, its place is compared with the end of the
+message that it is in, which was compared with the end of the message around it. Places
+count from the beginning of `data`, which holds all records of a batch. A function that
+finds a broken message returns `-1 - place` in place of a place or a count, as Numba
+has no cheap exceptions.
+
+Arrays are passed as addresses, see `memory.py`; `get` and `put` access int64 arrays.
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
-from numba import njit, types
+from numba import njit
 from numpy import int64, uint64
 
 from estimax.native.kernels.memory import (
-    address,
     get,
     load8,
     load32,
@@ -28,9 +30,10 @@ from estimax.native.kernels.memory import (
 
 # The kinds of a Feature are their field numbers.
 UNSET, TEXT, FLOAT, INT = 0, 1, 2, 3
-# What may be wrong, in problem[0]; then row, feature, byte, expected, found.
-FINE, MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING, NOT_MULTIPLE = range(6)
-PROBLEM = 6
+# A problem is an array (what is wrong, row, feature or -1, byte, expected, found).
+# Numbered as in `native.features.Flaw`.
+FINE, MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING, NOT_MULTIPLE, OUTSIDE = range(7)
+PROBLEM = 6  # the size of a problem
 
 # Tags of length-delimited fields 1 and 2, and of a lone varint and a lone float.
 ONE, TWO = uint64(10), uint64(18)
@@ -38,19 +41,15 @@ _LONE_INT, _LONE_FLOAT = uint64(8), uint64(13)
 _SEVEN, _HIGH = uint64(7), uint64(128)
 # Keys are remembered for this many entries of a record; later ones are looked up.
 REMEMBERED = 1024
-# Kind, list length, tag and size: what of a head belongs to the value.
+# The last bytes of a head (kind, list length, tag, size) are already part of the value.
 HEAD_OF_VALUE = 4
 _K0 = uint64(0xC3A5C85C97CB3127)
 _K1 = uint64(0xB492B66FBE98F273)
 
-_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-_INT64 = types.Array(types.int64, 1, "C", readonly=True)
-_OUT_INT64 = types.Array(types.int64, 1, "C")
-
 
 @njit(forceinline=True)
 def varint(data, at, end):
-    """The number at a place and the place behind it."""
+    """Return the number at a place, and the place behind it."""
     if at < end:
         byte = load8(data, at)
         if byte < _HIGH:
@@ -64,7 +63,7 @@ def _long_varint(data, at, end):
     while at < end and shift < uint64(70):
         byte = load8(data, at)
         at += 1
-        value |= (byte & uint64(127)) << shift  # of the tenth byte, what fits
+        value |= (byte & uint64(127)) << shift  # only the lowest bit of the tenth fits
         if byte < _HIGH:
             return value, at
         shift += _SEVEN
@@ -73,7 +72,7 @@ def _long_varint(data, at, end):
 
 @njit(forceinline=True)
 def message_end(data, at, end):
-    """Read a length: where what it measures begins and ends."""
+    """Read a length; return where the content that it measures begins and ends."""
     length, start = varint(data, at, end)
     if start < 0:
         return start, start
@@ -84,7 +83,7 @@ def message_end(data, at, end):
 
 @njit
 def skip(data, tag, at, end):
-    """The place behind an unknown field, whose tag has been read."""
+    """Return the place behind a field that is not wanted, whose tag has been read."""
     kind = tag & _SEVEN
     if tag < uint64(8):  # field number 0
         return -1 - at
@@ -100,8 +99,9 @@ def skip(data, tag, at, end):
 
 @njit(forceinline=True)
 def is_same(a, at, b, bt, n):
-    """Whether n bytes at two places are equal."""
+    """Return whether n bytes at two places are equal."""
     if n >= 8:
+        # Eight at once; the last eight overlap with the ones before.
         i = 0
         while i + 8 < n:
             if load64(a, at + i) != load64(b, bt + i):
@@ -134,9 +134,12 @@ def _hash(data, at, n):
 
 
 @njit(forceinline=True)
-def _find_slot(data, at, n, keys, key_ends, slots, slot_count):
-    """The slot of a key in the table, or the free one where it would go."""
-    mask = slot_count - 1
+def find_slot(data, at, n, keys, key_ends, slots, slot_count):
+    """Return the slot of a key in the table, or the free one where it would go.
+
+    Slots hold the number of a key or -1. Key f is `keys[key_ends[f]:key_ends[f + 1]]`.
+    """
+    mask = slot_count - 1  # a power of two, and most slots are free
     slot = int64(_hash(data, at, n) & uint64(mask))
     while get(slots, slot) >= 0:
         start = get(key_ends, get(slots, slot))
@@ -147,18 +150,9 @@ def _find_slot(data, at, n, keys, key_ends, slots, slot_count):
     return slot
 
 
-@njit(types.void(_BYTES, _INT64, _OUT_INT64), cache=True)
-def fill_key_slots(keys, key_ends, slots):
-    """Enter distinct keys into open-addressed slots, which are -1 where free."""
-    data, ends, table = address(keys), address(key_ends), address(slots)
-    for f in range(len(key_ends) - 1):
-        at, n = key_ends[f], key_ends[f + 1] - key_ends[f]
-        slots[_find_slot(data, at, n, data, ends, table, len(slots))] = f
-
-
 @njit(forceinline=True)
 def _entry(data, at, end):
-    """The places of key and value in a map entry: start and end of each."""
+    """Return where key and value of a map entry begin and end."""
     key = key_end = value = value_end = at
     while at < end:
         tag, at = varint(data, at, end)
@@ -179,14 +173,17 @@ def _entry(data, at, end):
 
 @njit(forceinline=True)
 def match_head(data, at, end, head):
-    """How many bytes of values follow, if an entry is as `head` says; else -1.
+    """Return how many bytes of values follow if an entry begins with `head`; else -1.
 
-    A head is what stands before the values in an entry as all writers write it:
+    The head of an entry is what stands before its values, as all writers write it:
 
         0A entry-length 0A key-length key 12 value-length kind list-length 0A size
 
-    The lengths grow with the size, each by one, so that head = base + size * mask,
-    eight bytes at once. It holds while no length needs a second byte.
+    All of it is known but the size of the values, by which each of the lengths grows.
+    So eight bytes are compared at once, as `bytes + size * mask`, where the mask has a
+    1 in every byte that is such a length (see `key_tables.heads_of`, which has the
+    layout of `head`). That is right while no length needs a second byte, which head[1]
+    ensures: larger sizes are left to the general reader.
     """
     n = get(head, 0)
     if n == 0 or end - at < n:
@@ -213,10 +210,15 @@ def match_head(data, at, end, head):
 def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen, found):
     """Find the wanted values among the map entries of field `outer` of a record.
 
-    Writes where each value lies into found[f], with the size of its packed values if
-    they are all it ends with, else -1: the last of a key wins. `seen[j]` holds
-    the key of entry j of the record before, and whose it was: nearly always the same
-    again, so that a comparison does for a look into the table. `heads` may be 0.
+    Args:
+      found: [F, 3], set to (start, end, packed) of the value of each feature that the
+        record has; the last entry of a key counts. `packed` is the size of the values
+        if the entry matched its head, so that they are the last bytes of it; else -1.
+      seen: [REMEMBERED + 1, 3], (place of the key, its size, its feature or -1) of
+        entry j of the record before. Nearly always the same key comes again, so that
+        one comparison replaces a lookup. All further entries share the last row.
+      heads: Of the features, as `match_head` takes them; 0 for none.
+
     Returns how many entries there are.
     """
     j = 0
@@ -264,7 +266,7 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen,
             if n != get(seen, known + 1) or not is_same(
                 data, key, data, get(seen, known), n
             ):
-                slot = _find_slot(data, key, n, keys, key_ends, slots, slot_count)
+                slot = find_slot(data, key, n, keys, key_ends, slots, slot_count)
                 put(seen, known, key)
                 put(seen, known + 1, n)
                 put(seen, known + 2, get(slots, slot))
@@ -277,8 +279,8 @@ def locate(data, at, end, outer, keys, key_ends, slots, slot_count, heads, seen,
 
 
 @njit(forceinline=True)
-def _floats(data, at, end, out, to, room):
-    """Write at most `room` floats of a FloatList; how many it has."""
+def _floats(data, at, end, out, to, capacity):
+    """Write at most `capacity` floats of a FloatList; return the count of all."""
     count = 0
     while at < end:
         tag, at = varint(data, at, end)
@@ -300,7 +302,7 @@ def _floats(data, at, end, out, to, room):
             stop = skip(data, tag, at, end)
             if stop < 0:
                 return stop
-        fits = min(n, room - count)
+        fits = min(n, capacity - count)
         if fits == 1:
             store32(out, 4 * (to + count), load32(data, start))
         elif fits > 1:
@@ -311,8 +313,8 @@ def _floats(data, at, end, out, to, room):
 
 
 @njit(forceinline=True)
-def _ints(data, at, end, out, to, room):
-    """Write at most `room` integers of an Int64List; how many it has."""
+def _ints(data, at, end, out, to, capacity):
+    """Write at most `capacity` integers of an Int64List; return the count of all."""
     count = 0
     while at < end:
         tag, at = varint(data, at, end)
@@ -326,14 +328,14 @@ def _ints(data, at, end, out, to, room):
                 value, at = varint(data, at, stop)
                 if at < 0:
                     return at
-                if count < room:
+                if count < capacity:
                     store64(out, 8 * (to + count), value)
                 count += 1
         elif tag == _LONE_INT:
             value, at = varint(data, at, end)
             if at < 0:
                 return at
-            if count < room:
+            if count < capacity:
                 store64(out, 8 * (to + count), value)
             count += 1
         else:
@@ -344,8 +346,8 @@ def _ints(data, at, end, out, to, room):
 
 
 @njit(forceinline=True)
-def _texts(data, at, end, out, to, room):
-    """Write where at most `room` texts of a BytesList lie; how many it has."""
+def _texts(data, at, end, out, to, capacity):
+    """Write where at most `capacity` texts of a BytesList are; return their count."""
     count = 0
     while at < end:
         tag, at = varint(data, at, end)
@@ -359,7 +361,7 @@ def _texts(data, at, end, out, to, room):
         start, at = message_end(data, at, end)
         if at < 0:
             return at
-        if count < room:
+        if count < capacity:
             put(out, 2 * (to + count), start)
             put(out, 2 * (to + count) + 1, at - start)
         count += 1
@@ -367,11 +369,12 @@ def _texts(data, at, end, out, to, room):
 
 
 @njit(forceinline=True)
-def values(data, at, end, kind, out, to, room):
-    """Write at most `room` values of a Feature; its kind, and how many it has.
+def values(data, at, end, kind, out, to, capacity):
+    """Write at most `capacity` values of a Feature; return its kind and count.
 
-    `out` is of float32, of int64, or of pairs that say where a text lies, by kind.
-    A kind that is set again adds to its list, another kind replaces it.
+    By kind, `out` has float32, int64, or pairs (place, size) of texts; item `to` is the
+    first that is written. A list of the same kind adds to the one before, a list of
+    another kind replaces it.
     """
     found, count = uint64(UNSET), 0
     while at < end:
@@ -393,11 +396,11 @@ def values(data, at, end, kind, out, to, room):
         if number != uint64(kind):
             continue
         if kind == TEXT:
-            n = _texts(data, start, at, out, to + count, room - count)
+            n = _texts(data, start, at, out, to + count, capacity - count)
         elif kind == FLOAT:
-            n = _floats(data, start, at, out, to + count, room - count)
+            n = _floats(data, start, at, out, to + count, capacity - count)
         else:
-            n = _ints(data, start, at, out, to + count, room - count)
+            n = _ints(data, start, at, out, to + count, capacity - count)
         if n < 0:
             return UNSET, n
         count += n
@@ -406,6 +409,6 @@ def values(data, at, end, kind, out, to, room):
 
 @njit(forceinline=True)
 def report(problem, what, row, f, at, expected, found):
-    """Say what is wrong with which row and feature, at which byte of the record."""
+    """Write what is wrong with which row and feature, at which byte of the record."""
     for i, item in enumerate((what, row, f, at, expected, found)):
         put(problem, i, item)

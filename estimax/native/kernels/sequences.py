@@ -1,7 +1,8 @@
 """The compiled loops over the feature lists of SequenceExamples, a batch at a time.
 
-`scan_lists` finds the lists and counts their steps, `scan_steps` finds one feature's
-steps and counts their values; `example_kernels.fill` then writes these, a step a row.
+`scan_lists` finds the lists and counts their steps. `scan_steps` finds the steps of one
+feature and counts their values. `examples.fill` then writes the values, with a step for
+each row.
 """
 
 # Numba has its own types, in the signatures; annotations would say nothing more.
@@ -14,6 +15,7 @@ from estimax.native.kernels.memory import address
 from estimax.native.kernels.protos import (
     MALFORMED,
     ONE,
+    OUTSIDE,
     TWO,
     UNSET,
     WRONG_COUNT,
@@ -37,7 +39,10 @@ VARIABLE = -1
 
 @njit(forceinline=True)
 def _next_step(data, at, end):
-    """Read a field of a FeatureList: the place behind it, and the step or -1."""
+    """Read a field of a FeatureList; return the place behind it.
+
+    The second value is where its step begins, or -1 if it is another field.
+    """
     tag, at = varint(data, at, end)
     if at < 0:
         return at, int64(-1)
@@ -60,8 +65,9 @@ def scan_lists(
 ):
     """Find the wanted feature lists of SequenceExamples, and count their steps.
 
-    Row r of feature f has splits[f, r + 1] - splits[f, r] steps and lies at
-    where[f, r], which is -1 if the record has no such list.
+    Row r of feature f has splits[f, r + 1] - splits[f, r] steps; where[f, r] is (start,
+    end) of its FeatureList, or -1 if the record has none. `seen` and `found` are
+    scratch memory, as `locate` takes them. Returns False if there is a `problem`.
     """
     seen[:] = -1
     splits[:, 0] = 0
@@ -71,7 +77,7 @@ def scan_lists(
     for row in range(len(offsets) - 1):
         start, end = offsets[row], offsets[row + 1]
         if start < 0 or end < start or end > len(data):
-            report(wrong, MALFORMED, row, -1, 0, 0, 0)
+            report(wrong, OUTSIDE, row, -1, 0, 0, 0)
             return False
         found[:] = -1
         at = locate(
@@ -102,9 +108,11 @@ def scan_lists(
     nogil=True,
 )
 def scan_steps(data, offsets, where, f, kind, size, counts, steps, problem):
-    """Find the steps of feature f's lists; `counts` become the splits of their values.
+    """Find the steps of feature f and set `counts` to the splits of their values.
 
-    `size` is how many values every step must have, or VARIABLE.
+    `where` is that of the feature, `size` how many values every step must have, or
+    VARIABLE. steps[i] is set to (start, end, -1) of a Feature message, as `fill` takes
+    it. Returns False if there is a `problem`.
     """
     bytes_, wrong = address(data), address(problem)
     i = 0

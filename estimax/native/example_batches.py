@@ -1,0 +1,316 @@
+"""The memory that the kernels for Examples read and write: tables and flat arrays.
+
+    plan = CompiledPlan(kernels, wanted)
+    raw = plan.run(data, offsets)             # RawColumns, or a Problem
+    raw.fixed(0, ())
+
+All features of a kind share one flat array, so that a batch needs few allocations. The
+table has a row for each feature; its columns (KIND, SIZE, BASE, … of the kernels) say
+where in the flat arrays the feature's values, offsets, splits and indices begin.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
+from estimax.native.buffers import Scratch
+from estimax.native.checks import outside
+from estimax.native.features import (
+    FLOAT,
+    INT,
+    KINDS,
+    TEXT,
+    Flaw,
+    Problem,
+    Values,
+    Variable,
+    Wanted,
+)
+from estimax.native.key_tables import heads_of, key_table, work_arrays
+
+# Between columns of one array: columns a power of two apart would share few sets of
+# the processor's first cache and push each other out of it.
+_GAP = 16
+
+_scratch = Scratch()
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """The kernels' table for so many rows, and as lists, which Python reads faster."""
+
+    rows: int
+    table: NDArray[np.int64]
+    listed: list[list[int]]
+    splits: NDArray[np.int64]  # where those of each variable feature begin
+
+
+class CompiledPlan:
+    """The wanted features as the kernels' table; `run` parses a batch.
+
+    Safe for threads. `wanted` has been checked by `check_wanted`.
+    """
+
+    def __init__(self, kernels: ModuleType, wanted: Sequence[Wanted]) -> None:
+        self._kernels = kernels
+        self._wanted = wanted
+        self._key_table = key_table(kernels, tuple(one.key for one in wanted))
+        self._heads = heads_of(wanted)
+        self._table = np.zeros((len(wanted), kernels.COLUMNS), np.int64)
+        self._before = np.zeros(len(wanted), np.int64)
+        self._set_columns()
+        self._set_defaults()
+        kinds = self._table[:, kernels.KIND]
+        variable = self._table[:, kernels.SIZE] == kernels.VARIABLE
+        self._variable = np.flatnonzero(variable)
+        self._variable_of = {
+            k: np.flatnonzero(variable & (kinds == k)) for k in (TEXT, FLOAT, INT)
+        }
+        self._texts = np.flatnonzero(kinds == TEXT)
+        self._indexed = np.flatnonzero([one.indices for one in wanted])
+        # Replaced as a whole, so that threads may share a plan.
+        self._layout: _Layout | None = None
+
+    def _set_columns(self) -> None:
+        kernels = self._kernels
+        self._fixed_sizes, self._fixed_counts = [0] * 4, [0] * 4  # by kind
+        for f, wanted in enumerate(self._wanted):
+            kind = KINDS[wanted.dtype]
+            size = kernels.VARIABLE if wanted.size is None else wanted.size
+            row = self._table[f]
+            row[kernels.KIND], row[kernels.SIZE] = kind, size
+            row[kernels.MULTIPLE] = wanted.multiple
+            row[kernels.INDICES] = kernels.NONE
+            if wanted.size is not None:
+                self._before[f] = self._fixed_sizes[kind]
+                row[kernels.BASE] = _GAP * self._fixed_counts[kind]
+                self._fixed_sizes[kind] += wanted.size
+                self._fixed_counts[kind] += 1
+
+    def _set_defaults(self) -> None:
+        kernels = self._kernels
+        found: dict[int, list[Any]] = {TEXT: [], FLOAT: [], INT: []}
+        for f, wanted in enumerate(self._wanted):
+            values = found[KINDS[wanted.dtype]]
+            if wanted.default is None:
+                self._table[f, kernels.DEFAULT] = kernels.NONE
+            else:
+                self._table[f, kernels.DEFAULT] = len(values)
+                values.extend(wanted.default)
+        self._default_floats = np.array(found[FLOAT], np.float32)
+        self._default_ints = np.array(found[INT], np.int64)
+        self._default_texts = Strings.of(found[TEXT])
+
+    def run(
+        self, data: NDArray[np.uint8], offsets: NDArray[np.int64]
+    ) -> RawColumns | Problem:
+        """Parse records, each `data[offsets[i]:offsets[i + 1]]`.
+
+        Both arrays are contiguous; `scan` compares the offsets with the data's size.
+        """
+        rows = len(offsets) - 1
+        layout = self._laid_out(rows)
+        places = layout.splits
+        # Copied: where the values of variable features begin is entered into the table
+        # when all of them are counted.
+        table = layout.table.copy() if len(places) else layout.table
+        floats = np.empty(self._fixed_capacity(FLOAT, rows), np.float32)
+        ints = np.empty(self._fixed_capacity(INT, rows), np.int64)
+        splits = np.empty(len(places) * (rows + 1), np.int64)
+        texts = _scratch.take("texts", 2 * self._fixed_capacity(TEXT, rows))
+        where = _scratch.take("where", 3 * len(splits)).reshape((-1, 3))
+        order = _scratch.take("order", 3 * self._kernels.REMEMBERED)
+        problem = np.zeros(self._kernels.PROBLEM, np.int64)
+        arguments = (
+            *(data, offsets, *self._key_table, self._heads),
+            *(table, self._default_floats, self._default_ints),
+            *(floats, ints, texts, splits, where),
+            *(*work_arrays(self._kernels, len(table)), order, problem),
+        )
+        raw = RawColumns(table, rows, floats, ints, splits, layout.listed)
+        if len(places):
+            done = self._kernels.scan(*arguments)
+        else:
+            done = self._scan_and_fill(raw, arguments)
+        if done < 0:
+            return problem_of(problem, data, offsets)
+        if len(places):
+            raw.counts[self._variable] = splits[places + rows]
+            self._fill(raw, done, data, texts, where)
+            raw.listed = _listed(table)
+        return raw
+
+    def _scan_and_fill(self, raw: RawColumns, arguments: tuple[Any, ...]) -> int:
+        size = self._fixed_sizes[TEXT] * raw.rows + len(self._texts)
+        raw.offsets = np.empty(size, np.int64)
+        defaults = self._default_texts
+        done, raw.text = self._kernels.scan_and_fill(
+            *arguments, defaults.data, defaults.offsets, raw.offsets
+        )
+        return int(done)
+
+    def _laid_out(self, rows: int) -> _Layout:
+        kernels = self._kernels
+        known = self._layout
+        # Batches of a dataset have one size, but for the last: made once for all.
+        if known is None or known.rows != rows:
+            table = self._table.copy()
+            table[:, kernels.BASE] += self._before * rows
+            table[self._variable, kernels.ROWS] = rows
+            places = np.arange(len(self._variable)) * (rows + 1)
+            table[self._variable, kernels.SPLITS] = places
+            sizes = np.maximum(table[self._texts, kernels.SIZE] * rows, 0) + 1
+            _lay_out(table, kernels.OFFSETS, self._texts, sizes)
+            known = self._layout = _Layout(rows, table, _listed(table), places)
+        return known
+
+    def _fixed_capacity(self, kind: int, rows: int) -> int:
+        return self._fixed_sizes[kind] * rows + _GAP * self._fixed_counts[kind]
+
+    def _fill(
+        self,
+        raw: RawColumns,
+        text_bytes: int,
+        data: NDArray[np.uint8],
+        texts: NDArray[np.int64],
+        where: NDArray[np.int64],
+    ) -> None:
+        kernels = self._kernels
+        table, counts = raw.table, raw.counts
+        capacity = {
+            k: _lay_out(table, kernels.BASE, f, counts[f])
+            for k, f in self._variable_of.items()
+        }
+        indexed = _lay_out(table, kernels.INDICES, self._indexed, counts[self._indexed])
+        fixed = np.maximum(table[self._texts, kernels.SIZE] * raw.rows, 0)
+        sizes = fixed + counts[self._texts] + 1
+        _lay_out(table, kernels.OFFSETS, self._texts, sizes)
+        defaults = self._default_texts
+        # Eight bytes more than there can be: short texts are copied eight at once.
+        most = text_bytes + raw.rows * len(defaults.data) + 8
+        raw.text = np.empty(most, np.uint8)
+        raw.variable_floats = np.empty(capacity[FLOAT], np.float32)
+        raw.variable_ints = np.empty(capacity[INT], np.int64)
+        raw.indices = np.empty((indexed, 2), np.int64)
+        raw.offsets = np.empty(int(sizes.sum()), np.int64)
+        raw.longest = np.empty(len(table), np.int64)
+        pairs = _scratch.take("pairs", 2 * capacity[TEXT])
+        kernels.fill(
+            *(data, raw.rows, table, defaults.data, defaults.offsets),
+            *(texts, raw.splits, where),
+            *(raw.variable_floats, raw.variable_ints, raw.longest, pairs),
+            *(raw.text, raw.offsets, raw.indices),
+        )
+
+
+@dataclass(eq=False)
+class RawColumns:
+    """A parsed batch: the flat arrays, and the columns cut from them."""
+
+    table: NDArray[np.int64]
+    rows: int
+    floats: NDArray[np.float32]
+    ints: NDArray[np.int64]
+    splits: NDArray[np.int64]
+    listed: list[list[int]]  # the table's kind, size, base, offsets, splits, indices
+    longest: NDArray[np.int64] | None = None
+    variable_floats: NDArray[np.float32] | None = None
+    variable_ints: NDArray[np.int64] | None = None
+    text: NDArray[np.uint8] | None = None
+    offsets: NDArray[np.int64] | None = None
+    indices: NDArray[np.int64] | None = None
+
+    @functools.cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many values each variable feature has, set after the scan."""
+        return np.zeros(len(self.table), np.int64)
+
+    @functools.cached_property
+    def _counts(self) -> list[int]:
+        listed: list[int] = self.counts.tolist()
+        return listed
+
+    @functools.cached_property
+    def _most(self) -> list[int]:
+        assert self.longest is not None
+        listed: list[int] = self.longest.tolist()
+        return listed
+
+    def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
+        """Return feature f as `[rows, *shape]`."""
+        kind, size, base, first, _, _ = self.listed[f]
+        n = self.rows * size
+        if kind == TEXT:
+            text, offsets = self.text, self.offsets
+            assert text is not None
+            assert offsets is not None
+            return Strings(text, offsets[first : first + n + 1], (self.rows, *shape))
+        flat = self.floats if kind == FLOAT else self.ints
+        values: NDArray[Any] = flat[base : base + n]
+        return values.reshape((self.rows, *shape)) if shape else values
+
+    def sparse(self, f: int) -> Sparse:
+        """Return feature f, whose indices were wanted, as `[rows, longest]`."""
+        place = self.listed[f]
+        first, n, indices, longest = place[5], self._counts[f], self.indices, self._most
+        assert indices is not None
+        shape = (self.rows, longest[f])
+        return Sparse(indices[first : first + n], self._values(place, n), shape)
+
+    def variable(self, f: int) -> Variable:
+        """Return feature f as flat values and splits."""
+        place = self.listed[f]
+        splits = self.splits[place[4] : place[4] + self.rows + 1]
+        return Variable(self._values(place, self._counts[f]), splits, self._most[f])
+
+    def _values(self, place: list[int], n: int) -> Values:
+        kind, _, base, first, _, _ = place
+        if kind == TEXT:
+            text, offsets = self.text, self.offsets
+            assert text is not None
+            assert offsets is not None
+            return Strings(text, offsets[first : first + n + 1], (n,))
+        flat = self.variable_floats if kind == FLOAT else self.variable_ints
+        assert flat is not None
+        values: NDArray[Any] = flat[base : base + n]
+        return values
+
+
+def problem_of(
+    problem: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+) -> Problem:
+    """Return what a kernel reported; raise if the offsets themselves are wrong."""
+    flaw, row, feature, *rest = problem.tolist()
+    if flaw == Flaw.OUTSIDE:
+        raise outside(data, offsets, row)
+    return Problem(Flaw(flaw), row, None if feature < 0 else feature, *rest)
+
+
+def _listed(table: NDArray[np.int64]) -> list[list[int]]:
+    listed: list[list[int]] = table[:, :6].tolist()
+    return listed
+
+
+def _lay_out(
+    table: NDArray[np.int64],
+    column: int,
+    features: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> int:
+    """Give each feature its place in a flat array; return the array's size."""
+    if not len(features):
+        return 0
+    ends = sizes.cumsum()
+    table[features, column] = ends - sizes
+    return int(ends[-1])

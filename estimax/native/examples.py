@@ -1,0 +1,182 @@
+"""Example messages to columns, a batch at a time.
+
+    plan = ExamplePlan([Wanted("age", "float32", size=1), Wanted("tags", "string")])
+    found = plan.run(records)                 # Columns, or a Problem
+    found.fixed(0, ()), found.variable(1)
+
+A plan is made once for a set of features and used for every batch, by any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import InputError
+from estimax.core.strings import Strings
+from estimax.native import loading
+from estimax.native.checks import text_of
+from estimax.native.example_batches import CompiledPlan
+from estimax.native.features import (
+    FLOAT,
+    INT,
+    TEXT,
+    Columns,
+    Problem,
+    Values,
+    Wanted,
+    check_wanted,
+)
+from estimax.native.reference import examples as reference
+from estimax.native.reference.protos import encode_varint, entry, field
+
+
+class ExamplePlan:
+    """Parses batches of Examples; raises `InputError` if `wanted` cannot be used."""
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        check_wanted(wanted)
+        self.wanted = tuple(wanted)
+        # Made when the kernels are first used, and replaced as a whole.
+        self._compiled: CompiledPlan | None = None
+
+    def run(self, records: Strings) -> Columns | Problem:
+        """Parse a batch, or say what is wrong with the first record that has a problem.
+
+        Raises:
+          InputError: The offsets of the records do not increase within their data.
+        """
+        data, offsets = record_arrays(records)
+        kernels = example_kernels()
+        if kernels is None:
+            return reference.parse(self.wanted, data, offsets)
+        if self._compiled is None:
+            self._compiled = CompiledPlan(kernels, self.wanted)
+        return self._compiled.run(data, offsets)
+
+
+def example_kernels() -> ModuleType | None:
+    """Return the kernels for Examples, or None if the reference must be used."""
+    return loading.kernels("examples", _agrees)
+
+
+def record_arrays(
+    records: Strings,
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return data and offsets of a vector of records, contiguous.
+
+    The kernels and the reference compare the offsets with the data's size.
+    """
+    data, offsets = text_of(records)
+    if records.shape != (len(offsets) - 1,):
+        raise InputError(
+            f"expected a vector of records, one for each of the {len(offsets) - 1} "
+            f"pairs of offsets, found shape {records.shape}."
+        )
+    return data, offsets
+
+
+def is_same(one: Values, other: Values) -> bool:
+    """Return whether two columns have the same dtype, shape and bits."""
+    if isinstance(one, Strings) or isinstance(other, Strings):
+        both_texts = isinstance(one, Strings) and isinstance(other, Strings)
+        return (
+            both_texts and one.shape == other.shape and one.tolist() == other.tolist()
+        )
+    return (
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.tobytes() == other.tobytes()  # a NaN is equal to itself here
+    )
+
+
+_LONG_KEY = "a key of more than a hundred bytes " * 4
+_SIZED = (
+    Wanted("f", "float32", 1),
+    Wanted("g", "float32", 2, [0.5, float("nan")]),
+    Wanted("i", "int64", 1),
+    Wanted("j", "int64", 2, [-1, 1 << 40]),
+    Wanted("s", "string", 1, [b"a default"]),
+    Wanted(_LONG_KEY, "string", 2, [b"", b"b"]),
+)
+_ANY = (
+    Wanted("f", "float32"),
+    Wanted("g", "float32", multiple=2, indices=True),
+    Wanted("i", "int64", indices=True),
+    Wanted("j", "int64", 2, [3, 4]),
+    Wanted("s", "string", indices=True),
+    Wanted(_LONG_KEY, "string", 2, [b"", b"b"]),
+)
+
+
+def _agrees(kernels: ModuleType) -> bool:
+    """Return whether the kernels parse a few records as the reference does."""
+    batches = [text_of(Strings.of(records)) for records in _proof_batches()]
+    for wanted in (_SIZED, _ANY):
+        plan = CompiledPlan(kernels, wanted)
+        for data, offsets in batches:
+            found = plan.run(data, offsets)
+            if not _is_same_batch(
+                found, reference.parse(wanted, data, offsets), wanted
+            ):
+                return False
+    return True
+
+
+def _proof_batches() -> list[list[bytes]]:
+    """Return a batch of good records, and batches that each have another problem."""
+    one = np.float32(1.5).tobytes()
+    regular = [
+        entry(b"f", FLOAT, [one]),
+        entry(b"g", FLOAT, [one, b"\x01\x00\xa0\x7f"]),  # a NaN with bits of its own
+        entry(b"i", INT, [7]),
+        entry(b"another", TEXT, [b"is skipped"]),
+        entry(b"s", TEXT, [b"a text"]),
+    ]
+    # Keys in another order; a lone float; numbers of several bytes; texts of several
+    # lengths; a key that comes twice; fields that no Example has.
+    lone_float = field(2, b"\x0d" + one)
+    odd = [
+        entry(_LONG_KEY.encode(), TEXT, [b"0123456789", b""]),
+        entry(b"s", TEXT, [b"hidden by the next"]),
+        entry(b"s", TEXT, [b"longer than eight bytes"]),
+        entry(b"j", INT, [-(1 << 63), 300]),
+        field(1, field(1, b"f") + field(2, lone_float) + field(9, b"unknown")),
+        b"\x18" + encode_varint(1 << 50),
+        entry(b"i", INT, [-2]),
+    ]
+    good, other = field(1, b"".join(regular)), field(1, b"".join(odd))
+    lacking = field(1, b"".join(regular[:1] + regular[2:]))
+    return [
+        [good, lacking, other, good],
+        [good[:-3]],
+        [field(1, entry(b"f", INT, [1]))],
+        [field(1, regular[0] + regular[2] + entry(b"g", FLOAT, [one] * 3))],
+        [field(1, field(1, field(1, b"f") + field(2, field(2, b"\x0a\x03abc"))))],
+        [b""],
+    ]
+
+
+def _is_same_batch(
+    found: Columns | Problem, expected: Columns | Problem, wanted: Sequence[Wanted]
+) -> bool:
+    if isinstance(found, Problem) or isinstance(expected, Problem):
+        return found == expected
+    for f, one in enumerate(wanted):
+        if one.size is not None:
+            shape = (one.size,)
+            if not is_same(found.fixed(f, shape), expected.fixed(f, shape)):
+                return False
+            continue
+        rows, others = found.variable(f), expected.variable(f)
+        same = is_same(rows.values, others.values) and rows.longest == others.longest
+        if not same or not is_same(rows.splits, others.splits):
+            return False
+        if one.indices:
+            a, b = found.sparse(f), expected.sparse(f)
+            if a.dense_shape != b.dense_shape or not is_same(a.indices, b.indices):
+                return False
+    return found.rows == expected.rows

@@ -1,0 +1,157 @@
+"""What the parsers of Examples are asked for, and what they answer.
+
+    wanted = [Wanted("age", "float32", size=1), Wanted("tags", "string")]
+    found = ExamplePlan(wanted).run(records)      # Columns, or a Problem
+    found.fixed(0, ()), found.variable(1)
+
+The compiled parsers and the reference in Python share these types.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import InputError
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
+
+# The kind of a Feature message is the number of the field that is set in it.
+TEXT, FLOAT, INT = 1, 2, 3
+KINDS = {"string": TEXT, "float32": FLOAT, "int64": INT}
+
+# More values than a message can hold: its size is limited to 2 GB.
+_MOST_VALUES = 1 << 31
+
+Values = NDArray[Any] | Strings
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A key to read from every record.
+
+    Args:
+      key: The feature's key.
+      dtype: "string", "float32" or "int64".
+      size: How many values each record must have; None for any number.
+      default: `size` values for records that lack the key; None if it is required.
+      multiple: For any number of values: a number that must divide it.
+      indices: Whether `Columns.sparse` will be called for this feature.
+    """
+
+    key: str
+    dtype: str
+    size: int | None = None
+    default: Sequence[Any] | None = None
+    multiple: int = 1
+    indices: bool = False
+
+
+def check_wanted(wanted: Sequence[Wanted]) -> None:
+    """Raise `InputError` for a description that no parser can use."""
+    seen = set()
+    for one in wanted:
+        where = f"feature {one.key!r}: "
+        if not isinstance(one.key, str):
+            raise InputError(
+                f"{where}expected a key of type str, found {type(one.key).__name__}."
+            )
+        if one.key in seen:
+            raise InputError(f"{where}expected every key once, found it twice.")
+        seen.add(one.key)
+        if one.dtype not in KINDS:
+            raise InputError(
+                f"{where}expected dtype {', '.join(KINDS)}, found {one.dtype!r}."
+            )
+        if one.size is not None and not 0 <= one.size <= _MOST_VALUES:
+            raise InputError(
+                f"{where}expected 0 to {_MOST_VALUES} values, found {one.size}."
+            )
+        if one.multiple < 1:
+            raise InputError(
+                f"{where}expected a positive multiple, found {one.multiple}."
+            )
+        if one.default is not None and len(one.default) != one.size:
+            raise InputError(
+                f"{where}expected a default of {one.size} values, found "
+                f"{len(one.default)}."
+            )
+        if one.indices and one.size is not None:
+            raise InputError(f"{where}a feature of fixed size has no indices.")
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """The values of all rows, where each row's begin, and the most that a row has."""
+
+    values: Values
+    splits: NDArray[np.int64]
+    longest: int
+
+
+class Columns(Protocol):
+    """A parsed batch, from which columns are cut by the number of a feature."""
+
+    @property
+    def rows(self) -> int:
+        """Return the number of records."""
+
+    def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
+        """Return feature f, which has a size, as `[rows, *shape]`."""
+
+    def sparse(self, f: int) -> Sparse:
+        """Return feature f, whose indices were wanted, as `[rows, longest]`."""
+
+    def variable(self, f: int) -> Variable:
+        """Return feature f, which has no size, as flat values and splits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The values of all steps of a feature list, and where each step's begin."""
+
+    values: Values
+    splits: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureLists:
+    """The feature lists of a batch of SequenceExamples.
+
+    Feature f of row r has the steps `splits[f, r]` to `splits[f, r + 1]`;
+    `is_missing[f, r]` says that the record has no such list. `read(f, size)` returns
+    the values of all steps of feature f, each of which must have `size` values, or any
+    number if None.
+    """
+
+    splits: NDArray[np.int64]  # [F, rows + 1]
+    is_missing: NDArray[np.bool_]  # [F, rows]
+    read: Callable[[int, int | None], Steps | Problem]
+
+
+class Flaw(enum.IntEnum):
+    """What can be wrong with a record; numbered as in the kernels."""
+
+    MALFORMED = 1  # no protocol-buffer message
+    WRONG_KIND = 2  # expected and found are kinds
+    WRONG_COUNT = 3  # expected and found are numbers of values
+    MISSING = 4  # expected is a kind; there is no default
+    NOT_MULTIPLE = 5  # expected is the divisor, found the number of values
+    OUTSIDE = 6  # the record's offsets are not within the data
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The first flaw in a batch: which row, feature and byte of the record have it."""
+
+    flaw: Flaw
+    row: int
+    feature: int | None = None
+    offset: int = 0
+    expected: int = 0
+    found: int = 0

@@ -1,0 +1,156 @@
+"""Batches of Examples parsed in Python: what the compiled parser must agree with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
+from estimax.native.checks import outside
+from estimax.native.features import (
+    FLOAT,
+    KINDS,
+    TEXT,
+    Flaw,
+    Problem,
+    Values,
+    Variable,
+    Wanted,
+)
+from estimax.native.reference import protos
+from estimax.native.reference.protos import BrokenMessageError, Span
+
+_Cell = list[Any]  # the values of a feature in a record, as `protos.values` has them
+
+
+def parse(
+    wanted: Sequence[Wanted], data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> ReferenceColumns | Problem:
+    """Parse the records `data[offsets[i]:offsets[i + 1]]` until one has a problem."""
+    keys = [one.key.encode() for one in wanted]
+    defaults = [_default_of(one) for one in wanted]
+    rows = []
+    for row, record in enumerate(records_of(data, offsets)):
+        try:
+            found = protos.entries(record, 1)
+        except BrokenMessageError as broken:
+            return Problem(Flaw.MALFORMED, row, None, broken.at)
+        cells = []
+        for f, one in enumerate(wanted):
+            cell = _read(record, found.get(keys[f]), one, defaults[f], (row, f))
+            if isinstance(cell, Problem):
+                return cell
+            cells.append(cell)
+        rows.append(cells)
+    by_feature = [[cells[f] for cells in rows] for f in range(len(wanted))]
+    return ReferenceColumns([KINDS[one.dtype] for one in wanted], by_feature, len(rows))
+
+
+def records_of(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Iterator[bytes]:
+    """Yield every record; raise `InputError` for one that is not within the data."""
+    for row, (start, end) in enumerate(itertools.pairwise(offsets.tolist())):
+        if not 0 <= start <= end <= len(data):
+            raise outside(data, offsets, row)
+        yield data[start:end].tobytes()
+
+
+def read_feature(
+    record: bytes, span: Span, dtype: str, place: tuple[int, int]
+) -> tuple[int | None, _Cell] | Problem:
+    """Return kind and values of a Feature, which is feature f of a row, (row, f)."""
+    wanted = KINDS[dtype]
+    try:
+        kind, cell = protos.values(record, span, wanted)
+    except BrokenMessageError as broken:
+        return Problem(Flaw.MALFORMED, *place, broken.at)
+    if kind not in (None, wanted):
+        return Problem(Flaw.WRONG_KIND, *place, span[0], wanted, kind)
+    return kind, cell
+
+
+def array_of(kind: int, cells: Sequence[_Cell]) -> Values:
+    """Return the values of all cells, flat."""
+    values = list(itertools.chain.from_iterable(cells))
+    if kind == TEXT:
+        return Strings.of(values)
+    if kind == FLOAT:
+        return np.frombuffer(b"".join(values), "<f4").astype(np.float32)
+    return np.array(values, np.int64)
+
+
+def splits_of(counts: Sequence[int]) -> NDArray[np.int64]:
+    """Return where rows of these lengths begin, and the last one's end."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def _read(
+    record: bytes,
+    span: Span | None,
+    one: Wanted,
+    default: _Cell | None,
+    place: tuple[int, int],
+) -> _Cell | Problem:
+    kind: int | None = None
+    cell: _Cell = []
+    at = 0
+    if span is not None:
+        at = span[0]
+        found = read_feature(record, span, one.dtype, place)
+        if isinstance(found, Problem):
+            return found
+        kind, cell = found
+    if one.size is None:
+        if len(cell) % one.multiple:
+            return Problem(Flaw.NOT_MULTIPLE, *place, at, one.multiple, len(cell))
+        return cell
+    if kind is None:
+        if default is None:
+            return Problem(Flaw.MISSING, *place, 0, KINDS[one.dtype])
+        return default
+    if len(cell) != one.size:
+        return Problem(Flaw.WRONG_COUNT, *place, at, one.size, len(cell))
+    return cell
+
+
+def _default_of(one: Wanted) -> _Cell | None:
+    if one.default is None:
+        return None
+    if one.dtype == "string":
+        return Strings.of(list(one.default)).tolist()
+    if one.dtype == "float32":
+        return [np.array(value, "<f4").tobytes() for value in one.default]
+    return [int(value) for value in one.default]
+
+
+class ReferenceColumns:
+    """A parsed batch: `cells[f][row]` are the values of feature f in a record."""
+
+    def __init__(
+        self, kinds: Sequence[int], cells: Sequence[Sequence[_Cell]], rows: int
+    ) -> None:
+        self._kinds = kinds
+        self._cells = cells
+        self.rows = rows
+
+    def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
+        """Return feature f as `[rows, *shape]`."""
+        return array_of(self._kinds[f], self._cells[f]).reshape((self.rows, *shape))
+
+    def sparse(self, f: int) -> Sparse:
+        """Return feature f as `[rows, longest]`."""
+        counts = [len(cell) for cell in self._cells[f]]
+        places = [(row, k) for row, n in enumerate(counts) for k in range(n)]
+        indices = np.array(places, np.int64).reshape((-1, 2))
+        values = array_of(self._kinds[f], self._cells[f])
+        return Sparse(indices, values, (self.rows, max(counts, default=0)))
+
+    def variable(self, f: int) -> Variable:
+        """Return feature f as flat values and splits."""
+        counts = [len(cell) for cell in self._cells[f]]
+        values = array_of(self._kinds[f], self._cells[f])
+        return Variable(values, splits_of(counts), max(counts, default=0))

@@ -1,0 +1,16 @@
+"""What several tests of the input package share."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+# Tests share `fuzz_records`, which is no part of the package.
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(params=["on", "off"])
+def native(request, monkeypatch):
+    """Run a test with compiled kernels, and again with the references in Python."""
+    monkeypatch.setenv("ESTIMAX_NATIVE", request.param)
+    return request.param
