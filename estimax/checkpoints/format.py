@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.checkpoints import tensors
 from estimax.core.errors import CheckpointError, MissingFileError, did_you_mean
-from estimax.wire import atomic
+from estimax.wire import atomic, tensors
 from estimax.wire.atomic import Pathish
 
 VERSION = 1

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from estimax.checkpoints import format as formats
-from estimax.checkpoints import manager, state_names, tensorflow_format, tensors
+from estimax.checkpoints import manager, state_names, tensorflow_format
 from estimax.core.errors import MissingFileError
+from estimax.wire import tensors
 
 Slots = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
 

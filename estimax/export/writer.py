@@ -29,7 +29,6 @@ from urllib.parse import quote
 import jax
 import jaxlib.version
 import numpy as np
-import safetensors.numpy
 from jax import export
 
 from estimax.core import plan as plans
@@ -39,7 +38,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.staging import Origin
 from estimax.core.strings import Strings
 from estimax.export import functions, host_plan, selftest, versions
-from estimax.export.bundle import load
+from estimax.export.bundle import WEIGHTS, load
 from estimax.export.functions import BATCH, ArgumentSpec
 from estimax.export.manifest import write_manifest
 from estimax.export.servable import Outputs, Servable, input_name, origins_of
@@ -51,7 +50,7 @@ from estimax.export.signature import (
     TensorSpec,
     signature_to_json,
 )
-from estimax.wire import atomic
+from estimax.wire import atomic, tensors
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 # jax promises to read what it exported for half a year; the StableHLO lasts longer.
@@ -281,9 +280,9 @@ def _write_content(
     _write_json(folder / "signatures.json", signatures)
     for stem, exported in program.exported.items():
         functions.write_function(folder, stem, exported)
-    # Not ascontiguousarray, which turns a scalar into a vector of one.
-    arrays = {n: np.asarray(a, order="C") for n, a in servable.weights.items()}
-    safetensors.numpy.save_file(arrays, folder / "weights.safetensors")
+    # Not by safetensors' save_file, whose files only their owner can read.
+    arrays = {name: np.asarray(array) for name, array in servable.weights.items()}
+    tensors.write(folder / WEIGHTS, arrays)
     described = host_plan.plan_to_json(servable.plan, folder / "assets")
     _write_json(folder / "transforms.json", described)
     test = selftest.selftest_to_json(program.example, program.answers)

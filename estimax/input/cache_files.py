@@ -2,18 +2,18 @@
 
     CacheFile("cache/train")
 
-Both are written beside and renamed in at the end of a complete pass, the index last, so
-a killed run leaves no cache rather than half of one. Reading maps the file: what does
-not fit into memory is left to the operating system.
+Both are written under temporary names and renamed at the end of a complete pass, the
+index last. A killed run therefore leaves no cache, rather than half of one. Reading
+maps the data file into memory, so a cache may be larger than the memory.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -23,6 +23,7 @@ from estimax.core.errors import InputError
 from estimax.input.chunks import Chunk
 from estimax.input.column_files import read_chunk, write_chunk
 from estimax.input.stream import State
+from estimax.wire import atomic
 
 _VERSION = 1
 
@@ -83,11 +84,12 @@ class _FileWriter:
         self._prefix = prefix
         folder = os.path.dirname(prefix) or "."
         os.makedirs(folder, exist_ok=True)
-        # A name of its own: two iterators may fill the cache at the same time.
-        handle, self._path = tempfile.mkstemp(".tmp", os.path.basename(prefix), folder)
-        self._file: BinaryIO = os.fdopen(handle, "wb")
-        # Given up or merely forgotten, the unfinished file must not stay.
-        self._forget = weakref.finalize(self, _discard, self._file, self._path)
+        atomic.remove_leftovers(folder)
+        # The temporary name is unique: two iterators may fill the cache at once.
+        self._opened = atomic.file(f"{prefix}.data")
+        self._file: BinaryIO = self._opened.__enter__()
+        # Remove the unfinished file also when this writer is merely forgotten.
+        self._forget = weakref.finalize(self, _discard, self._opened)
         self._seed = seed
         self._states: list[State] = []
         self._chunks: list[Any] = []
@@ -99,7 +101,7 @@ class _FileWriter:
     def finish(self) -> None:
         self._forget.detach()
         size = self._file.tell()
-        self._file.close()
+        self._opened.__exit__(None, None, None)
         index = {
             "version": _VERSION,
             "seed": self._seed,
@@ -107,15 +109,15 @@ class _FileWriter:
             "states": self._states,
             "chunks": self._chunks,
         }
-        with open(f"{self._path}.index", "w", encoding="utf-8") as file:
-            json.dump(index, file)
-        os.replace(self._path, f"{self._prefix}.data")
-        os.replace(f"{self._path}.index", f"{self._prefix}.index")
+        atomic.write_bytes(f"{self._prefix}.index", json.dumps(index).encode())
 
     def abandon(self) -> None:
         self._forget()
 
 
-def _discard(file: BinaryIO, path: str) -> None:
-    file.close()
-    os.unlink(path)
+class _AbandonedError(Exception):
+    """A pass that ended before its source did."""
+
+
+def _discard(opened: AbstractContextManager[BinaryIO]) -> None:
+    opened.__exit__(_AbandonedError, _AbandonedError(), None)
