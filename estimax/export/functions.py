@@ -21,6 +21,8 @@ import jax
 from jax import export
 
 from estimax.core.errors import BundleError
+from estimax.export.program_check import check_program
+from estimax.wire import json_text
 
 BATCH = "b"  # the name of the batch dimension
 FOLDER = "functions"
@@ -43,7 +45,10 @@ def export_function(
     inputs: Mapping[str, ArgumentSpec],
     platforms: Sequence[str],
 ) -> export.Exported:
-    """Lower `function(weights, inputs) -> outputs` for all platforms at once."""
+    """Lower `function(weights, inputs) -> outputs` for all platforms at once.
+
+    Raises BundleError for a program that `read_function` would refuse.
+    """
     scope = export.SymbolicScope()
     arguments = [
         {name: _struct(spec, scope) for name, spec in group.items()}
@@ -56,7 +61,9 @@ def export_function(
             "the function has side effects (a print or a callback into Python), which "
             "cannot be exported. Remove them in mode 'infer'."
         )
-    return export.export(jitted, platforms=tuple(platforms))(*arguments)
+    exported = export.export(jitted, platforms=tuple(platforms))(*arguments)
+    check_program(exported, where="the exported function")
+    return exported
 
 
 def results_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
@@ -87,7 +94,16 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
 
 
 def read_function(read: Read, stem: str) -> export.Exported:
-    """Read a function: jax's own file, or rebuilt when this jax no longer takes it."""
+    """Read a function: jax's own file, or rebuilt when this jax no longer takes it.
+
+    Raises BundleError for a program that is not plain computation.
+    """
+    exported = _deserialized(read, stem)
+    check_program(exported, where=f"{FOLDER}/{stem}")
+    return exported
+
+
+def _deserialized(read: Read, stem: str) -> export.Exported:
     data = read(f"{FOLDER}/{stem}.jaxexport")
     try:
         return export.deserialize(bytearray(data))
@@ -105,7 +121,7 @@ def read_function(read: Read, stem: str) -> export.Exported:
 
 def rebuild_function(read: Read, stem: str) -> export.Exported:
     """Make an exported function from its StableHLO and description alone."""
-    record = json.loads(read(f"{FOLDER}/{stem}.json"))
+    record = json_text.parse(read(f"{FOLDER}/{stem}.json"))
     scope = export.SymbolicScope()
     groups = [_specs_from_json(record[part]) for part in ("weights", "inputs")]
     in_avals, in_tree = _avals(((groups[0], groups[1]), {}), scope)
