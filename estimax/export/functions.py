@@ -24,6 +24,8 @@ from estimax.core.errors import BundleError
 from estimax.export.program_check import check_program
 from estimax.wire import json_text
 
+Exported = export.Exported
+
 BATCH = "b"  # the name of the batch dimension
 FOLDER = "functions"
 
@@ -73,14 +75,23 @@ def results_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
     return named
 
 
+def arguments_of(
+    exported: export.Exported,
+) -> tuple[dict[str, ArgumentSpec], dict[str, ArgumentSpec]]:
+    """The named weights and the named inputs that an exported function takes."""
+    specs = [_spec_of(aval) for aval in exported.in_avals]
+    (weights, inputs), _ = jax.tree.unflatten(exported.in_tree, specs)
+    return weights, inputs
+
+
 def inputs_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
     """The named inputs of an exported function, weights left out."""
-    return _arguments(exported)[1]
+    return arguments_of(exported)[1]
 
 
 def weights_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
     """The named weights that an exported function takes."""
-    return _arguments(exported)[0]
+    return arguments_of(exported)[0]
 
 
 def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
@@ -99,7 +110,15 @@ def read_function(read: Read, stem: str) -> export.Exported:
     Raises BundleError for a program that is not plain computation.
     """
     exported = _deserialized(read, stem)
-    check_program(exported, where=f"{FOLDER}/{stem}")
+    try:
+        check_program(exported, where=f"{FOLDER}/{stem}")
+    except BundleError:
+        raise
+    except Exception as error:  # of jax's, for bytes that are no program
+        raise BundleError(
+            f"{FOLDER}/{stem}: expected a StableHLO program, found other content "
+            f"({error})."
+        ) from error
     return exported
 
 
@@ -161,7 +180,7 @@ def runs_here(platforms: Collection[str]) -> bool:
 
 
 def _description(exported: export.Exported) -> dict[str, Any]:
-    weights, inputs = _arguments(exported)
+    weights, inputs = arguments_of(exported)
     return {
         "name": exported.fun_name,
         "weights": _specs_to_json(weights),
@@ -173,14 +192,6 @@ def _description(exported: export.Exported) -> dict[str, Any]:
         "uses_global_constants": exported.uses_global_constants,
         "nr_devices": exported.nr_devices,
     }
-
-
-def _arguments(
-    exported: export.Exported,
-) -> tuple[dict[str, ArgumentSpec], dict[str, ArgumentSpec]]:
-    specs = [_spec_of(aval) for aval in exported.in_avals]
-    (weights, inputs), _ = jax.tree.unflatten(exported.in_tree, specs)
-    return weights, inputs
 
 
 def _spec_of(aval: Any) -> ArgumentSpec:

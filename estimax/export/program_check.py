@@ -118,6 +118,8 @@ def check_program(exported: export.Exported, *, where: str) -> None:
         raise BundleError(f"{where}: expected a program without side effects.")
     with mlir.make_ir_context():
         module = ir.Module.parse(exported.mlir_module())
+        if "main" not in ir.SymbolTable(module.operation):
+            raise BundleError(f"{where}: expected a program with a function 'main'.")
         problem = _first_problem(module.operation)
     if problem is not None:
         raise BundleError(

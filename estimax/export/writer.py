@@ -22,7 +22,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -50,7 +50,7 @@ from estimax.export.signature import (
     TensorSpec,
     signature_to_json,
 )
-from estimax.wire import atomic, tensors
+from estimax.wire import atomic, enclosed, tensors
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 # jax promises to read what it exported for half a year; the StableHLO lasts longer.
@@ -321,11 +321,12 @@ def _own_version() -> str:
 
 def _checked_extra(given: Mapping[str, str | os.PathLike[str]]) -> dict[str, Path]:
     for name, source in given.items():
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        try:
+            enclosed.check_name(name)
+        except ValueError:
             raise BundleError(
                 f"assets_extra: {name!r} must be a relative path inside assets.extra/."
-            )
+            ) from None
         if not Path(source).is_file():
             raise MissingFileError(f"assets_extra: {source} is not a file.")
     return {name: Path(source) for name, source in given.items()}

@@ -50,6 +50,7 @@ _CODES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
 }
 _CODE_OF = {dtype: code for code, dtype in _CODES.items()}
+DTYPES = frozenset(dtype.name for dtype in _CODE_OF)  # names of those that can be kept
 
 
 @dataclass(frozen=True)
