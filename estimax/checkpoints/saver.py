@@ -10,7 +10,6 @@ process killed at any moment leaves the checkpoints that were there before.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import manager
 from estimax.core.errors import ConfigError, MissingFileError
-from estimax.wire import atomic
+from estimax.wire import atomic, json_text
 from estimax.wire.atomic import Pathish
 
 
@@ -150,7 +149,7 @@ class Saver:
         if self._hours is None:
             return float("inf")
         try:
-            state = json.loads((self.model_dir / manager.STATE_FILE).read_text())
+            state = json_text.parse((self.model_dir / manager.STATE_FILE).read_bytes())
             return float(state["preserve_after"])
         except (OSError, ValueError, KeyError, TypeError):
             return self._clock() + self._hours * 3600
