@@ -22,7 +22,7 @@ def describe() -> dict[str, Any]:
         "memory_gb": round(_meminfo("MemTotal") / 1e9, 1),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "commit": _commit(),
+        "commit": commit(REPOSITORY),
     }
 
 
@@ -70,9 +70,10 @@ def _meminfo(field: str) -> int:
     return 1024 * next(values, 0)
 
 
-def _commit() -> str:
+def commit(tree: Path) -> str:
+    """The commit of a checkout, marked if files in it have changed since."""
     done = subprocess.run(
-        ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty"],
+        ["git", "-C", str(tree), "describe", "--always", "--dirty"],
         capture_output=True,
         text=True,
         check=False,

@@ -30,6 +30,7 @@ class Racer:
     """One worker: a script of this folder, its one argument, and who runs it.
 
     `steps` and `rounds` override those of the race, for racers too slow to keep up.
+    `tree` is another checkout of estimax to import.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Racer:
     python: str = sys.executable
     steps: int | None = None
     rounds: int | None = None
+    tree: Path | None = None
 
 
 @dataclass
@@ -146,6 +148,8 @@ def _start(racer: Racer, log_dir: Path) -> _Worker:
     env = dict(os.environ)
     if racer.python != sys.executable:
         env.pop("PYTHONPATH", None)
+    if racer.tree is not None:
+        env["PYTHONPATH"] = str(racer.tree)
     env |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     with log.open("w") as errors:
         process = subprocess.Popen(

@@ -6,6 +6,8 @@
 
 The folder appears whole or not at all. Reading verifies sizes and checksums, the
 manifest's own included: an input position with a flipped bit would resume elsewhere.
+A checksum finds accidents, not forgeries. So every field of the manifest is checked as
+well: it names files of its own folder only, and no more bytes than they have.
 """
 
 from __future__ import annotations
@@ -22,9 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.checkpoints import tensors
 from estimax.core.errors import CheckpointError, MissingFileError, did_you_mean
-from estimax.wire import atomic
+from estimax.wire import atomic, enclosed, json_text, tensors
 from estimax.wire.atomic import Pathish
 
 VERSION = 1
@@ -106,7 +107,7 @@ def read(folder: Pathish) -> Checkpoint:
     arrays: dict[str, NDArray[Any]] = {}
     for name, file in manifest.files.items():
         inside = {n: a.place for n, a in manifest.arrays.items() if a.file == name}
-        arrays |= tensors.read_all(path / name, inside, file.crc)
+        arrays |= tensors.read_all(file_path(path, name), inside, file.crc)
     return Checkpoint(manifest.step, arrays, manifest.extra)
 
 
@@ -118,8 +119,24 @@ def read_array(folder: Pathish, name: str) -> NDArray[Any]:
         raise CheckpointError(
             f"{path}: no variable {name!r}{did_you_mean(name, manifest.arrays)}"
         )
-    entry = manifest.arrays[name]
-    return tensors.read(path / entry.file, entry.place, name)
+    return read_entry(path, manifest.arrays[name], name)
+
+
+def read_entry(folder: Pathish, entry: ArrayEntry, name: str) -> NDArray[Any]:
+    """Read and verify the array of an entry of the manifest."""
+    path = file_path(Path(folder), entry.file)
+    try:
+        return tensors.read(path, entry.place, name)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} is missing.") from None
+
+
+def file_path(folder: Path, name: str) -> Path:
+    """Return the path of a checkpoint's file; CheckpointError if it is elsewhere."""
+    try:
+        return enclosed.regular_file(folder, name)
+    except ValueError as error:
+        raise CheckpointError(f"{folder}: {error}.") from None
 
 
 def names(folder: Pathish) -> tuple[str, ...]:
@@ -129,7 +146,7 @@ def names(folder: Pathish) -> tuple[str, ...]:
 
 def read_manifest(folder: Pathish) -> Manifest:
     """Read what a checkpoint holds; no array is read."""
-    path = Path(folder) / MANIFEST
+    path = file_path(Path(folder), MANIFEST)
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -142,7 +159,7 @@ def read_manifest(folder: Pathish) -> Manifest:
 def check_sizes(folder: Pathish, manifest: Manifest) -> None:
     """Check cheaply that every file is there in full."""
     for name, file in manifest.files.items():
-        path = Path(folder) / name
+        path = file_path(Path(folder), name)
         try:
             found = path.stat().st_size
         except FileNotFoundError:
@@ -171,6 +188,7 @@ def holds(folder: Pathish, arrays: Mapping[str, NDArray[Any]], extra: Any) -> bo
 def check_extra(extra: Any) -> None:
     """Refuse what JSON would not give back as it was, before anything is written."""
     try:
+        json_text.check_depth(extra)
         same = json.loads(json.dumps(extra)) == _with_lists(extra)
     except (TypeError, ValueError) as error:
         raise CheckpointError(
@@ -214,41 +232,75 @@ def _encoded(manifest: Manifest) -> bytes:
 
 def _decoded(data: bytes, path: Path) -> Manifest:
     try:
-        content = json.loads(data)
+        content = dict(json_text.mapping(json_text.parse(data), "the manifest"))
         crc = content.pop("crc32")
         if _content_crc(content) != crc:
             raise ValueError(
                 f"expected checksum {crc:08x}, found {_content_crc(content):08x}"
             )
-        if content["version"] > VERSION:
+        version = json_text.whole(content, "version")
+        if version > VERSION:
             raise CheckpointError(
-                f"{path}: format version {content['version']}, but this estimax reads "
-                f"up to {VERSION}. Use a newer estimax."
+                f"{path}: format version {version}, but this estimax reads up to "
+                f"{VERSION}. Use a newer estimax."
             )
-        files = {
-            name: FileEntry(entry["size"], entry["crc32"])
-            for name, entry in content["files"].items()
-        }
-        arrays = {
-            name: ArrayEntry(entry["file"], _place_from_json(entry))
-            for name, entry in content["arrays"].items()
-        }
-        return Manifest(
-            content["step"], content["written_at"], files, arrays, content["extra"]
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path} is damaged: {error}.") from error
+        return _checked(content)
+    except CheckpointError:
+        raise
+    except (ValueError, KeyError, TypeError) as error:
+        missing = isinstance(error, KeyError)
+        reason = f"{error} is missing" if missing else error
+        raise CheckpointError(f"{path} is damaged: {reason}.") from error
+
+
+def _checked(content: Mapping[str, Any]) -> Manifest:
+    """Build the manifest from JSON; ValueError names the first field that is wrong."""
+    files = {
+        name: _file_from_json(name, json_text.mapping(entry, name))
+        for name, entry in json_text.mapping(content["files"], "files").items()
+    }
+    arrays = {
+        name: _array_from_json(json_text.mapping(entry, name))
+        for name, entry in json_text.mapping(content["arrays"], "arrays").items()
+    }
+    for name, array in arrays.items():
+        if array.file not in files:
+            raise ValueError(f"array {name!r}: its file {array.file!r} is not listed")
+    for name, file in files.items():
+        inside = {n: a.place for n, a in arrays.items() if a.file == name}
+        tensors.check_entries(inside, file.size, file.crc)
+    written_at = content["written_at"]
+    if type(written_at) not in (int, float) or not 0 <= written_at < 2**63:
+        raise ValueError(f"written_at: expected seconds, found {written_at!r}")
+    step = json_text.whole(content, "step")
+    return Manifest(step, float(written_at), files, arrays, content["extra"])
+
+
+def _file_from_json(name: str, entry: Mapping[str, Any]) -> FileEntry:
+    enclosed.check_name(name)
+    if name == MANIFEST:
+        raise ValueError(f"files: {name!r} holds no arrays")
+    return FileEntry(json_text.whole(entry, "size"), _crc(entry, "crc32"))
+
+
+def _array_from_json(entry: Mapping[str, Any]) -> ArrayEntry:
+    place = tensors.Entry(
+        dtype=json_text.text(entry, "dtype"),
+        shape=json_text.dimensions(entry, "shape"),
+        offset=json_text.whole(entry, "offset"),
+        size=json_text.whole(entry, "size"),
+        crc_before=_crc(entry, "crc_before"),
+        crc_after=_crc(entry, "crc_after"),
+    )
+    return ArrayEntry(json_text.text(entry, "file"), place)
+
+
+def _crc(entry: Mapping[str, Any], key: str) -> int:
+    return json_text.whole(entry, key, below=2**32)
 
 
 def _place_to_json(place: tensors.Entry) -> dict[str, Any]:
     return dataclasses.asdict(place) | {"shape": list(place.shape)}
-
-
-def _place_from_json(entry: Mapping[str, Any]) -> tensors.Entry:
-    values = {f.name: entry[f.name] for f in dataclasses.fields(tensors.Entry)}
-    return tensors.Entry(**values | {"shape": tuple(values["shape"])})
 
 
 def _content_crc(content: Mapping[str, Any]) -> int:

@@ -148,6 +148,11 @@ def _read_manifest(path: Path) -> Manifest:
             f"{path / formats.MANIFEST} is of step {manifest.step}, expected "
             f"{step_of(path)}. Was the folder renamed?"
         )
+    if not isinstance(manifest.extra, dict | None):
+        raise CheckpointError(
+            f"{path / formats.MANIFEST} is damaged: extra: expected an object with the "
+            f"position of the input, found {type(manifest.extra).__name__}."
+        )
     return manifest
 
 

@@ -10,7 +10,6 @@ process killed at any moment leaves the checkpoints that were there before.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import manager
-from estimax.core.errors import ConfigError
-from estimax.wire import atomic
+from estimax.core.errors import ConfigError, MissingFileError
+from estimax.wire import atomic, json_text
 from estimax.wire.atomic import Pathish
 
 
@@ -53,6 +52,7 @@ class Saver:
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="estimax-saver")
         self._writing: Future[None] | None = None
+        self._has_written = False
         self.model_dir.mkdir(parents=True, exist_ok=True)
         atomic.remove_leftovers(self.model_dir)
         self._preserve_after = self._first_preservation()
@@ -86,19 +86,41 @@ class Saver:
     def _write(
         self, step: int, snapshot: Mapping[str, NDArray[Any]], extra: Any
     ) -> None:
+        self._check_folder()
         path = manager.path_of(self.model_dir, step)
         # A resumed run begins by saving what it has just read: that is there already.
         if not formats.holds(path, snapshot, extra):
             was_marked = _marked(path)
             try:
                 formats.write(path, snapshot, step, extra)
+            except FileNotFoundError as error:  # deleted while it was being written
+                raise self._gone() from error
             except OSError as error:  # a full disk does not say whose
                 error.add_note(f"while writing the checkpoint {path}")
                 raise
             if was_marked:
                 atomic.write_bytes(path / manager.KEEP_MARK, b"")
+        self._has_written = True
         self._prune(just_written=path)
         self._write_state_file()
+
+    def _check_folder(self) -> None:
+        """Raise if what this saver wrote is gone.
+
+        A folder that was deleted may be there again, made by another writer.
+        """
+        is_there = self.model_dir.is_dir()
+        if is_there and not self._has_written:
+            return
+        if not is_there or not manager.all_checkpoints(self.model_dir):
+            raise self._gone()
+
+    def _gone(self) -> MissingFileError:
+        return MissingFileError(
+            f"{self.model_dir}: the folder was deleted, or its checkpoints were, while "
+            "this training was saving there. It cannot be resumed from them; start it "
+            "again, in a folder that nothing else removes."
+        )
 
     def _prune(self, *, just_written: Path) -> None:
         if not self._keep_max:
@@ -127,7 +149,7 @@ class Saver:
         if self._hours is None:
             return float("inf")
         try:
-            state = json.loads((self.model_dir / manager.STATE_FILE).read_text())
+            state = json_text.parse((self.model_dir / manager.STATE_FILE).read_bytes())
             return float(state["preserve_after"])
         except (OSError, ValueError, KeyError, TypeError):
             return self._clock() + self._hours * 3600

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from estimax.checkpoints import format as formats
-from estimax.checkpoints import manager, state_names, tensorflow_format, tensors
+from estimax.checkpoints import manager, state_names, tensorflow_format
 from estimax.core.errors import MissingFileError
 
 Slots = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
@@ -96,8 +96,7 @@ class _Folder:
         return {name: entry.shape for name, entry in self._manifest.arrays.items()}
 
     def read(self, name: str) -> NDArray[Any]:
-        entry = self._manifest.arrays[name]
-        return tensors.read(self._folder / entry.file, entry.place, name)
+        return formats.read_entry(self._folder, self._manifest.arrays[name], name)
 
     def slots(self, variables: Iterable[str]) -> Slots:
         return state_names.slots_of(self._manifest.arrays, variables)

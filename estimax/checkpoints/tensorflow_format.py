@@ -5,14 +5,17 @@
 
 The index is a sorted table in LevelDB's layout: blocks of key and value pairs, a block
 that lists the blocks, a footer that says where that one is. A value tells the dtype,
-shape and place of an array in the data files. Checksums are verified throughout.
+shape and place of an array in the data files. Checksums are verified throughout, and no
+memory is taken for a size that the files do not bear out: both may have been forged.
 """
 
 from __future__ import annotations
 
+import glob
 import math
+import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,11 @@ _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
 _TRAILER = 5  # how a block is compressed, and its checksum
 _SNAPPY = 1
+# Three bytes of snappy stand for at most 64.
+_SNAPPY_RATIO = 22
+# Every 16th key of a block is stored in full; the keys between may repeat all of it.
+_KEY_RATIO = 16
+_MOST_AXES = 32
 
 # TensorFlow's numbers of the dtypes that an array can have here; text has none.
 _DTYPES: dict[int, np.dtype[Any]] = {
@@ -92,13 +100,21 @@ def read_index(prefix: str) -> Entries:
         offset, place = varint(data, place)
         size, _ = varint(data, place)
         found: dict[bytes, bytes] = {}
+        end = 0
         for handle in _pairs(_block(data, offset, size, path)).values():
             start, place = varint(handle, 0)
             length, _ = varint(handle, place)
+            if start < end:
+                raise ValueError(f"the block at {start} overlaps the one before it")
+            end = start + length
             found |= _pairs(_block(data, start, length, path))
-        return {key: _entry(value) for key, value in found.items() if key}
-    except (IndexError, struct.error) as error:
+        entries = {key: _entry(value) for key, value in found.items() if key}
+        names(entries)  # which must be text
+    except CheckpointError:
+        raise
+    except (ValueError, TypeError, struct.error) as error:
         raise CheckpointError(f"{path} is damaged: {error}.") from error
+    return entries
 
 
 def names(entries: Entries) -> list[str]:
@@ -112,14 +128,25 @@ def read_array(prefix: str, name: str, entries: Entries) -> NDArray[Any]:
     """One array, verified; the slices of a partitioned variable are put together."""
     entry = entries[name.encode()]
     if not entry.slices:
-        return _read(prefix, name, entry, entries)
-    whole = np.empty(entry.shape, entry.dtype)
-    for one in entry.slices:
-        key = _slice_key(name, one)
-        if key not in entries:
+        return _read(prefix, name, entry)
+    places = [_bounds(prefix, name, entry.shape, one) for one in entry.slices]
+    _check_tiling(prefix, name, entry.shape, places)
+    parts = []
+    for one, place in zip(entry.slices, places, strict=True):
+        part = entries.get(_slice_key(name, one))
+        if part is None:
             raise CheckpointError(f"{prefix}: a slice of {name!r} is missing: {one}.")
-        into = tuple(slice(a, None if n < 0 else a + n) for a, n in one)
-        whole[into] = _read(prefix, name, entries[key], entries)
+        lengths = tuple(stop - start for start, stop in place)
+        if part.shape != lengths or part.dtype != entry.dtype:
+            raise CheckpointError(
+                f"{prefix}: a slice of {name!r} should be {entry.dtype} of shape "
+                f"{list(lengths)}, found {part.dtype} of {list(part.shape)}."
+            )
+        _data_file(prefix, name, part)  # which has as many bytes as the whole needs
+        parts.append((tuple(slice(*extent) for extent in place), part))
+    whole = np.empty(entry.shape, entry.dtype)
+    for into, part in parts:
+        whole[into] = _read(prefix, name, part)
     return whole
 
 
@@ -145,37 +172,78 @@ def slots_of(
     return found
 
 
-def _read(prefix: str, name: str, entry: Entry, entries: Entries) -> NDArray[Any]:
-    path = _data_file(prefix, entry.shard)
+def _read(prefix: str, name: str, entry: Entry) -> NDArray[Any]:
+    path = _data_file(prefix, name, entry)
     with open(path, "rb") as file:
         file.seek(entry.offset)
         data = file.read(entry.size)
-    assert entry.dtype is not None, f"{name} is no array of numbers"
-    if len(data) != entry.size or entry.size != (
-        math.prod(entry.shape) * entry.dtype.itemsize
-    ):
-        raise CheckpointError(
-            f"{path}: {name!r} should have {entry.size} bytes at offset "
-            f"{entry.offset}, found {len(data)}. The file is cut short."
-        )
     found = checksum.masked_crc32c(data)
     if found != entry.crc:
         raise CheckpointError(
             f"{path}: {name!r} is damaged: expected checksum {entry.crc:08x}, found "
             f"{found:08x}."
         )
+    assert entry.dtype is not None, f"{name} is no array of numbers"
     return np.frombuffer(data, entry.dtype).reshape(entry.shape)
 
 
-def _data_file(prefix: str, shard: int) -> Path:
-    folder, stem = Path(prefix).parent, Path(prefix).name
-    found = sorted(folder.glob(f"{stem}.data-{shard:05d}-of-*"))
+def _data_file(prefix: str, name: str, entry: Entry) -> Path:
+    """Return the file that holds an array, in which all of its bytes are there."""
+    pattern = f"{glob.escape(prefix)}.data-{entry.shard:05d}-of-*"
+    found = sorted(glob.glob(pattern))
     if not found:
-        raise CheckpointError(f"{prefix}.data-{shard:05d}-of-… is missing.")
-    return found[0]
+        raise CheckpointError(f"{prefix}.data-{entry.shard:05d}-of-… is missing.")
+    path = Path(found[0])
+    itemsize = entry.dtype.itemsize if entry.dtype else 0
+    there = max(os.path.getsize(path) - entry.offset, 0)
+    if entry.size > there or entry.size != math.prod(entry.shape) * itemsize:
+        raise CheckpointError(
+            f"{path}: {name!r}, {entry.dtype} of shape {list(entry.shape)}, should "
+            f"have {entry.size} bytes at offset {entry.offset}, found {there}. The "
+            "file is cut short or its index is damaged."
+        )
+    return path
+
+
+Bounds = tuple[tuple[int, int], ...]  # (start, stop) of each axis
+
+
+def _bounds(prefix: str, name: str, shape: tuple[int, ...], one: Slice) -> Bounds:
+    """Return where a slice lies in the whole."""
+    if len(one) == len(shape):
+        bounds = tuple(
+            (start, size if length < 0 else start + length)
+            for (start, length), size in zip(one, shape, strict=True)
+        )
+        pairs = zip(bounds, shape, strict=True)
+        if all(0 <= start <= stop <= size for (start, stop), size in pairs):
+            return bounds
+    raise CheckpointError(
+        f"{prefix}: {name!r} has shape {list(shape)}, but a slice {one} beyond it."
+    )
+
+
+def _check_tiling(
+    prefix: str, name: str, shape: tuple[int, ...], places: list[Bounds]
+) -> None:
+    """Raise unless the slices fill the whole, each element once."""
+    filled = sum(math.prod(stop - start for start, stop in one) for one in places)
+    bounds = np.array(places, np.int64)  # [slices, axes, 2]
+    starts, stops = bounds[..., 0], bounds[..., 1]
+    overlap = any(
+        np.any(np.all((starts[:i] < stops[i]) & (starts[i] < stops[:i]), axis=1))
+        for i in range(1, len(places))
+    )
+    if overlap or filled != math.prod(shape):
+        raise CheckpointError(
+            f"{prefix}: {name!r} has shape {list(shape)}, but its {len(places)} slices "
+            "do not fill it, each element once."
+        )
 
 
 def _block(data: bytes, offset: int, size: int, path: Path) -> bytes:
+    if offset + size + _TRAILER > len(data):
+        raise ValueError(f"a block of {size} bytes at {offset} is cut short")
     content = data[offset : offset + size]
     kind = data[offset + size]
     (crc,) = struct.unpack_from("<I", data, offset + size + 1)
@@ -188,7 +256,12 @@ def _block(data: bytes, offset: int, size: int, path: Path) -> bytes:
     import pyarrow as pa
 
     length, _ = varint(content, 0)
-    return bytes(pa.Codec("snappy").decompress(content, length))
+    if length > _SNAPPY_RATIO * len(content):
+        raise ValueError(f"the block at {offset} claims to unpack to {length} bytes")
+    try:
+        return bytes(pa.Codec("snappy").decompress(content, length))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ValueError(f"the block at {offset} cannot be unpacked: {error}") from None
 
 
 def _pairs(block: bytes) -> dict[bytes, bytes]:
@@ -198,12 +271,22 @@ def _pairs(block: bytes) -> dict[bytes, bytes]:
     """
     restarts = _number(block[-4:])
     end = len(block) - 4 * (restarts + 1)
+    if len(block) < 4 or end < 0:
+        raise ValueError(f"a block of {len(block)} bytes has {restarts} restarts")
     found: dict[bytes, bytes] = {}
     place, key = 0, b""
+    length_of_keys = 0
     while place < end:
         shared, place = varint(block, place)
         own, place = varint(block, place)
         size, place = varint(block, place)
+        length_of_keys += shared + own
+        if (
+            shared > len(key)
+            or own + size > end - place
+            or length_of_keys > _KEY_RATIO * len(block)
+        ):
+            raise ValueError(f"a key of {shared} + {own} bytes at {place} does not fit")
         key = key[:shared] + block[place : place + own]
         found[key] = block[place + own : place + own + size]
         place += own + size
@@ -219,20 +302,33 @@ def _entry(message: bytes) -> Entry:
         else:
             values[number] = value
     return Entry(
-        dtype=_DTYPES.get(values.get(1, 0)),
-        shape=tuple(_sizes(values.get(2, b""))),
-        shard=values.get(3, 0),
-        offset=values.get(4, 0),
-        size=values.get(5, 0),
+        dtype=_DTYPES.get(_whole(values, 1)),
+        shape=_sizes(values.get(2, b"")),
+        shard=_whole(values, 3),
+        offset=_whole(values, 4),
+        size=_whole(values, 5),
         crc=_number(values.get(6, b"")),
         slices=tuple(slices),
     )
 
 
-def _sizes(shape: bytes) -> Iterator[int]:
-    for number, dimension in fields(shape):
-        if number == 2:
-            yield dict(fields(dimension)).get(1, 0)
+def _whole(values: Mapping[int, Any], number: int, default: int = 0) -> int:
+    """Return a number of a message; a field that holds something else is damage."""
+    value = values.get(number, default)
+    if not isinstance(value, int):
+        raise ValueError(f"field {number} of a message is no number")
+    return value
+
+
+def _sizes(shape: bytes) -> tuple[int, ...]:
+    axes = [dimension for number, dimension in fields(shape) if number == 2]
+    if len(axes) > _MOST_AXES:
+        raise ValueError(f"an array has {len(axes)} axes")
+    sizes = tuple(_whole(dict(fields(dimension)), 1) for dimension in axes)
+    # Sizes of 0 must not hide others that no array can have.
+    if math.prod(max(n, 1) for n in sizes) >= 2**59:
+        raise ValueError(f"an array has the shape {list(sizes)}")
+    return sizes
 
 
 def _slice(message: bytes) -> Slice:
@@ -240,7 +336,7 @@ def _slice(message: bytes) -> Slice:
     for number, extent in fields(message):
         if number == 1:
             values = dict(fields(extent))
-            extents.append((values.get(1, 0), values.get(2, -1)))
+            extents.append((_whole(values, 1), _whole(values, 2, -1)))
     return tuple(extents)
 
 

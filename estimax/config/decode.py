@@ -233,7 +233,9 @@ class Decoder:
     def _limited(self, value: float, node: Node, about: About, path: str) -> Any:
         outside = _outside(value, about)
         if outside is not None:
-            self.problems.add(node.origin, path, f"must be {outside}, got {value:g}")
+            self.problems.add(
+                node.origin, path, f"must be {outside}, got {_number(value)}"
+            )
             return BROKEN
         return value
 
@@ -256,16 +258,21 @@ def _outside(value: float, about: About) -> str | None:
     if isinstance(value, float) and abs(value) > _FLOAT32_MAX:
         return "between -3.4e38 and 3.4e38 (float32)"
     if about.at_least is not None and value < about.at_least:
-        return f">= {about.at_least:g}"
+        return f">= {_number(about.at_least)}"
     if about.above is not None and value <= about.above:
-        return f"> {about.above:g}"
+        return f"> {_number(about.above)}"
     if about.above == 0 and isinstance(value, float) and value < _FLOAT32_TINY:
         return ">= 1.2e-38 (float32)"
     if about.at_most is not None and value > about.at_most:
-        return f"<= {about.at_most:g}"
+        return f"<= {_number(about.at_most)}"
     if about.below is not None and value >= about.below:
-        return f"< {about.below:g}"
+        return f"< {_number(about.below)}"
     return None
+
+
+def _number(value: float) -> str:
+    """Return a number as text, a whole one with all its digits."""
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 _NAMES = {int: "int", float: "float", str: "str", bool: "true or false"}

@@ -119,7 +119,7 @@ class _Resolver:
             found = self._lookup(match[1], origin, path, above, depth)
             if isinstance(found, ScalarNode):
                 return _as_text(found)
-            text = f"${{{match[1]}}} is a list or mapping and cannot be part of a text"
+            text = f"{_shown(match[1])} is a list or mapping, which no text can hold"
             self.problems.add(origin, path, text)
             return match[0]
 
@@ -145,7 +145,7 @@ class _Resolver:
         if target is None:
             known = [f"vars.{key}" for key in self.vars] + ["name"]
             hint = did_you_mean(name, known)
-            text = f"unknown reference ${{{name[:60]}}}{hint} (or env:VARIABLE)"
+            text = f"unknown reference {_shown(name)}{hint} (or env:VARIABLE)"
             self.problems.add(origin, path, text)
             return nothing
         self.used.add(name)
@@ -200,8 +200,7 @@ class _Resolver:
 
     def _environment(self, variable: str, origin: Origin, path: str) -> Node:
         if variable not in self.environment:
-            name = variable if variable.isprintable() else shown(variable)
-            text = f"environment variable {name[:60]} is not set"
+            text = f"environment variable {_shown(variable)[2:-1]} is not set"
             self.problems.add(origin, path, text)
             return ScalarNode(Unresolved(), origin)
         value = self.environment[variable]
@@ -229,6 +228,11 @@ class _Resolver:
 def _at(node: Node, origin: Origin) -> Node:
     """The same value with the place of its reference, for scalars."""
     return ScalarNode(node.value, origin) if isinstance(node, ScalarNode) else node
+
+
+def _shown(name: str) -> str:
+    """Return a reference as written, cut, and with what cannot be printed escaped."""
+    return f"${{{shown(name)[1:-1]}}}"
 
 
 def _as_text(node: ScalarNode) -> str:

@@ -129,7 +129,7 @@ class Estimator:
         if max_steps is not None and start >= max_steps:
             _log.info("already trained to step %d of %d", start, max_steps)
             return self
-        position = checkpoint.extra.get("input") if checkpoint else None
+        position = _input_position(checkpoint)
         has_ended = ended_at(self.model_dir) == start
         with self._feed(input_fn, ModeKeys.TRAIN, position, has_ended) as feed:
             if feed.first is None:
@@ -493,7 +493,7 @@ class Estimator:
     ) -> training.NonFinite | None:
         """Train on from the latest checkpoint, writing nothing, until it goes wrong."""
         checkpoint = checkpoints.restore_latest(self.model_dir)
-        position = checkpoint.extra.get("input") if checkpoint else None
+        position = _input_position(checkpoint)
         with (
             self._debugging(),
             self._feed(input_fn, ModeKeys.TRAIN, position) as feed,
@@ -507,3 +507,8 @@ class Estimator:
             return training.first_nonfinite(
                 program.training, state, batches, max_secs=max_secs
             )
+
+
+def _input_position(checkpoint: checkpoints.Checkpoint | None) -> Any:
+    """Return the place in the data that a checkpoint was saved at, if it has one."""
+    return (checkpoint.extra or {}).get("input") if checkpoint else None

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from estimax import export, training
-from estimax.core.errors import SpecError
+from estimax.core.errors import BundleError, SpecError
 from estimax.core.mode import ModeKeys
 from estimax.core.spec import ClassificationOutput, ExportOutput, RegressionOutput
 from estimax.export import selftest
 from estimax.staging.plan import PreparedBatch, RawBatch, flatten
 from estimax.staging.recording import Origin
 from estimax.training.model import variables_from_names, variables_to_names
-from estimax.wire import atomic
+from estimax.wire import atomic, json_text
 
 _EXAMPLE_FILE = "example.json"
 
@@ -94,7 +93,14 @@ def _recall_example(model_dir: str) -> dict[Origin, Any] | None:
     path = Path(model_dir) / _EXAMPLE_FILE
     if not path.exists():
         return None
-    rows, _ = selftest.selftest_from_json(json.loads(path.read_text()))
+    try:
+        rows, _ = selftest.selftest_from_json(json_text.parse(path.read_bytes()))
+    except ValueError as error:
+        raise BundleError(
+            f"{path}: expected example rows of the training data, found other content "
+            f"({error}). Remove the file and train on, or give a "
+            "serving_input_receiver_fn."
+        ) from error
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,27 @@ _log = logging.getLogger("estimax")
 def write_evaluation(
     folder: str, results: Mapping[str, Any], step: int, checkpoint: str
 ) -> None:
-    """Write the metrics of one evaluation for TensorBoard."""
+    """Write the metrics of one evaluation for TensorBoard.
+
+    Where the folder cannot be written to (another user's, or a read-only disk), log a
+    warning: the metrics themselves are what the caller asked for.
+    """
+    try:
+        _write_summaries(folder, results, step, checkpoint)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        _log.warning(
+            "the evaluation of step %d is not written for TensorBoard: %s. "
+            "evaluate(report=False) leaves it out",
+            step,
+            error,
+        )
+
+
+def _write_summaries(
+    folder: str, results: Mapping[str, Any], step: int, checkpoint: str
+) -> None:
     with summary.SummaryWriter(folder) as writer:
         for name, value in results.items():
             if name != "global_step" and np.ndim(value) == 0:

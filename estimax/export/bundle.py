@@ -25,13 +25,13 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from estimax.core.errors import BundleError, did_you_mean
+from estimax.core.errors import BundleError, MissingFileError, did_you_mean
 from estimax.core.sparse import padded_length
 from estimax.export import functions, host_plan, selftest, versions
 from estimax.export.functions import ArgumentSpec
 from estimax.export.manifest import BundleFiles
 from estimax.export.requests import read_request
-from estimax.export.servable import origins_of
+from estimax.export.servable import input_name, origins_of
 from estimax.export.signature import (
     DEFAULT_SIGNATURE,
     Signature,
@@ -39,6 +39,7 @@ from estimax.export.signature import (
 )
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
+from estimax.wire import json_text
 
 # Larger batches run in pieces: bounded memory, and few sizes to compile.
 MOST_ROWS = 4096
@@ -65,7 +66,9 @@ def load(
     _check_platform(files)
     try:
         bundle = _read(files)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (BundleError, MissingFileError):
+        raise
+    except _OTHER_CONTENT as error:
         raise BundleError(
             f"{folder}: expected the files of an estimax bundle, found other content "
             f"({type(error).__name__}: {error})."
@@ -73,6 +76,18 @@ def load(
     if self_test:
         bundle.self_test()
     return bundle
+
+
+# What reading raises when a file parses but says something else than we wrote.
+_OTHER_CONTENT = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,21 +228,41 @@ class Bundle:
 
     def _test(self) -> tuple[dict[Origin, Any], selftest.Answers]:
         record = self._files.read_json("selftest.json")
-        return selftest.selftest_from_json(record)
+        example, answers = selftest.selftest_from_json(record)
+        outputs = {
+            name: {spec.name for spec in signature.outputs}
+            for name, signature in self.signatures.items()
+        }
+        if example.keys() != set(origins_of(self.plan)) or any(
+            name not in outputs or not found.keys() <= outputs[name]
+            for name, found in answers.items()
+        ):
+            raise BundleError(
+                f"{self.path / 'selftest.json'}: expected rows of the features and "
+                "answers of the signatures, found others."
+            )
+        return example, answers
 
 
 _INTERNAL = ("files", "checksum")
 
 
 def _read(files: BundleFiles) -> Bundle:
-    records = files.read_json("signatures.json")
+    records = json_text.mapping(files.read_json("signatures.json"), "signatures.json")
     signatures = {name: signature_from_json(name, r) for name, r in records.items()}
-    stems = {name: record["function"] for name, record in records.items()}
+    if not signatures:
+        raise ValueError("signatures.json: expected at least one signature")
+    stems = {
+        name: json_text.text(record, "function") for name, record in records.items()
+    }
     exported = {
         stem: functions.read_function(files.read, stem)
         for stem in dict.fromkeys(stems.values())
     }
     first = next(iter(exported.values()))
+    for stem, function in exported.items():
+        if functions.arguments_of(function) != functions.arguments_of(first):
+            raise ValueError(f"functions/{stem} takes other arguments than the others")
     weights = _read_weights(files, functions.weights_of(first))
     jitted = {stem: jax.jit(function.call) for stem, function in exported.items()}
     for name in files.manifest["files"]:
@@ -236,6 +271,8 @@ def _read(files: BundleFiles) -> Bundle:
     plan = host_plan.plan_from_json(
         files.read_json("transforms.json"), files.folder / "assets"
     )
+    for name, signature in signatures.items():
+        _check_signature(signature, exported[stems[name]], plan)
     return Bundle(
         path=files.folder,
         signatures=signatures,
@@ -248,11 +285,31 @@ def _read(files: BundleFiles) -> Bundle:
     )
 
 
+def _check_signature(
+    signature: Signature, function: functions.Exported, plan: plans.Plan
+) -> None:
+    """Raise unless a signature describes the features and results that there are."""
+    features = {input_name(origin) for origin in origins_of(plan)}
+    if {spec.name for spec in signature.inputs} != features:
+        raise ValueError(
+            f"signature {signature.name!r}: expected the inputs {sorted(features)}"
+        )
+    results = functions.results_of(function)
+    for spec in signature.outputs:
+        result = results[spec.name]
+        sizes = tuple(dim if isinstance(dim, int) else None for dim in result.shape)
+        if (spec.compute_dtype, spec.shape) != (result.dtype, sizes):
+            raise ValueError(
+                f"signature {signature.name!r}, output {spec.name!r}: expected "
+                f"{result}, found {spec.compute_dtype} of {list(spec.shape)}"
+            )
+
+
 def _read_weights(files: BundleFiles, specs: Mapping[str, ArgumentSpec]) -> Arrays:
     path = files.path(WEIGHTS)
     try:
         weights = safetensors.numpy.load_file(path)
-    except (safetensors.SafetensorError, OSError) as error:
+    except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
         raise BundleError(f"{path}: expected weights, found {error}.") from error
     found = {n: ArgumentSpec(a.dtype.name, a.shape) for n, a in weights.items()}
     for name, spec in specs.items():

@@ -11,7 +11,6 @@ restarted training does not begin by exporting something worse.
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ import numpy as np
 
 from estimax.core.errors import BundleError, SpecError, did_you_mean
 from estimax.export import versions
-from estimax.wire import atomic
+from estimax.wire import atomic, json_text
 
 EvalResult = Mapping[str, Any]
 CompareFn = Callable[..., bool]  # called with best_eval_result, current_eval_result
@@ -209,7 +208,7 @@ def read_best(export_path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """What a `BestExporter` remembers of its best export; None before the first."""
     path = Path(export_path) / BEST_FILE
     try:
-        record = json.loads(path.read_bytes())
+        record = json_text.parse(path.read_bytes())
         return {name: record[name] for name in ("export", "checkpoint", "eval_result")}
     except FileNotFoundError:
         return None

@@ -21,6 +21,10 @@ import jax
 from jax import export
 
 from estimax.core.errors import BundleError
+from estimax.export.program_check import check_program
+from estimax.wire import json_text
+
+Exported = export.Exported
 
 BATCH = "b"  # the name of the batch dimension
 FOLDER = "functions"
@@ -43,7 +47,10 @@ def export_function(
     inputs: Mapping[str, ArgumentSpec],
     platforms: Sequence[str],
 ) -> export.Exported:
-    """Lower `function(weights, inputs) -> outputs` for all platforms at once."""
+    """Lower `function(weights, inputs) -> outputs` for all platforms at once.
+
+    Raises BundleError for a program that `read_function` would refuse.
+    """
     scope = export.SymbolicScope()
     arguments = [
         {name: _struct(spec, scope) for name, spec in group.items()}
@@ -56,7 +63,9 @@ def export_function(
             "the function has side effects (a print or a callback into Python), which "
             "cannot be exported. Remove them in mode 'infer'."
         )
-    return export.export(jitted, platforms=tuple(platforms))(*arguments)
+    exported = export.export(jitted, platforms=tuple(platforms))(*arguments)
+    check_program(exported, where="the exported function")
+    return exported
 
 
 def results_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
@@ -66,14 +75,23 @@ def results_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
     return named
 
 
+def arguments_of(
+    exported: export.Exported,
+) -> tuple[dict[str, ArgumentSpec], dict[str, ArgumentSpec]]:
+    """The named weights and the named inputs that an exported function takes."""
+    specs = [_spec_of(aval) for aval in exported.in_avals]
+    (weights, inputs), _ = jax.tree.unflatten(exported.in_tree, specs)
+    return weights, inputs
+
+
 def inputs_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
     """The named inputs of an exported function, weights left out."""
-    return _arguments(exported)[1]
+    return arguments_of(exported)[1]
 
 
 def weights_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
     """The named weights that an exported function takes."""
-    return _arguments(exported)[0]
+    return arguments_of(exported)[0]
 
 
 def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
@@ -87,7 +105,24 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
 
 
 def read_function(read: Read, stem: str) -> export.Exported:
-    """Read a function: jax's own file, or rebuilt when this jax no longer takes it."""
+    """Read a function: jax's own file, or rebuilt when this jax no longer takes it.
+
+    Raises BundleError for a program that is not plain computation.
+    """
+    exported = _deserialized(read, stem)
+    try:
+        check_program(exported, where=f"{FOLDER}/{stem}")
+    except BundleError:
+        raise
+    except Exception as error:  # of jax's, for bytes that are no program
+        raise BundleError(
+            f"{FOLDER}/{stem}: expected a StableHLO program, found other content "
+            f"({error})."
+        ) from error
+    return exported
+
+
+def _deserialized(read: Read, stem: str) -> export.Exported:
     data = read(f"{FOLDER}/{stem}.jaxexport")
     try:
         return export.deserialize(bytearray(data))
@@ -105,7 +140,7 @@ def read_function(read: Read, stem: str) -> export.Exported:
 
 def rebuild_function(read: Read, stem: str) -> export.Exported:
     """Make an exported function from its StableHLO and description alone."""
-    record = json.loads(read(f"{FOLDER}/{stem}.json"))
+    record = json_text.parse(read(f"{FOLDER}/{stem}.json"))
     scope = export.SymbolicScope()
     groups = [_specs_from_json(record[part]) for part in ("weights", "inputs")]
     in_avals, in_tree = _avals(((groups[0], groups[1]), {}), scope)
@@ -145,7 +180,7 @@ def runs_here(platforms: Collection[str]) -> bool:
 
 
 def _description(exported: export.Exported) -> dict[str, Any]:
-    weights, inputs = _arguments(exported)
+    weights, inputs = arguments_of(exported)
     return {
         "name": exported.fun_name,
         "weights": _specs_to_json(weights),
@@ -157,14 +192,6 @@ def _description(exported: export.Exported) -> dict[str, Any]:
         "uses_global_constants": exported.uses_global_constants,
         "nr_devices": exported.nr_devices,
     }
-
-
-def _arguments(
-    exported: export.Exported,
-) -> tuple[dict[str, ArgumentSpec], dict[str, ArgumentSpec]]:
-    specs = [_spec_of(aval) for aval in exported.in_avals]
-    (weights, inputs), _ = jax.tree.unflatten(exported.in_tree, specs)
-    return weights, inputs
 
 
 def _spec_of(aval: Any) -> ArgumentSpec:

@@ -24,6 +24,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, concatenate
 from estimax.staging import plan as plans
 from estimax.staging.recording import Call, Origin, Raw
+from estimax.wire import json_text
 
 _PROBE_LENGTH = 5  # values added to each row: beyond the next power of two
 
@@ -46,12 +47,12 @@ def plan_to_json(plan: plans.Plan, assets_dir: Path) -> dict[str, Any]:
 
 def plan_from_json(record: Mapping[str, Any], assets_dir: Path) -> plans.Plan:
     """Build the plan that `plan_to_json` described."""
-    raw = tuple(_origin_from_json(r) for r in record["raw"])
+    raw = tuple(origin_from_json(r) for r in record["raw"])
     calls = tuple(
         Call(
-            name=r["name"],
+            name=json_text.text(r, "name"),
             transform=transforms.from_json(r["transform"], assets_dir),
-            inputs=tuple(_origin_from_json(i) for i in r["inputs"]),
+            inputs=tuple(origin_from_json(i) for i in r["inputs"]),
         )
         for r in record["calls"]
     )
@@ -235,8 +236,12 @@ def _origin_to_json(origin: Origin) -> dict[str, Any]:
     return {"part": origin.part, "key": origin.key}
 
 
-def _origin_from_json(record: Mapping[str, Any]) -> Origin:
-    return Origin(record["part"], record["key"])
+def origin_from_json(record: Mapping[str, Any]) -> Origin:
+    """Return the feature that a record names."""
+    key = record["key"]
+    if not isinstance(key, str | int | None):  # numbers may be names, too
+        raise ValueError(f"a feature cannot be called {key!r}")
+    return Origin(json_text.text(record, "part"), key)  # type: ignore[arg-type]
 
 
 def _as_any(value: Any) -> Any:

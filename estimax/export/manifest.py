@@ -4,7 +4,9 @@
     files = BundleFiles.open(folder)               # reads and checks the manifest
     files.read("signatures.json")                  # checked against size and sha256
 
-A bundle without a manifest is one that is still being copied.
+A bundle without a manifest is one that is still being copied. Hashes find accidents; a
+manifest may also be forged. So every field is checked, and no file outside of the
+bundle's folder is ever opened, whatever names and symbolic links it has.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from estimax.core.errors import BundleError
+from estimax.wire import enclosed, json_text
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
@@ -45,7 +48,7 @@ class BundleFiles:
     @staticmethod
     def open(folder: Path) -> BundleFiles:
         """Read the manifest and check that it is whole and of a known format."""
-        path = folder / MANIFEST
+        path = _inside(folder, MANIFEST)
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -60,6 +63,10 @@ class BundleFiles:
                 f"{path}: expected the checksum {_checksum(record)}, found "
                 f"{record.get('checksum')}; the manifest was changed. {_AGAIN}"
             )
+        try:
+            _check_fields(record)
+        except (ValueError, KeyError) as error:
+            raise BundleError(f"{path}: {error}. {_AGAIN}") from error
         return BundleFiles(folder, record)
 
     def read(self, name: str) -> bytes:
@@ -74,13 +81,8 @@ class BundleFiles:
         return parse_json(self.path(name), self.read(name))
 
     def path(self, name: str) -> Path:
-        """Where a listed file lies; names that lead out of the bundle are refused."""
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts:
-            raise BundleError(
-                f"{self.folder / MANIFEST}: {name!r} is not a file in it."
-            )
-        return self.folder / parts
+        """Return the path of a file; names and links that lead out are refused."""
+        return _inside(self.folder, name)
 
     def check_all(self, *, content: bool) -> None:
         """Check that every listed file is there; with `content`, its hash as well."""
@@ -115,8 +117,8 @@ class BundleFiles:
 def parse_json(path: Path, data: bytes) -> Any:
     """Parse JSON, naming the file when it is none."""
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return json_text.parse(data)
+    except ValueError as error:
         raise BundleError(
             f"{path}: expected JSON, found text that is not ({error}). {_AGAIN}"
         ) from error
@@ -127,7 +129,7 @@ _AGAIN = "Copy or export the bundle again."
 
 def _check_format(path: Path, record: Any) -> None:
     found = record.get("format_version") if isinstance(record, dict) else None
-    if not isinstance(found, int) or not isinstance(record.get("files"), dict):
+    if type(found) is not int:
         raise BundleError(
             f"{path}: expected an estimax manifest, found something else. {_AGAIN}"
         )
@@ -136,6 +138,26 @@ def _check_format(path: Path, record: Any) -> None:
             f"{path}: expected format version {FORMAT_VERSION} or older, found "
             f"{found}; the bundle was written by a newer estimax. Update this one."
         )
+
+
+def _check_fields(record: Mapping[str, Any]) -> None:
+    """Raise ValueError or KeyError unless the fields that are used are as written."""
+    for name, entry in json_text.mapping(record["files"], "files").items():
+        enclosed.check_name(name)
+        json_text.whole(json_text.mapping(entry, name), "size")
+        json_text.text(entry, "sha256")
+    platforms = record["platforms"]
+    if not isinstance(platforms, list) or not all(
+        isinstance(platform, str) for platform in platforms
+    ):
+        raise ValueError(f"platforms: expected a list of names, found {platforms!r}")
+
+
+def _inside(folder: Path, name: str) -> Path:
+    try:
+        return enclosed.regular_file(folder, name)
+    except ValueError as error:
+        raise BundleError(f"{folder / MANIFEST}: {error}.") from None
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

@@ -20,8 +20,11 @@ from numpy.typing import NDArray
 from estimax.core.errors import BundleError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, is_text
+from estimax.export.host_plan import origin_from_json
+from estimax.export.signature import check_dtype
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
+from estimax.wire import json_text
 
 MOST_ROWS = 8
 _MOST_VALUES = 20_000  # of dense features: images should not swell the bundle
@@ -56,14 +59,18 @@ def selftest_to_json(example: plans.RawBatch, answers: Answers) -> dict[str, Any
 
 
 def selftest_from_json(record: Mapping[str, Any]) -> tuple[dict[Origin, Any], Answers]:
-    """The way back from `selftest_to_json`."""
-    example = {
-        Origin(r["part"], r["key"]): _raw_from_json(r) for r in record["example"]
-    }
-    answers = {
-        signature: {name: np.asarray(_raw_from_json(r)) for name, r in outputs.items()}
-        for signature, outputs in record["answers"].items()
-    }
+    """Build what `selftest_to_json` described; BundleError if that cannot be done."""
+    try:
+        example = {origin_from_json(r): _raw_from_json(r) for r in record["example"]}
+        answers = {
+            signature: {name: np.asarray(_raw_from_json(r)) for name, r in o.items()}
+            for signature, o in record["answers"].items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise BundleError(
+            "the example rows cannot be read: expected features and answers, found "
+            f"other content ({type(error).__name__}: {error})."
+        ) from error
     return example, answers
 
 
@@ -126,13 +133,19 @@ def _raw_from_json(record: Mapping[str, Any]) -> Any:
         indices = np.array(record["indices"], np.int64)
         indices = indices.reshape((-1, len(record["dense_shape"])))
         values = _raw_from_json(record["values"])
-        return Sparse(indices, values, tuple(record["dense_shape"]))
-    shape = tuple(record["shape"])
+        shape = json_text.dimensions(record, "dense_shape")
+        if len(indices) != len(values) or np.any((indices < 0) | (indices >= shape)):
+            raise ValueError(f"sparse indices do not fit the shape {list(shape)}")
+        return Sparse(indices, values, shape)
+    shape = json_text.dimensions(record, "shape")
     if record["form"] == "text":
         words = np.empty(len(record["values"]), object)
         words[:] = [_word_from_json(word) for word in record["values"]]
         return Strings.of(words).reshape(shape)
-    return np.array(record["values"], np.dtype(record["dtype"])).reshape(shape)
+    if record["form"] != "array":
+        raise ValueError(f"unknown form {record['form']!r}")
+    dtype = np.dtype(check_dtype(record["dtype"]))
+    return np.array(record["values"], dtype).reshape(shape)
 
 
 def _word_to_json(word: bytes) -> Any:  # str, or an object for what is not UTF-8

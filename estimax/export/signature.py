@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, did_you_mean
+from estimax.wire import json_text, tensors
 
 PREDICT: Final = "tensorflow/serving/predict"
 CLASSIFY: Final = "tensorflow/serving/classify"
@@ -95,13 +96,16 @@ def signature_to_json(signature: Signature) -> dict[str, Any]:
 
 
 def signature_from_json(name: str, record: Mapping[str, Any]) -> Signature:
-    """The way back from `signature_to_json`."""
-    return Signature(
-        name=name,
-        method_name=record["method_name"],
-        inputs=tuple(_spec_from_json(n, r) for n, r in record["inputs"].items()),
-        outputs=tuple(_spec_from_json(n, r) for n, r in record["outputs"].items()),
+    """Build the signature that `signature_to_json` described; check every field."""
+    record = json_text.mapping(record, name)
+    inputs, outputs = (
+        tuple(
+            _spec_from_json(n, json_text.mapping(r, n))
+            for n, r in json_text.mapping(record[part], part).items()
+        )
+        for part in ("inputs", "outputs")
     )
+    return Signature(name, json_text.text(record, "method_name"), inputs, outputs)
 
 
 def _spec_to_json(spec: TensorSpec) -> dict[str, Any]:
@@ -113,12 +117,47 @@ def _spec_to_json(spec: TensorSpec) -> dict[str, Any]:
 
 
 def _spec_from_json(name: str, record: Mapping[str, Any]) -> TensorSpec:
-    vocabulary = record.get("vocabulary")
+    vocabulary, computed = record.get("vocabulary"), record["compute_dtype"]
+    kind: Any = json_text.text(record, "kind")
+    if kind not in ("dense", "sparse"):
+        raise ValueError(f"{name!r}: unknown kind {kind!r}")
+    if vocabulary is not None and (
+        not isinstance(vocabulary, list)
+        or not all(isinstance(word, str) for word in vocabulary)
+    ):
+        raise ValueError(f"{name!r}: its vocabulary is not a list of words")
+    dtype = json_text.text(record, "dtype")
     return TensorSpec(
         name=name,
-        dtype=record["dtype"],
-        shape=tuple(record["shape"]),
-        kind=record["kind"],
-        compute_dtype=record["compute_dtype"],
+        dtype=dtype if dtype == STRING else check_dtype(dtype),
+        shape=_shape(record),
+        kind=kind,
+        compute_dtype=None if computed is None else check_dtype(computed),
         vocabulary=None if vocabulary is None else tuple(vocabulary),
+    )
+
+
+def check_dtype(name: Any) -> str:
+    """Return the name of a dtype that arrays of a bundle can have, or ValueError.
+
+    >>> check_dtype("float32")
+    'float32'
+    """
+    # NumPy would take "U99999999" as well, and that much memory for a value.
+    if not isinstance(name, str) or name not in tensors.DTYPES | {"complex128"}:
+        raise ValueError(f"unknown dtype {name!r}")
+    return name
+
+
+def _shape(record: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Return a shape in which None is a free size."""
+    given = record["shape"]
+    if not isinstance(given, list):
+        raise ValueError(f"shape: expected a list, found {given!r}")
+    fixed = [0 if size is None else size for size in given]
+    sizes = json_text.dimensions({"shape": fixed}, "shape")
+    if any(size >= 2**31 for size in sizes):
+        raise ValueError(f"shape: expected sizes below 2^31, found {given}")
+    return tuple(
+        None if free is None else size for free, size in zip(given, sizes, strict=True)
     )

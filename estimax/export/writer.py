@@ -22,14 +22,13 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import jax
 import jaxlib.version
 import numpy as np
-import safetensors.numpy
 from jax import export
 
 from estimax.core.errors import BundleError, MissingFileError
@@ -38,7 +37,7 @@ from estimax.core.numbers import device_dtype
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import functions, host_plan, selftest, versions
-from estimax.export.bundle import load
+from estimax.export.bundle import WEIGHTS, load
 from estimax.export.functions import BATCH, ArgumentSpec
 from estimax.export.manifest import write_manifest
 from estimax.export.servable import Outputs, Servable, input_name, origins_of
@@ -52,7 +51,7 @@ from estimax.export.signature import (
 )
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
-from estimax.wire import atomic
+from estimax.wire import atomic, enclosed, tensors
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 # jax promises to read what it exported for half a year; the StableHLO lasts longer.
@@ -282,9 +281,9 @@ def _write_content(
     _write_json(folder / "signatures.json", signatures)
     for stem, exported in program.exported.items():
         functions.write_function(folder, stem, exported)
-    # Not ascontiguousarray, which turns a scalar into a vector of one.
-    arrays = {n: np.asarray(a, order="C") for n, a in servable.weights.items()}
-    safetensors.numpy.save_file(arrays, folder / "weights.safetensors")
+    # Not by safetensors' save_file, whose files only their owner can read.
+    arrays = {name: np.asarray(array) for name, array in servable.weights.items()}
+    tensors.write(folder / WEIGHTS, arrays)
     described = host_plan.plan_to_json(servable.plan, folder / "assets")
     _write_json(folder / "transforms.json", described)
     test = selftest.selftest_to_json(program.example, program.answers)
@@ -323,11 +322,12 @@ def _own_version() -> str:
 
 def _checked_extra(given: Mapping[str, str | os.PathLike[str]]) -> dict[str, Path]:
     for name, source in given.items():
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts or not parts.parts:
+        try:
+            enclosed.check_name(name)
+        except ValueError:
             raise BundleError(
                 f"assets_extra: {name!r} must be a relative path inside assets.extra/."
-            )
+            ) from None
         if not Path(source).is_file():
             raise MissingFileError(f"assets_extra: {source} is not a file.")
     return {name: Path(source) for name, source in given.items()}

@@ -9,11 +9,11 @@ there will be none. A run that begins again takes it away.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from estimax.wire import atomic
+from estimax.core.errors import CheckpointError
+from estimax.wire import atomic, json_text
 
 FILE = "training_finished.json"
 
@@ -41,10 +41,15 @@ def mark_finished(model_dir: atomic.Pathish, step: int, reason: str) -> None:
 def finished(model_dir: atomic.Pathish) -> Finished | None:
     """What was said of the end of training, if it was said."""
     try:
-        content = json.loads((Path(model_dir) / FILE).read_text())
+        content = json_text.parse((Path(model_dir) / FILE).read_bytes())
+        return Finished(json_text.whole(content, "step"), str(content["reason"]))
     except FileNotFoundError:
         return None
-    return Finished(int(content["step"]), str(content["reason"]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"{Path(model_dir) / FILE}: expected the end of a training, found other "
+            f"content ({error}). Remove the file."
+        ) from error
 
 
 def forget_finished(model_dir: atomic.Pathish) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -33,7 +33,7 @@ from estimax.input.column_files import (
 )
 from estimax.input.stream import State
 from estimax.native import checksum
-from estimax.wire import files
+from estimax.wire import atomic, files
 
 # 1 had no checksums.
 _VERSION = 2
@@ -135,8 +135,8 @@ def _read_index(prefix: str) -> dict[str, Any]:
         data = file.read()
     if data.startswith(b'{"version": 1,'):
         raise CacheError(path, prefix, "an earlier version wrote it, without checksums")
-    text, _, checksum = data.removesuffix(b"\n").rpartition(b"\n")
-    if checksum != _checksum_line(text):
+    text, _, seal = data.removesuffix(b"\n").rpartition(b"\n")
+    if seal != _checksum_line(text):
         raise CacheError(path, prefix, "its checksum is wrong")
     try:
         index = json.loads(text)
@@ -176,11 +176,12 @@ class _FileWriter:
         self._prefix = prefix
         folder = os.path.dirname(prefix) or "."
         os.makedirs(folder, exist_ok=True)
-        # A name of its own: two iterators may fill the cache at the same time.
-        handle, self._path = tempfile.mkstemp(".tmp", os.path.basename(prefix), folder)
-        self._file: BinaryIO = os.fdopen(handle, "wb")
-        # Given up or merely forgotten, the unfinished file must not stay.
-        self._forget = weakref.finalize(self, _discard, self._file, self._path)
+        atomic.remove_leftovers(folder)
+        # The temporary name is unique: two iterators may fill the cache at once.
+        self._opened = atomic.file(f"{prefix}.data")
+        self._file: BinaryIO = self._opened.__enter__()
+        # Remove the unfinished file also when this writer is merely forgotten.
+        self._forget = weakref.finalize(self, _discard, self._opened)
         self._seed = seed
         self._states: list[State] = []
         self._chunks: list[Any] = []
@@ -197,7 +198,7 @@ class _FileWriter:
             self._forget()  # another iterator was first, and may be read already
             return
         self._forget.detach()
-        _sync_and_close(self._file)
+        self._opened.__exit__(None, None, None)
         index = {
             "version": _VERSION,
             "seed": self._seed,
@@ -205,23 +206,17 @@ class _FileWriter:
             "chunks": self._chunks,
         }
         text = json.dumps(index).encode()
-        with open(f"{self._path}.index", "wb") as file:
-            file.write(b"%b\n%b\n" % (text, _checksum_line(text)))
-            _sync_and_close(file)
-        os.replace(self._path, f"{self._prefix}.data")
-        os.replace(f"{self._path}.index", f"{self._prefix}.index")
+        sealed = b"%b\n%b\n" % (text, _checksum_line(text))
+        # Renamed in after the data: an index describes what is there.
+        atomic.write_bytes(f"{self._prefix}.index", sealed)
 
     def abandon(self) -> None:
         self._forget()
 
 
-def _sync_and_close(file: BinaryIO) -> None:
-    """The index must not be durable before what it describes."""
-    file.flush()
-    os.fsync(file.fileno())
-    file.close()
+class _AbandonedError(Exception):
+    """A pass that ended before its source did."""
 
 
-def _discard(file: BinaryIO, path: str) -> None:
-    file.close()
-    os.unlink(path)
+def _discard(opened: AbstractContextManager[BinaryIO]) -> None:
+    opened.__exit__(_AbandonedError, _AbandonedError(), None)

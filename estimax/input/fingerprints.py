@@ -5,9 +5,12 @@
     marks.check(state)                      # raises ChangedInputError
 
 A file is known by its name (without the folder: a copied data set resumes), its size,
-and the CRC-32C of its first, middle and last 64 KiB. Sizes are kept of all files that
+and a CRC-32 of its first, middle and last 64 KiB. Sizes are kept of all files that
 the dataset names, checksums of those that were opened: each file is sampled once in a
 run. Remote files are known by their names alone. Arrays in memory are sampled too.
+
+The checksum is zlib's, not the CRC-32C of `wire`: that would import Numba, which takes
+half a second, in programs that need it for nothing else.
 """
 
 from __future__ import annotations
@@ -37,7 +40,6 @@ from estimax.input.caching import Cache
 from estimax.input.file_blocks import FileBlocks
 from estimax.input.stream import Counters, Node, State, inner_nodes, verbs_of
 from estimax.input.structure import named_leaves
-from estimax.native import checksum
 from estimax.wire import files
 
 _SAMPLE_BYTES = 1 << 16
@@ -99,22 +101,25 @@ class DataMarks:
         self._opened = counters.opened
         self._known: dict[str, FileMark] = {}  # by path
         self._lists: list[_PackedFiles | State] | None = None
+        self._state: State | None = None
         self._others = _PackedFiles([])  # opened, and in no list
 
     def state(self) -> State:
         """The fingerprint as of now, for `json.dumps`."""
+        if self._state is not None and len(self._known) == len(self._opened):
+            return self._state  # asked for at every batch
         if self._lists is None:
             self._lists = [self._start(source) for source in self._sources]
-        if len(self._known) < len(self._opened):
-            # A copy: threads that read ahead open files meanwhile.
-            for path in self._opened.copy():
-                if path not in self._known:
-                    self._known[path] = mark_of(path)
-                    self._put(path)
+        # A copy: threads that read ahead open files meanwhile.
+        for path in self._opened.copy():
+            if path not in self._known:
+                self._known[path] = mark_of(path)
+                self._put(path)
         lists = [
             one.state() if isinstance(one, _PackedFiles) else one for one in self._lists
         ]
-        return {"sources": lists, "others": self._others.state()}
+        self._state = {"sources": lists, "others": self._others.state()}
+        return self._state
 
     def check(self, state: State) -> None:
         """Raise `ChangedInputError` unless the data is what it was at that state."""
@@ -142,7 +147,7 @@ class DataMarks:
         # They need not be sampled again, and belong to the next position, too.
         self._known = {p: mark for p, mark in marks.items() if mark.crc is not None}
         self._opened.update(dict.fromkeys(self._known))
-        self._lists, self._others = None, _PackedFiles([])
+        self._lists, self._others, self._state = None, _PackedFiles([]), None
         for path in self._known:
             self._put(path)
 
@@ -199,7 +204,7 @@ def mark_of(path: str) -> FileMark:
             for start in sorted({0, last // 2, last}):
                 file.seek(max(start, file.tell()))
                 data += file.read(start + _SAMPLE_BYTES - file.tell())
-            return FileMark(path, size, checksum.crc32c(data))
+            return FileMark(path, size, zlib.crc32(data))
     except (InputError, OSError):  # whoever reads it says what is wrong with it
         return FileMark(path)
 
@@ -219,11 +224,11 @@ def _arrays_of(source: _Source) -> State:
     slices = source.node
     assert isinstance(slices, Slices), "files have paths"
     columns = {
-        name: checksum.crc32c(b"".join(_samples(column)))
+        name: zlib.crc32(b"".join(_samples(column)))
         for name, column in named_leaves(slices.block.tree)
     }
     if len(columns) > _MOST_COLUMNS:
-        columns = {"a column": checksum.crc32c(json.dumps(columns).encode())}
+        columns = {"a column": zlib.crc32(json.dumps(columns).encode())}
     return {"rows": len(slices.block), "columns": columns}
 
 

@@ -27,12 +27,16 @@ def read_scalars(logdir: str | os.PathLike[str]) -> dict[str, list[tuple[int, fl
     """Read every scalar of a directory's event files, by tag, in order of steps.
 
     A step that was written twice, as after a resume, has its later value. The last
-    record of a file may be cut: its writer was killed or is still at work.
+    record of a file may be cut: its writer was killed or is still at work. A record
+    that is damaged is left out.
     """
     found: dict[str, dict[int, float]] = {}
     for path in sorted(Path(logdir).glob("*.tfevents.*"), key=_age):
         for event in _records(path.read_bytes()):
-            step, values = _scalars(event)
+            try:
+                step, values = _scalars(event)
+            except (ValueError, TypeError, AttributeError, struct.error):
+                continue
             for tag, value in values:
                 found.setdefault(tag, {})[step] = value
     return {tag: sorted(by_step.items()) for tag, by_step in found.items()}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
 from estimax.transforms.cross import Cross
 from estimax.transforms.dense import Numbers, RowCount
 from estimax.transforms.entries import IdSource
-from estimax.transforms.pad_ids import PadIds
+from estimax.transforms.pad_ids import OutOfRange, PadIds
 from estimax.transforms.scaling import Scaling
 from estimax.transforms.sequence import (
     SequenceIds,
@@ -34,6 +34,7 @@ from estimax.transforms.sequence import (
 )
 from estimax.transforms.weighted import Weighted
 from estimax.transforms.words import WordList
+from estimax.wire import enclosed, json_text
 
 Record = dict[str, Any]  # plain JSON values
 Transform = (
@@ -96,14 +97,52 @@ def from_json(record: Mapping[str, Any], assets_dir: str | Path) -> Any:  # a tr
     >>> from_json({"type": "identity", "key": "n", "num_buckets": 3}, "assets")
     Identity(key='n', num_buckets=3, default=None)
     """
-    kind = record.get("type", "")
+    kind = json_text.text(
+        {"type": "", **json_text.mapping(record, "transform")}, "type"
+    )
     if kind not in _BUILDERS:
         raise BundleError(f"unknown transform {kind!r}{did_you_mean(kind, _BUILDERS)}")
     fields = {name: value for name, value in record.items() if name != "type"}
     try:
+        _check_fields(fields)
         return _BUILDERS[kind](fields, Path(assets_dir))
-    except (TypeError, KeyError) as error:
+    except (BundleError, FeatureError):
+        raise
+    except (ValueError, TypeError, KeyError) as error:
         raise BundleError(f"transform {kind!r} cannot be read: {error}") from error
+
+
+def _check_fields(fields: Record) -> None:
+    """Raise ValueError for a field that the compiled kernels could not bear."""
+    for name, value in fields.items():
+        fits = _FITTING.get(name)
+        if fits is not None and not fits(value):
+            raise ValueError(f"{name} cannot be {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 1 <= value < 2**63
+
+
+_FITTING: dict[str, Callable[[Any], bool]] = {
+    "boundaries": lambda value: isinstance(value, list) and all(map(_is_number, value)),
+    "default": lambda value: value is None or _is_number(value),
+    "dtype": lambda value: isinstance(value, str),
+    "hash_key": lambda value: value is None or type(value) is int,
+    "is_integer": lambda value: isinstance(value, bool),
+    "key": lambda value: isinstance(value, str),
+    "num_buckets": _is_count,
+    "num_oov_buckets": lambda value: value == 0 or _is_count(value),
+    "out_of_range": lambda value: value in get_args(OutOfRange),
+    "rounded": lambda value: isinstance(value, bool),
+    "tells_missing": lambda value: isinstance(value, bool),
+    "weight_key": lambda value: isinstance(value, str),
+    "width": _is_count,
+}
 
 
 def _part_to_json(part: str | IdSource, assets: Path) -> str | Record:
@@ -160,9 +199,10 @@ def _unescaped(line: bytes) -> bytes:
 
 
 def _read_words(record: Mapping[str, str], assets: Path) -> WordList:
-    path = assets / record["file"]
-    if path.parent != assets:
-        raise BundleError(f"vocabulary {record['file']!r}: not a file of {assets}.")
+    try:
+        path = enclosed.regular_file(assets, json_text.text(record, "file"))
+    except ValueError as error:
+        raise BundleError(f"vocabulary in {assets}: {error}.") from None
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
     except OSError as error:

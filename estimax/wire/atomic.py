@@ -5,7 +5,8 @@
         (temporary / "weights").write_bytes(data)
 
 Everything is written beside its place under a temporary name, fsynced, and renamed in.
-A process that is killed leaves at most a temporary; `remove_leftovers` finds those.
+A process that is killed leaves at most a temporary; `remove_leftovers` finds those: the
+name says which process made it (see `processes`).
 """
 
 from __future__ import annotations
@@ -15,26 +16,33 @@ import ctypes
 import errno
 import itertools
 import json
+import math
 import os
 import re
 import shutil
-import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from estimax.wire import processes
+
 Pathish = str | os.PathLike[str]
 
-# A dead process's temporaries go after a minute: its id may belong to another
-# container that shares our host name, and is then still writing.
+# Processes of another container or boot cannot be seen. With our host name they are
+# most likely those of this container before it was restarted, but they may be writing.
 DEAD_AFTER_SECONDS = 60.0
-# Another host's processes cannot be seen, and ids are given out again: only age tells.
+# For processes of another host only age tells.
 FOREIGN_AFTER_SECONDS = 24 * 3600.0
 
 _PREFIX = ".estimax-tmp"
-_NAME = re.compile(re.escape(_PREFIX) + r"-(?P<host>.*)-(?P<pid>\d+)-\d+-[0-9a-f]{8}~")
+_NAME = re.compile(
+    re.escape(_PREFIX) + r"-(?P<host>.*)-(?P<pid>\d+)"
+    # Absent in names that were made before version 0.2.
+    r"(?:-s(?P<system>[0-9a-f]{8})t(?P<started>[0-9a-f]*))?"
+    r"-\d+-[0-9a-f]{8}~(?P<final>.*)"
+)
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 # What `write`, `fsync` and `close` fail with when a disk is full or broken.
@@ -121,19 +129,42 @@ def remove_folder(path: Pathish) -> None:
         _in_use.discard(temporary.name)
 
 
-def remove_leftovers(directory: Pathish, *, now: float | None = None) -> list[str]:
-    """Remove the temporaries of processes that died; returns their names.
+def remove_leftovers(
+    directory: Pathish,
+    *,
+    depth: int = 0,
+    sole_writer_of: Callable[[str], bool] = lambda name: False,
+    now: float | None = None,
+) -> list[str]:
+    """Remove the temporaries of processes that ended; return their names.
 
-    Those of running processes stay, and those of other hosts until they are a day old.
+    Those of running processes are never removed. A process of another container or
+    host cannot be seen: its temporaries are removed when nothing was written to them
+    for a minute (same host name) or a day.
+
+    Args:
+      directory: Where to look.
+      depth: How many levels of folders inside to look into as well; links are not
+        followed.
+      sole_writer_of: Tells for a file's final name whether the caller knows, by a lock,
+        that no other process writes it. Temporaries of such files are removed
+        whoever made them.
+      now: The time in seconds since 1970.
     """
     removed = []
     now = time.time() if now is None else now
     for entry in sorted(_entries(directory)):
-        match = _NAME.match(entry.name)
-        if match is None or entry.name in _in_use:
+        match = _NAME.fullmatch(entry.name)
+        if match is None:
+            if depth and entry.is_dir() and not entry.is_symlink():
+                removed += remove_leftovers(
+                    entry, depth=depth - 1, sole_writer_of=sole_writer_of, now=now
+                )
             continue
-        limit = DEAD_AFTER_SECONDS if _is_dead(match) else FOREIGN_AFTER_SECONDS
-        if now - _last_written(entry) < limit:
+        if entry.name in _in_use:
+            continue
+        is_ours = sole_writer_of(match["final"])
+        if not is_ours and now - _last_written(entry) < _patience(match):
             continue
         if entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
@@ -155,9 +186,11 @@ def sync_directory(path: Pathish) -> None:
 
 
 def _temporary_beside(final: Path) -> Path:
-    # The random part tells us from a process that had our id in an earlier life, as
-    # the first process of a restarted container has.
-    owner = f"{socket.gethostname()}-{os.getpid()}-{next(_counter)}"
+    # The system and the start time tell us from a process that had our id before, as
+    # the first process of a restarted container has; the random part is for systems
+    # that know neither.
+    me = processes.current()
+    owner = f"{me.host}-{me.pid}-s{me.system}t{me.started}-{next(_counter)}"
     return final.parent / f"{_PREFIX}-{owner}-{os.urandom(4).hex()}~{final.name}"
 
 
@@ -202,23 +235,27 @@ def _exchanged(one: Path, other: Path) -> bool:
 def _entries(directory: Pathish) -> list[Path]:
     try:
         return list(Path(directory).iterdir())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _is_dead(name: re.Match[str]) -> bool:
-    if name["host"] != socket.gethostname():
-        return False
-    pid = int(name["pid"])
-    if pid == os.getpid():  # not in use, so from an earlier life of this id
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    return False
+def _patience(name: re.Match[str]) -> float:
+    """Return after how many seconds without a write a temporary is a leftover."""
+    owner = processes.Process(
+        name["host"], int(name["pid"]), name["system"] or "", name["started"] or ""
+    )
+    me = processes.current()
+    if owner == me:  # and not in use
+        return DEAD_AFTER_SECONDS
+    running = processes.is_running(owner)
+    if running is not None:
+        return math.inf if running else 0.0
+    if owner.host != me.host:
+        return FOREIGN_AFTER_SECONDS
+    # Not visible; if a process of ours has that id, it is likely not the same one.
+    if name["system"] is None and owner.pid != me.pid and processes.exists(owner.pid):
+        return FOREIGN_AFTER_SECONDS
+    return DEAD_AFTER_SECONDS
 
 
 def _last_written(path: Path) -> float:

@@ -142,6 +142,13 @@ def test_a_text_full_of_open_references_is_refused(tmp_path):
     assert line == "run.yaml:2:7: name: '${' without a closing '}'"
 
 
+@pytest.mark.parametrize("name", ["\\e[31mred", "env:\\e[31mred", "x" * 90_000])
+def test_a_strange_reference_is_shown_in_a_line(tmp_path, name):
+    (line,) = problems(tmp_path, spoiled("name: small", f'name: "${{{name}}}"'))
+    assert line.isprintable()
+    assert len(line) < 300
+
+
 # ------------------------------------------------------------------- what is large
 
 

@@ -90,6 +90,11 @@ WRONG = [
     ),
     (
         "name: small",
+        "name: small\nseed: 4294967296",
+        "run.yaml:3:7: seed: must be <= 4294967295, got 4294967296",
+    ),
+    (
+        "name: small",
         "name: 2013",
         "run.yaml:2:7: name: expected str, got int 2013; quote it: '2013'",
     ),

@@ -94,7 +94,7 @@ def test_a_newer_format_says_to_update(copy):
 
 
 def test_names_that_lead_out_of_the_bundle_are_refused(copy):
-    with pytest.raises(BundleError, match="is not a file in it"):
+    with pytest.raises(BundleError, match="is not a relative path inside"):
         BundleFiles.open(copy).read("../outside")
 
 

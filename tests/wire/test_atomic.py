@@ -129,3 +129,54 @@ def test_files_of_others_are_never_leftovers(tmp_path: Path) -> None:
 
 def test_leftovers_of_a_missing_directory_are_none(tmp_path: Path) -> None:
     assert atomic.remove_leftovers(tmp_path / "nowhere") == []
+
+
+def left_by_a_killed_process(folder: Path) -> Path:
+    """A folder that a real process was writing when it was killed."""
+    program = (
+        "import sys\n"
+        "from estimax.wire import atomic\n"
+        "with atomic.folder(sys.argv[1]) as temporary:\n"
+        "    (temporary / 'part').write_text('x')\n"
+        "    print(flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, str(folder / "model.ckpt-5")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert atomic.remove_leftovers(folder, now=time.time() + 1e9) == []  # it lives
+        child.kill()
+    (path,) = (p for p in folder.iterdir() if p.name.startswith(".estimax-tmp"))
+    return path
+
+
+def test_leftovers_of_a_killed_process_go_at_once(tmp_path: Path) -> None:
+    path = left_by_a_killed_process(tmp_path)
+    assert atomic.remove_leftovers(tmp_path) == [path.name]
+    assert names(tmp_path) == []
+
+
+def test_leftovers_in_folders_inside_are_found_to_a_depth(tmp_path: Path) -> None:
+    inner = tmp_path / "export" / "final"
+    inner.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(inner)
+    path = left_by_a_killed_process(inner)
+    assert atomic.remove_leftovers(tmp_path, depth=1) == []
+    assert atomic.remove_leftovers(tmp_path, depth=2) == [path.name]
+
+
+def test_a_sole_writer_removes_what_others_left_of_its_files(tmp_path: Path) -> None:
+    path = leftover(tmp_path, a_dead_pid(), host="another-host")
+    other = path.with_name(path.name.replace("model.ckpt-5", "evaluation"))
+    other.mkdir()
+    found = atomic.remove_leftovers(
+        tmp_path, sole_writer_of=lambda name: name.startswith("model.ckpt-")
+    )
+    assert found == [path.name]
+    with atomic.folder(tmp_path / "model.ckpt-7"):
+        assert not atomic.remove_leftovers(tmp_path, sole_writer_of=lambda name: True)[
+            1:
+        ]

@@ -157,7 +157,12 @@ class Run:
     schema: Annotated[Literal["estimax/run/v1"], About("The version of this format.")]
     name: Annotated[str, About("The run's name, for ${name} and the logs.")]
     seed: Annotated[
-        int, About("Initial weights, dropout and shuffling follow from it.", at_least=0)
+        int,
+        About(
+            "Initial weights, dropout and shuffling follow from it.",
+            at_least=0,
+            at_most=2**32 - 1,  # jax keeps 32 bits: 2**32 would be the same as 0
+        ),
     ] = 0
     include: Annotated[
         tuple[str, ...],

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from safetensors import numpy as library
 
-from estimax.checkpoints import tensors
 from estimax.core.errors import CheckpointError
+from estimax.wire import tensors
 
 DTYPES = [
     np.float64,

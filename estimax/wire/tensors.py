@@ -16,6 +16,8 @@ before and after its bytes: one array is verified alone, and all cost one pass.
 from __future__ import annotations
 
 import json
+import math
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,6 +50,7 @@ _CODES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
 }
 _CODE_OF = {dtype: code for code, dtype in _CODES.items()}
+DTYPES = frozenset(dtype.name for dtype in _CODE_OF)  # names of those that can be kept
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,33 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Layout:
     return Layout(offset, crc, entries)
 
 
+def check_entries(entries: Mapping[str, Entry], size: int, crc: int) -> None:
+    """Raise ValueError unless the entries fill a file of `size` bytes, as written.
+
+    The arrays must follow the header without gap or overlap: reading them then takes
+    no more memory than the file has bytes.
+    """
+    place: tuple[int, int] | None = None  # where the next array must start, and its crc
+    for name, entry in sorted(entries.items(), key=lambda item: _extent(item[1])):
+        itemsize = dtype_from_name(entry.dtype, where=f"array {name!r}").itemsize
+        # Sizes of 0 must not hide others that no array can have.
+        largest = math.prod(max(n, 1) for n in entry.shape) * itemsize
+        if largest >= 2**63 or math.prod(entry.shape) * itemsize != entry.size:
+            raise ValueError(
+                f"array {name!r}: {entry.size} bytes are no {entry.dtype} of shape "
+                f"{list(entry.shape)}"
+            )
+        if place is not None and place != (entry.offset, entry.crc_before):
+            raise ValueError(f"array {name!r} does not follow the array before it")
+        place = (entry.offset + entry.size, entry.crc_after)
+    if place is not None and place != (size, crc):
+        raise ValueError(f"the arrays do not end with their file of {size} bytes")
+
+
+def _extent(entry: Entry) -> tuple[int, int]:
+    return entry.offset, entry.size
+
+
 def read(path: Path, entry: Entry, name: str) -> NDArray[Any]:
     """Read one array and verify it."""
     with open(path, "rb") as file:
@@ -101,18 +131,25 @@ def read(path: Path, entry: Entry, name: str) -> NDArray[Any]:
 def read_all(
     path: Path, entries: Mapping[str, Entry], crc: int
 ) -> dict[str, NDArray[Any]]:
-    """Read every array of a file, which must be listed in file order; verify all."""
+    """Read and verify the header and every array of a file (see `check_entries`)."""
+    first = min(entries.values(), key=_extent, default=None)
     with open(path, "rb") as file:
-        first = min((entry.offset for entry in entries.values()), default=None)
-        found = zlib.crc32(file.read(-1 if first is None else first))
-        arrays = {
+        size = os.fstat(file.fileno()).st_size
+        end = size if first is None else first.offset
+        header = file.read(min(end, size))
+        expected, found = crc if first is None else first.crc_before, zlib.crc32(header)
+        if found != expected:
+            raise _damaged(path, "the header", expected, found)
+        length = int.from_bytes(header[:8], "little")
+        if length + 8 != end:
+            raise CheckpointError(
+                f"{path}: the header should end at byte {end}, found a length of "
+                f"{length}. The file is damaged."
+            )
+        return {
             name: _read_entry(file, path, entry, name)
             for name, entry in entries.items()
         }
-    expected = next(iter(entries.values())).crc_before if entries else crc
-    if found != expected:
-        raise _damaged(path, "the header", expected, found)
-    return arrays
 
 
 def is_same(entry: Entry, array: NDArray[Any]) -> bool:
@@ -125,15 +162,16 @@ def is_same(entry: Entry, array: NDArray[Any]) -> bool:
 def _read_entry(
     file: BufferedReader, path: Path, entry: Entry, name: str
 ) -> NDArray[Any]:
+    # Before any memory is taken for it.
+    there = max(os.fstat(file.fileno()).st_size - entry.offset, 0)
+    if there < entry.size:
+        raise _cut(path, entry, name, there)
     array = np.empty(entry.shape, dtype_from_name(entry.dtype, where=str(path)))
     data = _bytes_of(array)
     file.seek(entry.offset)
     got = file.readinto(data)
     if len(data) != entry.size or got != entry.size:
-        raise CheckpointError(
-            f"{path}: array {name!r} should have {entry.size} bytes at offset "
-            f"{entry.offset}, found {got}. The file is cut short."
-        )
+        raise _cut(path, entry, name, got)
     found = zlib.crc32(data, entry.crc_before)
     if found != entry.crc_after:
         raise _damaged(path, f"array {name!r}", entry.crc_after, found)
@@ -174,6 +212,13 @@ def _bytes_of(array: NDArray[Any]) -> memoryview:
     flat = np.ascontiguousarray(array).reshape(-1)
     # Viewed as bytes first: memoryview knows no bfloat16.
     return flat.view(np.uint8).data
+
+
+def _cut(path: Path, entry: Entry, name: str, found: int) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: array {name!r} should have {entry.size} bytes at offset "
+        f"{entry.offset}, found {found}. The file is cut short."
+    )
 
 
 def _damaged(path: Path, what: str, expected: int, found: int) -> CheckpointError:
