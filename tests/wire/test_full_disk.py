@@ -21,7 +21,7 @@ def small_files():
 
 @pytest.mark.usefixtures("small_files")
 def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="File too large: '.*/model/weights'"):
+    with pytest.raises(OSError, match=r"File too large: '.*/model/weights'"):
         atomic.write_bytes(_folder(tmp_path) / "weights", MUCH)
     assert list((tmp_path / "model").iterdir()) == []
 
@@ -30,7 +30,7 @@ def test_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_folder_that_cannot_be_filled_is_named(tmp_path: Path) -> None:
     path = _folder(tmp_path) / "bundle"
     with (
-        pytest.raises(OSError, match="File too large: '.*/model/bundle'"),
+        pytest.raises(OSError, match=r"File too large: '.*/model/bundle'"),
         atomic.folder(path) as temporary,
     ):
         (temporary / "weights").write_bytes(MUCH)
