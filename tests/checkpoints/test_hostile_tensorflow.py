@@ -39,9 +39,9 @@ def shape_of(*sizes):
 
 def entry(*, dtype=1, shape=(2, 3), shard=0, offset=0, size=24, crc=None, more=b""):
     crc = checksum.masked_crc32c(KERNEL.tobytes()) if crc is None else crc
-    checksum = varint(6 << 3 | 5) + struct.pack("<I", crc)
+    stored_crc = varint(6 << 3 | 5) + struct.pack("<I", crc)
     numbers = field(3, shard) + field(4, offset) + field(5, size)
-    return field(1, dtype) + field(2, shape_of(*shape)) + numbers + checksum + more
+    return field(1, dtype) + field(2, shape_of(*shape)) + numbers + stored_crc + more
 
 
 def block(pairs):
