@@ -160,6 +160,21 @@ def remove_leftovers(
     return removed
 
 
+def file_system_time(directory: Pathish) -> float:
+    """Return the time that the file system gives to a new file in a directory.
+
+    It may differ from this machine's clock: network file systems have their own.
+    """
+    path = _temporary_beside(Path(directory) / "time")
+    _in_use.add(path.name)
+    try:
+        path.touch(exist_ok=False)
+        return path.stat().st_mtime
+    finally:
+        path.unlink(missing_ok=True)
+        _in_use.discard(path.name)
+
+
 def sync_directory(path: Pathish) -> None:
     """Make the names in a directory durable, not only the content behind them."""
     if sys.platform == "win32":  # directories cannot be opened there
