@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import manager
-from estimax.core.errors import ConfigError
-from estimax.wire import atomic, json_text
+from estimax.core.errors import ConfigError, MissingFileError
+from estimax.wire import atomic, json_text, locks
 from estimax.wire.atomic import Pathish
 
 
@@ -86,6 +86,7 @@ class Saver:
         self, step: int, snapshot: Mapping[str, NDArray[Any]], extra: Any
     ) -> None:
         path = manager.path_of(self.model_dir, step)
+        self._check_directory()
         # A resumed run begins by saving what it has just read: that is there already.
         if not formats.holds(path, snapshot, extra):
             was_marked = _marked(path)
@@ -98,6 +99,15 @@ class Saver:
                 atomic.write_bytes(path / manager.KEEP_MARK, b"")
         self._prune(just_written=path)
         self._write_state_file()
+
+    def _check_directory(self) -> None:
+        """Raise if the directory was deleted or taken over since training began."""
+        locks.check_held(self.model_dir)
+        if not self.model_dir.is_dir():  # it may have no lock
+            raise MissingFileError(
+                f"{self.model_dir} was deleted while it was trained in. Start training "
+                "again."
+            )
 
     def _prune(self, *, just_written: Path) -> None:
         if not self._keep_max:

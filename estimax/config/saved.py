@@ -28,7 +28,7 @@ from estimax.config.nodes import parse, plain
 from estimax.config.origins import Problems
 from estimax.config.schema.run import Run
 from estimax.core.errors import ConfigError
-from estimax.wire import atomic
+from estimax.wire import atomic, locks
 
 # Addresses that do not change what the weights mean or which batches they saw.
 SAFE = (
@@ -72,6 +72,7 @@ def claim_model_dir(loaded: LoadedRun) -> list[str]:
     """Make the model directory this run's; return remarks worth printing."""
     run = loaded.run
     model_dir = Path(run.run.model_dir)
+    locks.check_free(model_dir)  # before anything of a training under way is changed
     remarks: list[str] = []
     if model_dir.is_dir() and any(model_dir.iterdir()):
         if run.run.on_existing == "fail":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -18,15 +19,28 @@ _log = logging.getLogger("estimax")
 def write_evaluation(
     folder: str, results: Mapping[str, Any], step: int, checkpoint: str
 ) -> None:
-    """Write the metrics of one evaluation for TensorBoard."""
-    with summary.SummaryWriter(folder) as writer:
-        for name, value in results.items():
-            if name != "global_step" and np.ndim(value) == 0:
-                writer.scalar(name, float(value), step)
-            elif name != "global_step":
-                _log.info("metric %r is an array, which TensorBoard cannot plot", name)
-        if checkpoint:  # not one of variables in memory
-            writer.text("checkpoint_path", checkpoint, step)
+    """Write the metrics of one evaluation for TensorBoard.
+
+    A folder that this process may not write to is no reason to lose the metrics: there
+    is a warning instead.
+    """
+    try:
+        with summary.SummaryWriter(folder) as writer:
+            for name, value in results.items():
+                if name != "global_step" and np.ndim(value) == 0:
+                    writer.scalar(name, float(value), step)
+                elif name != "global_step":
+                    _log.info("metric %r is an array; TensorBoard plots none", name)
+            if checkpoint:  # not one of variables in memory
+                writer.text("checkpoint_path", checkpoint, step)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        _log.warning(
+            "%s: the metrics were not written, because the folder is read-only (%s)",
+            folder,
+            error.strerror,
+        )
 
 
 def log_evaluation(results: Mapping[str, Any], examples: int, name: str | None) -> None:

@@ -134,7 +134,7 @@ def remove_leftovers(
         followed.
       sole_writer_of: Tells for a file's final name whether the caller knows, by a lock,
         that no other process writes it. Temporaries of such files are removed
-        whoever made them.
+        without waiting, unless their process is seen to run.
       now: The time in seconds since 1970.
     """
     removed = []
@@ -149,8 +149,10 @@ def remove_leftovers(
             continue
         if entry.name in _in_use:
             continue
-        is_ours = sole_writer_of(match["final"])
-        if not is_ours and now - _last_written(entry) < _patience(match):
+        patience = _patience(match)
+        if sole_writer_of(match["final"]) and patience < math.inf:
+            patience = -math.inf  # whatever clock the file's time is of
+        if now - _last_written(entry) < patience:
             continue
         if entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
