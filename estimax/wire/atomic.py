@@ -39,7 +39,7 @@ FOREIGN_AFTER_SECONDS = 24 * 3600.0
 _PREFIX = ".estimax-tmp"
 _NAME = re.compile(
     re.escape(_PREFIX) + r"-(?P<host>.*)-(?P<pid>\d+)"
-    # Absent in names that were made before version 0.2.
+    # Absent in names that older versions made.
     r"(?:-s(?P<system>[0-9a-f]{8})t(?P<started>[0-9a-f]*))?"
     r"-\d+-[0-9a-f]{8}~(?P<final>.*)"
 )
