@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -160,17 +161,19 @@ class _Lock:
         )
 
     def acquire(self) -> None:
-        while self._file is None:
+        for attempt in itertools.count():
             try:
                 file = os.open(self._path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o666)
             except OSError as error:
                 error.add_note(f"{self._path.parent}: training has to write here.")
                 raise
             try:
-                self._file = file if self._take(file) else None
+                self._file = file if self._take(file, attempt) else None
             finally:
                 if self._file is None:
                     os.close(file)
+            if self._file is not None:
+                break
         touching = threading.Thread(
             target=_keep_touching,
             args=(self._path, self._ended),
@@ -179,10 +182,12 @@ class _Lock:
         )
         touching.start()
 
-    def _take(self, file: int) -> bool:
+    def _take(self, file: int, attempt: int) -> bool:
         """Make the file ours; False to try again, InUseError if it is another's."""
         is_locked = _flock(file)
-        if not _is_same_file(file, self._path):  # its holder removed it just now
+        # Its holder may have removed it just now. Some file systems do not keep the
+        # numbers that tell files apart, so this is not asked for ever.
+        if attempt < _MOST_ATTEMPTS and not _is_same_file(file, self._path):
             return False
         found = _Record.parse(_read(file))
         if is_locked is False:
@@ -195,7 +200,8 @@ class _Lock:
                 raise self._in_use(found, from_elsewhere=True)
             _log.info("%s: taken over from %s, which ended", self._path, _who(found))
         os.ftruncate(file, 0)
-        os.pwrite(file, self._record.encoded(), 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        os.write(file, self._record.encoded())
         os.fsync(file)
         return True
 
@@ -212,18 +218,13 @@ class _Lock:
 
     def check(self) -> None:
         """Raise unless the lock file is there and ours."""
-        directory = self._path.parent
-        try:
-            found = _Record.parse(self._path.read_bytes())
-        except OSError:
-            found = None
+        directory, found = self._path.parent, self._current()
         if found is not None and found.token == self._record.token:
             return
         if not directory.is_dir():
             raise MissingFileError(
-                f"{directory} was deleted while it was trained in. What was trained "
-                "since the last checkpoint that you have elsewhere is lost; start "
-                "training again."
+                f"{directory} was deleted while it was trained in, and its checkpoints "
+                "with it. Start training again."
             )
         if found is None:
             raise MissingFileError(
@@ -241,11 +242,23 @@ class _Lock:
         self._ended.set()
         if self._file is None:
             return
-        # Removed while it is locked: who waits for it then sees another file.
-        if _is_same_file(self._file, self._path):
+        found = self._current()
+        is_ours = found is not None and found.token == self._record.token
+        if sys.platform == "win32":  # where an open file cannot be removed
+            os.close(self._file)
+        # Removed while it is locked, never after: it might be another's by then.
+        if is_ours:
             self._path.unlink(missing_ok=True)
-        os.close(self._file)
+        if sys.platform != "win32":
+            os.close(self._file)
         self._file = None
+
+    def _current(self) -> _Record | None:
+        """Return what the lock file says now; None if there is none."""
+        try:
+            return _Record.parse(self._path.read_bytes())
+        except OSError:
+            return None
 
     def forget(self) -> None:
         """Let go of the file in a forked child, without unlocking the parent's."""
@@ -273,6 +286,7 @@ class _Lock:
 
 _registry = threading.Lock()
 _held: dict[str, _Lock] = {}  # by real path
+_MOST_ATTEMPTS = 20
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
@@ -297,7 +311,8 @@ def _is_same_file(file: int, path: Path) -> bool:
 
 
 def _read(file: int) -> bytes:
-    return os.pread(file, 1 << 16, 0)
+    os.lseek(file, 0, os.SEEK_SET)
+    return os.read(file, 1 << 16)
 
 
 def _keep_touching(path: Path, ended: threading.Event) -> None:
