@@ -11,6 +11,7 @@ be the only copy of what it was made from.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -33,7 +34,7 @@ from estimax.input.column_files import (
 )
 from estimax.input.stream import State
 from estimax.native import checksum
-from estimax.wire import atomic, files
+from estimax.wire import atomic, files, json_text
 
 # 1 had no checksums.
 _VERSION = 2
@@ -88,9 +89,9 @@ class _Pass:
         weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()  # several iterators may read at once
         try:
-            self.seed = int(index["seed"])
-            self.states: Sequence[State] = index["states"]
-            self._chunks = [_Entry(*entry) for entry in index["chunks"]]
+            self.seed = _integer(index["seed"])
+            self.states: Sequence[State] = _list_of(index["states"], dict)
+            self._chunks = [_entry(one) for one in _list_of(index["chunks"], list)]
             if len(self._chunks) != len(self.states):
                 raise ValueError("it has not as many positions as chunks")
             expected = sum(entry.size for entry in self._chunks)
@@ -150,6 +151,28 @@ def _read_index(prefix: str) -> dict[str, Any]:
     return found
 
 
+def _entry(record: Any) -> _Entry:
+    """Return the entry of a chunk; ValueError if it holds no whole numbers."""
+    start, size, crc, described = record
+    numbers = {"start": start, "size": size, "checksum": crc}
+    start, size, crc = (json_text.whole(numbers, key) for key in numbers)
+    return _Entry(start, size, crc, described)
+
+
+def _integer(value: Any) -> int:
+    """Return a whole number of any size and sign; TypeError if it is none."""
+    if type(value) is not int:
+        raise TypeError(f"expected a whole number, found {value!r:.60}")
+    return value
+
+
+def _list_of(value: Any, kind: type) -> list[Any]:
+    """Return a value of the index that must be a list of `kind`; TypeError if not."""
+    if not isinstance(value, list) or not all(isinstance(v, kind) for v in value):
+        raise TypeError(f"expected a list of {kind.__name__}, found {value!r:.60}")
+    return value
+
+
 def _checksum_line(text: bytes) -> bytes:
     return b"crc32c %08x" % checksum.crc32c(text)
 
@@ -191,7 +214,8 @@ class _FileWriter:
         self._states.append(before)
         entry = (self._file.tell(), len(data), checksum.crc32c(data), described)
         self._chunks.append(entry)
-        self._file.write(data)
+        with atomic.names_file(f"{self._prefix}.data"):
+            self._file.write(data)
 
     def finish(self) -> None:
         if os.path.exists(f"{self._prefix}.index"):
@@ -219,4 +243,6 @@ class _AbandonedError(Exception):
 
 
 def _discard(opened: AbstractContextManager[BinaryIO]) -> None:
-    opened.__exit__(_AbandonedError, _AbandonedError(), None)
+    # Closing writes what is still buffered, which fails when the disk is full.
+    with contextlib.suppress(OSError):
+        opened.__exit__(_AbandonedError, _AbandonedError(), None)

@@ -45,6 +45,8 @@ _NAME = re.compile(
 )
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
+# What `write`, `fsync` and `close` fail with when a disk is full or broken.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _counter = itertools.count()
 _in_use: set[str] = set()  # names of this process's temporaries
 
@@ -65,7 +67,7 @@ def file(final_path: Pathish) -> Iterator[BinaryIO]:
     temporary = _temporary_beside(final)
     _in_use.add(temporary.name)
     try:
-        with open(temporary, "xb") as opened:
+        with names_file(final), open(temporary, "xb") as opened:
             yield opened
             opened.flush()
             os.fsync(opened.fileno())
@@ -93,14 +95,26 @@ def folder(final_path: Pathish) -> Iterator[Path]:
     _in_use.add(temporary.name)
     try:
         temporary.mkdir()
-        yield temporary
-        _sync_tree(temporary)
+        with names_file(final):
+            yield temporary
+            _sync_tree(temporary)
         _move_in(temporary, final)
         sync_directory(final.parent)
     finally:
         # After a replacement the temporary name holds what was there before.
         shutil.rmtree(temporary, ignore_errors=True)
         _in_use.discard(temporary.name)
+
+
+@contextlib.contextmanager
+def names_file(path: Pathish) -> Iterator[None]:
+    """Add `path` to an error of a full disk, which the system raises without a name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _DISK_ERRORS:
+            error.filename = os.fspath(path)
+        raise
 
 
 def remove_folder(path: Pathish) -> None:

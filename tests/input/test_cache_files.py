@@ -1,8 +1,10 @@
 """Damaged cache files: an error that names them, never other data or a dead process."""
 
 import copy
+import gc
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -131,6 +133,13 @@ HARM = {
     "no description": lambda i: i["chunks"][0].__setitem__(3, 7),
     "no entry": lambda i: i["chunks"].__setitem__(0, "chunk"),
     "no positions": lambda i: i.__setitem__("states", []),
+    "positions by name": lambda i: i.__setitem__("states", {"0": {}, "1": {}}),
+    "a position of text": lambda i: i["states"].__setitem__(0, "position"),
+    "a start of text": lambda i: i["chunks"][0].__setitem__(0, "0"),
+    "a size with a fraction": lambda i: i["chunks"][0].__setitem__(1, 0.5),
+    "a checksum of text": lambda i: i["chunks"][0].__setitem__(2, "crc"),
+    "an infinite seed": lambda i: i.__setitem__("seed", float("inf")),
+    "a seed of text": lambda i: i.__setitem__("seed", "7"),
     "no chunks": lambda i: i.pop("chunks"),
     "another version": lambda i: i.__setitem__("version", 3),
 }
@@ -177,3 +186,19 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert done.returncode == -signal.SIGKILL
     assert [int(x) for x in Dataset.range(9).cache(tmp_path / "c")] == list(range(9))
     assert len(read(tmp_path / "c")) == 9
+
+
+@pytest.fixture
+def small_files():
+    """No file may grow beyond 1,000 bytes: the system's error then names no file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_is_full_is_named_and_leaves_nothing(tmp_path, small_files):
+    with pytest.raises(OSError, match=r"File too large: '.*c\.data'"):
+        list(Dataset.range(100_000).cache(tmp_path / "c"))
+    gc.collect()  # closes the pass that was given up
+    assert os.listdir(tmp_path) == []
