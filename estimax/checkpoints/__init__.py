@@ -13,6 +13,7 @@ from estimax.checkpoints.format import (
 from estimax.checkpoints.manager import (
     all_checkpoints,
     first_nan,
+    is_checkpoint_name,
     latest,
     path_of,
     restore_latest,
@@ -42,6 +43,7 @@ __all__ = [
     "averaged",
     "first_nan",
     "flatten_state",
+    "is_checkpoint_name",
     "latest",
     "names",
     "open_source",

@@ -49,6 +49,15 @@ def step_of(path: Pathish) -> int:
     return int(match[1])
 
 
+def is_checkpoint_name(name: str) -> bool:
+    """Return whether a folder of this name is a checkpoint.
+
+    >>> is_checkpoint_name("model.ckpt-100")
+    True
+    """
+    return _FOLDER.fullmatch(name) is not None
+
+
 def all_checkpoints(model_dir: Pathish) -> list[Path]:
     """Every checkpoint that is there in full, oldest step first; sizes are checked."""
     return [path for path in _folders(model_dir) if _problem(path) is None]

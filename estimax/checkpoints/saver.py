@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import manager
 from estimax.core.errors import ConfigError, MissingFileError
-from estimax.wire import atomic, json_text
+from estimax.wire import atomic, json_text, locks
 from estimax.wire.atomic import Pathish
 
 
@@ -52,7 +52,6 @@ class Saver:
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="estimax-saver")
         self._writing: Future[None] | None = None
-        self._has_written = False
         self.model_dir.mkdir(parents=True, exist_ok=True)
         atomic.remove_leftovers(self.model_dir)
         self._preserve_after = self._first_preservation()
@@ -86,41 +85,32 @@ class Saver:
     def _write(
         self, step: int, snapshot: Mapping[str, NDArray[Any]], extra: Any
     ) -> None:
-        self._check_folder()
         path = manager.path_of(self.model_dir, step)
+        self._check_directory()
         # A resumed run begins by saving what it has just read: that is there already.
         if not formats.holds(path, snapshot, extra):
             was_marked = _marked(path)
             try:
                 formats.write(path, snapshot, step, extra)
-            except FileNotFoundError as error:  # deleted while it was being written
-                raise self._gone() from error
+            except FileNotFoundError:  # perhaps deleted while it was being written
+                self._check_directory()
+                raise
             except OSError as error:  # a full disk does not say whose
                 error.add_note(f"while writing the checkpoint {path}")
                 raise
             if was_marked:
                 atomic.write_bytes(path / manager.KEEP_MARK, b"")
-        self._has_written = True
         self._prune(just_written=path)
         self._write_state_file()
 
-    def _check_folder(self) -> None:
-        """Raise if what this saver wrote is gone.
-
-        A folder that was deleted may be there again, made by another writer.
-        """
-        is_there = self.model_dir.is_dir()
-        if is_there and not self._has_written:
-            return
-        if not is_there or not manager.all_checkpoints(self.model_dir):
-            raise self._gone()
-
-    def _gone(self) -> MissingFileError:
-        return MissingFileError(
-            f"{self.model_dir}: the folder was deleted, or its checkpoints were, while "
-            "this training was saving there. It cannot be resumed from them; start it "
-            "again, in a folder that nothing else removes."
-        )
+    def _check_directory(self) -> None:
+        """Raise if the directory was deleted or taken over since training began."""
+        locks.check_held(self.model_dir)
+        if not self.model_dir.is_dir():  # it may have no lock
+            raise MissingFileError(
+                f"{self.model_dir} was deleted while it was trained in. Start training "
+                "again."
+            )
 
     def _prune(self, *, just_written: Path) -> None:
         if not self._keep_max:

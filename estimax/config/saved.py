@@ -31,7 +31,7 @@ from estimax.config.origins import Origin, Problems, RunFileError, shown
 from estimax.config.schema.run import Run
 from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError
-from estimax.wire import atomic
+from estimax.wire import atomic, locks
 
 # Addresses that do not change what the weights mean or which batches they saw.
 SAFE = (
@@ -76,6 +76,7 @@ def claim_model_dir(loaded: LoadedRun) -> list[str]:
     """Make the model directory this run's; return remarks worth printing."""
     run = loaded.run
     model_dir = Path(run.run.model_dir)
+    locks.check_free(model_dir)  # before anything of a training under way is changed
     remarks: list[str] = []
     if model_dir.is_dir() and any(model_dir.iterdir()):
         if run.run.on_existing == "fail":

@@ -43,6 +43,10 @@ class BundleError(EstimaxError, ValueError):
     """An exported bundle that is damaged or asked for what it does not hold."""
 
 
+class InUseError(EstimaxError, RuntimeError):
+    """A model directory that another training is using."""
+
+
 class NanLossError(EstimaxError, RuntimeError):
     """The training loss became NaN."""
 

@@ -39,6 +39,7 @@ from estimax.estimator.feeding import Feed
 from estimax.estimator.large_pages import ask_for_large_pages
 from estimax.estimator.last_call import ended_at, mark_ended
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
+from estimax.estimator.model_dir import training_in
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import finishing_saves, training_hooks
 from estimax.hooks import Hook, RunContext
@@ -119,22 +120,36 @@ class Estimator:
         Raises:
           ChangedInputError: The last call was interrupted, and the data is not what it
             was. `RunConfig(resume_input="restart")` starts the data over.
+          InUseError: Another process or thread is training in the same `model_dir`.
+          MissingFileError: `model_dir` was deleted while it was trained in.
         """
         arguments.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
+        with training_in(self._config, "train"):
+            self._train(input_fn, hooks, steps, max_steps, saving_listeners)
+        return self
+
+    def _train(
+        self,
+        input_fn: InputFn,
+        hooks: Sequence[Hook] | None,
+        steps: int | None,
+        max_steps: int | None,
+        saving_listeners: Sequence[stock.CheckpointSaverListener] | None,
+    ) -> None:
         checkpoint = checkpoints.restore_latest(self.model_dir)
         if checkpoint is None:
             arguments.check_folder(self.model_dir)
         start = checkpoint.step if checkpoint else 0
         if max_steps is not None and start >= max_steps:
             _log.info("already trained to step %d of %d", start, max_steps)
-            return self
+            return
         position = _input_position(checkpoint)
         has_ended = ended_at(self.model_dir) == start
         with self._feed(input_fn, ModeKeys.TRAIN, position, has_ended) as feed:
             if feed.first is None:
                 _log.warning("train: the input_fn gave no data; nothing was trained")
-                return self
+                return
             feed.warn_if_endless("train", steps or max_steps)
             program = self._program(ModeKeys.TRAIN, feed.first)
             state = self._start_state(program, feed.first, checkpoint)
@@ -173,7 +188,6 @@ class Estimator:
             reports.log_training(context)
         if self.latest_checkpoint() is not None:
             mark_ended(self.model_dir, int(context.step))
-        return self
 
     def evaluate(
         self,
@@ -189,9 +203,9 @@ class Estimator:
 
         Returns the model's metrics with `loss` (mean over batches) and `global_step`,
         and unless `report` is False logs them and writes them for TensorBoard under
-        `eval_dir(name)`. A damaged checkpoint is
-        passed over for the one before it, with a warning; `global_step` tells which it
-        was. One that `checkpoint_path` names is used or refused.
+        `eval_dir(name)`; where that cannot be written, it warns. A damaged checkpoint
+        is passed over for the one before it, with a warning; `global_step` tells which
+        it was. One that `checkpoint_path` names is used or refused.
         """
         arguments.check_steps(steps=steps)
         self._check_trained(checkpoint_path)

@@ -21,33 +21,26 @@ def write_evaluation(
 ) -> None:
     """Write the metrics of one evaluation for TensorBoard.
 
-    Where the folder cannot be written to (another user's, or a read-only disk), log a
-    warning: the metrics themselves are what the caller asked for.
+    A folder that this process may not write to is no reason to lose the metrics: there
+    is a warning instead.
     """
     try:
-        _write_summaries(folder, results, step, checkpoint)
+        with summary.SummaryWriter(folder) as writer:
+            for name, value in results.items():
+                if name != "global_step" and np.ndim(value) == 0:
+                    writer.scalar(name, float(value), step)
+                elif name != "global_step":
+                    _log.info("metric %r is an array; TensorBoard plots none", name)
+            if checkpoint:  # not one of variables in memory
+                writer.text("checkpoint_path", checkpoint, step)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         _log.warning(
-            "the evaluation of step %d is not written for TensorBoard: %s. "
-            "evaluate(report=False) leaves it out",
-            step,
-            error,
+            "%s: the metrics were not written, because the folder is read-only (%s)",
+            folder,
+            error.strerror,
         )
-
-
-def _write_summaries(
-    folder: str, results: Mapping[str, Any], step: int, checkpoint: str
-) -> None:
-    with summary.SummaryWriter(folder) as writer:
-        for name, value in results.items():
-            if name != "global_step" and np.ndim(value) == 0:
-                writer.scalar(name, float(value), step)
-            elif name != "global_step":
-                _log.info("metric %r is an array, which TensorBoard cannot plot", name)
-        if checkpoint:  # not one of variables in memory
-            writer.text("checkpoint_path", checkpoint, step)
 
 
 def log_evaluation(results: Mapping[str, Any], examples: int, name: str | None) -> None:

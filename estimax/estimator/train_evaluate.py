@@ -16,6 +16,7 @@ from estimax.estimator.evaluating import (
     EveryFewSteps,
     evaluate_continuously,
 )
+from estimax.estimator.model_dir import training_in
 from estimax.estimator.specs import EvalSpec, TrainSpec
 
 EvalSpecs = EvalSpec | Sequence[EvalSpec] | Mapping[str, EvalSpec]
@@ -33,6 +34,9 @@ def train_and_evaluate(
 
     In a cluster (TF_CONFIG) the chief trains only, an evaluator evaluates what the
     chief saves until it has ended, and the result is (None, None).
+
+    Raises:
+      InUseError: Another process or thread is training in the same `model_dir`.
     """
     _check_types(estimator, train_spec, eval_spec)
     config = estimator.config
@@ -47,11 +51,12 @@ def train_and_evaluate(
         _check_evaluator(config.task_id)
         evaluate_continuously(estimator, evaluators)
         return None, None
-    if config.cluster_spec and config.task_type != cluster.MASTER:
-        _train(estimator, train_spec, [])
-        return None, None
-    _train(estimator, train_spec, evaluators)
-    results = [evaluator.finish() for evaluator in evaluators]
+    with training_in(config, "train_and_evaluate"):
+        if config.cluster_spec and config.task_type != cluster.MASTER:
+            _train(estimator, train_spec, [])
+            return None, None
+        _train(estimator, train_spec, evaluators)
+        results = [evaluator.finish() for evaluator in evaluators]
     if isinstance(eval_spec, EvalSpec):
         return results[0]
     names = [str(spec.name) for spec in specs]

@@ -6,6 +6,7 @@ export/final/1700000123/     # newer, and what is loaded from export/final
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -53,6 +54,17 @@ def next_version(base: Path, now: float) -> int:
     """
     exports = [v for v, p in version_folders(base).items() if _is_export(p)]
     return max([int(now), *(version + 1 for version in exports)])
+
+
+def remove_empty(base: Path, now: float) -> None:
+    """Remove version folders that a killed export has made and not filled.
+
+    Younger ones may be of an export, or of a copy, that is under way.
+    """
+    for folder in version_folders(base).values():
+        with contextlib.suppress(OSError):  # not empty, or gone
+            if now - folder.stat().st_mtime > atomic.DEAD_AFTER_SECONDS:
+                folder.rmdir()
 
 
 def prune(base: Path, keep: int | None, *, protect: Collection[str] = ()) -> list[str]:

@@ -87,6 +87,7 @@ def write_bundle(
     base = Path(base_dir)
     base.mkdir(parents=True, exist_ok=True)
     atomic.remove_leftovers(base)
+    versions.remove_empty(base, time.time())
     program = _export(servable, tuple(platforms))
     while True:
         created = now()

@@ -43,13 +43,15 @@ Proof = Callable[[ModuleType], bool]
 
 def is_on() -> bool:
     """Return whether compiled kernels may be used: `ESTIMAX_NATIVE` is not "off"."""
-    setting = os.environ.get("ESTIMAX_NATIVE", "on").strip().lower()
-    if setting not in ("on", "off"):
+    setting = os.environ.get("ESTIMAX_NATIVE")
+    if setting is None or setting == "on":  # at once: asked for every batch
+        return True
+    if setting != "off":
         raise ConfigError(
             f"ESTIMAX_NATIVE={setting!r}: expected 'on' (compiled kernels, the "
             "default) or 'off' (the same in NumPy and XLA)."
         )
-    return setting == "on"
+    return False
 
 
 def kernels(name: str, proof: Proof) -> ModuleType | None:

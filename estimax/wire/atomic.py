@@ -39,7 +39,7 @@ FOREIGN_AFTER_SECONDS = 24 * 3600.0
 _PREFIX = ".estimax-tmp"
 _NAME = re.compile(
     re.escape(_PREFIX) + r"-(?P<host>.*)-(?P<pid>\d+)"
-    # Absent in names that were made before version 0.2.
+    # Absent in names that older versions made.
     r"(?:-s(?P<system>[0-9a-f]{8})t(?P<started>[0-9a-f]*))?"
     r"-\d+-[0-9a-f]{8}~(?P<final>.*)"
 )
@@ -148,7 +148,7 @@ def remove_leftovers(
         followed.
       sole_writer_of: Tells for a file's final name whether the caller knows, by a lock,
         that no other process writes it. Temporaries of such files are removed
-        whoever made them.
+        without waiting, unless their process is seen to run.
       now: The time in seconds since 1970.
     """
     removed = []
@@ -163,8 +163,10 @@ def remove_leftovers(
             continue
         if entry.name in _in_use:
             continue
-        is_ours = sole_writer_of(match["final"])
-        if not is_ours and now - _last_written(entry) < _patience(match):
+        patience = _patience(match)
+        if sole_writer_of(match["final"]) and patience < math.inf:
+            patience = -math.inf  # whatever clock the file's time is of
+        if now - _last_written(entry) < patience:
             continue
         if entry.is_dir():
             shutil.rmtree(entry, ignore_errors=True)
@@ -172,6 +174,21 @@ def remove_leftovers(
             entry.unlink(missing_ok=True)
         removed.append(entry.name)
     return removed
+
+
+def file_system_time(directory: Pathish) -> float:
+    """Return the time that the file system gives to a new file in a directory.
+
+    It may differ from this machine's clock: network file systems have their own.
+    """
+    path = _temporary_beside(Path(directory) / "time")
+    _in_use.add(path.name)
+    try:
+        path.touch(exist_ok=False)
+        return path.stat().st_mtime
+    finally:
+        path.unlink(missing_ok=True)
+        _in_use.discard(path.name)
 
 
 def sync_directory(path: Pathish) -> None:

@@ -38,6 +38,15 @@ def current() -> Process:
     return _known[pid]
 
 
+def boot() -> str:
+    """Return what tells this run of this machine's kernel from others, 8 hex digits."""
+    try:
+        text = Path("/proc/sys/kernel/random/boot_id").read_text()
+    except OSError:  # no Linux, or a sandbox that hides it
+        text = socket.gethostname()
+    return _digest(text.strip())
+
+
 def is_running(process: Process) -> bool | None:
     """Return whether a process still runs; None if it cannot be seen from here.
 
@@ -77,10 +86,10 @@ _known: dict[int, Process] = {}
 
 def _system() -> str:
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return _digest(f"{boot} {os.readlink('/proc/self/ns/pid')}")
-    except OSError:  # no Linux, or a sandbox that hides them
-        return _digest(socket.gethostname())
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:  # no Linux, or a sandbox that hides it
+        namespace = ""
+    return _digest(f"{boot()} {namespace}")
 
 
 def _started(pid: int) -> str | None:

@@ -13,7 +13,7 @@ import pytest
 
 from estimax import checkpoints
 from estimax.checkpoints import Saver
-from estimax.core.errors import CheckpointError, ConfigError
+from estimax.core.errors import CheckpointError, ConfigError, MissingFileError
 
 ARRAYS = {"w": np.arange(4.0)}
 
@@ -220,3 +220,12 @@ def test_kill_at_any_moment_leaves_sound_checkpoints(tmp_path: Path) -> None:
         assert found.extra == {"step": found.step}
         assert (found.arrays["w"] == found.step).all()
         step = found.step
+
+
+def test_a_directory_that_is_deleted_is_not_made_again(tmp_path: Path) -> None:
+    saver = Saver(tmp_path / "run")
+    (tmp_path / "run").rmdir()
+    saver.save(1, {"n": np.array(3)})
+    with pytest.raises(MissingFileError, match="run was deleted while it was trained"):
+        saver.close()
+    assert not (tmp_path / "run").exists()

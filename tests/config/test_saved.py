@@ -2,6 +2,7 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from run_files import GOOD, load_text
 
 from estimax.config import load
 from estimax.config.saved import claim_model_dir
-from estimax.core.errors import ConfigError
+from estimax.core.errors import ConfigError, InUseError
+from estimax.wire import locks
 
 
 def started(folder: Path, *overrides: str, text: str = GOOD):
@@ -71,6 +73,18 @@ def test_an_existing_run_may_be_an_error(tmp_path):
     started(tmp_path)
     with pytest.raises(ConfigError, match="holds a run already"):
         started(tmp_path, "run.on_existing=fail")
+
+
+def test_a_run_under_way_is_left_alone(tmp_path):
+    started(tmp_path)
+    saved = tmp_path / "model" / "config" / "environment.json"
+    before = saved.read_text()
+    with locks.hold(tmp_path / "model", "train"), ThreadPoolExecutor(1) as thread:
+        for action in ("overwrite", "resume"):
+            claimed = thread.submit(started, tmp_path, f"run.on_existing={action}")
+            with pytest.raises(InUseError, match="is training here already"):
+                claimed.result()
+    assert saved.read_text() == before
 
 
 def test_overwrite_removes_what_estimax_made_and_nothing_else(tmp_path):

@@ -1,101 +1,227 @@
-"""A model directory that cannot be written to, or vanishes."""
+"""The folder of a model: one trainer at a time, swept at the start, and missed."""
 
-import contextlib
 import os
 import shutil
-import stat
-import tempfile
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
-from tiny_models import data, line_model_fn, once
 
 import estimax as ex
-from estimax.core.errors import MissingFileError
+from estimax.core.errors import InUseError, MissingFileError
+from estimax.hooks import Hook
+from estimax.wire import locks
 
-NOBODY = 65534
+sys.path.insert(0, str(Path(__file__).parent))
+from tiny_models import data, once
+
+FOLDER = Path(__file__).parent
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(FOLDER)!r})
+import estimax as ex
+from tiny_models import data, line_model_fn, once
+class Wait(ex.hooks.Hook):
+    def after_run(self, context, values):
+        print("training", flush=True)
+        sys.stdin.read(1)
+"""
+
+
+class Act(Hook):
+    """Calls a function once, after the second step."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def after_run(self, context, values):
+        if context.step == 2:
+            self.act()
+
+
+def train_elsewhere(model_dir):
+    """Start a process that trains in the folder until it is told to go on."""
+    program = PROGRAM + (
+        "model = ex.Estimator(line_model_fn, sys.argv[1])\n"
+        "model.train(data(), hooks=[Wait()], steps=1)\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, str(model_dir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout.readline() == b"training\n"
+    return child
+
+
+def test_a_second_process_that_trains_is_refused_at_once(make):
+    model = make()
+    with train_elsewhere(model.model_dir) as child:
+        words = f"is being trained in by process {child.pid} on"
+        with pytest.raises(InUseError, match=words):
+            model.train(data(), steps=1)
+        with pytest.raises(InUseError, match=words):
+            ex.train_and_evaluate(
+                model, ex.TrainSpec(data(), max_steps=2), ex.EvalSpec(once())
+            )
+        assert model.evaluate(once())["global_step"] == 0
+        assert len(list(model.predict(once()))) == 8
+        child.communicate(b"x")
+        assert child.returncode == 0
+    model.train(data(), steps=1)
+    assert model.evaluate(once())["global_step"] == 2
+
+
+def test_a_killed_training_can_be_continued_at_once(make):
+    model = make()
+    with train_elsewhere(model.model_dir) as child:
+        child.kill()
+    model.train(data(), steps=1)
+    assert not os.path.exists(os.path.join(model.model_dir, locks.FILE))
+
+
+def test_a_second_thread_that_trains_is_refused(make):
+    model = make()
+    errors = []
+
+    def train_too():
+        try:
+            make().train(data(), steps=1)
+        except InUseError as error:
+            errors.append(error)
+
+    def start():
+        thread = threading.Thread(target=train_too)
+        thread.start()
+        thread.join()
+
+    model.train(data(), hooks=[Act(start)], steps=3)
+    assert len(errors) == 1
+    assert model.evaluate(once())["global_step"] == 3
+
+
+def test_a_hook_cannot_train_the_folder_that_is_being_trained(make):
+    with pytest.raises(InUseError, match="this process is training here already"):
+        make().train(
+            data(), hooks=[Act(lambda: make().train(data(), steps=1))], steps=3
+        )
+
+
+def test_estimators_of_one_process_train_one_after_the_other(make):
+    first, second = make(), make()
+    for model in (first, second, first):
+        model.train(data(), steps=1)
+    ex.train_and_evaluate(
+        second, ex.TrainSpec(data(), max_steps=5), ex.EvalSpec(once())
+    )
+    assert first.evaluate(once())["global_step"] == 5
+
+
+def test_what_a_killed_training_left_is_gone_after_the_next_start(make):
+    model = make()
+    model.train(data(), steps=1)
+    folder = Path(model.model_dir)
+    export = folder / "export" / "final"
+    export.mkdir(parents=True)
+    program = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from estimax.wire import atomic\n"
+        "folder, export = map(Path, sys.argv[1:])\n"
+        "with atomic.folder(folder / 'model.ckpt-9'), atomic.folder(export / '17'):\n"
+        "    with atomic.file(folder / 'example.json'):\n"
+        "        with atomic.file(folder / 'model.ckpt-1' / 'keep'):\n"
+        "            print(flush=True)\n"
+        "            sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, folder, export]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        child.stdout.readline()
+        model.train(data(), steps=1)
+        assert len(list(folder.rglob(".estimax-tmp*"))) == 4  # its maker lives
+        child.kill()
+    model.train(data(), steps=1)
+    assert list(folder.rglob(".estimax-tmp*")) == []
+
+
+def test_a_checkpoint_half_written_on_another_host_is_gone_as_well(make):
+    model = make()
+    model.train(data(), steps=1)
+    left = Path(model.model_dir, ".estimax-tmp-other-7-0-00c0ffee~model.ckpt-9")
+    left.mkdir()
+    model.train(data(), steps=1)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("settings", [{}, {"save_checkpoints_steps": 3}, "no saves"])
+def test_a_folder_that_is_deleted_while_it_is_trained_in_is_said_to_be(make, settings):
+    if settings == "no saves":
+        settings = {"save_checkpoints_steps": None, "save_checkpoints_secs": None}
+    model = make(**settings)
+    act = Act(lambda: shutil.rmtree(model.model_dir))
+    with pytest.raises(MissingFileError, match="was deleted while it was trained in"):
+        model.train(data(), hooks=[act], steps=9)
+    assert not os.path.exists(model.model_dir)
+
+
+def test_a_folder_that_is_replaced_while_it_is_trained_in_is_said_to_be(make):
+    model = make(save_checkpoints_steps=3)
+
+    def replace():
+        shutil.rmtree(model.model_dir)
+        os.mkdir(model.model_dir)
+
+    with pytest.raises(MissingFileError, match="deleted, emptied or replaced"):
+        model.train(data(), hooks=[Act(replace)], steps=9)
+    assert os.listdir(model.model_dir) == []
+
+
+def without_privileges(command):
+    """A command that permissions bind: those of files do not bind root otherwise."""
+    if os.getuid() != 0:
+        return command
+    if shutil.which("setpriv") is None:
+        pytest.skip("root may write anywhere, and there is no setpriv to give that up")
+    rights = "-dac_override,-dac_read_search"
+    return ["setpriv", f"--bounding-set={rights}", f"--inh-caps={rights}", *command]
 
 
 @pytest.fixture
-def open_folder():
-    """A folder that other users may read, unlike pytest's."""
-    folder = tempfile.mkdtemp(prefix="estimax-test-")
-    os.chmod(folder, 0o755)
-    yield Path(folder)
-    shutil.rmtree(folder)
+def read_only():
+    """Make a folder one in which nothing can be written, until the test has ended."""
+    made = []
+
+    def change(folder):
+        made.extend(path for path in (folder, *folder.rglob("*")) if path.is_dir())
+        for path in made:
+            path.chmod(0o555)
+
+    yield change
+    for path in made:
+        path.chmod(0o755)
 
 
-@contextlib.contextmanager
-def read_only(folder):
-    """Make a folder unwritable; root, whom no mode binds, becomes another user."""
-    folders = [folder, *(p for p in folder.rglob("*") if p.is_dir())]
-    for each in folders:
-        each.chmod(0o555)
-    if os.geteuid() == 0:
-        os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        if os.getuid() == 0:
-            os.seteuid(0)
-        for each in folders:
-            each.chmod(0o755)
-
-
-def test_a_read_only_model_dir_is_evaluated_with_a_warning(open_folder, caplog):
-    model_dir = open_folder / "model"
-    ex.Estimator(line_model_fn, str(model_dir)).train(data(), max_steps=3)
-    before = {path: path.stat().st_mtime_ns for path in model_dir.rglob("*")}
-    with read_only(model_dir):
-        assert not os.access(model_dir, os.W_OK, effective_ids=True)
-        estimator = ex.Estimator(line_model_fn, str(model_dir))
-        metrics = estimator.evaluate(once())
-        (prediction,) = estimator.predict(once(batch=1, rows=1))
-    assert metrics["global_step"] == 3
-    assert metrics["error"] > 0
-    assert prediction.keys() == {"y", "twice"}
-    assert "step 3 is not written for TensorBoard" in caplog.text
-    assert before == {path: path.stat().st_mtime_ns for path in model_dir.rglob("*")}
-
-
-class Deletes(ex.hooks.Hook):
-    """Deletes the model directory in the middle of the training."""
-
-    def __init__(self, folder):
-        self._folder = folder
-
-    def after_run(self, context, values):
-        if context.step == 5:
-            # In one step: a save may be under way in its thread.
-            self._folder.rename(self._folder.with_name("deleted"))
-
-    def next_step(self, step):
-        return step + 1
-
-
-@pytest.mark.parametrize("summaries", [None, 1])
-def test_a_model_dir_that_is_deleted_while_training_is_an_error(tmp_path, summaries):
-    model_dir = tmp_path / "model"
-    config = ex.RunConfig(save_checkpoints_steps=4, save_summary_steps=summaries)
-    estimator = ex.Estimator(line_model_fn, str(model_dir), config)
-    with pytest.raises(MissingFileError, match="was deleted, or its checkpoints were"):
-        estimator.train(data(), hooks=[Deletes(model_dir)], max_steps=20)
-
-
-def test_a_model_dir_deleted_after_the_last_periodic_save_is_an_error(tmp_path):
-    model_dir = tmp_path / "model"
-    config = ex.RunConfig(save_checkpoints_steps=1000)
-    estimator = ex.Estimator(line_model_fn, str(model_dir), config)
-    with pytest.raises(MissingFileError, match="was deleted"):
-        estimator.train(data(), hooks=[Deletes(model_dir)], max_steps=7)
-
-
-def test_files_have_the_modes_of_the_umask(tmp_path):
-    before = os.umask(0o027)
-    try:
-        ex.Estimator(line_model_fn, str(tmp_path / "model")).train(data(), max_steps=2)
-    finally:
-        os.umask(before)
-    for path in (tmp_path / "model").rglob("*"):
-        expected = 0o750 if path.is_dir() else 0o640
-        assert stat.S_IMODE(path.stat().st_mode) == expected, path
+def test_evaluating_where_nothing_can_be_written_gives_metrics(make, read_only):
+    model = make()
+    expected = model.train(data(), steps=2).evaluate(once(), report=False)["loss"]
+    read_only(Path(model.model_dir))
+    program = PROGRAM + (
+        "import logging; logging.basicConfig()\n"
+        "model = ex.Estimator(line_model_fn, sys.argv[1])\n"
+        "print(model.evaluate(once())['loss'], len(list(model.predict(once()))))\n"
+        "model.train(data(), steps=1)\n"
+    )
+    done = subprocess.run(
+        without_privileges([sys.executable, "-c", program, model.model_dir]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == [str(expected), "8"], done.stderr
+    assert "the metrics were not written" in done.stderr
+    assert "training has to write here" in done.stderr
+    assert not Path(model.model_dir, "eval").exists()

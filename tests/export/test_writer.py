@@ -1,6 +1,7 @@
 """Writing bundles: versions, sharing, refusals, and nothing left after a failure."""
 
 import dataclasses
+import os
 import sys
 import threading
 from pathlib import Path
@@ -244,3 +245,16 @@ def test_features_may_have_numbers_for_names(tmp_path):
     bundle = export.load(write_at(tmp_path, 1700000000, servable))
     for name in (0, "0"):
         assert bundle.predict({name: [1.5]})["y"].tolist() == [3.0]
+
+
+def test_what_a_killed_export_left_is_gone_after_the_next(tmp_path):
+    old, young, copied = (tmp_path / name for name in ("1600000000", "1600000001", "7"))
+    for folder in (old, young, copied):
+        folder.mkdir()
+    (copied / "manifest.json").touch()
+    for folder in (old, copied):
+        os.utime(folder, (0, 0))
+    export.write_bundle(servables.numeric_servable(), tmp_path, platforms=("cpu",))
+    assert not old.exists()
+    assert young.exists()
+    assert copied.exists()
