@@ -201,8 +201,11 @@ class _Lock:
             _log.info("%s: taken over from %s, which ended", self._path, _who(found))
         os.ftruncate(file, 0)
         os.lseek(file, 0, os.SEEK_SET)
-        os.write(file, self._record.encoded())
-        os.fsync(file)
+        with atomic.names_file(self._path):
+            # Not os.write, which may write a part and raise nothing.
+            with open(file, "wb", closefd=False) as opened:
+                opened.write(self._record.encoded())
+            os.fsync(file)
         return True
 
     def _is_stale(self, file: int, found: _Record, is_locked: bool | None) -> bool:

@@ -50,6 +50,7 @@ _CODES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
 }
 _CODE_OF = {dtype: code for code, dtype in _CODES.items()}
+_DTYPES = {dtype.name: dtype for dtype in _CODE_OF}
 DTYPES = frozenset(dtype.name for dtype in _CODE_OF)  # names of those that can be kept
 
 
@@ -103,7 +104,9 @@ def check_entries(entries: Mapping[str, Entry], size: int, crc: int) -> None:
     """
     place: tuple[int, int] | None = None  # where the next array must start, and its crc
     for name, entry in sorted(entries.items(), key=lambda item: _extent(item[1])):
-        itemsize = dtype_from_name(entry.dtype, where=f"array {name!r}").itemsize
+        if entry.dtype not in _DTYPES:
+            raise ValueError(f"array {name!r}: unknown dtype {entry.dtype!r:.60}")
+        itemsize = _DTYPES[entry.dtype].itemsize
         # Sizes of 0 must not hide others that no array can have.
         largest = math.prod(max(n, 1) for n in entry.shape) * itemsize
         if largest >= 2**63 or math.prod(entry.shape) * itemsize != entry.size:
@@ -180,10 +183,9 @@ def _read_entry(
 
 def dtype_from_name(name: str, *, where: str) -> np.dtype[Any]:
     """The dtype that an entry names."""
-    for dtype in _CODE_OF:
-        if dtype.name == name:
-            return dtype
-    raise CheckpointError(f"{where}: unknown dtype {name!r}.")
+    if name not in _DTYPES:
+        raise CheckpointError(f"{where}: unknown dtype {name!r:.60}.")
+    return _DTYPES[name]
 
 
 def _header(arrays: Mapping[str, NDArray[Any]]) -> bytes:

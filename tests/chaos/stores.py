@@ -184,7 +184,8 @@ def _damage_once(folder: Path, draw: random.Random, *, newest: bool) -> str:
     file = draw.choice(files)
     twin = other / file.name
     kind = draw.choice(["bytes"] * 6 + ["json", "break", "swap", "folders", "copy"])
-    if kind == "json" and file.name == MANIFEST:
+    # What is damaged already may be no JSON, or nothing that can be copied.
+    if kind == "json" and file.name == MANIFEST and newest:
         return _unsealed(file, draw)
     if kind == "break":
         return mutations.break_file(file, draw)
@@ -192,7 +193,7 @@ def _damage_once(folder: Path, draw: random.Random, *, newest: bool) -> str:
         return mutations.swap(file, twin)
     if kind == "folders":
         return mutations.swap(chosen, other)
-    if kind == "copy":
+    if kind == "copy" and newest:
         step = draw.choice([0, 7, 12, 10**30])
         shutil.copytree(chosen, folder / f"model.ckpt-{step}", dirs_exist_ok=True)
         return f"copy {chosen.name} to model.ckpt-{step}"
