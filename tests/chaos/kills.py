@@ -36,14 +36,17 @@ class KillTraining(Attack):
     def prepare(self, folder: Path) -> None:
         self.folder = folder
         self.data = processes.write_data(folder / "data")
-        whole = processes.Run(self.data, folder / "whole")
+        self.env = processes.compilation_cache(folder / "compiled")
+        whole = processes.Run(self.data, folder / "whole", env=self.env)
         whole.finish()
         self.whole = whole.model_dir
 
     def attempt(self, draw: random.Random, note: Note) -> Outcome:
         shutil.rmtree(self.folder / "killed", ignore_errors=True)
+        (self.folder / "killed.log").unlink(missing_ok=True)
         options = ("--pause", "0.02", "--save-steps", str(draw.choice([2, 5])))
-        run = processes.Run(self.data, self.folder / "killed", *options)
+        killed = self.folder / "killed"
+        run = processes.Run(self.data, killed, *options, env=self.env)
         done = []
         try:
             for _ in range(self.kills):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 
 from chaos.attack import Attack
 
@@ -40,9 +41,14 @@ BROKEN = {
 }
 
 
+# Threads that import jax at the same time see each other's half-made modules.
+_importing = threading.Lock()
+
+
 def make_attack(name: str) -> Attack:
     """Return a new attack of this name."""
     module, _, kind = {**ATTACKS, **BROKEN}[name].partition(":")
-    attack = getattr(importlib.import_module(module), kind)()
+    with _importing:
+        attack = getattr(importlib.import_module(module), kind)()
     assert isinstance(attack, Attack)
     return attack

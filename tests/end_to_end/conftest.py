@@ -13,11 +13,7 @@ import processes  # lies beside this file
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     """The environment that lets a second start find what the first has compiled."""
-    return {
-        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("cache")),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-    }
+    return processes.compilation_cache(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")

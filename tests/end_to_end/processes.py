@@ -32,6 +32,15 @@ def write_data(folder, *, rows=700):
     return folder
 
 
+def compilation_cache(folder):
+    """Environment variables that let a start find what the start before compiled."""
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
 class Run:
     """The training program on one model directory, started as often as need be."""
 
