@@ -208,7 +208,7 @@ def test_a_scalar_cannot_be_sliced():
 
 def test_objects_that_are_not_text_are_refused_by_name():
     frame = pd.DataFrame({"s": np.array(["a", 1.5], dtype=object)})
-    with pytest.raises(InputError, match=r"\['s'\]: a column of objects must hold"):
+    with pytest.raises(InputError, match=r"\['s'\]: dtype object may hold only text"):
         Dataset.from_tensor_slices(frame)
 
 

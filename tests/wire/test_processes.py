@@ -48,8 +48,15 @@ def test_processes_of_other_systems_cannot_be_seen() -> None:
 
 
 def test_a_forked_child_is_another_process() -> None:
-    child = os.fork()
-    if child == 0:
-        same = processes.current().pid == os.getpid()
-        os._exit(0 if same else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    # In a process without threads: others must not fork.
+    program = (
+        "import os\n"
+        "from estimax.wire import processes\n"
+        "mine = processes.current()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    me = processes.current()\n"
+        "    os._exit(0 if me.pid == os.getpid() and me != mine else 1)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
