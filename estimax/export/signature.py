@@ -54,6 +54,14 @@ class TensorSpec:
         """Turn a computed array into what callers were promised."""
         if self.vocabulary is None:
             return computed.astype(self.dtype, copy=False)
+        count = len(self.vocabulary)
+        is_id = computed.dtype.kind in "iu"
+        if not is_id or ((computed < 0) | (computed >= count)).any():
+            raise BundleError(
+                f"output {self.name!r}: expected ids in [0, {count}) for the words of "
+                f"its vocabulary, found {computed.dtype} {computed.reshape(-1)[:8]}. "
+                "The signature does not belong to the program; export the model again."
+            )
         words = np.array([word.encode() for word in self.vocabulary], dtype=object)
         found: NDArray[Any] = words[computed]
         return found

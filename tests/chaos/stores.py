@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from chaos import mutations
-from chaos.attack import AttackFailedError, FileAttack, Outcome, shortened
+from chaos.attack import AttackFailedError, FileAttack, Note, Outcome, shortened
 from chaos.tiny import bits
 from estimax import checkpoints
 from estimax.core.errors import CheckpointError, MissingFileError
@@ -22,7 +22,19 @@ MANIFEST = "manifest.json"
 SECRET = b"SECRET!!" * 64
 
 
-class Checkpoints(FileAttack):
+class CheckpointAttack(FileAttack):
+    """Damages checkpoints, of which the older one must serve if it is whole."""
+
+    spares_one = False  # whether the last damage left the older checkpoint alone
+
+    def attempt(self, draw: random.Random, note: Note) -> Outcome:
+        outcome = super().attempt(draw, note)
+        if outcome is Outcome.REFUSED and self.spares_one:
+            raise AttackFailedError("the older checkpoint is whole, and was not used")
+        return outcome
+
+
+class Checkpoints(CheckpointAttack):
     """Damages one or both of two checkpoints; either must be read right or refused."""
 
     tries = 500
@@ -42,7 +54,9 @@ class Checkpoints(FileAttack):
 
     def damage(self, folder: Path, draw: random.Random) -> str:
         done = [_damage_once(folder, draw, newest=True)]
+        self.spares_one = not done[0].startswith("swap")
         if draw.random() < 0.3:
+            self.spares_one = False
             done.append(_damage_once(folder, draw, newest=False))
         return "; ".join(done)
 
@@ -91,6 +105,7 @@ class ForgedCheckpoints(Checkpoints):
         (folder / "model.ckpt-10" / "secret").unlink()
 
     def damage(self, folder: Path, draw: random.Random) -> str:
+        self.spares_one = True
         path = folder / "model.ckpt-10" / MANIFEST
         if draw.random() < 0.15:
             return _point_outside(path, folder / "secret", draw)
@@ -124,7 +139,7 @@ class ForgedCheckpoints(Checkpoints):
             self.check_error(error)
 
 
-class Resume(FileAttack):
+class Resume(CheckpointAttack):
     """Trains on from damaged checkpoints to the bits of a run that nobody disturbed."""
 
     tries = 25
@@ -143,7 +158,9 @@ class Resume(FileAttack):
         shutil.rmtree(folder / f"model.ckpt-{self.tiny.STEPS}")
 
     def damage(self, folder: Path, draw: random.Random) -> str:
-        return _damage_once(folder, draw, newest=True)
+        done = _damage_once(folder, draw, newest=True)
+        self.spares_one = not done.startswith("swap")
+        return done
 
     def read(self, folder: Path) -> Any:
         self.estimator.train(self.tiny.input_fn, max_steps=self.tiny.STEPS)

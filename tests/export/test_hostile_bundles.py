@@ -279,3 +279,16 @@ def test_a_program_that_calls_a_kernel_of_ours_is_refused_and_not_run(copy, tmp_
             path.write_bytes(base64.b64decode("AAAA"))
     rehash(copy)
     check_refused(copy, "custom call of 'estimax_lay_rows'")
+
+
+@pytest.mark.parametrize("words", [["yes"], []])
+def test_a_vocabulary_with_fewer_words_than_classes(copy, words):
+    def cut(record):
+        for signature in record.values():
+            signature["outputs"]["classes"]["vocabulary"] = words
+
+    change_json(copy, "signatures.json", cut)
+    with pytest.raises(BundleError, match=r"'classes': expected ids in \[0, "):
+        export.load(copy).predict(servables.wide_request(5))
+    with pytest.raises(BundleError, match="'classes': expected ids"):
+        export.load(copy, self_test=True)
