@@ -103,7 +103,7 @@ def test_dictionaries_dates_and_decimals_are_read(write):
 
 def test_a_missing_number_takes_its_default_or_is_an_error(write):
     path = write({"n": [1, None], "s": ["a", None]})
-    words = r"a.parquet, row group 0, column 'n', row 1 of the group: expected int64"
+    words = r"a.parquet, row group 0, column 'n', row 1: expected int64"
     with pytest.raises(InputError, match=words):
         first(parquet_files(path))
     batch = first(parquet_files(path, defaults={"n": -1, "s": "?"}))
