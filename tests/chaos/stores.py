@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chaos import mutations
+from chaos import mutations, tiny
 from chaos.attack import AttackFailedError, FileAttack, Note, Outcome, shortened
 from chaos.tiny import bits
 from estimax import checkpoints
@@ -41,7 +41,7 @@ class Checkpoints(CheckpointAttack):
 
     def prepare(self, folder: Path) -> None:
         super().prepare(folder)
-        self.each = {step: _content(self.whole, step) for step in STEPS}
+        self.each = {step: _content(step) for step in STEPS}
 
     def make(self, folder: Path) -> None:
         for step in STEPS:
@@ -100,9 +100,7 @@ class ForgedCheckpoints(Checkpoints):
 
     def make(self, folder: Path) -> None:
         super().make(folder)
-        for place in (folder, folder / "model.ckpt-10"):
-            (place / "secret").write_bytes(SECRET)
-        (folder / "model.ckpt-10" / "secret").unlink()
+        (folder / "secret").write_bytes(SECRET)
 
     def damage(self, folder: Path, draw: random.Random) -> str:
         self.spares_one = True
@@ -123,9 +121,9 @@ class ForgedCheckpoints(Checkpoints):
     def judge(self, found: Any) -> Outcome:
         if any(b"SECRET!!" in data for _, _, data in found[1].values()):
             raise AttackFailedError("a file outside the checkpoint was read")
-        return (
-            Outcome.CHANGED if found not in self.each.values() else super().judge(found)
-        )
+        if found not in self.each.values():
+            return Outcome.CHANGED
+        return super().judge(found)
 
     def _read_one_by_one(self, folder: Path) -> None:
         checkpoints.all_checkpoints(folder)
@@ -146,16 +144,13 @@ class Resume(CheckpointAttack):
     patience = 300.0
 
     def prepare(self, folder: Path) -> None:
-        from chaos import tiny  # with jax, which the other attacks here do without
-
-        self.tiny = tiny
         # One estimator for all tries, as its programs are compiled once.
         self.estimator = tiny.make_estimator(folder / "copy")
         super().prepare(folder)
 
     def make(self, folder: Path) -> None:
-        self.tiny.train(folder)
-        shutil.rmtree(folder / f"model.ckpt-{self.tiny.STEPS}")
+        tiny.train(folder)
+        shutil.rmtree(folder / f"model.ckpt-{tiny.STEPS}")
 
     def damage(self, folder: Path, draw: random.Random) -> str:
         done = _damage_once(folder, draw, newest=True)
@@ -163,8 +158,8 @@ class Resume(CheckpointAttack):
         return done
 
     def read(self, folder: Path) -> Any:
-        self.estimator.train(self.tiny.input_fn, max_steps=self.tiny.STEPS)
-        return self.tiny.final(folder)
+        self.estimator.train(tiny.input_fn, max_steps=tiny.STEPS)
+        return tiny.final(folder)
 
 
 def _arrays(step: int) -> dict[str, Any]:
@@ -184,7 +179,7 @@ def _extra(step: int) -> Any:
     return {"input": position, "tables": ["table"]}
 
 
-def _content(folder: Path, step: int) -> Any:
+def _content(step: int) -> Any:
     return step, bits(_arrays(step)), _extra(step)
 
 
