@@ -17,4 +17,4 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture
 def native_on(monkeypatch):
     """For tests of the kernels themselves, in a suite that may run without them."""
-    monkeypatch.setenv("ESTIMAX_NATIVE", "on")
+    monkeypatch.setattr("estimax.native.loading.setting", "on")

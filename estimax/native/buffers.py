@@ -36,9 +36,18 @@ class _Lease:
 
     __slots__ = ("__array_interface__", "__weakref__", "_memory")
 
-    def __init__(self, memory: NDArray[Any]) -> None:
+    def __init__(self, memory: NDArray[Any], interface: dict[str, Any]) -> None:
         self._memory = memory
-        self.__array_interface__ = memory.__array_interface__
+        self.__array_interface__ = interface
+
+
+class _Loan(weakref.ref[_Lease]):
+    """A weak reference to a lease, with what goes back to the pool when it ends."""
+
+    __slots__ = ("interface", "memory")
+
+    memory: NDArray[Any]
+    interface: dict[str, Any]
 
 
 class BufferPool:
@@ -49,32 +58,40 @@ class BufferPool:
 
     def __init__(self, dtype: DTypeLike) -> None:
         self._dtype = np.dtype(dtype)
-        self._free: deque[NDArray[Any]] = deque(maxlen=_KEPT)
+        # Each with its `__array_interface__`, which takes NumPy longer to build than
+        # all the rest of a loan.
+        self._free: deque[tuple[NDArray[Any], dict[str, Any]]] = deque(maxlen=_KEPT)
+        self._loans: set[_Loan] = set()  # a weak reference must be kept to be called
 
     def take(self, size: int) -> NDArray[Any]:
         """Return a flat array of `size` values, which are arbitrary."""
-        memory = self._take_free(size)
-        if memory is None:
+        found = self._take_free(size)
+        if found is None:
             memory = np.empty(size, self._dtype)
-        if not 0 < memory.nbytes <= _MOST_BYTES:
-            return memory
-        lease = _Lease(memory)
-        array = np.asarray(lease)
-        # Called when the lease is unreachable; until then it holds pool and memory.
-        returned = weakref.finalize(lease, self._free.append, memory)
-        returned.atexit = False
-        return array
+            if not 0 < memory.nbytes <= _MOST_BYTES:
+                return memory
+            found = memory, memory.__array_interface__
+        lease = _Lease(*found)
+        loan = _Loan(lease, self._return)
+        loan.memory, loan.interface = found
+        self._loans.add(loan)
+        return np.asarray(lease)
 
-    def _take_free(self, size: int) -> NDArray[Any] | None:
+    def _return(self, loan: Any) -> None:
+        """Take a buffer back; called with the `_Loan` whose lease is unreachable."""
+        self._loans.discard(loan)
+        self._free.append((loan.memory, loan.interface))
+
+    def _take_free(self, size: int) -> tuple[NDArray[Any], dict[str, Any]] | None:
         # One turn of the deque; other threads may take or return buffers meanwhile.
         for _ in range(len(self._free)):
             try:
-                memory = self._free.popleft()
+                found = self._free.popleft()
             except IndexError:
                 return None
-            if len(memory) == size:
-                return memory
-            self._free.append(memory)
+            if len(found[0]) == size:
+                return found
+            self._free.append(found)
         return None
 
 

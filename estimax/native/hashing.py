@@ -111,18 +111,27 @@ def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Ids]:
     if kernels is None or not columns:
         pairs = zip(columns, sizes, strict=True)
         return [hash_strings(text, size, drop_empty=False) for text, size in pairs]
-    texts = [text_of(column) for column in columns]
-    data, shifts = texts[0][0], np.zeros(len(texts), np.int64)
-    if any(each is not data for each, _ in texts):  # columns of a parser share it
+    data, shifts = columns[0].data, np.zeros(len(columns), np.int64)
+    if all(column.data is data for column in columns):  # as a parser's columns are
+        data, _ = text_of(columns[0])
+        offsets = [column.offsets for column in columns]
+    else:
+        texts = [text_of(column) for column in columns]
         data, shifts = _joined(texts)
-    counts = np.array([len(offsets) - 1 for _, offsets in texts])
-    all_offsets = _scratch.take("offsets", int(counts.sum()) + len(texts))
-    np.concatenate([offsets for _, offsets in texts], out=all_offsets)
-    out = np.empty(len(all_offsets) - len(texts), np.int64)
-    told = (data, all_offsets, shifts, counts, np.array(sizes, np.uint64))
-    if kernels.hash_columns(*told, out) >= 0:
-        for text, offsets in texts:  # which of the columns it was
-            check_spans(text, offsets)
+        offsets = [each for _, each in texts]
+    counts = np.array([len(each) - 1 for each in offsets])
+    joined = _scratch.take("offsets", max(int(counts.sum()), 0) + len(columns))
+    out = np.empty(len(joined) - len(columns), np.int64)
+    try:
+        np.concatenate(offsets, out=joined, casting="no")
+        told = (data, joined, shifts, counts, np.array(sizes, np.uint64))
+        is_wrong = counts.min() < 0 or kernels.hash_columns(*told, out) >= 0
+    except (TypeError, ValueError):  # other offsets than int64 [count + 1]
+        is_wrong = True
+    if is_wrong:
+        for column in columns:  # raises for the one that it is
+            check_spans(*text_of(column))
+        raise AssertionError("a wrong column was not found")
     ends = counts.cumsum().tolist()
     return [out[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 

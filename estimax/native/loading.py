@@ -35,6 +35,9 @@ _SHARED = [
 ]
 _log = logging.getLogger("estimax")
 
+# Read once: looking it up in the environment takes longer than many a check here.
+setting = os.environ.get("ESTIMAX_NATIVE", "on")
+
 _lock = threading.RLock()
 _loaded: dict[str, ModuleType | None] = {}
 
@@ -43,8 +46,7 @@ Proof = Callable[[ModuleType], bool]
 
 def is_on() -> bool:
     """Return whether compiled kernels may be used: `ESTIMAX_NATIVE` is not "off"."""
-    setting = os.environ.get("ESTIMAX_NATIVE")
-    if setting is None or setting == "on":  # at once: asked for every batch
+    if setting == "on":  # at once: asked several times for every batch
         return True
     if setting != "off":
         raise ConfigError(

@@ -50,7 +50,10 @@ def hash_buckets(
         sizes = [num_buckets] * len(texts)
     found = hashing.hash_columns(texts, sizes)
     shaped = zip(columns, found, texts, strict=True)
-    return {key: ids.reshape(text.shape) for key, ids, text in shaped}
+    return {
+        key: ids if len(text.shape) == 1 else ids.reshape(text.shape)
+        for key, ids, text in shaped
+    }
 
 
 def fingerprint_cat64(first: Hashes, second: Hashes) -> Hashes:

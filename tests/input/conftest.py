@@ -12,5 +12,5 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture(params=["on", "off"])
 def native(request, monkeypatch):
     """Run a test with compiled kernels, and again with the references in Python."""
-    monkeypatch.setenv("ESTIMAX_NATIVE", request.param)
+    monkeypatch.setattr("estimax.native.loading.setting", request.param)
     return request.param

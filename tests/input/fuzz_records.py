@@ -97,7 +97,7 @@ def main():
     options = _options()
     rng = random.Random(options.seed)
     guarded = Guarded()
-    os.environ["ESTIMAX_NATIVE"] = "on"
+    loading.setting = "on"
     # Loaded and proven first: else the references would be fuzzed, and not the kernels.
     assert examples.example_kernels() is not None
     sequences.find_lists([], Strings.of([]))

@@ -85,7 +85,7 @@ def both(monkeypatch):
     def run(function):
         outcomes = []
         for setting in ("on", "off"):
-            monkeypatch.setenv("ESTIMAX_NATIVE", setting)
+            monkeypatch.setattr("estimax.native.loading.setting", setting)
             outcomes.append(_outcome(function))
         return outcomes
 
@@ -243,7 +243,7 @@ def test_a_float_keeps_the_bits_of_its_nan(native):
 
 
 def test_lists_are_read_without_kernels(monkeypatch):
-    monkeypatch.setenv("ESTIMAX_NATIVE", "off")
+    monkeypatch.setattr("estimax.native.loading.setting", "off")
     record = SequenceExample.of({}, {"n": [[1], [2, 3]]}).serialize()
     lists = {"n": RaggedFeature("int64")}
     _, columns, _ = parse_sequence_example([record, record], None, lists)

@@ -8,7 +8,7 @@ from estimax.native.reference import records as reference
 
 @pytest.mark.parametrize("native", ["on", "off"])
 def test_the_check_value_of_the_polynomial(native, monkeypatch):
-    monkeypatch.setenv("ESTIMAX_NATIVE", native)
+    monkeypatch.setattr("estimax.native.loading.setting", native)
     assert checksum.crc32c(b"123456789") == 0xE3069283
     assert records.crc32c(np.frombuffer(b"123456789", np.uint8)) == 0xE3069283
 

@@ -18,7 +18,7 @@ def both(monkeypatch, compute):
     """What compiled code and the reference return."""
     found = []
     for native in ("on", "off"):
-        monkeypatch.setenv("ESTIMAX_NATIVE", native)
+        monkeypatch.setattr("estimax.native.loading.setting", native)
         found.append(compute())
     return found
 
@@ -88,7 +88,7 @@ BAD_OFFSETS = {
     ],
 )
 def test_a_string_outside_its_data_is_an_error(use, offsets, native, monkeypatch):
-    monkeypatch.setenv("ESTIMAX_NATIVE", native)
+    monkeypatch.setattr("estimax.native.loading.setting", native)
     data = np.frombuffer(b"abc", np.uint8)
     with pytest.raises(InputError, match=r"stay within the \d+ bytes of data; string"):
         use(Strings(data, np.array(offsets), (3,)))

@@ -66,13 +66,13 @@ def test_kernels_that_fail_are_left_off_with_the_reason(fresh, caplog):
 
 
 def test_off_means_off(fresh, monkeypatch, caplog):
-    monkeypatch.setenv("ESTIMAX_NATIVE", "off")
+    monkeypatch.setattr("estimax.native.loading.setting", "off")
     assert loading.kernels("distinct", lambda kernels: True) is None
     assert not caplog.records
 
 
 def test_another_setting_is_an_error(monkeypatch):
-    monkeypatch.setenv("ESTIMAX_NATIVE", "of")
+    monkeypatch.setattr("estimax.native.loading.setting", "of")
     with pytest.raises(ValueError, match=r"expected 'on' .* or 'off'"):
         loading.is_on()
 

@@ -91,7 +91,7 @@ def test_a_kernel_that_disagrees_is_left_off_with_one_warning(
 
 
 def test_off_leaves_all_to_xla(monkeypatch, caplog):
-    monkeypatch.setenv("ESTIMAX_NATIVE", "off")
+    monkeypatch.setattr("estimax.native.loading.setting", "off")
     assert not table_rows.can_lay()
     assert not table_rows.can_update()
     assert not caplog.records

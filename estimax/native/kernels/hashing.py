@@ -192,6 +192,15 @@ def _is_outside(start, end, size):
     return start < 0 or end < start or end > size
 
 
+@njit(forceinline=True)
+def _are_inside(offsets, low, high):
+    """Whether all of a column's strings are within [low, high)."""
+    decrease = False
+    for i in range(len(offsets) - 1):
+        decrease |= offsets[i + 1] < offsets[i]
+    return not decrease and offsets[0] >= low and offsets[-1] <= high
+
+
 @njit(types.int64(_BYTES, _INT64, _OUT_UINT64), cache=True, nogil=True)
 def fingerprints(data, offsets, out):
     """FarmHash fingerprint of every string."""
@@ -247,16 +256,19 @@ def hash_columns(data, offsets, shifts, counts, sizes, out):
     """Fingerprint modulo size for several columns of `counts` strings.
 
     The offsets of the columns follow each other, `counts[c] + 1` for column c, whose
-    text begins `shifts[c]` bytes behind where its offsets say.
+    text begins `shifts[c]` bytes behind where its offsets say. 0 if a string is not
+    within the data, else -1.
     """
-    first, text = 0, address(data)
+    first = 0
     for c in range(len(counts)):
-        size = sizes[c]
-        for i in range(first, first + counts[c]):
-            start, end = offsets[i + c] + shifts[c], offsets[i + c + 1] + shifts[c]
-            if _is_outside(start, end, len(data)):
-                return i
-            out[i] = np.int64(_fingerprint(text, start, end - start) % size)
+        own = offsets[first + c : first + c + counts[c] + 1]
+        # Before the loop, where it is vectorised: inside, it took 7 % more time.
+        if not _are_inside(own, -shifts[c], len(data) - shifts[c]):
+            return 0
+        text, size = address(data) + shifts[c], sizes[c]
+        for i in range(counts[c]):
+            n = own[i + 1] - own[i]
+            out[first + i] = np.int64(_fingerprint(text, own[i], n) % size)
         first += counts[c]
     return -1
 
