@@ -119,7 +119,8 @@ class Estimator:
 
         Raises:
           ChangedInputError: The last call was interrupted, and the data is not what it
-            was. `RunConfig(resume_input="restart")` starts the data over.
+            was. `RunConfig(resume_input="restart")` starts the data over,
+            "unchecked" continues all the same.
           InUseError: Another process or thread is training in the same `model_dir`.
           MissingFileError: `model_dir` was deleted while it was trained in.
         """
@@ -388,6 +389,7 @@ class Estimator:
         return Feed(
             call,
             position=None if resume == "restart" else position,
+            is_checked=resume != "unchecked",
             has_ended=has_ended,
             may_start_over=resume != "refuse",
             seed=self._config.tf_random_seed,

@@ -20,6 +20,7 @@ from estimax import input as inputs
 from estimax.core.errors import InputError
 from estimax.core.packing import Packed, pack
 from estimax.estimator.stacking import Groups, stacks_from
+from estimax.input.iterator import without_fingerprint
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
 from estimax.training import PlacedBatch, PlacedLoop
@@ -31,7 +32,8 @@ class Feed:
     """The batches of one call, from a position on; the first one may be looked at.
 
     `has_ended` says that the call which saved the position ended normally: other data
-    is then read from its beginning. After an interruption it is an error.
+    is then read from its beginning. After an interruption it is an error, unless
+    `is_checked` is False.
     """
 
     def __init__(
@@ -41,12 +43,15 @@ class Feed:
         position: Any = None,
         has_ended: bool = False,
         may_start_over: bool = True,
+        is_checked: bool = True,
         seed: int | None = None,
         with_labels: bool = True,
         parts: int = 1,
     ) -> None:
         self._with_labels = with_labels
         self._parts = parts  # batches that make up one step
+        if not is_checked:
+            position = without_fingerprint(position)
         self._batches = _Peekable(make, position, seed, may_start_over, has_ended)
         if self._batches.first is None and position is not None:
             # The run had used its data up. Training on means another pass.
@@ -217,7 +222,9 @@ class _Peekable:
             if isinstance(error, inputs.ChangedInputError) and not may_change:
                 raise inputs.ChangedInputError(
                     f'{error} RunConfig(resume_input="restart") starts it from its '
-                    "beginning; the model and its step are kept."
+                    "beginning; the model and its step are kept. If only rows behind "
+                    "the position were changed, as when a bad line was corrected, "
+                    '"unchecked" continues there.'
                 ) from error
             if not may_start_over:
                 error.add_note(

@@ -12,7 +12,7 @@ from estimax.core.errors import ConfigError, did_you_mean
 from estimax.estimator.cluster import Cluster, ClusterMember, read_cluster
 from estimax.estimator.retired import RETIRED, check_retired
 
-ResumeInput = Literal["exact", "refuse", "restart"]
+ResumeInput = Literal["exact", "refuse", "restart", "unchecked"]
 _UNSET: Any = object()
 DEFAULT_CHECKPOINT_SECS = 600
 PRECISIONS = ("float32", "bfloat16")
@@ -47,7 +47,8 @@ class RunConfig(ClusterMember):
     that is a `ChangedInputError`; after a call that ended normally, changed data is
     read from its beginning, with a warning. "refuse" raises in both cases, and in place
     of running a plain iterator up. "restart" (or False) starts the data over at every
-    call and keeps the model and its step.
+    call and keeps the model and its step. "unchecked" continues as "exact" does, but
+    does not compare the data: for files in which only rows not yet read were corrected.
 
     Of tf.estimator's settings some mean nothing to JAX, which has no sessions, graphs
     or strategies. session_config, device_fn, protocol, train_distribute,

@@ -54,12 +54,15 @@ class Run:
         self._process = None
         self._printed_before = 0
 
-    def start(self):
+    def start(self, *options):
         """Start the program; its output goes on at the end of one log."""
         self._printed_before = len(self.log)
         with open(self._log, "a") as log:
             self._process = subprocess.Popen(
-                self._command, env=self._env, stdout=log, stderr=subprocess.STDOUT
+                [*self._command, *options],
+                env=self._env,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     def stop(self, signal):
@@ -67,9 +70,9 @@ class Run:
         self._process.send_signal(signal)
         return self._process.wait(PATIENCE), self.step
 
-    def finish(self):
+    def finish(self, *options):
         """Start the program and wait until it is done."""
-        self.start()
+        self.start(*options)
         assert self.wait() == 0, self.log
 
     def wait(self):

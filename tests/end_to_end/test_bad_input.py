@@ -32,5 +32,11 @@ def test_broken_line_is_named_and_the_mended_run_ends_bit_identical(
     assert latest.step == run.newest_saved() > 0
 
     file.write_text(whole)
-    run.finish()
+    run.start()
+    assert run.wait() == 1
+    problem = run.log.splitlines()[-1]
+    assert "ChangedInputError" in problem
+    assert '"unchecked" continues there' in problem
+
+    run.finish("--resume-input", "unchecked")
     assert differences(run.model_dir, undisturbed) == []

@@ -83,6 +83,13 @@ def test_restart_begins_the_data_anew_and_keeps_the_step(interrupted, make, tmp_
     assert model.get_variable_value("global_step") == 6
 
 
+def test_unchecked_goes_on_at_the_position_in_changed_data(interrupted, make, tmp_path):
+    write(tmp_path / "a.csv", 9)
+    model = make(echo_model_fn, resume_input="unchecked")
+    assert seen(model, lines(tmp_path / "a.csv"), 2) == [4, 5]
+    assert seen(make(echo_model_fn), lines(tmp_path / "a.csv"), 1) == [6]
+
+
 def test_a_restart_is_saved_with_the_new_data(interrupted, make, tmp_path):
     write(tmp_path / "a.csv", 9)
     seen(make(echo_model_fn, resume_input="restart"), lines(tmp_path / "a.csv"), 2)

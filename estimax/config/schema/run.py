@@ -53,10 +53,10 @@ class RunSection:
         About("Steps in one compiled call, at most; null: as many as pay.", at_least=1),
     ] = None
     resume_input: Annotated[
-        Literal["exact", "refuse", "restart"],
+        Literal["exact", "refuse", "restart", "unchecked"],
         About(
             "Where a resumed run goes on in the data; restart: at its beginning, also "
-            "if the data has changed."
+            "if the data has changed; unchecked: behind the last batch, also then."
         ),
     ] = "exact"
     precision: Annotated[

@@ -19,7 +19,14 @@ import estimax as ex
 fc = ex.feature_columns
 
 
-def make_estimator(model_dir, *, save_steps=5, iterations_per_loop=None, keep_max=5):
+def make_estimator(
+    model_dir,
+    *,
+    save_steps=5,
+    iterations_per_loop=None,
+    keep_max=5,
+    resume_input="exact",
+):
     age = fc.numeric_column("age")
     ages = fc.bucketized_column(age, [25, 35, 50])
     city = fc.categorical_column_with_hash_bucket("city", 500)
@@ -44,6 +51,7 @@ def make_estimator(model_dir, *, save_steps=5, iterations_per_loop=None, keep_ma
             save_checkpoints_steps=save_steps,
             keep_checkpoint_max=keep_max,
             iterations_per_loop=iterations_per_loop,
+            resume_input=resume_input,
             tf_random_seed=7,
         ),
     )
@@ -86,6 +94,7 @@ def main():
     parser.add_argument("--save-steps", type=int, default=5)
     parser.add_argument("--iterations-per-loop", type=int)
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--resume-input", default="exact")
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 
@@ -93,6 +102,7 @@ def main():
         given.model_dir,
         save_steps=given.save_steps,
         iterations_per_loop=given.iterations_per_loop,
+        resume_input=given.resume_input,
     )
     estimator.train(
         lambda: train_input(given.data),
