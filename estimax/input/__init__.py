@@ -4,8 +4,7 @@ from estimax.input import experimental
 from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.batched_features import make_batched_features_dataset
 from estimax.input.csv_decode import decode_csv
-from estimax.input.csv_make import make_csv_dataset
-from estimax.input.csv_reader import csv_files
+from estimax.input.csv_make import csv_files, make_csv_dataset, parquet_files
 from estimax.input.dataset import AUTOTUNE, Dataset
 from estimax.input.example_columns import serialize_examples
 from estimax.input.examples import Example, Feature, SequenceExample
@@ -14,7 +13,6 @@ from estimax.input.input_context import InputContext
 from estimax.input.input_fns import numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
 from estimax.input.options import AutoShardPolicy, Options
-from estimax.input.parquet_reader import parquet_files
 from estimax.input.parsing import ExampleParser, parse_example, parse_single_example
 from estimax.input.parsing_errors import ExampleError
 from estimax.input.parsing_sequence import (

@@ -1,5 +1,7 @@
-"""make_csv_dataset: CSV files to batches of named columns in one call, as in tf.data.
+"""Datasets of files with named columns: CSV and Parquet.
 
+csv_files("train-*.csv", dtypes={"age": "int64"}, defaults={"age": -1})
+parquet_files("train-*.parquet", columns=["age", "clicks"])
 make_csv_dataset("train-*.csv", 1024, label_name="income", num_epochs=1)
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +17,108 @@ import numpy as np
 from estimax.core.errors import InputError, did_you_mean
 from estimax.input.csv_blocks import CsvFormat, read_first_row, read_rows
 from estimax.input.csv_defaults import default_of
-from estimax.input.csv_reader import csv_dataset
-from estimax.input.csv_schema import Field, Schema, read_header, slow_reader
+from estimax.input.csv_reader import CsvReader
+from estimax.input.csv_schema import (
+    Field,
+    Schema,
+    make_schema,
+    read_header,
+    slow_reader,
+)
 from estimax.input.dataset import Dataset
-from estimax.input.file_blocks import ByteFile
-from estimax.input.files import PathLike, list_paths
+from estimax.input.file_blocks import ByteFile, FileBlocks
+from estimax.input.files import PathLike, expand, list_paths
 from estimax.input.interleaving import Interleave
+from estimax.input.parquet_reader import ParquetReader, select_columns
+from estimax.input.stream import check_at_least
 from estimax.wire.compression import check_compression
 
 _DEFAULTS = {"int32": 0, "int64": 0, "float32": 0.0, "float64": 0.0, "string": b""}
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+def csv_files(
+    files: PathLike | Iterable[PathLike],
+    *,
+    columns: Sequence[str] | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    select: Iterable[str] | None = None,
+    null_values: Iterable[str] = ("",),
+    defaults: Mapping[str, Any] | None = None,
+    delimiter: str = ",",
+    quote: str | None = '"',
+    header: bool = True,
+    compression: str | None = None,
+    block_bytes: int = 4 << 20,
+) -> Dataset:
+    """Read CSV files into dicts of columns: float32, int64 or `Strings` by name.
+
+    `files` is a path, a pattern (sorted) or a list of these. Dtypes that are not given
+    are inferred from the first megabyte. A missing value (empty, or in `null_values`)
+    takes its column's default; text without one is empty, a number without one is an
+    error. `columns` names the columns, in place of the header if there is one.
+    `compression` is None, "GZIP" or "ZLIB".
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+    ...     _ = file.write("age,city\\n31,Oslo\\n,Rome\\n")
+    ...     file.flush()
+    ...     next(iter(csv_files(file.name, defaults={"age": -1}).batch(2)))
+    {'age': array([31, -1]), 'city': Strings([b'Oslo', b'Rome'], shape=(2,))}
+    """
+    check_at_least(1, block_bytes, "csv_files: block_bytes")
+    for what, text in (("delimiter", delimiter), ("quote", quote)):
+        if text is not None and (len(text) != 1 or not text.isascii()):
+            raise InputError(f"csv_files: {what} must be one character, got {text!r}.")
+    paths = expand(files)
+    nulls = tuple(null_values)
+    form = CsvFormat(delimiter, quote, nulls, header, block_bytes, compression)
+    schema = make_schema(
+        paths, form, columns=columns, dtypes=dtypes, select=select, defaults=defaults
+    )
+    return csv_dataset(paths, schema, form, "csv_files")
+
+
+def csv_dataset(
+    paths: tuple[str, ...], schema: Schema, form: CsvFormat, name: str
+) -> Dataset:
+    """A dataset of dicts of columns, of files whose schema is known."""
+    return Dataset(FileBlocks(paths, lambda: CsvReader(schema, form, paths[0]), name))
+
+
+def parquet_files(
+    files: PathLike | Iterable[PathLike],
+    *,
+    columns: Iterable[str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Dataset:
+    """Read Parquet files into dicts of columns, one row group at a time.
+
+    `columns` selects, and only these are read. Numbers keep their dtype, text and
+    binary become `Strings`, lists `Sparse`. Decimals become float64; dates and times
+    become integers of their unit, such as days or microseconds since 1970. A missing
+    value takes its column's default; text without one is empty, a number without one
+    is an error.
+
+    >>> import os, tempfile, pyarrow as pa, pyarrow.parquet as pq
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "a.parquet")
+    ...     table = pa.table({"age": [31, 7], "clicks": [[1, 2], []]})
+    ...     pq.write_table(table, path)
+    ...     batch = next(iter(parquet_files(path).batch(2)))
+    >>> batch["age"], batch["clicks"].values, batch["clicks"].dense_shape
+    (array([31,  7]), array([1, 2]), (2, 2))
+    """
+    paths = expand(files)
+    wanted = None if columns is None else tuple(columns)
+    names = select_columns(paths[0], wanted, defaults)
+    stand_ins = dict(defaults or {})
+
+    def reader() -> ParquetReader:
+        return ParquetReader(names, stand_ins)
+
+    return Dataset(FileBlocks(paths, reader, "parquet_files"))
 
 
 def make_csv_dataset(

@@ -8,70 +8,16 @@ there and parses one block, however far into the data it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from estimax.core.errors import InputError
 from estimax.input.chunks import Chunk
 from estimax.input.csv_blocks import CsvFormat, read_first_row, read_rows
-from estimax.input.csv_schema import Schema, make_schema, read_header
-from estimax.input.dataset import Dataset
-from estimax.input.file_blocks import FileBlocks, OpenFile, Place
-from estimax.input.files import PathLike, expand
-from estimax.input.stream import check_at_least
+from estimax.input.csv_schema import Schema, read_header
+from estimax.input.file_blocks import OpenFile, Place
 
 # What is parsed at once after a bad row, doubled with every good block.
 _CAREFUL_BYTES = 1 << 14
-
-
-def csv_files(
-    files: PathLike | Iterable[PathLike],
-    *,
-    columns: Sequence[str] | None = None,
-    dtypes: Mapping[str, Any] | None = None,
-    select: Iterable[str] | None = None,
-    null_values: Iterable[str] = ("",),
-    defaults: Mapping[str, Any] | None = None,
-    delimiter: str = ",",
-    quote: str | None = '"',
-    header: bool = True,
-    compression: str | None = None,
-    block_bytes: int = 4 << 20,
-) -> Dataset:
-    """Read CSV files into dicts of columns: float32, int64 or `Strings` by name.
-
-    `files` is a path, a pattern (sorted) or a list of these. Dtypes that are not given
-    are inferred from the first megabyte. A missing value (empty, or in `null_values`)
-    takes its column's default; text without one is empty, a number without one is an
-    error. `columns` names the columns, in place of the header if there is one.
-    `compression` is None, "GZIP" or "ZLIB".
-
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-    ...     _ = file.write("age,city\\n31,Oslo\\n,Rome\\n")
-    ...     file.flush()
-    ...     next(iter(csv_files(file.name, defaults={"age": -1}).batch(2)))
-    {'age': array([31, -1]), 'city': Strings([b'Oslo', b'Rome'], shape=(2,))}
-    """
-    check_at_least(1, block_bytes, "csv_files: block_bytes")
-    for what, text in (("delimiter", delimiter), ("quote", quote)):
-        if text is not None and (len(text) != 1 or not text.isascii()):
-            raise InputError(f"csv_files: {what} must be one character, got {text!r}.")
-    paths = expand(files)
-    nulls = tuple(null_values)
-    form = CsvFormat(delimiter, quote, nulls, header, block_bytes, compression)
-    schema = make_schema(
-        paths, form, columns=columns, dtypes=dtypes, select=select, defaults=defaults
-    )
-    return csv_dataset(paths, schema, form, "csv_files")
-
-
-def csv_dataset(
-    paths: tuple[str, ...], schema: Schema, form: CsvFormat, name: str
-) -> Dataset:
-    """A dataset of dicts of columns, of files whose schema is known."""
-    return Dataset(FileBlocks(paths, lambda: CsvReader(schema, form, paths[0]), name))
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ dense array where all have one length by their type.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -18,64 +18,11 @@ from estimax.core.arrow import arrow_column
 from estimax.core.errors import InputError, did_you_mean
 from estimax.input.background import Workers
 from estimax.input.chunks import Columns
-from estimax.input.dataset import Dataset
-from estimax.input.file_blocks import FileBlocks, Place, UnreadableError
-from estimax.input.files import PathLike, expand
+from estimax.input.file_blocks import Place, UnreadableError
 from estimax.wire import files as wire_files
 
 # Larger row groups are not read ahead: two at once may be more than there is memory.
 _MOST_AHEAD = 256 << 20
-
-
-def parquet_files(
-    files: PathLike | Iterable[PathLike],
-    *,
-    columns: Iterable[str] | None = None,
-    defaults: Mapping[str, Any] | None = None,
-) -> Dataset:
-    """Read Parquet files into dicts of columns, one row group at a time.
-
-    `columns` selects, and only these are read. Numbers keep their dtype, text and
-    binary become `Strings`, lists `Sparse`. Decimals become float64; dates and times
-    become integers of their unit, such as days or microseconds since 1970. A missing
-    value takes its column's default; text without one is empty, a number without one
-    is an error.
-
-    >>> import os, tempfile, pyarrow as pa, pyarrow.parquet as pq
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "a.parquet")
-    ...     table = pa.table({"age": [31, 7], "clicks": [[1, 2], []]})
-    ...     pq.write_table(table, path)
-    ...     batch = next(iter(parquet_files(path).batch(2)))
-    >>> batch["age"], batch["clicks"].values, batch["clicks"].dense_shape
-    (array([31,  7]), array([1, 2]), (2, 2))
-    """
-    paths = expand(files)
-    wanted = None if columns is None else tuple(columns)
-    names = _check_columns(paths[0], wanted, defaults)
-    stand_ins = dict(defaults or {})
-
-    def reader() -> ParquetReader:
-        return ParquetReader(names, stand_ins)
-
-    return Dataset(FileBlocks(paths, reader, "parquet_files"))
-
-
-def _check_columns(
-    path: str, wanted: tuple[str, ...] | None, defaults: Mapping[str, Any] | None
-) -> tuple[str, ...]:
-    file = _open(path)
-    known = file.schema_arrow.names
-    file.close()
-    for what, names in (("columns", wanted), ("defaults", defaults)):
-        for name in names or ():
-            if name not in known:
-                raise InputError(
-                    f"parquet_files: {what} names column {name!r}, which {path} does "
-                    f"not have{did_you_mean(name, known)}"
-                )
-    chosen = known if wanted is None else set(wanted)
-    return tuple(name for name in known if name in chosen)
 
 
 class ParquetReader:
@@ -182,3 +129,24 @@ def _open(path: str) -> Any:
             f"{path}: expected a Parquet file, which begins and ends with the bytes "
             f"PAR1 and has its description at the end: {error}."
         ) from error
+
+
+def select_columns(
+    path: str, wanted: tuple[str, ...] | None, defaults: Mapping[str, Any] | None
+) -> tuple[str, ...]:
+    """Return the columns to read, in the file's order.
+
+    Raise `InputError` if `wanted` or `defaults` names a column that it does not have.
+    """
+    file = _open(path)
+    known = file.schema_arrow.names
+    file.close()
+    for what, names in (("columns", wanted), ("defaults", defaults)):
+        for name in names or ():
+            if name not in known:
+                raise InputError(
+                    f"parquet_files: {what} names column {name!r}, which {path} does "
+                    f"not have{did_you_mean(name, known)}"
+                )
+    chosen = known if wanted is None else set(wanted)
+    return tuple(name for name in known if name in chosen)

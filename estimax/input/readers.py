@@ -18,7 +18,7 @@ from estimax.input.arrays import slices_of_paths
 from estimax.input.batching import MapBlocks
 from estimax.input.csv_blocks import CsvFormat
 from estimax.input.csv_defaults import csv_fields
-from estimax.input.csv_reader import csv_dataset
+from estimax.input.csv_make import csv_dataset
 from estimax.input.csv_schema import Schema
 from estimax.input.dataset import AUTOTUNE, Dataset
 from estimax.input.file_blocks import BlockReader, FileBlocks
