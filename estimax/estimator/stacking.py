@@ -22,7 +22,7 @@ import numpy as np
 
 from estimax.core.packing import pack, pack_stack
 from estimax.core.sparse import Sparse
-from estimax.input import columns
+from estimax.input.streams import columns
 from estimax.staging import plan as plans
 from estimax.training import PlacedLoop
 

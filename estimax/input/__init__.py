@@ -3,29 +3,30 @@
 from estimax.input import experimental
 from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.batched_features import make_batched_features_dataset
-from estimax.input.csv_decode import decode_csv
-from estimax.input.csv_make import csv_files, make_csv_dataset, parquet_files
 from estimax.input.dataset import AUTOTUNE, Dataset
-from estimax.input.example_columns import serialize_examples
-from estimax.input.examples import Example, Feature, SequenceExample
-from estimax.input.fingerprints import ChangedInputError
-from estimax.input.input_context import InputContext
-from estimax.input.input_fns import numpy_input_fn, pandas_input_fn
-from estimax.input.iterator import DatasetIterator
-from estimax.input.options import AutoShardPolicy, Options
-from estimax.input.parsing import ExampleParser, parse_example, parse_single_example
-from estimax.input.parsing_errors import ExampleError
-from estimax.input.parsing_sequence import (
+from estimax.input.examples.errors import ExampleError
+from estimax.input.examples.messages import Example, Feature, SequenceExample
+from estimax.input.examples.parsing import (
+    ExampleParser,
+    parse_example,
+    parse_single_example,
+)
+from estimax.input.examples.sequences import (
     parse_sequence_example,
     parse_single_sequence_example,
 )
-from estimax.input.parsing_specs import (
+from estimax.input.examples.serializing import serialize_examples
+from estimax.input.examples.specs import (
     FixedLenFeature,
     FixedLenSequenceFeature,
     RaggedFeature,
     SparseFeature,
     VarLenFeature,
 )
+from estimax.input.fingerprints import ChangedInputError
+from estimax.input.input_context import InputContext
+from estimax.input.input_fns import numpy_input_fn, pandas_input_fn
+from estimax.input.iterator import DatasetIterator
 from estimax.input.placement import PreparedBatches, prefetch_batches
 from estimax.input.readers import (
     CsvDataset,
@@ -34,6 +35,9 @@ from estimax.input.readers import (
     TFRecordDataset,
 )
 from estimax.input.signatures import TensorSpec
+from estimax.input.sources.csv_decode import decode_csv
+from estimax.input.tabular import csv_files, make_csv_dataset, parquet_files
+from estimax.input.verbs.options import AutoShardPolicy, Options
 from estimax.wire import RecordError, TFRecordOptions, TFRecordWriter
 
 __all__ = [

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from estimax.core.errors import InputError, SpecError
-from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.arrays import lists_to_columns
-from estimax.input.chunks import as_element
-from estimax.input.columns import is_column, row_count
 from estimax.input.dataset import Dataset
-from estimax.input.positions import END, Cursor, Resume, once
-from estimax.input.stream import State
-from estimax.input.structure import Structure, leaves, map_leaves, named_leaves
+from estimax.input.sources.arrays import lists_to_columns
+from estimax.input.streams.chunks import as_element
+from estimax.input.streams.columns import is_column, row_count
+from estimax.input.streams.positions import END, Cursor, Resume, once
+from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.stream import State
+from estimax.input.streams.structure import Structure, leaves, map_leaves, named_leaves
 
 Batch = tuple[Structure, Structure]
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from estimax.input.dataset import Dataset
-from estimax.input.files import PathLike, list_paths
-from estimax.input.interleaving import Interleave
-from estimax.input.parsing import ExampleParser
-from estimax.input.parsing_specs import FeatureSpec
+from estimax.input.examples.parsing import ExampleParser
+from estimax.input.examples.specs import FeatureSpec
 from estimax.input.readers import TFRecordDataset
+from estimax.input.sources.paths import PathLike, list_paths
+from estimax.input.verbs.interleaving import Interleave
 
 
 def make_batched_features_dataset(

@@ -20,42 +20,55 @@ from typing import Any
 import numpy as np  # noqa: F401  # the examples below use it
 
 from estimax.core.errors import InputError, did_you_mean
-from estimax.input import cardinality, fingerprints, profiling, sharding
-from estimax.input.arrays import Range, lists_to_columns, slices_of, slices_of_paths
-from estimax.input.batching import Batch, Filter, Map, MapBlocks, Unbatch, mapper_of
-from estimax.input.bucketing import Buckets
-from estimax.input.cache_files import CacheFile
-from estimax.input.caching import Cache, Memory
-from estimax.input.chunks import Elements, as_element
-from estimax.input.combining import Concatenate, Enumerate, Zip
-from estimax.input.files import PathLike, list_paths
-from estimax.input.grouping import GroupByWindow
-from estimax.input.ignoring import IgnoreErrors
-from estimax.input.interleaving import Interleave
+from estimax.input import fingerprints, profiling
 from estimax.input.iterator import DatasetIterator
-from estimax.input.lookahead import ROWS_AT_ONCE
-from estimax.input.mixing import DatasetChoice, Mix, RandomChoice
-from estimax.input.options import Options, WithOptions, options_of
-from estimax.input.ordering import Repeat, Shard, Skip, Take
-from estimax.input.padding import PaddedBatch
-from estimax.input.parallel_map import ParallelMap
-from estimax.input.positions import Resume
-from estimax.input.prefetching import Prefetch
-from estimax.input.resampling import Resample
-from estimax.input.scanning import Scan, TakeWhile, Unique
-from estimax.input.shuffle import Shuffle
 from estimax.input.signatures import checked_generator
-from estimax.input.sources import Batches, Generated
-from estimax.input.stream import Node, verbs_of
-from estimax.input.structure import (
+from estimax.input.sources.arrays import (
+    Range,
+    lists_to_columns,
+    slices_of,
+    slices_of_paths,
+)
+from estimax.input.sources.cache_files import CacheFile
+from estimax.input.sources.generators import Batches, Generated
+from estimax.input.sources.paths import PathLike, list_paths
+from estimax.input.sources.tables import Table
+from estimax.input.streams.chunks import Elements, as_element
+from estimax.input.streams.lookahead import ROWS_AT_ONCE
+from estimax.input.streams.positions import Resume
+from estimax.input.streams.stream import Node, verbs_of
+from estimax.input.streams.structure import (
     Structure,
     describe,
     is_dataset,
     map_leaves,
     to_numpy,
 )
-from estimax.input.tables import Table
-from estimax.input.windows import InMemory, Window
+from estimax.input.verbs import cardinality, sharding
+from estimax.input.verbs.batching import (
+    Batch,
+    Filter,
+    Map,
+    MapBlocks,
+    Unbatch,
+    mapper_of,
+)
+from estimax.input.verbs.bucketing import Buckets
+from estimax.input.verbs.caching import Cache, Memory
+from estimax.input.verbs.combining import Concatenate, Enumerate, Zip
+from estimax.input.verbs.grouping import GroupByWindow
+from estimax.input.verbs.ignoring import IgnoreErrors
+from estimax.input.verbs.interleaving import Interleave
+from estimax.input.verbs.mixing import DatasetChoice, Mix, RandomChoice
+from estimax.input.verbs.options import Options, WithOptions, options_of
+from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
+from estimax.input.verbs.padding import PaddedBatch
+from estimax.input.verbs.parallel_map import ParallelMap
+from estimax.input.verbs.prefetching import Prefetch
+from estimax.input.verbs.resampling import Resample
+from estimax.input.verbs.scanning import Scan, TakeWhile, Unique
+from estimax.input.verbs.shuffle import Shuffle
+from estimax.input.verbs.windows import InMemory, Window
 
 AUTOTUNE = -1
 # tf.data's default for interleave is the number of cores; a fixed one means the same

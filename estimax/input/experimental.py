@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from estimax.input import cardinality as _cardinality
 from estimax.input.batched_features import make_batched_features_dataset
-from estimax.input.csv_make import make_csv_dataset
 from estimax.input.dataset import AUTOTUNE, Dataset
-from estimax.input.options import AutoShardPolicy
 from estimax.input.readers import CsvDataset
-from estimax.input.structure import Structure
+from estimax.input.streams.structure import Structure
+from estimax.input.tabular import make_csv_dataset
+from estimax.input.verbs import cardinality as _cardinality
+from estimax.input.verbs.options import AutoShardPolicy
 
 INFINITE_CARDINALITY = _cardinality.INFINITE
 UNKNOWN_CARDINALITY = _cardinality.UNKNOWN

@@ -31,15 +31,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
-from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.arrays import Slices
-from estimax.input.cache_files import CacheFile
-from estimax.input.caching import Cache
-from estimax.input.file_blocks import FileBlocks
-from estimax.input.stream import Counters, Node, State, inner_nodes, verbs_of
-from estimax.input.structure import named_leaves
+from estimax.input.sources.arrays import Slices
+from estimax.input.sources.cache_files import CacheFile
+from estimax.input.sources.file_blocks import FileBlocks
+from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.stream import Counters, Node, State, inner_nodes, verbs_of
+from estimax.input.streams.structure import named_leaves
+from estimax.input.verbs.caching import Cache
 from estimax.wire import files
 
 _SAMPLE_BYTES = 1 << 16

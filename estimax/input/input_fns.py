@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from estimax.core.errors import InputError
-from estimax.input.arrays import slices_of
 from estimax.input.dataset import Dataset
-from estimax.input.structure import InputTypeError, Structure
+from estimax.input.sources.arrays import slices_of
+from estimax.input.streams.structure import InputTypeError, Structure
 
 if TYPE_CHECKING:
     import pandas as pd

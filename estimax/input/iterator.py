@@ -12,11 +12,18 @@ import secrets
 from typing import Any
 
 from estimax.core.errors import InputError
+from estimax.input.examples.errors import ExampleError
 from estimax.input.fingerprints import DataMarks
 from estimax.input.locating import locate
-from estimax.input.parsing_errors import ExampleError
-from estimax.input.stream import Context, Counters, Node, State, Stream, verbs_of
-from estimax.input.structure import Structure
+from estimax.input.streams.stream import (
+    Context,
+    Counters,
+    Node,
+    State,
+    Stream,
+    verbs_of,
+)
+from estimax.input.streams.structure import Structure
 
 _log = logging.getLogger(__name__)
 

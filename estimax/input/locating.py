@@ -13,13 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from estimax.input.file_blocks import FileBlocks
-from estimax.input.interleaving import Interleave
-from estimax.input.ordering import Repeat
-from estimax.input.parsing_errors import ExampleError
-from estimax.input.sharding import rebuilt
-from estimax.input.stream import Context, Node, chain_of, inner_nodes
-from estimax.input.structure import call, is_dataset
+from estimax.input.examples.errors import ExampleError
+from estimax.input.sources.file_blocks import FileBlocks
+from estimax.input.streams.stream import Context, Node, chain_of, inner_nodes
+from estimax.input.streams.structure import call, is_dataset
+from estimax.input.verbs.interleaving import Interleave
+from estimax.input.verbs.ordering import Repeat
+from estimax.input.verbs.sharding import rebuilt
 
 # An error must not wait for terabytes to be read.
 _SEARCH_SECONDS = 30.0

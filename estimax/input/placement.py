@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from estimax.core.errors import InputError
-from estimax.input.background import Background
-from estimax.input.stream import State
+from estimax.input.streams.background import Background
+from estimax.input.streams.stream import State
 
 T = TypeVar("T")
 

@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from estimax.input.chunks import Chunk
-from estimax.input.parallel_map import ParallelMap
-from estimax.input.prefetching import Prefetch
-from estimax.input.sharding import rebuilt
-from estimax.input.stream import Context, Node, State, Stream, chain_of
+from estimax.input.streams.chunks import Chunk
+from estimax.input.streams.stream import Context, Node, State, Stream, chain_of
+from estimax.input.verbs.parallel_map import ParallelMap
+from estimax.input.verbs.prefetching import Prefetch
+from estimax.input.verbs.sharding import rebuilt
 
 
 @dataclass(frozen=True)

@@ -14,20 +14,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from estimax.core.errors import InputError
-from estimax.input.arrays import slices_of_paths
-from estimax.input.batching import MapBlocks
-from estimax.input.csv_blocks import CsvFormat
-from estimax.input.csv_defaults import csv_fields
-from estimax.input.csv_make import csv_dataset
-from estimax.input.csv_schema import Schema
 from estimax.input.dataset import AUTOTUNE, Dataset
-from estimax.input.file_blocks import BlockReader, FileBlocks
-from estimax.input.files import given_paths
-from estimax.input.interleaving import Interleave
-from estimax.input.stream import check_at_least
-from estimax.input.structure import Structure, is_dataset
-from estimax.input.text_lines import FixedLength, FixedLengthReader, LineReader
-from estimax.input.tfrecords import TFRecordReader
+from estimax.input.sources.arrays import slices_of_paths
+from estimax.input.sources.csv_blocks import CsvFormat
+from estimax.input.sources.csv_defaults import csv_fields
+from estimax.input.sources.csv_schema import Schema
+from estimax.input.sources.file_blocks import BlockReader, FileBlocks
+from estimax.input.sources.paths import given_paths
+from estimax.input.sources.text_lines import FixedLength, FixedLengthReader, LineReader
+from estimax.input.sources.tfrecords import TFRecordReader
+from estimax.input.streams.stream import check_at_least
+from estimax.input.streams.structure import Structure, is_dataset
+from estimax.input.tabular import csv_dataset
+from estimax.input.verbs.batching import MapBlocks
+from estimax.input.verbs.interleaving import Interleave
 from estimax.wire.compression import LONGEST_COMPRESSED, check_compression
 
 # A path, several, or a Dataset of paths.

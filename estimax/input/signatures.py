@@ -14,11 +14,16 @@ from typing import Any
 import numpy as np
 
 from estimax.core.errors import InputError
-from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.columns import as_column
-from estimax.input.structure import InputTypeError, Structure, describe, map_leaves
+from estimax.input.streams.columns import as_column
+from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.structure import (
+    InputTypeError,
+    Structure,
+    describe,
+    map_leaves,
+)
 
 
 @dataclass(frozen=True)

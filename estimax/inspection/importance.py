@@ -21,7 +21,7 @@ from estimax.core.mode import ModeKeys
 from estimax.core.sparse import Sparse
 from estimax.estimator import Estimator
 from estimax.estimator.calling import call_input_fn
-from estimax.input import columns
+from estimax.input.streams import columns
 from estimax.inspection.tables import as_text
 
 _LOWER_IS_BETTER = ("loss", "error", "regret")

@@ -31,10 +31,10 @@ from estimax.input import (
     RaggedFeature,
     SequenceExample,
     VarLenFeature,
-    parsing,
-    parsing_sequence,
     serialize_examples,
 )
+from estimax.input.examples import parsing
+from estimax.input.examples.sequences import parse_sequence_example
 from estimax.native import (
     buffers,
     encoding,
@@ -139,7 +139,7 @@ def _fuzz_records(rng, guarded, count):
             fixed_parser(batch)
         try:
             found = parser(batch)
-            parsing_sequence.parse_sequence_example(batch, None, ragged)
+            parse_sequence_example(batch, None, ragged)
         except InputError:
             refused += 1
             if i % 8 == 0:

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from estimax.core.errors import InputError, SpecError
-from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input import Dataset, as_batches
+from estimax.input.streams.ragged import Ragged
 
 X = {"x": np.arange(3.0)}
 Y = np.arange(3)

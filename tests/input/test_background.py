@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from estimax.input import Dataset
-from estimax.input.background import Background, Workers
+from estimax.input.streams.background import Background, Workers
 
 # Of iterators that other tests have forgotten, and pytest still holds.
 OTHERS = set()

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from estimax.core.errors import InputError
-from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.input import Dataset
+from estimax.input.streams.ragged import Ragged
 from estimax.native import checksum
 
 

@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 
 from estimax.core.errors import InputError
-from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.columns import (
+from estimax.input.streams.columns import (
     as_column,
     join,
     row_of,
@@ -13,6 +12,7 @@ from estimax.input.columns import (
     stack,
     take_rows,
 )
+from estimax.input.streams.ragged import Ragged
 
 SPARSE = Sparse(
     np.array([[0, 1], [2, 0], [2, 1], [3, 0]]), Strings.of(list("abcd")), (4, 2)

@@ -6,7 +6,8 @@ import pytest
 
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
-from estimax.input import csv_blocks, csv_files
+from estimax.input import csv_files
+from estimax.input.sources import csv_blocks
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_resuming_seeks_and_reads_one_block(write, monkeypatch):
         read.append(offset)
         return original(path, offset, *rest)
 
-    monkeypatch.setattr("estimax.input.csv_reader.read_rows", counting)
+    monkeypatch.setattr("estimax.input.sources.csv_reader.read_rows", counting)
     resumed = iter(data)
     resumed.set_state(state)
     assert next(resumed)["n"].tolist() == list(range(9000, 9010))

@@ -9,10 +9,10 @@ import pytest
 from golden_files import golden_path, load_golden
 
 from estimax.core.errors import InputError
-from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input import examples, parsing, parsing_sequence, parsing_specs
+from estimax.input.examples import messages, parsing, sequences, specs
+from estimax.input.streams.ragged import Ragged
 from estimax.native import checksum
 from estimax.native.kernels.records import frame
 from estimax.wire import RecordError, iter_record_blocks, read_records
@@ -22,8 +22,8 @@ GOLDEN = load_golden("parse_example.json")
 APIS = {
     "parse_example": parsing.parse_example,
     "parse_single_example": parsing.parse_single_example,
-    "parse_sequence_example": parsing_sequence.parse_sequence_example,
-    "parse_single_sequence_example": parsing_sequence.parse_single_sequence_example,
+    "parse_sequence_example": sequences.parse_sequence_example,
+    "parse_single_sequence_example": sequences.parse_single_sequence_example,
 }
 
 
@@ -59,7 +59,7 @@ def test_records_hold_what_tensorflow_wrote(name):
         assert records.tolist() == decoded
     compared = 0
     for record, contents in zip(records, expected["records"], strict=True):
-        found = examples.SequenceExample.parse(record)
+        found = messages.SequenceExample.parse(record)
         context = contents.get("features", contents.get("context"))
         _compare_features(found.context, context)
         lists = contents.get("feature_lists", {})
@@ -89,10 +89,10 @@ def test_frames_and_checksums_are_tensorflows(case):
 @_by_name("encode")
 def test_examples_are_written_as_tensorflow_writes_them(case):
     features = {
-        key: examples.Feature(value["kind"], _typed(value["values"], _dtype(value)))
+        key: messages.Feature(value["kind"], _typed(value["values"], _dtype(value)))
         for key, value in case["features"].items()
     }
-    written = examples.Example(features).serialize()
+    written = messages.Example(features).serialize()
     assert written == base64.b64decode(case["b64"])
 
 
@@ -154,12 +154,12 @@ def _described(case):
 
 def _feature(description):
     arguments = dict(description)
-    kind = getattr(parsing_specs, arguments.pop("type"))
+    kind = getattr(specs, arguments.pop("type"))
     if "default_value" in arguments:
         arguments["default_value"] = _value(arguments["default_value"])
     if "partitions" in arguments:
         arguments["partitions"] = [
-            getattr(parsing_specs, name)(value)
+            getattr(specs, name)(value)
             for partition in arguments["partitions"]
             for name, value in partition.items()
         ]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from estimax.core.errors import InputError
-from estimax.core.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input import (
@@ -23,6 +22,7 @@ from estimax.input import (
     parse_sequence_example,
     serialize_examples,
 )
+from estimax.input.streams.ragged import Ragged
 
 KEYS = fuzz_records.KEYS
 DEFAULTS = {"float32": [1.0, -2.0], "int64": [1, 2], "string": [b"a", b"b" * 30]}
@@ -132,7 +132,7 @@ import sys
 import numpy as np
 import estimax.input as ex
 from estimax.core.errors import InputError
-from estimax.core.ragged import Ragged
+from estimax.input.streams.ragged import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 

@@ -4,7 +4,7 @@ from golden_files import load_golden
 
 from estimax.core.errors import InputError
 from estimax.input import Dataset, TensorSpec
-from estimax.input.structure import to_numpy
+from estimax.input.streams.structure import to_numpy
 
 KINDS = {"int32": np.int32, "float32": np.float32, "string": object}
 

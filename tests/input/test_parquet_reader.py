@@ -169,7 +169,7 @@ def test_going_elsewhere_drops_what_was_read_ahead(write):
 
 
 def test_large_row_groups_are_not_read_ahead(write, monkeypatch):
-    monkeypatch.setattr("estimax.input.parquet_reader._MOST_AHEAD", 10)
+    monkeypatch.setattr("estimax.input.sources.parquet._MOST_AHEAD", 10)
     path = write({"n": list(range(30))}, row_group_size=10)
     threads = threading.active_count()
     with iter(parquet_files(path).batch(10)) as iterator:

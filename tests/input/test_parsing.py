@@ -21,7 +21,7 @@ from estimax.input import (
     parse_single_example,
     serialize_examples,
 )
-from estimax.input.parsing_specs import (
+from estimax.input.examples.specs import (
     RowLengths,
     RowLimits,
     RowSplits,

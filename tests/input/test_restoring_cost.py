@@ -11,12 +11,11 @@ from estimax.input import (
     FixedLenFeature,
     TextLineDataset,
     TFRecordDataset,
-    file_blocks,
     make_batched_features_dataset,
     parse_example,
     serialize_examples,
-    tfrecords,
 )
+from estimax.input.sources import file_blocks, tfrecords
 from estimax.wire import write_records
 
 FILES, ROWS = 6, 400
@@ -83,8 +82,8 @@ class Counter:
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_restoring_reads_few_blocks_however_far_the_run_was(chain, folder, monkeypatch):
-    monkeypatch.setattr("estimax.input.text_lines.BLOCK_BYTES", 256)
-    monkeypatch.setattr("estimax.input.tfrecords.BLOCK_BYTES", 1024)
+    monkeypatch.setattr("estimax.input.sources.text_lines.BLOCK_BYTES", 256)
+    monkeypatch.setattr("estimax.input.sources.tfrecords.BLOCK_BYTES", 1024)
     monkeypatch.setattr("estimax.wire.records._MOST_BYTES", 1024)
     counter = Counter(monkeypatch)
     runs, reads, sizes = [], [], []

@@ -7,7 +7,7 @@ import pytest
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.input import AUTOTUNE, Dataset, Options, experimental
-from estimax.input.columns import take_rows
+from estimax.input.streams.columns import take_rows
 
 
 def numbers(dataset):

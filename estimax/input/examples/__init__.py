@@ -1,0 +1,1 @@
+"""tf.Example messages: parsing, the features to parse, and writing."""

@@ -1,0 +1,343 @@
+"""Example messages to columns: a batch is parsed by two calls of compiled code.
+
+    features = make_parse_example_spec(columns)
+    batch = parse_example(records, features)          # key -> column
+
+    parser = ExampleParser(features)                  # made once, for many batches
+    batch = parser(block.records, block.name)
+
+Columns are NumPy arrays and `Strings` [B, *shape] for fixed features, `Sparse` for
+variable ones, `Ragged` for ragged ones. Kernels run without Python's lock: several
+threads parse several batches.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import InputError
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings, concatenate
+from estimax.input.examples.errors import (
+    AttachData,
+    ExampleError,
+    Names,
+    name_of,
+    raise_problem,
+)
+from estimax.input.examples.ragged import ragged_of
+from estimax.input.examples.specs import (
+    FeatureSpec,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    SparseFeature,
+    UniformRowLength,
+)
+from estimax.input.streams.ragged import Ragged
+from estimax.native.examples import ExamplePlan
+from estimax.native.features import KINDS, Columns, Problem, Values, Variable, Wanted
+
+Parsed = dict[str, Any]  # arrays, Strings, Sparse and Ragged
+_Make = Callable[[Columns, Names], Any]
+
+
+def parse_example(
+    serialized: Any, features: Mapping[str, FeatureSpec], example_names: Names = None
+) -> Parsed:
+    """Parse a vector of serialised Examples into one column for each feature.
+
+    `example_names` (a sequence, or a function of the place in the batch) are what
+    errors call the examples.
+
+    >>> from estimax.input import VarLenFeature, serialize_examples
+    >>> records = serialize_examples({"x": np.array([1.5, 2.5]), "s": ["a", "b"]})
+    >>> parse_example(records, {"x": FixedLenFeature([], "float32")})
+    {'x': array([1.5, 2.5], dtype=float32)}
+    >>> parse_example(records, {"s": VarLenFeature("string")})["s"].values
+    Strings([b'a', b'b'], shape=(2,))
+    """
+    return parser_of(features)(serialized, example_names)
+
+
+def parse_single_example(
+    serialized: bytes, features: Mapping[str, FeatureSpec], example_names: Any = None
+) -> Parsed:
+    """Parse one serialised Example; results have no batch dimension.
+
+    >>> from estimax.input.examples.messages import Example
+    >>> record = Example.of({"x": [1.5, 2.5]}).serialize()
+    >>> parse_single_example(record, {"x": FixedLenFeature([2], "float32")})
+    {'x': array([1.5, 2.5], dtype=float32)}
+    """
+    if not isinstance(serialized, bytes | bytearray):
+        raise InputError(
+            "parse_single_example: expected one example as bytes, got "
+            f"{type(serialized).__name__}; parse_example takes several."
+        )
+    names = None if example_names is None else [example_names]
+    ends = np.array([0, len(serialized)])
+    records = Strings(np.frombuffer(serialized, np.uint8), ends, (1,))
+    batch = parse_example(records, features, names)
+    return {key: without_batch(column) for key, column in batch.items()}
+
+
+def parser_of(features: Mapping[str, FeatureSpec]) -> ExampleParser:
+    """The parser of these features, which is kept if they can be compared."""
+    try:
+        return _kept_parser(tuple(features.items()) if features else ())
+    except TypeError:  # a default that is a list or an array
+        return ExampleParser(features)
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_parser(features: tuple[tuple[str, FeatureSpec], ...]) -> ExampleParser:
+    return ExampleParser(dict(features))
+
+
+class ExampleParser:
+    """What parses batches of Examples with one set of features; safe for threads.
+
+    >>> from estimax.input import VarLenFeature
+    >>> parser = ExampleParser({"x": VarLenFeature("int64")})
+    >>> parser([b""])["x"].dense_shape
+    (1, 0)
+    """
+
+    def __init__(self, features: Mapping[str, FeatureSpec]) -> None:
+        if not features:
+            raise InputError("parse_example: `features` is empty or missing.")
+        self.features = dict(features)
+        self._wanted: dict[str, Wanted] = {}
+        self._groups: dict[str, str] = {}
+        self._places: dict[str, int] = {}
+        self._makers: dict[str, _Make] = {}
+        for key, feature in self.features.items():
+            self._makers[key] = self._maker(key, feature)
+        self._plan = ExamplePlan(list(self._wanted.values()))
+
+    def __call__(self, serialized: Any, example_names: Names = None) -> Parsed:
+        """Parse a vector of serialised Examples."""
+        records = as_records(serialized, "parse_example")
+        raw = self._plan.run(records)
+        with AttachData(records):
+            if isinstance(raw, Problem):
+                raise_problem(raw, self._plan.wanted, records, example_names)
+            return {key: make(raw, example_names) for key, make in self._makers.items()}
+
+    def _maker(self, key: str, feature: FeatureSpec) -> _Make:
+        """What cuts a feature's column from the raw ones, whose keys it registers."""
+        if not isinstance(feature, FeatureSpec):
+            raise InputError(
+                f"feature {key!r}: expected FixedLenFeature, VarLenFeature, "
+                "SparseFeature, FixedLenSequenceFeature or RaggedFeature, got "
+                f"{type(feature).__name__}."
+            )
+        check_dtype(key, feature.dtype)
+        if isinstance(feature, FixedLenFeature):
+            return self._fixed(key, feature)
+        if isinstance(feature, FixedLenSequenceFeature):
+            return self._padded(key, feature)
+        if isinstance(feature, SparseFeature):
+            return self._indexed(key, feature)
+        if isinstance(feature, RaggedFeature):
+            return self._ragged(key, feature)
+        place = self._want(Wanted(key, feature.dtype, indices=True), "sparse")
+        return lambda raw, names: raw.sparse(place)
+
+    def _fixed(self, key: str, feature: FixedLenFeature) -> _Make:
+        size = size_of(key, feature.shape)
+        default = _default_of(key, feature.default_value, feature.dtype, size)
+        place = self._want(Wanted(key, feature.dtype, size, default), "dense")
+        return lambda raw, names: raw.fixed(place, feature.shape)
+
+    def _padded(self, key: str, feature: FixedLenSequenceFeature) -> _Make:
+        if not feature.allow_missing:
+            raise InputError(
+                f"feature {key!r}: FixedLenSequenceFeature needs allow_missing=True "
+                "here, as examples may have any number of steps."
+            )
+        step = size_of(key, feature.shape)
+        if not step:
+            raise InputError(
+                f"feature {key!r}: steps of shape {feature.shape} hold no value."
+            )
+        default = _default_of(key, feature.default_value, feature.dtype, 1)
+        place = self._want(Wanted(key, feature.dtype, multiple=step), "dense")
+        blank = default[0] if default else blank_of(feature.dtype)
+
+        def make(raw: Columns, names: Names) -> Values:
+            found = raw.variable(place)
+            flat = pad_rows(found.values, found.splits, found.longest, blank)
+            return flat.reshape((raw.rows, found.longest // step, *feature.shape))
+
+        return make
+
+    def _indexed(self, key: str, feature: SparseFeature) -> _Make:
+        values = self._want(Wanted(feature.value_key, feature.dtype), "sparse")
+        indices = [self._want(Wanted(k, "int64"), "sparse") for k in feature.index_keys]
+
+        def make(raw: Columns, names: Names) -> Sparse:
+            found = [raw.variable(place) for place in indices]
+            return _indexed_sparse(key, feature, raw.variable(values), found, names)
+
+        return make
+
+    def _ragged(self, key: str, feature: RaggedFeature) -> _Make:
+        value_key = feature.value_key or key
+        values = self._want(Wanted(value_key, feature.dtype), "ragged")
+        places = [
+            None
+            if isinstance(partition, UniformRowLength)
+            else self._want(Wanted(partition.key, "int64"), "ragged")
+            for partition in feature.partitions
+        ]
+
+        def make(raw: Columns, names: Names) -> Ragged:
+            keys = [None if p is None else raw.variable(p) for p in places]
+            found = raw.variable(values)
+            return ragged_of(feature, found, keys, names, f"feature {key!r}: ")
+
+        return make
+
+    def _want(self, wanted: Wanted, group: str) -> int:
+        """Register a key to read, once for all features that share it."""
+        key = wanted.key
+        known = self._wanted.get(key)
+        if known is None:
+            self._wanted[key], self._groups[key] = wanted, group
+            return self._places.setdefault(key, len(self._places))
+        if group == "dense" or self._groups[key] != group:
+            raise InputError(
+                f"key {key!r} is read by two features as {self._groups[key]} and as "
+                f"{group}; read it once."
+            )
+        if known.dtype != wanted.dtype:
+            raise InputError(
+                f"key {key!r} is read by two features as {known.dtype} and as "
+                f"{wanted.dtype}; give them the same dtype."
+            )
+        indices = known.indices or wanted.indices
+        self._wanted[key] = replace(known, indices=indices)
+        return self._places[key]
+
+
+def as_records(serialized: Any, where: str) -> Strings:
+    """A vector of byte strings."""
+    if isinstance(serialized, bytes | str):
+        raise InputError(
+            f"{where}: expected a vector of serialised examples, got one; "
+            "use parse_single_example, or put it into a list."
+        )
+    records = Strings.of(
+        list(serialized) if isinstance(serialized, tuple) else serialized
+    )
+    if records.ndim != 1:
+        raise InputError(
+            f"{where}: expected a vector of serialised examples, got shape "
+            f"{records.shape}."
+        )
+    return records
+
+
+def check_dtype(key: str, dtype: str) -> None:
+    """Refuse what an Example cannot hold."""
+    if dtype not in KINDS:
+        raise InputError(
+            f"feature {key!r}: dtype must be float32, int64 or string, got {dtype}. "
+            "Examples hold no other: parse one of these, then convert."
+        )
+
+
+def size_of(key: str, shape: tuple[int | None, ...]) -> int:
+    """How many values a shape has; all of it must be known."""
+    known = [n for n in shape if n is not None and n >= 0]
+    if len(known) < len(shape):
+        raise InputError(
+            f"feature {key!r}: the shape must be fully known, got {shape}."
+        )
+    return int(np.prod(known, dtype=np.int64))
+
+
+def blank_of(dtype: str) -> Any:
+    """What pads rows when no default is given."""
+    return b"" if dtype == "string" else 0
+
+
+def without_batch(column: Any) -> Any:
+    """The first row of a batch of one."""
+    if isinstance(column, Sparse):
+        return Sparse(column.indices[:, 1:], column.values, column.dense_shape[1:])
+    if isinstance(column, Ragged):
+        inner = column.row_splits[1:]
+        return Ragged(column.values, inner) if inner else column.values
+    return column[0]
+
+
+def pad_rows(
+    values: Values, splits: NDArray[np.int64], width: int, blank: Any
+) -> Values:
+    """Rows of different lengths as a rectangle [rows, width]."""
+    counts = np.diff(splits)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    places = np.arange(len(rows)) - np.repeat(splits[:-1], counts)
+    if isinstance(values, Strings):
+        # The last of the joined strings is the blank one: the gaps all take it.
+        taken = np.full((len(counts), width), len(values), np.int64)
+        taken[rows, places] = np.arange(len(rows))
+        joined = concatenate([values, Strings.of([blank])])
+        padded: Strings = joined[taken.reshape(-1)]
+        return padded.reshape((len(counts), width))
+    out = np.full((len(counts), width), blank, values.dtype)
+    out[rows, places] = values
+    return out
+
+
+def _indexed_sparse(
+    key: str,
+    feature: SparseFeature,
+    found: Variable,
+    indices: list[Variable],
+    names: Names,
+) -> Sparse:
+    counts = np.diff(found.splits)
+    for index_key, index in zip(feature.index_keys, indices, strict=True):
+        wrong = np.flatnonzero(np.diff(index.splits) != counts)
+        if len(wrong):
+            row = int(wrong[0])
+            raise ExampleError(
+                f"{name_of(row, names)}: feature {key!r}: {counts[row]} values under "
+                f"{feature.value_key!r} and {np.diff(index.splits)[row]} indices under "
+                f"{index_key!r}; there must be as many of both.",
+                row,
+                key,
+            )
+    rows = np.repeat(np.arange(len(counts)), counts)
+    columns = [rows, *(np.asarray(index.values, np.int64) for index in indices)]
+    values, table = found.values, np.stack(columns, axis=1)
+    if not feature.already_sorted:
+        order = np.lexsort(columns[::-1])  # stable, the last key counts most
+        values, table = values[order], table[order]
+    return Sparse(table, values, (len(counts), *feature.sizes))
+
+
+def _default_of(key: str, default: Any, dtype: str, size: int) -> list[Any] | None:
+    if default is None:
+        return None
+    if dtype == "string":
+        wrapped = [default] if isinstance(default, str | bytes) else default
+        values: list[Any] = Strings.of(wrapped).tolist()
+    else:
+        values = np.asarray(default, dtype).reshape(-1).tolist()
+    if len(values) != size:
+        raise InputError(
+            f"feature {key!r}: default_value must have {size} values, got "
+            f"{len(values)}; it is not repeated to fill the shape."
+        )
+    return values

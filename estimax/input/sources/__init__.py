@@ -1,0 +1,1 @@
+"""Sources of rows: files of every format, arrays, tables and generators."""

@@ -1,0 +1,152 @@
+"""Parquet files as a source: a row group at a time, columns without a copy.
+
+    parquet_files("train-*.parquet", columns=["age", "clicks"])
+
+While a row group is cut into batches, a thread reads the next one of the file. A
+position is (file, row group, row). Lists are multi-valued features: `Sparse`, or a
+dense array where all have one length by their type.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from estimax.core.arrow import arrow_column
+from estimax.core.errors import InputError, did_you_mean
+from estimax.input.sources.file_blocks import Place, UnreadableError
+from estimax.input.streams.background import Workers
+from estimax.input.streams.chunks import Columns
+from estimax.wire import files as wire_files
+
+# Larger row groups are not read ahead: two at once may be more than there is memory.
+_MOST_AHEAD = 256 << 20
+
+
+class ParquetReader:
+    """Row groups of files with the same columns; a place is a row group's number."""
+
+    def __init__(self, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
+        self.names = names
+        self.defaults = defaults
+        self._path = ""
+        self._file: Any = None  # pyarrow.parquet.ParquetFile, imported when used
+        self._workers: Workers | None = None
+        self._next: tuple[int, Future[Any]] | None = None  # a table being read ahead
+
+    def start(self, path: str) -> Place:
+        """The first row group, in a file that has the columns."""
+        known = self._get(path).schema_arrow.names
+        missing = [name for name in self.names if name not in known]
+        if missing:
+            raise InputError(
+                f"{path}: there is no column {missing[0]!r}; all files must have the "
+                f"columns of the first: {', '.join(self.names)}."
+            )
+        return (0,)
+
+    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
+        """One row group."""
+        (group,) = place
+        file = self._get(path)
+        if group >= file.num_row_groups:
+            return None
+        ahead, self._next = self._next, None
+        if ahead is not None and ahead[0] != group:
+            ahead[1].exception()  # waited for and dropped
+            ahead = None
+        table = ahead[1].result() if ahead is not None else self._load(path, group)
+        self._read_ahead(path, group + 1)  # before this one's columns are made
+        tree = {}
+        for name in self.names:
+            where = f"{path}, row group {group}, column {name!r}"
+            tree[name] = arrow_column(
+                table.column(name), self.defaults.get(name), where
+            )
+        return Columns(tree, table.num_rows), (group + 1,)
+
+    def _read_ahead(self, path: str, group: int) -> None:
+        if group >= self._file.num_row_groups:
+            return
+        if self._file.metadata.row_group(group).total_byte_size > _MOST_AHEAD:
+            return
+        if self._workers is None:
+            self._workers = Workers(1, "parquet")
+        self._next = group, self._workers.submit(self._load, path, group)
+
+    def _load(self, path: str, group: int) -> Any:  # pyarrow.Table
+        import pyarrow as pa
+
+        file = self._file
+        try:
+            return file.read_row_group(group, columns=list(self.names))
+        except (pa.ArrowException, OSError) as error:
+            first = self._rows_before(file, group)
+            raise UnreadableError(
+                f"{path}, row group {group} (row {first} on): cannot be read: {error}. "
+                "Is the file damaged?",
+                (group + 1,),
+            ) from error
+
+    @staticmethod
+    def _rows_before(file: Any, group: int) -> int:
+        rows = (file.metadata.row_group(i).num_rows for i in range(group))
+        return sum(rows)
+
+    def _get(self, path: str) -> Any:
+        if self._path != path:
+            self.close()
+            self._file, self._path = _open(path), path
+            weakref.finalize(self, self._file.close)
+        return self._file
+
+    def close(self) -> None:
+        """Close the file, once nobody reads it."""
+        workers, self._workers, self._next = self._workers, None, None
+        is_unused = workers is None or workers.close()
+        if self._file is not None and is_unused:
+            self._file.close()
+        self._file, self._path = None, ""
+
+
+def _open(path: str) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        # A named pipe would keep pyarrow waiting; ours says what it is.
+        opened = wire_files.open_to_read(path)
+        if wire_files.is_remote(path):
+            return parquet.ParquetFile(opened)
+        opened.close()
+        # Not mapped, which is no faster: a mapped file that is cut while it is read
+        # ends the process by SIGBUS.
+        return parquet.ParquetFile(path, memory_map=False)
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableError(
+            f"{path}: expected a Parquet file, which begins and ends with the bytes "
+            f"PAR1 and has its description at the end: {error}."
+        ) from error
+
+
+def select_columns(
+    path: str, wanted: tuple[str, ...] | None, defaults: Mapping[str, Any] | None
+) -> tuple[str, ...]:
+    """Return the columns to read, in the file's order.
+
+    Raise `InputError` if `wanted` or `defaults` names a column that it does not have.
+    """
+    file = _open(path)
+    known = file.schema_arrow.names
+    file.close()
+    for what, names in (("columns", wanted), ("defaults", defaults)):
+        for name in names or ():
+            if name not in known:
+                raise InputError(
+                    f"parquet_files: {what} names column {name!r}, which {path} does "
+                    f"not have{did_you_mean(name, known)}"
+                )
+    chosen = known if wanted is None else set(wanted)
+    return tuple(name for name in known if name in chosen)

@@ -1,0 +1,141 @@
+"""Lines of text files and records of fixed length, a block of bytes at a time.
+
+    FileBlocks(paths, lambda: LineReader(None), "TextLineDataset")
+
+Lines end at LF alone, and every CR in one is removed, as TensorFlow does. Nothing is
+decoded: a line is bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.strings import Strings
+from estimax.input.sources.file_blocks import (
+    LONGEST_ROW,
+    OpenFile,
+    Place,
+    UnreadableError,
+)
+from estimax.input.streams.chunks import Columns
+
+BLOCK_BYTES = 4 << 20
+_LF, _CR = 0x0A, 0x0D
+
+
+class LineReader:
+    """Blocks of whole lines; a place is (byte, number of the first line)."""
+
+    def __init__(self, compression: str | None) -> None:
+        self._open = OpenFile(compression)
+        self._is_compressed = bool(compression)
+
+    def start(self, path: str) -> Place:
+        """The first byte."""
+        return (0, 1)
+
+    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
+        """As many whole lines as fit, at least one."""
+        offset, line = place
+        size = BLOCK_BYTES
+        while True:
+            data = self._open.get(path).read_at(offset, size)
+            if not data:
+                return None
+            end = data.rfind(b"\n") + 1 if len(data) == size else len(data)
+            if end:
+                break
+            # One line is longer than the block. That of a plain file cannot be longer
+            # than the file; a compressed one may decompress to any length.
+            if self._is_compressed and size >= LONGEST_ROW:
+                raise UnreadableError(
+                    f"{path}, line {line} (byte {offset}): it is longer than "
+                    f"{LONGEST_ROW >> 20} MB, the limit in a compressed file. Is this "
+                    "a text file? Decompress it to read longer lines."
+                )
+            size *= 2
+        lines = split_lines(np.frombuffer(data, np.uint8)[:end])
+        return Columns(lines, len(lines)), (offset + end, line + len(lines))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._open.close()
+
+
+def split_lines(data: NDArray[np.uint8]) -> Strings:
+    r"""Cut at LF and drop every CR; a last line needs no LF.
+
+    >>> split_lines(np.frombuffer(b"a\r\n\nb", np.uint8)).tolist()
+    [b'a', b'', b'b']
+    """
+    breaks = np.flatnonzero(data == _LF)
+    if len(data) and (not len(breaks) or breaks[-1] != len(data) - 1):
+        breaks = np.append(breaks, len(data))  # where the missing LF would stand
+    is_text = data != _LF
+    if (data == _CR).any():
+        is_text &= data != _CR
+        ends = np.concatenate([[0], np.cumsum(is_text)])[breaks]
+    else:
+        ends = breaks - np.arange(len(breaks))
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    return Strings(data[is_text], offsets, (len(breaks),))
+
+
+@dataclass(frozen=True)
+class FixedLength:
+    """How files of records of one length are laid out."""
+
+    record_bytes: int
+    header_bytes: int = 0
+    footer_bytes: int = 0
+    compression: str | None = None
+
+
+@dataclass(eq=False)
+class FixedLengthReader:
+    """Blocks of records of one length; a place is (byte, number of the record)."""
+
+    form: FixedLength
+    _open: OpenFile = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._open = OpenFile(self.form.compression)
+
+    def start(self, path: str) -> Place:
+        """Behind the header, which the file must have."""
+        size = self.form.header_bytes
+        found = len(self._open.get(path).read_at(0, size))
+        if found and found < size:
+            raise UnreadableError(
+                f"{path}: expected a header of {size} bytes, found a file of {found}. "
+                "Was the file cut off?"
+            )
+        return (min(size, found), 0)
+
+    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
+        """As many records as fit, without the footer."""
+        offset, number = place
+        length, footer = self.form.record_bytes, self.form.footer_bytes
+        size = max(1, BLOCK_BYTES // length) * length
+        data = self._open.get(path).read_at(offset, size + footer)
+        usable = len(data) - footer
+        if usable <= 0:
+            return None
+        count = usable // length
+        if len(data) < size + footer and usable % length:
+            raise UnreadableError(
+                f"{path}, record {number + count} (byte {offset + count * length}): "
+                f"expected records of {length} bytes and a footer of {footer}, found "
+                f"{usable % length} bytes too many. Was the file cut off?"
+            )
+        records = np.frombuffer(data, np.uint8)[: count * length]
+        offsets = np.arange(count + 1, dtype=np.int64) * length
+        after = (offset + count * length, number + count)
+        return Columns(Strings(records, offsets, (count,)), count), after
+
+    def close(self) -> None:
+        """Close the file."""
+        self._open.close()

@@ -1,0 +1,1 @@
+"""Streams of rows: nested structures of columns, chunks of them, and positions."""

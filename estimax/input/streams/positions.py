@@ -1,0 +1,164 @@
+"""Positions for iterables that are not ours: by their own state, by index, by count.
+
+    cursor = Cursor(lambda: loader, resume="skip")
+    batch = cursor.next()              # None at the end
+    cursor.get_state()                 # {"batches": 1}
+
+The best that an object offers is used: `get_state`/`set_state` (Grain),
+`state_dict`/`load_state_dict` (torchdata), `[i]` and `len` (lists, Keras sequences);
+anything else is counted, and resuming runs up to the count again, or is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+from estimax.core.errors import InputError
+from estimax.input.streams.stream import State
+
+Resume = Literal["skip", "refuse"]
+
+# Told apart from an element, which may be None.
+END = object()
+
+_METHODS = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
+
+
+class Cursor:
+    """An iterator over whatever `make` returns, with the best position it can have.
+
+    `make` is called when the first element or a position is wanted, not before.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Iterable[Any]],
+        *,
+        resume: Resume = "skip",
+        unit: str = "batches",
+    ) -> None:
+        self._make = make
+        self._resume = resume
+        self._unit = unit
+        self._count = 0
+        self._iterator: Iterator[Any] | None = None
+        self._save: Callable[[], Any] | None = None
+        self._load: Callable[[Any], Any] | None = None
+        self._sequence: Any = None  # anything with len and [i]
+
+    def next(self) -> Any:
+        """The next element, or END."""
+        if self._iterator is None:
+            self._open()
+        assert self._iterator is not None
+        element = next(self._iterator, END)
+        if element is not END:
+            self._count += 1
+        return element
+
+    def get_state(self) -> State:
+        """The position after the last element."""
+        if self._save is not None:
+            return {"own": _to_json(self._save()), self._unit: self._count}
+        return {self._unit: self._count}
+
+    def set_state(self, state: State) -> None:
+        """Go there: at once where the object can, by running up to it otherwise."""
+        if self._unit not in state:
+            raise InputError(
+                f"cannot resume the input: the saved position counts no {self._unit}; "
+                "it is that of another kind of input."
+            )
+        self.close()
+        self._open()
+        count = int(state[self._unit])
+        if "own" in state and self._load is not None:
+            self._load(_from_json(state["own"]))
+        elif self._sequence is not None:
+            self._iterator = _from_index(self._sequence, count)
+        elif count:
+            self._run_up_to(count)
+        self._count = count
+
+    def close(self) -> None:
+        """Let go of the iterator, closing it if it is a generator."""
+        iterator, self._iterator = self._iterator, None
+        self._save = self._load = self._sequence = None
+        self._count = 0
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+    def _open(self) -> None:
+        iterable = self._make()
+        if hasattr(iterable, "__getitem__") and hasattr(iterable, "__len__"):
+            self._sequence = iterable
+            self._iterator = _from_index(iterable, 0)
+            return
+        self._iterator = iter(iterable)
+        for owner in (self._iterator, iterable):
+            for save, load in _METHODS:
+                if hasattr(owner, save) and hasattr(owner, load) and self._save is None:
+                    self._use(getattr(owner, save), getattr(owner, load))
+
+    def _use(self, save: Callable[[], Any], load: Callable[[Any], Any]) -> None:
+        try:
+            json.dumps(_to_json(save()))
+        except TypeError:
+            return  # such as tensors in a torch state_dict: counted instead
+        self._save, self._load = save, load
+
+    def _run_up_to(self, count: int) -> None:
+        if self._resume == "refuse":
+            raise InputError(
+                f"cannot resume the input: it is a plain iterator, whose position is "
+                f"only a count ({count} {self._unit}), and resume='refuse' forbids to "
+                "run up to it again. Use an estimax Dataset, a list, or an iterator "
+                "with get_state and set_state; or allow resume='skip'."
+            )
+        assert self._iterator is not None
+        for done in range(count):
+            if next(self._iterator, END) is END:
+                raise InputError(
+                    f"cannot resume the input: it ended after {done} {self._unit}, "
+                    f"and the saved position is {count}. Has the data changed?"
+                )
+
+
+def once(iterable: Iterable[Any]) -> Callable[[], Iterable[Any]]:
+    """A `make` for `Cursor` that hands out a one-shot iterator only once."""
+    # Not `iter(x) is x`: to ask a torch loader for an iterator starts its processes.
+    if not hasattr(iterable, "__next__"):
+        return lambda: iterable
+    given = False
+
+    def make() -> Iterable[Any]:
+        nonlocal given
+        if given and not any(hasattr(iterable, load) for _, load in _METHODS):
+            raise InputError(
+                f"this {type(iterable).__name__} can be gone through only once, and "
+                "that has happened. Pass a function that makes it, without calling it."
+            )
+        given = True
+        return iterable
+
+    return make
+
+
+def _from_index(sequence: Any, start: int) -> Iterator[Any]:
+    return (sequence[i] for i in range(start, len(sequence)))
+
+
+def _to_json(state: Any) -> Any:
+    if isinstance(state, bytes):  # Grain's data loaders
+        return {"base64": base64.b64encode(state).decode()}
+    return state
+
+
+def _from_json(state: Any) -> Any:
+    if isinstance(state, dict) and state.keys() == {"base64"}:
+        return base64.b64decode(state["base64"])
+    return state

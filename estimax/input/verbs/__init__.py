@@ -1,0 +1,1 @@
+"""Verbs of a dataset: one node and one stream each."""

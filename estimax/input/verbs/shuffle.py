@@ -1,0 +1,184 @@
+"""Shuffle: a random order that is a pure function of (seed, epoch, position).
+
+    Shuffle(source, 10_000, seed=7)     # window k is permuted by (seed, epoch, k)
+
+The input is read in windows of `buffer_size` elements and each window is permuted. Like
+TensorFlow's, output position p only holds input elements with index < p + buffer_size,
+and a buffer as large as the data is a uniform permutation. Unlike TensorFlow's, which
+swaps elements through a reservoir, an element never leaves its window; in exchange the
+position is two integers instead of a buffer, and resuming reads at most one window.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.input.streams.chunks import Chunk
+from estimax.input.streams.stream import (
+    Context,
+    Node,
+    State,
+    Stream,
+    check_at_least,
+    check_same,
+    read_up_to_error,
+)
+
+# Rows are gathered this many at a time and then sliced: for a batch's few rows every
+# column would be fetched into the cache anew. Halves the cost of 1024 rows of text.
+_GATHERED_AT_ONCE = 16_384
+
+
+def permutation(n: int, *key: object) -> NDArray[np.int64]:
+    """A uniform permutation of range(n) that depends on `key` only.
+
+    The same on every machine and NumPy version: bit generators are stable where
+    `Generator.permutation` is not.
+
+    >>> sorted(permutation(5, "seed", 0).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    raw = _random_bits(n, key)
+    # The index in the low bits makes all keys distinct, so any sort gives one order.
+    bits = np.uint64(max(n - 1, 0).bit_length())
+    keys = (raw >> bits << bits) | np.arange(n, dtype=np.uint64)
+    keys.sort()
+    return (keys & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.int64)
+
+
+def uniforms(n: int, *key: object) -> NDArray[np.float64]:
+    """Numbers in [0, 1) that depend on `key` only, on every machine.
+
+    >>> 0 <= uniforms(1, "seed", 0)[0] < 1
+    np.True_
+    """
+    return (_random_bits(n, key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _random_bits(n: int, key: tuple[object, ...]) -> NDArray[np.uint64]:
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
+    raw = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(n)
+    return np.asarray(raw, np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle:
+    """A random order within windows of `buffer_size` elements."""
+
+    source: Node
+    buffer_size: int
+    seed: int | None = None
+    reshuffle_each_iteration: bool = True
+    name = "shuffle"
+
+    def __post_init__(self) -> None:
+        check_at_least(1, self.buffer_size, "shuffle: buffer_size")
+
+    @property
+    def columnar(self) -> bool:
+        """As its source."""
+        return self.source.columnar
+
+    def open(self, context: Context) -> ShuffleStream:
+        """Fix the order of this pass."""
+        source = self.source.open(context.below_shuffle())
+        return ShuffleStream(source, self.buffer_size, self.seed, self._key(context))
+
+    def _key(self, context: Context) -> tuple[object, ...]:
+        if not self.reshuffle_each_iteration:
+            # Without a seed too, one order for ever: shuffle, then take() and skip()
+            # must split the data the same way in every iterator and every process.
+            return ("fixed", self.seed or 0)
+        if self.seed is None:
+            return ("run", context.seed, context.depth, context.path)
+        return ("seed", self.seed, context.path)
+
+
+class ShuffleStream:
+    """One window in memory, given out in a permuted order."""
+
+    def __init__(
+        self, source: Stream, size: int, seed: int | None, key: tuple[object, ...]
+    ) -> None:
+        self._source = source
+        self._size = size
+        self._seed = seed
+        self._key = key
+        self._window = 0
+        self._row = 0
+        self._chunk: Chunk | None = None
+        self._order = np.empty(0, np.int64)
+        self._start: State = {}
+        self._gathered: Chunk | None = None  # the next part of the order, as rows
+        self._gathered_at = 0
+        self._held: Chunk | None = None  # a window whose error was just raised
+        self._told = False  # whether the error behind this window was raised
+
+    def read(self, n: int) -> Chunk | None:
+        """The next elements of the window."""
+        if self._chunk is None:
+            self._chunk = self._load()
+            if self._chunk is None:
+                return None
+            self._order = permutation(len(self._chunk), *self._key, self._window)
+        out = self._gather(self._chunk, n)
+        self._row += len(out)
+        if self._row == len(self._order):
+            self._chunk, self._row, self._window = None, 0, self._window + 1
+            self._gathered = None
+            self._told = False
+        return out
+
+    def _load(self) -> Chunk | None:
+        """Read the next window, which an error cuts short.
+
+        The error is raised before anything of that window is given out: whoever stops
+        at it, mends the data and goes on gets the order of data that was never broken.
+        """
+        if self._held is not None:
+            held, self._held = self._held, None
+            return held
+        self._start = self._source.get_state()
+        chunk, error = read_up_to_error(self._source, self._size)
+        if error is None or self._told:
+            return chunk
+        self._held, self._told = chunk, chunk is not None
+        raise error
+
+    def _gather(self, window: Chunk, n: int) -> Chunk:
+        used = self._row - self._gathered_at
+        if self._gathered is None or used >= len(self._gathered):
+            rows = self._order[self._row : self._row + max(n, _GATHERED_AT_ONCE)]
+            self._gathered, self._gathered_at = window.take(rows), self._row
+            used = 0
+        return self._gathered.slice(used, used + n)
+
+    def get_state(self) -> State:
+        """Where the window starts in the source, and how much of it is given out."""
+        in_hand = self._chunk is not None or self._held is not None
+        return {
+            "told": self._told,
+            "window": self._window,
+            "row": self._row,
+            "buffer_size": self._size,
+            "seed": self._seed,
+            "source": self._start if in_hand else self._source.get_state(),
+        }
+
+    def set_state(self, state: State) -> None:
+        """Go to the window's start; it is read again when needed."""
+        check_same("shuffle's buffer_size", state["buffer_size"], self._size)
+        check_same("shuffle's seed", state["seed"], self._seed)
+        self._source.set_state(state["source"])
+        self._window, self._row = int(state["window"]), int(state["row"])
+        self._chunk = self._gathered = self._held = None
+        self._told = bool(state["told"])
+
+    def close(self) -> None:
+        """Let go of the window and the source."""
+        self._chunk = self._gathered = self._held = None
+        self._source.close()
