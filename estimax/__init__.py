@@ -56,7 +56,7 @@ _NAMES = {
     "LinearEstimator": "estimax.canned",
     "LinearRegressor": "estimax.canned",
     "MMoEEstimator": "estimax.canned",
-    "ModeKeys": "estimax.core.mode",
+    "ModeKeys": "estimax.core.spec",
     "PredictOutput": "estimax.core.spec",
     "RNNClassifier": "estimax.canned",
     "RNNEstimator": "estimax.canned",
@@ -126,11 +126,11 @@ if TYPE_CHECKING:
     )
     from estimax.checkpoints import VocabInfo, WarmStartSettings
     from estimax.core.errors import EstimaxError
-    from estimax.core.mode import ModeKeys
     from estimax.core.sparse import Sparse
     from estimax.core.spec import (
         ClassificationOutput,
         EstimatorSpec,
+        ModeKeys,
         PredictOutput,
         RegressionOutput,
     )

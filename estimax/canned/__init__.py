@@ -5,20 +5,17 @@ from estimax.canned.baseline import (
     BaselineEstimator,
     BaselineRegressor,
 )
-from estimax.canned.dcn import DCNClassifier
-from estimax.canned.deepfm import DeepFMClassifier
-from estimax.canned.din import DINClassifier
+from estimax.canned.click_models import DCNClassifier, DeepFMClassifier, DINClassifier
 from estimax.canned.dnn import DNNClassifier, DNNEstimator, DNNRegressor
 from estimax.canned.dnn_linear_combined import (
     DNNLinearCombinedClassifier,
     DNNLinearCombinedEstimator,
     DNNLinearCombinedRegressor,
 )
-from estimax.canned.esmm import ESMMClassifier
 from estimax.canned.kmeans import KMeans
+from estimax.canned.layers import dnn_logit_fn_builder, linear_logit_fn_builder
 from estimax.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
-from estimax.canned.logit_fns import dnn_logit_fn_builder, linear_logit_fn_builder
-from estimax.canned.mmoe import MMoEEstimator
+from estimax.canned.multi_task import ESMMClassifier, MMoEEstimator
 from estimax.canned.rnn import RNNClassifier, RNNEstimator
 
 __all__ = [

@@ -21,15 +21,20 @@ from estimax.checkpoints.manager import (
     step_of,
 )
 from estimax.checkpoints.saver import Saver
-from estimax.checkpoints.sources import open_source, tensorflow_checkpoint
 from estimax.checkpoints.state_names import (
     averaged,
     flatten_state,
     unflatten_state,
     unflatten_variables,
 )
-from estimax.checkpoints.vocabularies import VocabInfo
-from estimax.checkpoints.warm_start import WarmStartSettings, as_settings, warm_start
+from estimax.checkpoints.warm_start import (
+    VocabInfo,
+    WarmStartSettings,
+    as_settings,
+    open_source,
+    tensorflow_checkpoint,
+    warm_start,
+)
 
 __all__ = [
     "ArrayEntry",

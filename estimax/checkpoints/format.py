@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import CheckpointError, MissingFileError, did_you_mean
-from estimax.wire import atomic, enclosed, json_text, tensors
+from estimax.wire import atomic, files, json_text, tensors
 from estimax.wire.atomic import Pathish
 
 VERSION = 1
@@ -134,7 +134,7 @@ def read_entry(folder: Pathish, entry: ArrayEntry, name: str) -> NDArray[Any]:
 def file_path(folder: Path, name: str) -> Path:
     """Return the path of a checkpoint's file; CheckpointError if it is elsewhere."""
     try:
-        return enclosed.regular_file(folder, name)
+        return files.regular_file(folder, name)
     except ValueError as error:
         raise CheckpointError(f"{folder}: {error}.") from None
 
@@ -277,7 +277,7 @@ def _checked(content: Mapping[str, Any]) -> Manifest:
 
 
 def _file_from_json(name: str, entry: Mapping[str, Any]) -> FileEntry:
-    enclosed.check_name(name)
+    files.check_name(name)
     if name == MANIFEST:
         raise ValueError(f"files: {name!r} holds no arrays")
     return FileEntry(json_text.whole(entry, "size"), _crc(entry, "crc32"))

@@ -11,23 +11,29 @@ step. The step counter starts at 0, unless a list names `global_step`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import logging
 import os
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.checkpoints import state_names, vocabularies
-from estimax.checkpoints.sources import Slots, Source, open_source
-from estimax.checkpoints.vocabularies import VocabInfo
-from estimax.core.errors import CheckpointError, ConfigError, did_you_mean
+from estimax.checkpoints import format as formats
+from estimax.checkpoints import manager, state_names, tensorflow_format
+from estimax.core.errors import (
+    CheckpointError,
+    ConfigError,
+    MissingFileError,
+    did_you_mean,
+)
 from estimax.core.state import TrainState
 
 _MOST_LISTED = 20
@@ -206,7 +212,7 @@ class _Transfer:
     def _one(self, name: str, old_slots: Slots) -> dict[str, NDArray[Any]]:
         """A variable, its slots and its average."""
         info = self._vocabularies.get(name)
-        at = None if info is None else vocabularies.matches(info)
+        at = None if info is None else matches(info)
         value = self._moved(name, self._old(name), info, at, initialize=True)
         arrays = {name: value}
         notes = [_form(value)]
@@ -257,7 +263,7 @@ class _Transfer:
             if initialize and info.backup_initializer is not None:
                 key = jax.random.fold_in(self._key, zlib.crc32(name.encode()))
                 initial = np.asarray(info.backup_initializer(key, initial.shape))
-            old = vocabularies.remapped(info, at, old, initial, name=name)
+            old = remapped(info, at, old, initial, name=name)
         return old.astype(leaf.dtype, copy=False)
 
 
@@ -300,3 +306,231 @@ def _listed(
     lines = [f"  {label} {name:<{width}}  {text}".rstrip() for name, text in shown]
     more = len(rows) - len(shown)
     return [*lines, f"  {label} … and {more} more"] if more > 0 else lines
+
+
+Vocabulary = str | os.PathLike[str] | Sequence[str]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class VocabInfo:
+    """How the rows of a variable follow from a vocabulary, then and now.
+
+    A vocabulary is a file of one word per line, or the words themselves. Rows without
+    a match keep the variable's own initial values, unless a `backup_initializer`
+    (`f(key, shape)`, as JAX's are) makes others; it is called with the whole
+    variable's shape. `axis` 1 remaps columns, as for a class vocabulary; a vector has
+    one axis only, which is then meant. `old_vocab_size` -1 means all of the words.
+
+    >>> VocabInfo(["z", "q", "x"], 3, 1, ["x", "y", "z"]).axis
+    0
+    """
+
+    new_vocab: Vocabulary
+    new_vocab_size: int
+    num_oov_buckets: int
+    old_vocab: Vocabulary
+    old_vocab_size: int = -1
+    backup_initializer: Callable[..., Any] | None = None
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        if self.axis not in (0, 1):
+            raise ConfigError(f"VocabInfo: axis must be 0 or 1, got {self.axis}.")
+        for name in ("new_vocab", "old_vocab"):
+            if not getattr(self, name):
+                raise ConfigError(f"VocabInfo: {name} is empty; name a file or words.")
+        if self.new_vocab_size < 1 or self.num_oov_buckets < 0:
+            raise ConfigError(
+                "VocabInfo: new_vocab_size must be >= 1 and num_oov_buckets >= 0, got "
+                f"{self.new_vocab_size} and {self.num_oov_buckets}."
+            )
+
+
+def matches(info: VocabInfo) -> NDArray[np.int64]:
+    """For each new row the old row of the same word, -1 where there is none."""
+    import pyarrow.compute as pc
+
+    new = _words(info.new_vocab, info.new_vocab_size)
+    old = _words(info.old_vocab, info.old_vocab_size)
+    found = pc.index_in(new, value_set=old)
+    at = np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    return np.concatenate([at, np.full(info.num_oov_buckets, -1, np.int64)])
+
+
+def remapped(
+    info: VocabInfo, at: NDArray[np.int64], old: Array, initial: Array, *, name: str
+) -> Array:
+    """The new array: old rows (or columns) where `at` names one, else the initial."""
+    axis = min(info.axis, initial.ndim - 1)
+    length = initial.shape[axis] if initial.ndim else 0
+    others = [n for i, n in enumerate(initial.shape) if i != axis]
+    if old.ndim != initial.ndim or others != [
+        n for i, n in enumerate(old.shape) if i != axis
+    ]:
+        raise CheckpointError(
+            f"warm start: {name} is {list(old.shape)} in the checkpoint and "
+            f"{list(initial.shape)} in the model; a vocabulary changes axis {axis} "
+            "only."
+        )
+    if length > len(at):
+        raise CheckpointError(
+            f"warm start: {name} has {length} entries along axis {axis}, but its "
+            f"VocabInfo tells of {len(at)}: new_vocab_size {info.new_vocab_size} and "
+            f"{info.num_oov_buckets} out-of-vocabulary buckets."
+        )
+    at = at[:length]
+    if at.max(initial=-1) >= old.shape[axis]:
+        raise CheckpointError(
+            f"warm start: {name} has {old.shape[axis]} entries along axis {axis} in "
+            f"the checkpoint, fewer than the words of old_vocab (one of them is word "
+            f"{int(at.max())}). Is it the vocabulary that the model was trained with?"
+        )
+    kept = np.flatnonzero(at >= 0)
+    result = np.array(initial)
+    into: list[Any] = [slice(None)] * initial.ndim
+    into[axis] = kept
+    result[tuple(into)] = np.take(old, at[kept], axis=axis)
+    return result
+
+
+def _words(given: Vocabulary, size: int) -> Any:  # an Arrow array; it has no types
+    """The words, each with its line feed: an array over the file's own bytes.
+
+    A table of ten million rows has as many words; none of them becomes an object.
+    """
+    import pyarrow as pa
+
+    text = _lines(given)
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
+    if size > len(ends):
+        raise ConfigError(
+            f"VocabInfo: {_shown(given)} has {len(ends)} words, fewer than the size "
+            f"of {size} that is given for it."
+        )
+    ends = ends if size < 0 else ends[:size]
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
+
+
+def _lines(given: Vocabulary) -> bytes:
+    """The text of a vocabulary, every word ended by one line feed."""
+    if not isinstance(given, str | os.PathLike):
+        return "".join(f"{word}\n" for word in given).encode()
+    try:
+        with open(given, "rb") as file:
+            text = file.read().replace(b"\r\n", b"\n")
+    except OSError as error:
+        raise MissingFileError(
+            f"VocabInfo: vocabulary file {_shown(given)} cannot be read "
+            f"({error.strerror})."
+        ) from None
+    return text if text.endswith(b"\n") or not text else text + b"\n"
+
+
+def _shown(given: Vocabulary) -> str:
+    if isinstance(given, str | os.PathLike):
+        return os.fspath(given)
+    return "a list of words"
+
+
+Slots = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
+
+
+class Source(Protocol):
+    """Named arrays on disk."""
+
+    @property
+    def path(self) -> str:
+        """What was opened."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shape of every array, by name."""
+
+    def read(self, name: str) -> NDArray[Any]:
+        """One array, verified."""
+
+    def slots(self, variables: Iterable[str]) -> Slots:
+        """The optimizer's arrays of each variable that has some."""
+
+
+def open_source(given: str | os.PathLike[str]) -> Source:
+    """Open a checkpoint, or the latest one of a model_dir; TensorFlow's as well.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> path = formats.write(tempfile.mkdtemp() + "/model.ckpt-1", {"w": np.ones(2)}, 1)
+    >>> open_source(path).shapes
+    {'w': (2,)}
+    """
+    path = Path(given)
+    if (path / formats.MANIFEST).exists():
+        return _Folder(path)
+    found = manager.latest(path)
+    if found is not None:
+        return _Folder(found)
+    prefix = tensorflow_checkpoint(path)
+    if prefix is not None:
+        return _TensorFlow(prefix)
+    raise MissingFileError(
+        f"warm start: {os.fspath(given)!r} is neither a checkpoint nor a model_dir "
+        "with one. Give the folder that a model was trained in, or one of the "
+        "model.ckpt-<step> inside; TensorFlow's are named without .index."
+    )
+
+
+def tensorflow_checkpoint(given: str | os.PathLike[str]) -> str | None:
+    """What the files of a TensorFlow checkpoint begin with, if there is one."""
+    path = Path(given)
+    candidates = [path, path / "variables" / "variables"]
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        state = (path / manager.STATE_FILE).read_text()
+        latest = re.search(r'^model_checkpoint_path: "(.*)"', state, re.MULTILINE)
+        if latest:
+            candidates.append(path / latest[1])
+    for candidate in candidates:
+        if Path(f"{candidate}.index").exists():
+            return str(candidate)
+    return None
+
+
+class _Folder:
+    """An estimax checkpoint."""
+
+    def __init__(self, path: Path) -> None:
+        self._folder = path
+        self._manifest = formats.read_manifest(path)
+
+    @property
+    def path(self) -> str:
+        return str(self._folder)
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        return {name: entry.shape for name, entry in self._manifest.arrays.items()}
+
+    def read(self, name: str) -> NDArray[Any]:
+        return formats.read_entry(self._folder, self._manifest.arrays[name], name)
+
+    def slots(self, variables: Iterable[str]) -> Slots:
+        return state_names.slots_of(self._manifest.arrays, variables)
+
+
+class _TensorFlow:
+    """A checkpoint that tf.estimator wrote, or the variables of a SavedModel."""
+
+    def __init__(self, prefix: str) -> None:
+        self.path = prefix
+        self._entries = tensorflow_format.read_index(prefix)
+        self.shapes: Mapping[str, tuple[int, ...]] = {
+            name: self._entries[name.encode()].shape
+            for name in tensorflow_format.names(self._entries)
+        }
+
+    def read(self, name: str) -> NDArray[Any]:
+        return tensorflow_format.read_array(self.path, name, self._entries)
+
+    def slots(self, variables: Iterable[str]) -> Slots:
+        return tensorflow_format.slots_of(self.shapes, set(variables))

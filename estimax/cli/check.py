@@ -49,7 +49,7 @@ def _summary(run: config.Run) -> str:
 
 
 def _remark_on_files(run: config.Run) -> None:
-    from estimax.config.scan import find_files
+    from estimax.config.data_report import find_files
 
     for name, source in run.data.sources.items():
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from estimax import config
 from estimax.cli.screen import log_to, metrics_table, notes, results
-from estimax.config.scan import find_files
+from estimax.config.data_report import find_files
 from estimax.core.errors import ConfigError, did_you_mean
 
 

@@ -53,7 +53,7 @@ def _read(bundle: Any, files: str) -> Any:  # a Bundle; batches of features
 
 
 def _check_columns(files: str, features: Mapping[str, object]) -> None:
-    from estimax.config.scan import find_files, header
+    from estimax.config.data_report import find_files, header
     from estimax.config.schema.data import CsvSource
 
     source = CsvSource(format="csv", files=(files,), batch_size=1)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from estimax import config
 from estimax.cli.screen import log_to, metrics_table, note, notes, results
+from estimax.config.data_report import find_files
 from estimax.config.saved import claim_model_dir
-from estimax.config.scan import find_files
 
 
 def train(path: Path, overrides: Sequence[str], model_dir: str | None) -> None:

@@ -16,25 +16,48 @@ from typing import Any
 
 from flax import linen as nn
 
-from estimax import canned, checkpoints, export, heads, hooks
-from estimax.config.build_columns import Columns
+from estimax import canned, checkpoints, export, heads, hooks, optimizers
+from estimax import feature_columns as fc
 from estimax.config.build_custom import build_custom
 from estimax.config.build_input import InputFn, make_input_fn
-from estimax.config.build_optimizers import build_optimizer
 from estimax.config.checks import better
 from estimax.config.load import LoadedRun
 from estimax.config.saved import config_dir
+from estimax.config.schema.features import (
+    Bucketized,
+    Crossed,
+    GivenZScore,
+    Hashed,
+    Identity,
+    Numeric,
+    Vocabulary,
+)
 from estimax.config.schema.model import (
     BinaryHead,
     CombinedModel,
     CustomModel,
     DcnModel,
+    DeepFeatures,
     DeepFmModel,
     DnnModel,
     Head,
+    LinearPart,
     MultiClassHead,
 )
-from estimax.config.schema.optimizers import Optimizer
+from estimax.config.schema.optimizers import (
+    Adagrad,
+    Adam,
+    Cosine,
+    Exponential,
+    Ftrl,
+    InverseTime,
+    Optimizer,
+    Piecewise,
+    Polynomial,
+    RmsProp,
+    Schedule,
+    Sgd,
+)
 from estimax.config.schema.run import (
     BestExport,
     Export,
@@ -42,8 +65,9 @@ from estimax.config.schema.run import (
     Run,
     WarmStartSection,
 )
-from estimax.config.statistics import statistics_for
+from estimax.config.statistics import Statistics, statistics_for
 from estimax.estimator import Estimator, EvalSpec, RunConfig, TrainSpec
+from estimax.transforms import Scaling
 
 _ACTIVATIONS = {
     "relu": nn.relu,
@@ -263,3 +287,177 @@ def build_exporter(given: Export) -> Any:  # one of export's exporters
     if isinstance(given, LatestExport):
         return export.LatestExporter(given.name, exports_to_keep=given.keep)
     return export.FinalExporter(given.name)
+
+
+def build_optimizer(given: Optimizer) -> optimizers.Optimizer:
+    """The optimizer of one section.
+
+    >>> build_optimizer(Adagrad(learning_rate=0.1)).name
+    'Adagrad'
+    """
+    rate = build_rate(given.learning_rate)
+    clip = {"global_clipnorm": given.clip_global_norm}
+    if isinstance(given, Sgd):
+        return optimizers.SGD(rate, given.momentum, given.nesterov, **_only_set(clip))
+    if isinstance(given, Adagrad):
+        return optimizers.Adagrad(rate, given.initial_accumulator, **_only_set(clip))
+    if isinstance(given, Adam):
+        make = optimizers.LazyAdam if given.lazy else optimizers.Adam
+        return make(rate, given.beta_1, given.beta_2, given.epsilon, **_only_set(clip))
+    if isinstance(given, RmsProp):
+        return optimizers.RMSProp(
+            rate,
+            given.rho,
+            given.momentum,
+            given.epsilon,
+            given.centered,
+            **_only_set(clip),
+        )
+    assert isinstance(given, Ftrl)
+    return optimizers.Ftrl(
+        rate,
+        given.learning_rate_power,
+        given.initial_accumulator,
+        given.l1,
+        given.l2,
+        given.l2_shrinkage,
+        given.beta,
+        **_only_set(clip),
+    )
+
+
+def build_rate(given: float | Schedule) -> Any:  # a number, or step -> number
+    """A learning rate that may follow a schedule.
+
+    >>> build_rate(Piecewise(boundaries=(5,), values=(1.0, 0.5)))(6).item()
+    0.5
+    """
+    if isinstance(given, float):
+        return given
+    if isinstance(given, Exponential):
+        return optimizers.exponential_decay(
+            given.initial, given.decay_steps, given.decay_rate, given.staircase
+        )
+    if isinstance(given, InverseTime):
+        return optimizers.inverse_time_decay(
+            given.initial, given.decay_steps, given.decay_rate, given.staircase
+        )
+    if isinstance(given, Polynomial):
+        return optimizers.polynomial_decay(
+            given.initial, given.decay_steps, given.end, given.power
+        )
+    if isinstance(given, Cosine) and given.warmup_steps:
+        return optimizers.cosine_decay(
+            0.0, given.decay_steps, given.alpha, given.initial, given.warmup_steps
+        )
+    if isinstance(given, Cosine):
+        return optimizers.cosine_decay(given.initial, given.decay_steps, given.alpha)
+    assert isinstance(given, Piecewise)
+    return optimizers.piecewise_constant(given.boundaries, given.values)
+
+
+def _only_set(options: dict[str, float | None]) -> Any:  # keyword arguments
+    return {name: value for name, value in options.items() if value is not None}
+
+
+Column = Any  # one of feature_columns' dense or categorical columns
+
+
+class Columns:
+    """The columns of a run, each made when it is asked for."""
+
+    def __init__(self, run: Run, statistics: Statistics) -> None:
+        self._features = run.features
+        self._statistics = statistics
+
+    def column(self, name: str) -> Column:
+        """The column of one feature, not yet embedded or made an indicator."""
+        feature = self._features[name]
+        if isinstance(feature, Numeric):
+            return self._numeric(name, feature)
+        if isinstance(feature, Bucketized):
+            return self._bucketized(feature)
+        if isinstance(feature, Vocabulary):
+            return self._vocabulary(name, feature)
+        if isinstance(feature, Hashed):
+            key = feature.column or name
+            return fc.categorical_column_with_hash_bucket(key, feature.buckets)
+        if isinstance(feature, Identity):
+            return fc.categorical_column_with_identity(
+                feature.column or name, feature.buckets, feature.default
+            )
+        return self._crossed(feature)
+
+    def linear(self, part: LinearPart) -> list[Column]:
+        """The columns of the wide part."""
+        return [self.column(name) for name in part.features]
+
+    def deep(self, features: DeepFeatures) -> list[Column]:
+        """The dense columns of the deep part."""
+        columns = [self.column(name) for name in features.numeric]
+        for group in features.embedding:
+            columns += [
+                fc.embedding_column(self.column(name), group.dim, group.combiner)
+                for name in group.of
+            ]
+        columns += [fc.indicator_column(self.column(n)) for n in features.indicator]
+        return columns
+
+    def all(self) -> dict[str, Column]:
+        """Every feature's column by the feature's name."""
+        return {name: self.column(name) for name in self._features}
+
+    def fill(self, name: str, feature: Numeric) -> float | None:
+        """What stands in for a missing value."""
+        if feature.default == "mean":
+            return self._statistics.raw[name].mean
+        return feature.default
+
+    def _numeric(self, name: str, feature: Numeric) -> Column:
+        mean, std = 0.0, 1.0
+        if feature.normalize == "zscore":
+            moments = self._statistics.moments[name]
+            mean, std = moments.mean, moments.std
+        elif isinstance(feature.normalize, GivenZScore):
+            mean, std = feature.normalize.mean, feature.normalize.std
+        fill = self.fill(name, feature)
+        scaling = Scaling(fill, feature.transform == "log1p", mean, std)
+        return fc.numeric_column(
+            feature.column or name,
+            default_value=fill,
+            normalizer_fn=None if scaling == Scaling() else scaling,
+        )
+
+    def _bucketized(self, feature: Bucketized) -> Column:
+        source = self._features[feature.source]
+        assert isinstance(source, Numeric)
+        # Boundaries are in the data's own units, so the source is not scaled here.
+        fill = self.fill(feature.source, source)
+        raw = fc.numeric_column(
+            source.column or feature.source,
+            default_value=fill,
+            normalizer_fn=None if fill is None else Scaling(fill),
+        )
+        return fc.bucketized_column(raw, feature.boundaries)
+
+    def _vocabulary(self, name: str, feature: Vocabulary) -> Column:
+        key = feature.column or name
+        if feature.file is not None:
+            return fc.categorical_column_with_vocabulary_file(
+                key, feature.file, num_oov_buckets=feature.oov_buckets
+            )
+        words = feature.list_ or self._statistics.vocabularies[name]
+        return fc.categorical_column_with_vocabulary_list(
+            key, list(words), num_oov_buckets=feature.oov_buckets
+        )
+
+    def _crossed(self, feature: Crossed) -> Column:
+        keys: list[Column] = []
+        for name in feature.keys:
+            part = self._features[name]
+            # A cross hashes words itself and takes no column that already does.
+            if isinstance(part, Hashed):
+                keys.append(part.column or name)
+            else:
+                keys.append(self.column(name))
+        return fc.crossed_column(keys, feature.buckets)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from estimax.config.load import LoadedRun
-from estimax.config.origins import Problems, shown
+from estimax.config.nodes import Problems, shown
 from estimax.config.schema.model import CustomModel
 from estimax.core.errors import did_you_mean
 

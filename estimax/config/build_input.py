@@ -9,8 +9,7 @@ import dataclasses
 from collections.abc import Callable
 
 from estimax import input as inputs
-from estimax.config.columns import columns_of, kind_of
-from estimax.config.scan import check_header, find_files
+from estimax.config.data_report import check_header, columns_of, find_files, kind_of
 from estimax.config.schema.data import CsvSource
 from estimax.config.schema.features import Numeric
 from estimax.config.schema.run import Run

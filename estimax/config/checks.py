@@ -8,22 +8,38 @@ not contradict each other. A part that could not be decoded is passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from estimax.config.check_features import check_features, column_key, repeats
-from estimax.config.check_model import check_model
-from estimax.config.columns import clashes
+from estimax.config.data_report import clashes
 from estimax.config.decode import is_broken
-from estimax.config.nodes import join
-from estimax.config.origins import Origin, Problems
+from estimax.config.nodes import Origin, Problems, join, shown
 from estimax.config.schema.data import DataSection
+from estimax.config.schema.features import (
+    Bucketized,
+    Crossed,
+    Feature,
+    Hashed,
+    Identity,
+    Numeric,
+    Vocabulary,
+)
 from estimax.config.schema.model import (
     BinaryHead,
+    ClickPart,
     CustomModel,
+    DcnModel,
+    DeepFeatures,
+    DeepFmModel,
+    DnnModel,
+    DnnPart,
     Head,
+    LinearModel,
+    LinearPart,
     MultiClassHead,
     RegressionHead,
 )
+from estimax.config.schema.optimizers import Optimizer, Piecewise, Sgd
 from estimax.config.schema.run import BestExport, Run
 from estimax.core.errors import did_you_mean
 
@@ -201,3 +217,272 @@ def _check_labels(data: DataSection, head: Head, note: Note) -> None:
         note(path, f"a binary head needs 2 words, got {len(words)}")
     elif isinstance(head, MultiClassHead) and len(words) != head.classes:
         note(path, f"{head.classes} classes need as many words, got {len(words)}")
+
+
+CATEGORICAL = (Vocabulary, Hashed, Identity, Bucketized, Crossed)
+
+
+def check_features(features: Mapping[str, Feature], label: str, note: Note) -> None:
+    """Note what is wrong with features and with the references between them."""
+    for name, feature in features.items():
+        path = f"features.{name}"
+        if "." in name or "*" in name:
+            note(
+                path, "a feature's name holds no dots or stars; use `column` for those"
+            )
+        if isinstance(label, str) and column_key(name, feature) == label:
+            note(path, f"reads the label {label!r}; a model may not see it")
+        if isinstance(feature, Vocabulary):
+            _check_vocabulary(feature, path, note)
+        elif isinstance(feature, Identity):
+            _check_identity(feature, path, note)
+        elif isinstance(feature, Bucketized):
+            _check_bucketized(feature, features, path, note)
+        elif isinstance(feature, Crossed):
+            _check_crossed(feature, features, path, note)
+
+
+def column_key(name: str, feature: Feature) -> str | None:
+    """The data column that a feature reads; None when it reads other features."""
+    if isinstance(feature, Numeric | Vocabulary | Hashed | Identity):
+        return feature.column or name
+    return None
+
+
+def known_feature(
+    name: str, features: Mapping[str, Feature], path: str, note: Note
+) -> Feature | None:
+    """The feature of this name; a note and None when there is none."""
+    if is_broken(name):
+        return None
+    if name not in features:
+        note(path, f"unknown feature {shown(name)}{did_you_mean(name, features)}")
+        return None
+    feature = features[name]
+    return None if is_broken(feature) else feature
+
+
+def _check_vocabulary(feature: Vocabulary, path: str, note: Note) -> None:
+    given = [
+        key
+        for key, value in (
+            ("list", feature.list_),
+            ("file", feature.file),
+            ("from_data", feature.from_data),
+        )
+        if value is not None
+    ]
+    if not given:
+        note(path, "needs its words: one of list, file, from_data")
+    elif len(given) > 1:
+        note(f"{path}.{given[1]}", f"conflicts with {given[0]}; keep one of the two")
+    words = list(feature.list_ or ())
+    if len({isinstance(word, str) for word in words}) > 1:
+        note(f"{path}.list", "mixes texts and numbers; quote the numbers")
+    for i, word in repeats(words):
+        note(f"{path}.list.{i}", f"{shown(word)} is listed twice")
+
+
+def repeats(words: Sequence[str | int]) -> list[tuple[int, str | int]]:
+    """Return the words that stood in the list before, with their positions.
+
+    >>> repeats(["a", "b", "a"])
+    [(2, 'a')]
+    """
+    seen: set[str | int] = set()
+    found = []
+    for i, word in enumerate(words):
+        if word in seen:
+            found.append((i, word))
+        if not is_broken(word):
+            seen.add(word)
+    return found
+
+
+def _check_identity(feature: Identity, path: str, note: Note) -> None:
+    default, buckets = feature.default, feature.buckets
+    if isinstance(default, int) and isinstance(buckets, int) and default >= buckets:
+        note(f"{path}.default", f"must be < buckets ({buckets}), got {default}")
+
+
+def _check_bucketized(
+    feature: Bucketized, features: Mapping[str, Feature], path: str, note: Note
+) -> None:
+    source = known_feature(feature.source, features, f"{path}.source", note)
+    if source is not None and not isinstance(source, Numeric):
+        text = f"{feature.source!r} is {source.type}; only numeric features are cut"
+        note(f"{path}.source", text)
+    boundaries = [b for b in feature.boundaries if isinstance(b, float)]
+    for i in range(1, len(boundaries)):
+        if boundaries[i] <= boundaries[i - 1]:
+            text = f"must rise, got {boundaries[i]:g} after {boundaries[i - 1]:g}"
+            note(f"{path}.boundaries.{i}", text)
+
+
+def _check_crossed(
+    feature: Crossed, features: Mapping[str, Feature], path: str, note: Note
+) -> None:
+    seen: set[str] = set()
+    for i, key in enumerate(feature.keys):
+        here = f"{path}.keys.{i}"
+        part = known_feature(key, features, here, note)
+        if isinstance(part, Numeric):
+            note(here, f"{key!r} is numeric; cross a bucketized feature of it")
+        elif isinstance(part, Crossed):
+            note(here, f"{key!r} is a cross itself; list its keys instead")
+        if key in seen:
+            note(here, f"{key!r} is listed twice")
+        if isinstance(key, str):
+            seen.add(key)
+
+
+_ONE_PART = DnnModel | LinearModel | DeepFmModel | DcnModel
+_CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+def check_model(run: Run, note: Note, *, complete: bool) -> None:
+    """Note what is wrong with the model; `complete` when all of it was decoded."""
+    model = run.model
+    if isinstance(model, CustomModel):
+        if isinstance(model.class_, str) and not _CALLABLE.fullmatch(model.class_):
+            note("model.class", 'expected "package.module:Name"')
+        _check_optimizers(run, note)
+        return
+    used: list[tuple[str, str]] = []
+    linear, dnn = parts(run)
+    if isinstance(linear, LinearPart):
+        references = list(_linear_references(linear))
+        _check_references(references, run.features, note)
+        used += references
+    if isinstance(dnn, DnnPart | ClickPart) and isinstance(dnn.features, DeepFeatures):
+        references = list(_dnn_references(dnn.features))
+        if complete and not references:
+            note("model.dnn.features", "names no feature: add numeric, embedding, ...")
+        _check_references(references, run.features, note)
+        used += references
+        if complete and isinstance(model, DeepFmModel):
+            _check_pairs(dnn.features, note)
+    if complete:
+        _check_all_used(run.features, {name for _, name in used}, note)
+    _check_optimizers(run, note)
+
+
+def parts(run: Run) -> tuple[LinearPart | None, DnnPart | ClickPart | None]:
+    """The wide and the deep part of a stock model, where it has them."""
+    return getattr(run.model, "linear", None), getattr(run.model, "dnn", None)
+
+
+def _check_pairs(deep: DeepFeatures, note: Note) -> None:
+    dims = [group.dim for group in deep.embedding for _ in group.of]
+    if len(dims) < 2 or len(set(dims)) > 1:
+        text = "deepfm multiplies embeddings: name two or more, all of one dim"
+        note("model.dnn.features", text)
+
+
+def _linear_references(part: LinearPart) -> Iterator[tuple[str, str]]:
+    for i, name in enumerate(part.features):
+        yield f"model.linear.features.{i}", name
+
+
+def _dnn_references(deep: DeepFeatures) -> Iterator[tuple[str, str]]:
+    base = "model.dnn.features"
+    for i, name in enumerate(deep.numeric):
+        yield f"{base}.numeric.{i}", name
+    for g, group in enumerate(deep.embedding):
+        for i, name in enumerate(group.of):
+            yield f"{base}.embedding.{g}.of.{i}", name
+    for i, name in enumerate(deep.indicator):
+        yield f"{base}.indicator.{i}", name
+
+
+def _check_references(
+    references: list[tuple[str, str]], features: Mapping[str, Feature], note: Note
+) -> None:
+    taken: dict[str, str] = {}
+    for path, name in references:
+        feature = known_feature(name, features, path, note)
+        if feature is None:
+            continue
+        use = path.split(".")[-2] if ".embedding." not in path else "embedding"
+        _check_kind(feature, name, use, path, note)
+        column = f"{use} {_column_name(name, features)}"
+        if column in taken:
+            same = taken[column]
+            text = (
+                f"{name!r} is listed twice"
+                if same == name
+                else f"{name!r} makes the same column as {same!r}; keep one"
+            )
+            note(path, text)
+        taken[column] = name
+
+
+def _check_kind(feature: Feature, name: str, use: str, path: str, note: Note) -> None:
+    if use == "numeric" and not isinstance(feature, Numeric):
+        text = f"{name!r} is {feature.type}; put it under embedding or indicator"
+        note(path, text)
+    elif use in ("embedding", "indicator") and not isinstance(feature, CATEGORICAL):
+        text = f"{name!r} is numeric; put it under numeric, or bucketize it"
+        note(path, text)
+
+
+def _column_name(name: str, features: Mapping[str, Feature]) -> str:
+    """What the feature's column is called, and hence its variables."""
+    feature = features.get(name)
+    if isinstance(feature, Bucketized):
+        source = features.get(feature.source)
+        key = source.column if isinstance(source, Numeric) else None
+        return f"{key or feature.source}_bucketized"
+    if isinstance(feature, Crossed):
+        # A cross of crosses is reported elsewhere; here it must only not go on.
+        keys = [
+            key
+            for key in feature.keys
+            if not is_broken(key) and not isinstance(features.get(key), Crossed)
+        ]
+        return "_X_".join(sorted(_column_name(key, features) for key in keys))
+    return (column_key(name, feature) if feature is not None else None) or name
+
+
+def _check_all_used(
+    features: Mapping[str, Feature], used: set[str], note: Note
+) -> None:
+    for name in list(used):
+        feature = features.get(name)
+        if isinstance(feature, Crossed):
+            used.update(feature.keys)
+    for name in list(used):
+        feature = features.get(name)
+        if isinstance(feature, Bucketized):
+            used.add(feature.source)
+    for name in features:
+        if name not in used:
+            text = "no part of the model uses it; add it to the model or remove it"
+            note(f"features.{name}", text)
+
+
+def _check_optimizers(run: Run, note: Note) -> None:
+    linear, dnn = parts(run)
+    given = {"linear": run.optimizers.linear, "dnn": run.optimizers.dnn}
+    for name, part in (("linear", linear), ("dnn", dnn)):
+        optimizer = given[name]
+        if not isinstance(optimizer, Optimizer):
+            continue
+        path = f"optimizers.{name}"
+        if isinstance(run.model, CustomModel):
+            note(path, "a class of your own brings its own optimizers; remove it")
+        elif part is None and isinstance(run.model, _ONE_PART):
+            note(path, f"a {run.model.type} model has no {name} part; remove it")
+        _check_optimizer(optimizer, path, note)
+
+
+def _check_optimizer(optimizer: Optimizer, path: str, note: Note) -> None:
+    if isinstance(optimizer, Sgd) and optimizer.nesterov and optimizer.momentum == 0:
+        note(f"{path}.nesterov", "needs momentum > 0")
+    rate = optimizer.learning_rate
+    if isinstance(rate, Piecewise) and len(rate.values) != len(rate.boundaries) + 1:
+        text = (
+            f"needs {len(rate.boundaries) + 1} values, one more than boundaries, "
+            f"got {len(rate.values)}"
+        )
+        note(f"{path}.learning_rate.values", text)

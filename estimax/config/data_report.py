@@ -6,16 +6,26 @@ found.problems          # empty when the files fit
 
 from __future__ import annotations
 
+import glob
+import os
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from estimax.config.columns import Kind, columns_of
-from estimax.config.origins import shown
-from estimax.config.scan import find_files, header, scan
-from estimax.config.schema.features import Identity, Numeric, Vocabulary
+from estimax.config.nodes import shown
+from estimax.config.schema.data import CsvSource
+from estimax.config.schema.features import (
+    Feature,
+    Hashed,
+    Identity,
+    Numeric,
+    Vocabulary,
+)
+from estimax.config.schema.model import CustomModel, MultiClassHead
 from estimax.config.schema.run import Run
-from estimax.core.errors import did_you_mean
+from estimax.core.errors import InputError, MissingFileError, did_you_mean
 
 _MOST_WORDS = 10_000  # distinct texts counted; beyond it "many" is all there is to say
 
@@ -181,3 +191,138 @@ def _values(seen: _Seen, is_label: bool, rows: int) -> str:
         first = ", ".join(word for word, _ in seen.words.most_common(4))
         return f"{many} words: {first}{', …' if len(seen.words) > 4 else ''}"
     return f"{seen.low:g} to {seen.high:g}" if seen.low <= seen.high else "none"
+
+
+def find_files(source: CsvSource, name: str) -> tuple[str, ...]:
+    """The files of a source, patterns resolved, sorted, each once."""
+    found: list[str] = []
+    for pattern in source.files:
+        matches = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        found += [path for path in matches if os.path.isfile(path)]
+        if not matches or not all(os.path.exists(path) for path in matches):
+            raise MissingFileError(
+                f"data.sources.{name}.files: no file matches {shown(pattern, 200)} "
+                f"(looked from {Path.cwd()})."
+            )
+    return tuple(dict.fromkeys(found))
+
+
+def header(path: str, source: CsvSource) -> list[str]:
+    """The column names of one file."""
+    if source.csv.columns is not None:
+        return list(source.csv.columns)
+    import pyarrow as pa
+
+    try:
+        with _open(path, source, {}) as reader:
+            return list(reader.schema.names)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def scan(
+    source: CsvSource, name: str, columns: Mapping[str, Kind]
+) -> Iterator[Any]:  # pyarrow.RecordBatch, which has no types
+    """The wanted columns of all files, batch by batch."""
+    import pyarrow as pa
+
+    for path in find_files(source, name):
+        check_header(path, source, columns)
+        try:
+            with _open(path, source, columns) as reader:
+                yield from reader
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{path}: {error}") from None
+
+
+def check_header(path: str, source: CsvSource, columns: Mapping[str, object]) -> None:
+    """Raise when a file lacks a wanted column."""
+    names = header(path, source)
+    for column in columns:
+        if column not in names:
+            hint = did_you_mean(column, names)
+            raise InputError(f"{path}: there is no column {column!r}{hint}")
+
+
+def _open(path: str, source: CsvSource, columns: Mapping[str, Kind]) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    types = {"float": pa.float64(), "int": pa.int64(), "text": pa.string()}
+    options = source.csv
+    # Without a header the names come from the run; with both, the run renames.
+    skip = 1 if options.header and options.columns is not None else 0
+    return csv.open_csv(
+        path,
+        read_options=csv.ReadOptions(
+            column_names=list(options.columns) if options.columns else None,
+            skip_rows=skip,
+        ),
+        parse_options=csv.ParseOptions(
+            delimiter=options.delimiter, newlines_in_values=True
+        ),
+        convert_options=csv.ConvertOptions(
+            column_types={name: types[kind] for name, kind in columns.items()},
+            include_columns=list(columns),
+            null_values=["", *options.null_values],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=True,
+        ),
+    )
+
+
+Kind = Literal["float", "int", "text"]
+
+
+def columns_of(run: Run) -> dict[str, Kind | None]:
+    """Each column's kind; None leaves it to the reader."""
+    kinds: dict[str, Kind | None] = {}
+    for name, feature in run.features.items():
+        if (kind := kind_of(feature)) is not None:
+            column = getattr(feature, "column", None) or name
+            # Whole numbers serve as numbers; the other way round they would not.
+            kinds[column] = "int" if kinds.get(column) == "int" else kind
+    if run.data.weight is not None:
+        kinds[run.data.weight] = "float"
+    kinds[run.data.label] = label_kind(run)
+    return kinds
+
+
+def kind_of(feature: Feature) -> Kind | None:
+    """How a feature reads its column; None when it is made of other features."""
+    if isinstance(feature, Numeric):
+        return "float"
+    if isinstance(feature, Identity):
+        return "int"
+    if isinstance(feature, Vocabulary):
+        words = feature.list_ or ()
+        return "int" if words and not isinstance(words[0], str) else "text"
+    return "text" if isinstance(feature, Hashed) else None
+
+
+def label_kind(run: Run) -> Kind | None:
+    """How the label is read."""
+    if run.data.label_vocabulary is not None:
+        return "text"
+    if isinstance(run.model, CustomModel):
+        return None
+    return "int" if isinstance(run.model.head, MultiClassHead) else "float"
+
+
+def clashes(features: Mapping[str, Feature]) -> list[tuple[str, str]]:
+    """Features that read a column as text where an earlier one reads numbers."""
+    readers: dict[str, tuple[str, Kind]] = {}
+    found = []
+    for name, feature in features.items():
+        kind = kind_of(feature)
+        if kind is None:
+            continue
+        column = getattr(feature, "column", None) or name
+        first, other = readers.setdefault(column, (name, kind))
+        if (kind == "text") != (other == "text"):
+            text = f"reads column {column!r} as {_WORDS[kind]}, {first!r} as "
+            found.append((name, text + _WORDS[other]))
+    return found
+
+
+_WORDS = {"float": "numbers", "int": "whole numbers", "text": "text"}

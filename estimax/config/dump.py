@@ -14,9 +14,8 @@ from typing import Any
 
 import yaml
 
-from estimax.config.fields import fields_of
-from estimax.config.nodes import join
-from estimax.config.scalars import SCALAR_PATTERNS
+from estimax.config.decode import fields_of
+from estimax.config.nodes import SCALAR_PATTERNS, join
 from estimax.config.schema import Run
 
 

@@ -13,8 +13,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from estimax.config.dump import to_plain
-from estimax.config.fields import (
+from estimax.config.decode import (
     About,
     Field,
     fields_of,
@@ -23,6 +22,7 @@ from estimax.config.fields import (
     members,
     tag_of,
 )
+from estimax.config.dump import to_plain
 from estimax.config.schema import Run
 
 Json = dict[str, Any]  # a JSON object, whose values are of any kind

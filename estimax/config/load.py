@@ -17,10 +17,8 @@ from pathlib import Path
 
 from estimax.config.checks import check_run
 from estimax.config.decode import Decoder
-from estimax.config.interpolate import interpolate
-from estimax.config.limits import Budget
-from estimax.config.origins import DEFAULT, Origin, Problems
-from estimax.config.overrides import apply_override, set_model_dir
+from estimax.config.interpolate import apply_override, interpolate, set_model_dir
+from estimax.config.nodes import DEFAULT, Budget, Origin, Problems
 from estimax.config.schema import Run
 from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError, MissingFileError

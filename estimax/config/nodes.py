@@ -8,11 +8,12 @@ Nodes are immutable: an alias, or a reference used twice, is the same node twice
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from estimax.config.origins import Origin
-from estimax.config.scalars import Scalar
+from estimax.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,247 @@ def join(path: str, key: str) -> str:
     ('train.max_steps', 'train')
     """
     return f"{path}.{key}" if path else key
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A place that can be shown: a file position, an option, or a default.
+
+    >>> str(Origin("run.yaml", 4, 3))
+    'run.yaml:4:3'
+    >>> str(Origin("--set seed=1"))
+    '--set seed=1'
+    """
+
+    source: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        if self.line is None:
+            return self.source
+        return f"{self.source}:{self.line}:{self.column}"
+
+
+DEFAULT = Origin("default")
+
+
+def shown(value: object, most: int = 60) -> str:
+    """Return the `repr` of a value for a message, cut to `most` characters.
+
+    >>> shown("abc"), shown("x" * 100, most=10)
+    ("'abc'", "'xxxxxxxx…")
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: where it is written, its address, and the words."""
+
+    origin: Origin
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        path = self.path if len(self.path) <= 200 else f"{self.path[:199]}…"
+        address = f"{path}: " if path else ""
+        return f"{self.origin}: {address}{self.text}"
+
+
+class RunFileError(ConfigError):
+    """All that is wrong with a run file, one line each.
+
+    >>> error = RunFileError("a.yaml", [Problem(Origin("a.yaml", 1, 1), "x", "bad")])
+    >>> print(error)
+    1 error in a.yaml
+      a.yaml:1:1: x: bad
+    """
+
+    def __init__(self, file: str, problems: list[Problem]) -> None:
+        self.file = file
+        self.problems = tuple(problems)
+        count = f"{len(problems)} error{'s' if len(problems) > 1 else ''} in {file}"
+        if len(problems) >= MAX_PROBLEMS:
+            count += " (there may be more: the rest was not checked)"
+        super().__init__("\n  ".join([count, *map(str, problems)]))
+
+
+class Problems:
+    """A growing list of problems in one run file."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._found: dict[Problem, None] = {}  # in the order of their discovery
+
+    def add(self, origin: Origin, path: str, text: str) -> None:
+        """Note a problem; the same one is noted once.
+
+        Raises:
+          RunFileError: This was the hundredth. Finding suggestions for tens of
+            thousands of problems would take minutes, and nobody reads them.
+        """
+        self._found[Problem(origin, path, text)] = None
+        if len(self._found) >= MAX_PROBLEMS:
+            self.raise_if_any()
+
+    def under(self, path: str) -> bool:
+        """Whether something at or below this address is already known to be wrong."""
+        return any(p.path == path or p.path.startswith(f"{path}.") for p in self._found)
+
+    def raise_if_any(self) -> None:
+        """Raise everything found, in the order in which it is written."""
+        if self._found:
+            raise RunFileError(self.file, sorted(self._found, key=self._reading_order))
+
+    def _reading_order(self, problem: Problem) -> tuple[bool, bool, str, int, int]:
+        origin = problem.origin
+        # The file itself first, then its includes, then the command line.
+        return (
+            origin.line is None,
+            origin.source != self.file,
+            origin.source,
+            origin.line or 0,
+            origin.column or 0,
+        )
+
+
+Scalar = str | int | float | bool | None
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+
+SCALAR_PATTERNS = {"null": _NULL, "bool": _BOOL, "int": _INT, "float": _FLOAT}
+_PREFIX = "tag:yaml.org,2002:"
+_INT_RANGE = range(-(2**63), 2**63)
+# No file path, column or word may hold these: C functions end a text at NUL, and a lone
+# surrogate (half of a character) cannot be written as UTF-8.
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class ScalarError(ValueError):
+    """A scalar that a run file may not hold; the message is for its author."""
+
+
+def read_scalar(text: str, *, tag: str | None, is_plain: bool) -> Scalar:
+    """Return the value of a scalar; raise `ScalarError` for one that is refused.
+
+    >>> read_scalar("5", tag="tag:yaml.org,2002:str", is_plain=True)
+    '5'
+    """
+    if (unusable := _UNUSABLE.search(text)) is not None:
+        character = f"U+{ord(unusable[0]):04X}"
+        raise ScalarError(f"a text may not hold the character {character}; remove it")
+    if tag is None:
+        return plain_scalar(text) if is_plain else text
+    kind = "str" if tag == "!" else tag.removeprefix(_PREFIX)
+    check_tag(tag, {"str", *SCALAR_PATTERNS})
+    if kind == "str":
+        return text
+    # YAML allows `!!float 3` and the like: an int is also written as a float is.
+    pattern = SCALAR_PATTERNS[kind]
+    if not (pattern.fullmatch(text) or (kind == "float" and _INT.fullmatch(text))):
+        raise ScalarError(f"expected {kind} after the tag !!{kind}, got {text[:60]!r}")
+    value = plain_scalar(text)
+    return float(value) if kind == "float" and isinstance(value, int) else value
+
+
+def check_tag(tag: str | None, allowed: set[str]) -> None:
+    """Raise `ScalarError` for a tag that is not one of the `allowed` core tags.
+
+    >>> check_tag("tag:yaml.org,2002:map", {"map"})
+    >>> check_tag("tag:yaml.org,2002:python/tuple", {"seq"})
+    Traceback (most recent call last):
+    estimax.config.nodes.ScalarError: the tag !!python/tuple is not supported: \
+a run file holds plain YAML (text, numbers, lists, mappings); remove the tag
+    """
+    if tag is None or tag == "!" or tag.removeprefix(_PREFIX) in allowed:
+        return
+    name = f"!!{tag.removeprefix(_PREFIX)}" if tag.startswith(_PREFIX) else tag
+    raise ScalarError(
+        f"the tag {name[:60]} is not supported: a run file holds plain YAML "
+        "(text, numbers, lists, mappings); remove the tag"
+    )
+
+
+def plain_scalar(text: str) -> Scalar:
+    """Return what an unquoted scalar means in YAML 1.2.
+
+    >>> plain_scalar("1e-3"), plain_scalar("NO"), plain_scalar("true")
+    (0.001, 'NO', True)
+    """
+    if _NULL.fullmatch(text):
+        return None
+    if _BOOL.fullmatch(text):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return _whole_number(text)
+    if _FLOAT.fullmatch(text):
+        return _float(text)
+    return text
+
+
+def _whole_number(text: str) -> int:
+    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+    digits = text[2:] if base != 10 else text.lstrip("+-")
+    significant = digits.lstrip("0") or "0"
+    # Python refuses to convert more than 4300 digits; 64 bits have at most 22.
+    if len(significant) <= 22:
+        number = int(significant, base) * (-1 if text.startswith("-") else 1)
+        if number in _INT_RANGE:
+            return number
+    raise ScalarError(
+        f"expected a whole number of at most 64 bits, got one of {len(digits):,} "
+        "digits; quote it if it is meant as text"
+    )
+
+
+def _float(text: str) -> float:
+    number = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    if math.isinf(number) and "inf" not in text.lower():
+        raise ScalarError(
+            f"expected a number of at most 1.8e308, got {text[:60]}; "
+            "infinity is written .inf"
+        )
+    return number
+
+
+MAX_BYTES = 8_000_000  # of all files that one run reads
+MAX_INCLUDES = 100  # entries of `include`, in all files
+MAX_NODES = 250_000  # values, with aliases and references expanded
+MAX_CHARACTERS = 16_000_000  # of text, with aliases and references expanded
+MAX_DEPTH = 50  # mappings and lists inside each other
+MAX_REFERENCES = 20  # `${vars.a}` to `${vars.b}` to ...
+MAX_KEY = 200  # characters of a key
+MAX_PROBLEMS = 100  # reported for one run
+
+
+@dataclass
+class Budget:
+    """What a run may still use of the limits above.
+
+    >>> Budget().take(nodes=250_001)
+    'more than 250,000 values'
+    """
+
+    nodes: int = MAX_NODES
+    characters: int = MAX_CHARACTERS
+
+    def take(self, *, nodes: int = 0, characters: int = 0) -> str | None:
+        """Use some of the budget; return the limit that this exceeds, if any.
+
+        What exceeds a limit is not used up, so that a smaller amount may still fit.
+        """
+        if nodes > self.nodes:
+            return f"more than {MAX_NODES:,} values"
+        if characters > self.characters:
+            return f"more than {MAX_CHARACTERS:,} characters of text"
+        self.nodes -= nodes
+        self.characters -= characters
+        return None

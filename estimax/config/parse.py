@@ -21,19 +21,26 @@ from typing import Any
 
 import yaml
 
-from estimax.config.limits import MAX_DEPTH, MAX_KEY, Budget
 from estimax.config.nodes import (
+    MAX_DEPTH,
+    MAX_KEY,
+    Budget,
     Entry,
     ListNode,
     MapNode,
     Node,
+    Origin,
+    Problems,
+    Scalar,
+    ScalarError,
     ScalarNode,
     Unresolved,
+    check_tag,
     height,
     join,
+    read_scalar,
+    shown,
 )
-from estimax.config.origins import Origin, Problems, shown
-from estimax.config.scalars import Scalar, ScalarError, check_tag, read_scalar
 
 _Events: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # What YAML allows in its text, apart from escapes in double quotes.

@@ -24,10 +24,8 @@ from pathlib import Path
 
 from estimax.config.dump import dump, leaves, to_plain
 from estimax.config.interpolate import interpolate
-from estimax.config.limits import Budget
 from estimax.config.load import LoadedRun
-from estimax.config.nodes import plain
-from estimax.config.origins import Origin, Problems, RunFileError, shown
+from estimax.config.nodes import Budget, Origin, Problems, RunFileError, plain, shown
 from estimax.config.schema.run import Run
 from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError

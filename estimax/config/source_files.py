@@ -14,10 +14,19 @@ import os
 import re
 from pathlib import Path
 
-from estimax.config.limits import MAX_BYTES, MAX_INCLUDES, Budget
-from estimax.config.nodes import ListNode, MapNode, ScalarNode, Unresolved
-from estimax.config.origins import Origin, Problems, shown
-from estimax.config.overrides import merge
+from estimax.config.interpolate import merge
+from estimax.config.nodes import (
+    MAX_BYTES,
+    MAX_INCLUDES,
+    Budget,
+    ListNode,
+    MapNode,
+    Origin,
+    Problems,
+    ScalarNode,
+    Unresolved,
+    shown,
+)
 from estimax.config.parse import parse
 
 _OTHER_ENCODINGS = {

@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from estimax.config.columns import Kind
-from estimax.config.scan import find_files, scan
+from estimax.config.data_report import Kind, find_files, scan
 from estimax.config.schema.features import Numeric, Vocabulary
 from estimax.config.schema.run import Run
 from estimax.core.errors import ConfigError, FeatureError

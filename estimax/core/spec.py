@@ -8,15 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from estimax.core.errors import SpecError
-from estimax.core.host_values import is_host_value
-from estimax.core.mode import ModeKeys
+from estimax.core.numbers import is_host_value
 
 ModelFn = Callable[..., "EstimatorSpec"]
 
@@ -243,3 +242,18 @@ def _is_empty(predictions: Any) -> bool:
 
 def _joined(key: Any) -> str:
     return "/".join(key) if isinstance(key, tuple) else str(key)
+
+
+Mode = Literal["train", "eval", "infer"]
+
+
+class ModeKeys:
+    """The modes a `model_fn` is called with, spelled as tf.estimator spells them.
+
+    >>> ModeKeys.PREDICT
+    'infer'
+    """
+
+    TRAIN: Final = "train"
+    EVAL: Final = "eval"
+    PREDICT: Final = "infer"

@@ -3,8 +3,7 @@
 from estimax.estimator.estimator import Estimator
 from estimax.estimator.extenders import add_metrics, call_logit_fn
 from estimax.estimator.run_config import RunConfig
-from estimax.estimator.specs import EvalSpec, TrainSpec
-from estimax.estimator.train_evaluate import train_and_evaluate
+from estimax.estimator.train_evaluate import EvalSpec, TrainSpec, train_and_evaluate
 
 __all__ = [
     "Estimator",

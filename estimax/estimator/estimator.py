@@ -26,20 +26,24 @@ from numpy.typing import NDArray
 from estimax import checkpoints, export, training
 from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
-from estimax.core import host_values
+from estimax.core import numbers
 from estimax.core.errors import MissingFileError
-from estimax.core.mode import Mode, ModeKeys
 from estimax.core.packing import pack
+from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
-from estimax.estimator import arguments, calling, exporting, reports
+from estimax.estimator import calling, exporting, reports
 from estimax.estimator.cluster import check_trains
-from estimax.estimator.compilation import keep_compiled_programs
-from estimax.estimator.debugging import REPLAY_SECS, explaining_nan
 from estimax.estimator.feeding import Feed
 from estimax.estimator.large_pages import ask_for_large_pages
-from estimax.estimator.last_call import ended_at, mark_ended
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
-from estimax.estimator.model_dir import training_in
+from estimax.estimator.model_dir import (
+    REPLAY_SECS,
+    ended_at,
+    explaining_nan,
+    keep_compiled_programs,
+    mark_ended,
+    training_in,
+)
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import finishing_saves, training_hooks
 from estimax.hooks import Hook, RunContext
@@ -75,7 +79,7 @@ class Estimator:
         assert model_fn is not None
         self._model_fn = model_fn
         self._params = copy.deepcopy(params) if params is not None else {}
-        self._config = arguments.with_model_dir(config, model_dir)
+        self._config = calling.with_model_dir(config, model_dir)
         self._warm_start = checkpoints.as_settings(warm_start_from)
         self._programs: dict[Any, Any] = {}
         self._loader = Loader(use_averages=self._config.use_averages)
@@ -124,7 +128,7 @@ class Estimator:
           InUseError: Another process or thread is training in the same `model_dir`.
           MissingFileError: `model_dir` was deleted while it was trained in.
         """
-        arguments.check_steps(steps=steps, max_steps=max_steps)
+        calling.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
         with training_in(self._config, "train"):
             self._train(input_fn, hooks, steps, max_steps, saving_listeners)
@@ -140,7 +144,7 @@ class Estimator:
     ) -> None:
         checkpoint = checkpoints.restore_latest(self.model_dir)
         if checkpoint is None:
-            arguments.check_folder(self.model_dir)
+            calling.check_folder(self.model_dir)
         start = checkpoint.step if checkpoint else 0
         if max_steps is not None and start >= max_steps:
             _log.info("already trained to step %d of %d", start, max_steps)
@@ -164,7 +168,7 @@ class Estimator:
             every_hook = training_hooks(
                 self._config,
                 program.spec,
-                arguments.checked_hooks(hooks),
+                calling.checked_hooks(hooks),
                 saving_listeners or (),
                 last_step=last,
             )
@@ -208,10 +212,10 @@ class Estimator:
         is passed over for the one before it, with a warning; `global_step` tells which
         it was. One that `checkpoint_path` names is used or refused.
         """
-        arguments.check_steps(steps=steps)
+        calling.check_steps(steps=steps)
         self._check_trained(checkpoint_path)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
-            first = arguments.needed(feed, "evaluate")
+            first = calling.needed(feed, "evaluate")
             feed.warn_if_endless("evaluate", steps)
             program = self._program(ModeKeys.EVAL, first)
             loaded = self._load(
@@ -231,10 +235,10 @@ class Estimator:
 
         For hooks, whose `context.state` is the state of the training under way.
         """
-        arguments.check_steps(steps=steps)
+        calling.check_steps(steps=steps)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
             program = self._program(
-                ModeKeys.EVAL, arguments.needed(feed, "evaluate_state")
+                ModeKeys.EVAL, calling.needed(feed, "evaluate_state")
             )
             loaded = live(state, program.shapes, self._config.use_averages)
             return self._evaluated(program, loaded, feed, steps, hooks, name)
@@ -254,7 +258,7 @@ class Estimator:
             program,
             loaded.variables,
             feed.placed(program.plan, depth=self._config.prefetch_batches),
-            (*arguments.checked_hooks(hooks), *program.spec.evaluation_hooks),
+            (*calling.checked_hooks(hooks), *program.spec.evaluation_hooks),
             context,
             steps=steps,
         )
@@ -289,7 +293,7 @@ class Estimator:
             )
             spec = program.recording.spec
             context = RunContext(step=step)
-            every_hook = (*arguments.checked_hooks(hooks), *spec.prediction_hooks)
+            every_hook = (*calling.checked_hooks(hooks), *spec.prediction_hooks)
             training.begin(every_hook, context)
             batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
             for batch in batches:
@@ -299,7 +303,7 @@ class Estimator:
                     predictions = program.step(variables, batch.arrays)
                 training.tell(every_hook, wanted, context, {})
                 kept = reports.only_keys(predictions, predict_keys)
-                values = host_values.materialize(jax.device_get(kept))
+                values = numbers.materialize(jax.device_get(kept))
                 if yield_single_examples:
                     yield from reports.single_examples(values)
                 else:
@@ -349,7 +353,7 @@ class Estimator:
         `ex.inspection.variable_table` shows it as a table.
         """
         with self._feed(input_fn, ModeKeys.TRAIN) as feed:
-            first = arguments.needed(feed, "describe_training")
+            first = calling.needed(feed, "describe_training")
             program = self._program(ModeKeys.TRAIN, first)
             arrays = pack(program.plan.prepare(first))
         key = jax.random.key(0)

@@ -8,8 +8,12 @@ from typing import Any
 
 from estimax import export, training
 from estimax.core.errors import BundleError, SpecError
-from estimax.core.mode import ModeKeys
-from estimax.core.spec import ClassificationOutput, ExportOutput, RegressionOutput
+from estimax.core.spec import (
+    ClassificationOutput,
+    ExportOutput,
+    ModeKeys,
+    RegressionOutput,
+)
 from estimax.export import selftest
 from estimax.staging.plan import PreparedBatch, RawBatch, flatten
 from estimax.staging.recording import Origin

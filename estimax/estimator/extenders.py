@@ -11,8 +11,7 @@ from typing import Any
 import jax
 
 from estimax.core.errors import SpecError, did_you_mean
-from estimax.core.mode import ModeKeys
-from estimax.core.spec import EstimatorSpec
+from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator.calling import accepted_names
 from estimax.estimator.estimator import Estimator
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal, get_args
 
 from estimax.core.errors import ConfigError, did_you_mean
 from estimax.estimator.cluster import Cluster, ClusterMember, read_cluster
-from estimax.estimator.retired import RETIRED, check_retired
 
 ResumeInput = Literal["exact", "refuse", "restart", "unchecked"]
 _UNSET: Any = object()
@@ -266,3 +267,45 @@ def _path(name: str, value: str | os.PathLike[str] | None) -> str | None:
     if not os.fspath(value):
         raise ConfigError(f"RunConfig: {name} is empty; leave it out or name a folder.")
     return os.fspath(value)
+
+
+_log = logging.getLogger("estimax")
+
+# Each of these would have changed how a model runs: silence would be a lie.
+_REFUSED = {
+    "session_config": "JAX has no sessions; threads and memory are XLA's affair, set "
+    "with XLA_FLAGS and XLA_PYTHON_CLIENT_MEM_FRACTION in the environment",
+    "train_distribute": "strategies are TensorFlow's; devices are a JAX mesh here",
+    "device_fn": "there are no ops to place; choose devices with JAX_PLATFORMS or "
+    "jax.default_device",
+    "protocol": "there are no servers to talk to; processes meet through JAX",
+    "eval_distribute": "strategies are TensorFlow's; devices are a JAX mesh here",
+    "experimental_distribute": "strategies are TensorFlow's; devices are a JAX mesh "
+    "here",
+}
+# Waiting times and files of things that are gone: nothing is lost without them.
+_IGNORED: dict[str, Any] = {
+    "experimental_max_worker_delay_secs": None,
+    "session_creation_timeout_secs": 7200,
+    "checkpoint_save_graph_def": True,
+}
+RETIRED = (*_REFUSED, *_IGNORED)
+
+
+def check_retired(given: Mapping[str, Any]) -> None:
+    """Refuse settings that cannot be honoured; tell of those that do not matter."""
+    for name, advice in _REFUSED.items():
+        if given[name] is not None:
+            raise ConfigError(f"RunConfig: {name} cannot be used: {advice}.")
+    timeout = given["session_creation_timeout_secs"]
+    if timeout is not None and timeout <= 0:
+        raise ConfigError(
+            f"RunConfig: session_creation_timeout_secs must be > 0, got {timeout}."
+        )
+    for name, usual in _IGNORED.items():
+        if given[name] != usual:
+            _log.warning(
+                "RunConfig: %s=%r has no effect: there are no sessions or graphs",
+                name,
+                given[name],
+            )

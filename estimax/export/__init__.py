@@ -18,11 +18,11 @@ from estimax.export.receivers import (
     TensorServingInputReceiver,
     build_raw_serving_input_receiver_fn,
 )
-from estimax.export.servable import Servable
 from estimax.export.signature import (
     CLASSIFY,
     PREDICT,
     REGRESS,
+    Servable,
     Signature,
     TensorSpec,
 )

@@ -27,14 +27,15 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, MissingFileError, did_you_mean
 from estimax.core.sparse import padded_length
-from estimax.export import functions, host_plan, selftest, versions
+from estimax.export import functions, host_plan, manifest, selftest
 from estimax.export.functions import ArgumentSpec
 from estimax.export.manifest import BundleFiles
 from estimax.export.requests import read_request
-from estimax.export.servable import input_name, origins_of
 from estimax.export.signature import (
     DEFAULT_SIGNATURE,
     Signature,
+    input_name,
+    origins_of,
     signature_from_json,
 )
 from estimax.staging import plan as plans
@@ -60,7 +61,7 @@ def load(
     Traceback (most recent call last):
     MissingFileError: no/such/folder: expected a bundle's folder, found none.
     """
-    folder = versions.resolve(Path(path))
+    folder = manifest.resolve(Path(path))
     files = BundleFiles.open(folder)
     files.check_all(content=verify)
     _check_platform(files)

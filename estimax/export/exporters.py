@@ -21,7 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from estimax.core.errors import BundleError, SpecError, did_you_mean
-from estimax.export import versions
+from estimax.export import manifest
 from estimax.wire import atomic, json_text
 
 EvalResult = Mapping[str, Any]
@@ -121,7 +121,7 @@ class LatestExporter:
     ) -> str | None:
         """Export, then remove the oldest."""
         path = _export(self, estimator, export_path, checkpoint_path)
-        versions.prune(Path(export_path), self.exports_to_keep)
+        manifest.prune(Path(export_path), self.exports_to_keep)
         return path
 
 
@@ -200,7 +200,7 @@ class BestExporter:
             },
         )
         keep = (os.path.basename(path),)
-        versions.prune(Path(export_path), self.exports_to_keep, protect=keep)
+        manifest.prune(Path(export_path), self.exports_to_keep, protect=keep)
         return path
 
 

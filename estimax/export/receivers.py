@@ -15,7 +15,7 @@ from typing import Any
 
 from estimax.core.errors import SpecError
 from estimax.core.raw_values import as_raw
-from estimax.export.servable import LONE_FEATURE
+from estimax.export.signature import LONE_FEATURE
 from estimax.staging import plan as plans
 
 

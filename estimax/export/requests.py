@@ -26,8 +26,7 @@ from estimax.core.numbers import cast
 from estimax.core.raw_values import as_raw, frame_columns
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.export.servable import LONE_FEATURE, input_name
-from estimax.export.signature import STRING, TensorSpec
+from estimax.export.signature import LONE_FEATURE, STRING, TensorSpec, input_name
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
 from estimax.transforms.entries import is_present

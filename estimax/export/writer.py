@@ -32,26 +32,28 @@ import numpy as np
 from jax import export
 
 from estimax.core.errors import BundleError, MissingFileError
-from estimax.core.host_values import Int64, Words, materialize
-from estimax.core.numbers import device_dtype
+from estimax.core.numbers import Int64, Words, device_dtype, materialize
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.export import functions, host_plan, selftest, versions
+from estimax.export import functions, host_plan, manifest, selftest
 from estimax.export.bundle import WEIGHTS, load
 from estimax.export.functions import BATCH, ArgumentSpec
 from estimax.export.manifest import write_manifest
-from estimax.export.servable import Outputs, Servable, input_name, origins_of
 from estimax.export.signature import (
     DEFAULT_SIGNATURE,
     PREDICT,
     STRING,
+    Outputs,
+    Servable,
     Signature,
     TensorSpec,
+    input_name,
+    origins_of,
     signature_to_json,
 )
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
-from estimax.wire import atomic, enclosed, tensors
+from estimax.wire import atomic, files, tensors
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 # jax promises to read what it exported for half a year; the StableHLO lasts longer.
@@ -87,11 +89,11 @@ def write_bundle(
     base = Path(base_dir)
     base.mkdir(parents=True, exist_ok=True)
     atomic.remove_leftovers(base)
-    versions.remove_empty(base, time.time())
+    manifest.remove_empty(base, time.time())
     program = _export(servable, tuple(platforms))
     while True:
         created = now()
-        version = versions.next_version(base, created)
+        version = manifest.next_version(base, created)
         about = _about(program, version, created, step)
         try:
             with atomic.folder(base / str(version)) as folder:
@@ -324,7 +326,7 @@ def _own_version() -> str:
 def _checked_extra(given: Mapping[str, str | os.PathLike[str]]) -> dict[str, Path]:
     for name, source in given.items():
         try:
-            enclosed.check_name(name)
+            files.check_name(name)
         except ValueError:
             raise BundleError(
                 f"assets_extra: {name!r} must be a relative path inside assets.extra/."

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from estimax import staging, transforms
 from estimax.core.errors import LabelError
-from estimax.core.numbers import cast, is_real
+from estimax.core.numbers import Words, cast, is_real
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 
@@ -386,3 +386,26 @@ def _shape_advice(head: str, shape: tuple[int, ...]) -> str:
             "once use MultiLabelHead."
         )
     return ""
+
+
+def words_of(n_classes: int, vocabulary: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The name of every class: its word, or its id in decimal digits.
+
+    >>> words_of(3, None), words_of(2, ("no", "yes"))
+    (('0', '1', '2'), ('no', 'yes'))
+    """
+    if vocabulary is None:
+        return tuple(map(str, range(n_classes)))
+    # A word is missing only in a BinaryClassHead of one word; TensorFlow says UNK.
+    return (*vocabulary, *("UNK",) * (n_classes - len(vocabulary)))
+
+
+def all_class_ids(logits: jax.Array, n_classes: int) -> jax.Array:
+    """Every class id in every row, [D0, n_classes]; axes between are left out."""
+    ids = jnp.arange(n_classes, dtype=jnp.int32)
+    return jnp.broadcast_to(ids, (logits.shape[0], n_classes))
+
+
+def all_classes(logits: jax.Array, words: tuple[str, ...]) -> Words:
+    """Every class name in every row, [D0, len(words)]."""
+    return Words(all_class_ids(logits, len(words)), words)

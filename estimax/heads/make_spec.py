@@ -15,8 +15,7 @@ import jax
 
 from estimax import optimizers, staging
 from estimax.core.errors import SpecError
-from estimax.core.mode import ModeKeys
-from estimax.core.spec import EstimatorSpec
+from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.heads.head import Features, Head, Labels, Logits, Losses
 from estimax.heads.scoring import named, total_regularization
 

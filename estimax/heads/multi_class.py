@@ -14,16 +14,15 @@ import jax.numpy as jnp
 
 from estimax import metrics
 from estimax.core.errors import SpecError
-from estimax.core.host_values import Int64, Words
+from estimax.core.numbers import Int64, Words
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
 from estimax.heads import checks, members
-from estimax.heads.class_names import all_class_ids, all_classes, words_of
 from estimax.heads.head import (
     Logits,
     LossFn,
     Measured,
 )
-from estimax.heads.labels import ClassLabels
+from estimax.heads.labels import ClassLabels, all_class_ids, all_classes, words_of
 from estimax.heads.losses import sparse_softmax_cross_entropy
 from estimax.heads.make_spec import make_spec
 from estimax.heads.scoring import Rules, Scored, parts_of

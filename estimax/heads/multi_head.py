@@ -16,8 +16,7 @@ import jax
 
 from estimax import metrics
 from estimax.core.errors import LabelError, SpecError, did_you_mean
-from estimax.core.mode import ModeKeys
-from estimax.core.spec import EstimatorSpec, ExportOutput, PredictOutput
+from estimax.core.spec import EstimatorSpec, ExportOutput, ModeKeys, PredictOutput
 from estimax.heads import checks
 from estimax.heads.head import (
     Features,

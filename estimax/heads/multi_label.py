@@ -16,13 +16,12 @@ from estimax.core.errors import SpecError, did_you_mean
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
 from estimax.heads import checks, members
 from estimax.heads.binary_class import at_thresholds
-from estimax.heads.class_names import all_classes, words_of
 from estimax.heads.head import (
     Logits,
     LossFn,
     Measured,
 )
-from estimax.heads.labels import IndicatorLabels
+from estimax.heads.labels import IndicatorLabels, all_classes, words_of
 from estimax.heads.losses import multi_label_cross_entropy
 from estimax.heads.make_spec import make_spec
 from estimax.heads.scoring import Rules, Scored, parts_of

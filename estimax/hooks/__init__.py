@@ -1,7 +1,10 @@
 """Hooks: code beside training, at the steps it asks for. Read `hook.py` first."""
 
-from estimax.hooks.cadence import NEVER, SecondOrStepTimer
-from estimax.hooks.checkpointing import CheckpointSaverHook, CheckpointSaverListener
+from estimax.hooks.checkpointing import (
+    CheckpointSaverHook,
+    CheckpointSaverListener,
+    InMemoryEvaluatorHook,
+)
 from estimax.hooks.early_stopping import (
     make_early_stopping_hook,
     stop_if_higher_hook,
@@ -9,21 +12,19 @@ from estimax.hooks.early_stopping import (
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from estimax.hooks.final_values import FinalOpsHook
 from estimax.hooks.finished import finished, forget_finished, mark_finished
-from estimax.hooks.gone import __getattr__ as __getattr__
-from estimax.hooks.hook import Hook, RunContext, Values
-from estimax.hooks.in_memory import InMemoryEvaluatorHook
+from estimax.hooks.hook import NEVER, Hook, RunContext, SecondOrStepTimer, Values
+from estimax.hooks.hook import __getattr__ as __getattr__
 from estimax.hooks.nan_guard import NanTensorHook
 from estimax.hooks.profiling import ProfilerHook
-from estimax.hooks.progress import LoggingTensorHook, StepCounterHook
+from estimax.hooks.progress import FinalOpsHook, LoggingTensorHook, StepCounterHook
 from estimax.hooks.signals import stopping_on_signals
-from estimax.hooks.stopping import StopAtStepHook
-from estimax.hooks.summaries import SummarySaverHook
-from estimax.hooks.waiting import (
+from estimax.hooks.stopping import (
     GlobalStepWaiterHook,
+    StopAtStepHook,
     make_stop_at_checkpoint_step_hook,
 )
+from estimax.hooks.summaries import SummarySaverHook
 
 __all__ = [
     "NEVER",

@@ -13,6 +13,7 @@ steps in one compiled call between two visits.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import SpecError
+from estimax.core.errors import ConfigError, SpecError
 from estimax.core.state import TrainState
 
 REMEMBERED_LOSSES = 256
@@ -118,3 +119,117 @@ class Hook(Protocol):
         `step` itself means: whenever the loop comes out, without cutting it short.
         """
         return step + 1
+
+
+# What `next_step` returns for a hook that needs no call before the end.
+NEVER = 2**62
+
+
+class SecondOrStepTimer:
+    """Triggers at first use, then every `every_steps` steps or `every_secs` seconds.
+
+    >>> timer = SecondOrStepTimer(every_steps=50)
+    >>> fired = []
+    >>> for step in range(1, 120):
+    ...     if timer.should_trigger_for_step(step):
+    ...         _ = timer.update_last_triggered_step(step)
+    ...         fired.append(step)
+    >>> fired
+    [1, 51, 101]
+    """
+
+    def __init__(
+        self,
+        every_secs: float | None = None,
+        every_steps: int | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        given = [value for value in (every_secs, every_steps) if value is not None]
+        if len(given) != 1 or given[0] <= 0:
+            raise ConfigError(
+                "a hook acts every so many steps or every so many seconds: give "
+                f"exactly one, above 0; got {every_steps} steps and {every_secs} "
+                "seconds."
+            )
+        self._every_secs = every_secs
+        self._every_steps = every_steps
+        self._clock = clock
+        self._last_step: int | None = None
+        self._last_time = 0.0
+
+    def should_trigger_for_step(self, step: int) -> bool:
+        """Whether to act after this many steps; never twice for the same count."""
+        if self._last_step is None:
+            return True
+        if step == self._last_step:
+            return False
+        if self._every_steps is not None:
+            return step >= self._last_step + self._every_steps
+        return self._time_has_come()
+
+    def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
+        """Note that it acted; returns seconds and steps since the time before."""
+        now = self._clock()
+        elapsed: tuple[float | None, int | None] = (None, None)
+        if self._last_step is not None:
+            elapsed = (now - self._last_time, step - self._last_step)
+        self._last_step, self._last_time = step, now
+        return elapsed
+
+    def last_triggered_step(self) -> int | None:
+        """The step count at which it last acted."""
+        return self._last_step
+
+    def reset(self) -> None:
+        """Forget the past: the next use triggers."""
+        self._last_step = None
+
+    def next_step(self, step: int) -> int:
+        """The step count at which to ask next; `step` itself means "any later one".
+
+        A hook by seconds has no count to name, and must not cut the loop short.
+        """
+        if self._last_step is None:
+            return step + 1
+        if self._every_steps is not None:
+            return max(step + 1, self._last_step + self._every_steps)
+        return step
+
+    def is_due_next(self) -> bool:
+        """Whether the coming call may trigger: asked before values are fetched.
+
+        By steps it may, as the loop calls only then. By seconds it is decided now.
+        """
+        if self._last_step is None or self._every_steps is not None:
+            return True
+        return self._time_has_come()
+
+    def _time_has_come(self) -> bool:
+        assert self._every_secs is not None
+        return self._clock() >= self._last_time + self._every_secs
+
+
+_ADVICE = {
+    "CheckpointInputPipelineHook": (
+        "a checkpoint holds the input's position by itself, as long as "
+        "RunConfig(resume_input=True)"
+    ),
+    "FeedFnHook": (
+        "there are no placeholders to feed; yield the values from the input_fn, as "
+        "features"
+    ),
+    "NanLossDuringTrainingError": "it is estimax.core.errors.NanLossError here",
+    "SessionRunArgs": "return a list of names from before_run",
+    "SessionRunContext": "it is ex.hooks.RunContext here",
+    "SessionRunHook": "subclass ex.hooks.Hook",
+    "SessionRunValues": "after_run gets a dict of the values by name",
+}
+
+
+def __getattr__(name: str) -> Any:
+    advice = _ADVICE.get(name)
+    raise AttributeError(
+        f"module 'estimax.hooks' has no attribute {name!r}"
+        + (f": {advice}." if advice else "")
+    )

@@ -15,8 +15,7 @@ import numpy as np
 
 from estimax import checkpoints
 from estimax.core.errors import NanLossError
-from estimax.hooks.cadence import SecondOrStepTimer
-from estimax.hooks.hook import Hook, RunContext, Values
+from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values
 
 _log = logging.getLogger("estimax")
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import jax
 
-from estimax.hooks.cadence import SecondOrStepTimer
-from estimax.hooks.hook import Hook, RunContext, Values
+from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values
 
 _log = logging.getLogger("estimax")
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from estimax import summary
 from estimax.core.errors import ConfigError
 from estimax.core.state import TrainState
-from estimax.hooks.cadence import SecondOrStepTimer
-from estimax.hooks.hook import Hook, RunContext, Values
+from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values
 
 # Taking a sample means moving the whole array from the device; this bounds it.
 _MOST_ELEMENTS = 1_000_000

@@ -2,10 +2,13 @@
 
 from estimax.input import experimental
 from estimax.input.adapters import BatchIterator, as_batches
-from estimax.input.batched_features import make_batched_features_dataset
 from estimax.input.dataset import AUTOTUNE, Dataset
-from estimax.input.examples.errors import ExampleError
-from estimax.input.examples.messages import Example, Feature, SequenceExample
+from estimax.input.examples.messages import (
+    Example,
+    Feature,
+    SequenceExample,
+    serialize_examples,
+)
 from estimax.input.examples.parsing import (
     ExampleParser,
     parse_example,
@@ -15,8 +18,8 @@ from estimax.input.examples.sequences import (
     parse_sequence_example,
     parse_single_sequence_example,
 )
-from estimax.input.examples.serializing import serialize_examples
 from estimax.input.examples.specs import (
+    ExampleError,
     FixedLenFeature,
     FixedLenSequenceFeature,
     RaggedFeature,
@@ -24,8 +27,7 @@ from estimax.input.examples.specs import (
     VarLenFeature,
 )
 from estimax.input.fingerprints import ChangedInputError
-from estimax.input.input_context import InputContext
-from estimax.input.input_fns import numpy_input_fn, pandas_input_fn
+from estimax.input.input_fns import InputContext, numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
 from estimax.input.placement import PreparedBatches, prefetch_batches
 from estimax.input.readers import (
@@ -33,9 +35,10 @@ from estimax.input.readers import (
     FixedLengthRecordDataset,
     TextLineDataset,
     TFRecordDataset,
+    make_batched_features_dataset,
 )
 from estimax.input.signatures import TensorSpec
-from estimax.input.sources.csv_decode import decode_csv
+from estimax.input.sources.csv_reader import decode_csv
 from estimax.input.tabular import csv_files, make_csv_dataset, parquet_files
 from estimax.input.verbs.options import AutoShardPolicy, Options
 from estimax.wire import RecordError, TFRecordOptions, TFRecordWriter

@@ -25,6 +25,7 @@ from estimax.input.iterator import DatasetIterator
 from estimax.input.signatures import checked_generator
 from estimax.input.sources.arrays import (
     Range,
+    Table,
     lists_to_columns,
     slices_of,
     slices_of_paths,
@@ -32,9 +33,8 @@ from estimax.input.sources.arrays import (
 from estimax.input.sources.cache_files import CacheFile
 from estimax.input.sources.generators import Batches, Generated
 from estimax.input.sources.paths import PathLike, list_paths
-from estimax.input.sources.tables import Table
+from estimax.input.streams.background import ROWS_AT_ONCE
 from estimax.input.streams.chunks import Elements, as_element
-from estimax.input.streams.lookahead import ROWS_AT_ONCE
 from estimax.input.streams.positions import Resume
 from estimax.input.streams.stream import Node, verbs_of
 from estimax.input.streams.structure import (
@@ -44,31 +44,26 @@ from estimax.input.streams.structure import (
     map_leaves,
     to_numpy,
 )
-from estimax.input.verbs import cardinality, sharding
+from estimax.input.verbs import sharding
 from estimax.input.verbs.batching import (
     Batch,
     Filter,
     Map,
     MapBlocks,
+    PaddedBatch,
     Unbatch,
     mapper_of,
 )
-from estimax.input.verbs.bucketing import Buckets
 from estimax.input.verbs.caching import Cache, Memory
 from estimax.input.verbs.combining import Concatenate, Enumerate, Zip
-from estimax.input.verbs.grouping import GroupByWindow
+from estimax.input.verbs.grouping import Buckets, GroupByWindow, InMemory, Window
 from estimax.input.verbs.ignoring import IgnoreErrors
-from estimax.input.verbs.interleaving import Interleave
-from estimax.input.verbs.mixing import DatasetChoice, Mix, RandomChoice
+from estimax.input.verbs.mixing import DatasetChoice, Interleave, Mix, RandomChoice
 from estimax.input.verbs.options import Options, WithOptions, options_of
 from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
-from estimax.input.verbs.padding import PaddedBatch
-from estimax.input.verbs.parallel_map import ParallelMap
-from estimax.input.verbs.prefetching import Prefetch
-from estimax.input.verbs.resampling import Resample
+from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
 from estimax.input.verbs.scanning import Scan, TakeWhile, Unique
-from estimax.input.verbs.shuffle import Shuffle
-from estimax.input.verbs.windows import InMemory, Window
+from estimax.input.verbs.shuffle import Resample, Shuffle
 
 AUTOTUNE = -1
 # tf.data's default for interleave is the number of cores; a fixed one means the same
@@ -634,12 +629,12 @@ class Dataset:
         >>> Dataset.range(10).repeat(2).batch(3).cardinality()
         7
         """
-        return cardinality.of(self.node)
+        return sharding.of(self.node)
 
     def __len__(self) -> int:
         count = self.cardinality()
         if count < 0:
-            what = "infinite" if count == cardinality.INFINITE else "unknown"
+            what = "infinite" if count == sharding.INFINITE else "unknown"
             raise TypeError(f"the number of elements of {self!r} is {what}.")
         return count
 

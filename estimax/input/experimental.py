@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from estimax.input.batched_features import make_batched_features_dataset
 from estimax.input.dataset import AUTOTUNE, Dataset
-from estimax.input.readers import CsvDataset
+from estimax.input.readers import CsvDataset, make_batched_features_dataset
 from estimax.input.streams.structure import Structure
 from estimax.input.tabular import make_csv_dataset
-from estimax.input.verbs import cardinality as _cardinality
+from estimax.input.verbs import sharding as _cardinality
 from estimax.input.verbs.options import AutoShardPolicy
 
 INFINITE_CARDINALITY = _cardinality.INFINITE

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import Context, Node, State, Stream, chain_of
-from estimax.input.verbs.parallel_map import ParallelMap
-from estimax.input.verbs.prefetching import Prefetch
+from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
 from estimax.input.verbs.sharding import rebuilt
 
 

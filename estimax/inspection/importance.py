@@ -17,8 +17,8 @@ import numpy as np
 
 from estimax import input as inputs
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
-from estimax.core.mode import ModeKeys
 from estimax.core.sparse import Sparse
+from estimax.core.spec import ModeKeys
 from estimax.estimator import Estimator
 from estimax.estimator.calling import call_input_fn
 from estimax.input.streams import columns

@@ -5,10 +5,12 @@ The names here have keras' semantics, which the heads report; `metrics.v1` has t
 data, each gives the metric before any data.
 """
 
-from estimax.metrics import collection, v1
-from estimax.metrics.auc import auc
+from estimax.metrics import v1
+from estimax.metrics.auc import auc, batch_group_auc, group_auc
 from estimax.metrics.calibration import (
     expected_calibration_error,
+    gain_at_k,
+    lift_at_k,
     reliability_curve,
 )
 from estimax.metrics.classification import (
@@ -19,16 +21,6 @@ from estimax.metrics.classification import (
     true_negatives,
     true_positives,
 )
-from estimax.metrics.confusion_matrix import mean_iou
-from estimax.metrics.crossentropy import (
-    binary_crossentropy,
-    categorical_crossentropy,
-    kl_divergence,
-    log_loss,
-    sparse_categorical_crossentropy,
-)
-from estimax.metrics.group_auc import batch_group_auc, group_auc
-from estimax.metrics.lift import gain_at_k, lift_at_k
 from estimax.metrics.mean import (
     accuracy,
     accuracy_baseline,
@@ -40,6 +32,7 @@ from estimax.metrics.mean import (
 from estimax.metrics.metric import Metric, MetricError, Sums, from_sums
 from estimax.metrics.multi_class import (
     categorical_accuracy,
+    mean_iou,
     sparse_categorical_accuracy,
     sparse_top_k_categorical_accuracy,
     top_k_categorical_accuracy,
@@ -52,12 +45,17 @@ from estimax.metrics.operating_point import (
 )
 from estimax.metrics.ranking import mean_reciprocal_rank, ndcg_at_k
 from estimax.metrics.regression import (
+    binary_crossentropy,
+    categorical_crossentropy,
     cosine_similarity,
+    kl_divergence,
     log_cosh_error,
+    log_loss,
     mean_absolute_error,
     mean_squared_error,
     poisson,
     root_mean_squared_error,
+    sparse_categorical_crossentropy,
 )
 
 __all__ = [
@@ -72,7 +70,6 @@ __all__ = [
     "binary_crossentropy",
     "categorical_accuracy",
     "categorical_crossentropy",
-    "collection",
     "cosine_similarity",
     "expected_calibration_error",
     "false_negatives",

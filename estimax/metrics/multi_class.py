@@ -7,13 +7,21 @@ Of equal scores the first is the best one; all that tie for the k-th place are a
 the k best, as in TF's `in_top_k`.
 """
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.metrics.inputs import Data, check_given, label_pair
+from estimax.metrics.inputs import (
+    Data,
+    broadcast_weights,
+    check_given,
+    guarded,
+    label_pair,
+)
 from estimax.metrics.mean import mean
-from estimax.metrics.metric import MetricError, Sums
+from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
 
 
 def categorical_accuracy(
@@ -102,3 +110,50 @@ def _in_top_k(ids: jax.Array, scores: jax.Array, k: int) -> jax.Array:
     )
     better = jnp.sum(scores > own, axis=-1)
     return jnp.isfinite(own[..., 0]) & (better < k)
+
+
+def mean_iou(
+    labels: Data | None = None,
+    predictions: Data | None = None,
+    weights: Data | None = None,
+    *,
+    num_classes: int,
+) -> Sums:
+    """Intersection over union, averaged over the classes that occurred.
+
+    >>> round(float(mean_iou([0, 0, 1, 1], [0, 1, 1, 1], num_classes=3).compute()), 4)
+    0.5833
+    """
+    table = class_table(labels, predictions, weights, num_classes)
+    return from_sums({"table": table}, _mean_iou)
+
+
+def class_table(
+    labels: Data | None,
+    predictions: Data | None,
+    weights: Data | None,
+    num_classes: int,
+) -> jax.Array:
+    """Weights summed by [label, prediction], for class ids of any one shape."""
+    if num_classes < 1:
+        raise MetricError(f"num_classes must be at least 1, got {num_classes}")
+    truth, guess = label_pair(labels, predictions, weights)
+    truth, guess = truth.astype(jnp.int32), guess.astype(jnp.int32)
+    weighted = broadcast_weights(weights, truth.shape)
+    inside = (jnp.minimum(truth, guess) >= 0) & (
+        jnp.maximum(truth, guess) < num_classes
+    )
+    problem = f"labels and predictions must be class ids below {num_classes}"
+    weighted = guarded(weighted, inside, problem)
+    cell = jnp.where(inside, truth * num_classes + guess, 0)
+    flat = jax.ops.segment_sum(weighted.ravel(), cell.ravel(), num_classes**2)
+    return flat.reshape(num_classes, num_classes)
+
+
+def _mean_iou(sums: Mapping[str, jax.Array]) -> jax.Array:
+    table = sums["table"]
+    hits = jnp.diagonal(table)
+    union = jnp.sum(table, 0) + jnp.sum(table, 1) - hits
+    # A class that never occurred has no IoU; a 0 in its place would lower the mean.
+    occurred = jnp.sum((union != 0).astype(jnp.float32))
+    return safe_div(jnp.sum(safe_div(hits, union)), occurred)

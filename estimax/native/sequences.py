@@ -19,7 +19,7 @@ from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import loading
 from estimax.native.checks import text_of
-from estimax.native.example_batches import problem_of
+from estimax.native.example_batches import key_table, problem_of, work_arrays
 from estimax.native.examples import example_kernels, is_same, record_arrays
 from estimax.native.features import (
     FLOAT,
@@ -33,7 +33,6 @@ from estimax.native.features import (
     Wanted,
     check_wanted,
 )
-from estimax.native.key_tables import key_table, work_arrays
 from estimax.native.reference import sequences as reference
 from estimax.native.reference.protos import feature, field
 

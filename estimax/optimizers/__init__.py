@@ -1,7 +1,6 @@
 """Optimizers, schedules and clipping, as TensorFlow computes them. Read `rules.py`."""
 
 from estimax.optimizers import v1
-from estimax.optimizers.by_name import as_optimizer, by_name
 from estimax.optimizers.clipping import (
     Clip,
     clip_by_average_norm,
@@ -9,6 +8,10 @@ from estimax.optimizers.clipping import (
     clip_by_norm,
     clip_by_value,
     global_norm,
+    l1,
+    l1_l2,
+    l2,
+    l2_loss,
 )
 from estimax.optimizers.constructors import (
     SGD,
@@ -28,8 +31,10 @@ from estimax.optimizers.constructors import (
 from estimax.optimizers.minimize import (
     Group,
     TrainOp,
+    as_optimizer,
     as_train_op,
     assign,
+    by_name,
     group,
     minimize,
 )
@@ -40,7 +45,6 @@ from estimax.optimizers.moving_average import (
     update_average,
 )
 from estimax.optimizers.optimizer import Optimizer
-from estimax.optimizers.regularizers import l1, l1_l2, l2, l2_loss
 from estimax.optimizers.rows import (
     gather_rows,
     init_slots,

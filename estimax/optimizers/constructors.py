@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from estimax.core.errors import did_you_mean
-from estimax.optimizers import adaptive_rules, rules
+from estimax.optimizers import rules
 from estimax.optimizers.clipping import Clip
 from estimax.optimizers.optimizer import Optimizer, Schedule
 from estimax.optimizers.rules import Generation
@@ -100,7 +100,7 @@ def Adam(  # noqa: N802
     `epsilon` is 1e-7, in v1 1e-8, and is added to the uncorrected root.
     """
     epsilon = _epsilon(epsilon, generation, v1=1e-8)
-    rule = adaptive_rules.Adam(beta_1, beta_2, epsilon, amsgrad, generation=generation)
+    rule = rules.Adam(beta_1, beta_2, epsilon, amsgrad, generation=generation)
     return _optimizer("Adam", rule, learning_rate, generation, options)
 
 
@@ -115,7 +115,7 @@ def LazyAdam(  # noqa: N802
 
     Not Adam: a row seen rarely keeps its old momentum until it is seen again.
     """
-    rule = adaptive_rules.Adam(beta_1, beta_2, _epsilon(epsilon, "legacy"), lazy=True)
+    rule = rules.Adam(beta_1, beta_2, _epsilon(epsilon, "legacy"), lazy=True)
     return _optimizer("LazyAdam", rule, learning_rate, "legacy", options)
 
 
@@ -135,7 +135,7 @@ def AdamW(  # noqa: N802
     """
     rules.check_at_least_zero(weight_decay=weight_decay)
     epsilon = _epsilon(epsilon, "keras")
-    rule = adaptive_rules.Adam(
+    rule = rules.Adam(
         beta_1, beta_2, epsilon, amsgrad, weight_decay, generation="keras"
     )
     return _optimizer("AdamW", rule, learning_rate, "keras", options)
@@ -153,7 +153,7 @@ def RMSProp(  # noqa: N802
 ) -> Optimizer:
     """RMSProp; `rho` is what v1 calls decay, `epsilon` is 1e-7, in v1 1e-10."""
     epsilon = _epsilon(epsilon, generation, v1=1e-10)
-    rule = adaptive_rules.RMSProp(rho, momentum, epsilon, centered, generation)
+    rule = rules.RMSProp(rho, momentum, epsilon, centered, generation)
     return _optimizer("RMSProp", rule, learning_rate, generation, options)
 
 
@@ -223,7 +223,7 @@ def Adadelta(  # noqa: N802
     **options: Unpack[Options],
 ) -> Optimizer:
     """Adadelta; `epsilon` is 1e-7, in v1 1e-8."""
-    rule = adaptive_rules.Adadelta(rho, _epsilon(epsilon, generation, v1=1e-8))
+    rule = rules.Adadelta(rho, _epsilon(epsilon, generation, v1=1e-8))
     return _optimizer("Adadelta", rule, learning_rate, generation, options)
 
 
@@ -235,7 +235,7 @@ def Adamax(  # noqa: N802
     **options: Unpack[Options],
 ) -> Optimizer:
     """Adam with a maximum in place of the second moment."""
-    rule = adaptive_rules.Adamax(beta_1, beta_2, _epsilon(epsilon, "legacy"))
+    rule = rules.Adamax(beta_1, beta_2, _epsilon(epsilon, "legacy"))
     return _optimizer("Adamax", rule, learning_rate, "legacy", options)
 
 
@@ -247,7 +247,7 @@ def Nadam(  # noqa: N802
     **options: Unpack[Options],
 ) -> Optimizer:
     """Adam with Nesterov's look-ahead, as Keras' legacy Nadam schedules it."""
-    rule = adaptive_rules.Nadam(beta_1, beta_2, _epsilon(epsilon, "legacy"))
+    rule = rules.Nadam(beta_1, beta_2, _epsilon(epsilon, "legacy"))
     return _optimizer("Nadam", rule, learning_rate, "legacy", options)
 
 

@@ -12,15 +12,18 @@ however many groups there are.
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+import optax
 
 from estimax.core.errors import SpecError, did_you_mean
-from estimax.optimizers.by_name import as_optimizer
+from estimax.optimizers import constructors
 from estimax.optimizers.clipping import Clip, Tree
-from estimax.optimizers.optimizer import Optimizer
+from estimax.optimizers.optimizer import Optimizer, Schedule
 
 
 @dataclass(frozen=True)
@@ -166,3 +169,77 @@ def _check_regex(pattern: str) -> None:
         raise SpecError(
             f"minimize: var_list holds {pattern!r}, which is no regex: {error}."
         ) from error
+
+
+_NAMES: Final = (
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "LazyAdam",
+    "Momentum",
+    "Nadam",
+    "ProximalAdagrad",
+    "ProximalGradientDescent",
+    "RMSProp",
+    "SGD",
+)
+
+
+def by_name(
+    name: str,
+    learning_rate: float | Schedule | None = None,
+    **options: Any,  # whatever the optimizer of that name takes
+) -> Optimizer:
+    """Make an optimizer from its name, in upper or lower case, and its arguments.
+
+    Without a learning rate it gets the default of Keras' legacy optimizer.
+
+    >>> by_name("adagrad", 0.05).learning_rate
+    0.05
+    """
+    known = {known.lower(): known for known in _NAMES}
+    if name.lower() not in known:
+        near = did_you_mean(name.lower(), known)
+        raise ValueError(f"unknown optimizer {name!r}{near}")
+    make: Callable[..., Optimizer] = getattr(constructors, known[name.lower()])
+    if learning_rate is not None:
+        options["learning_rate"] = learning_rate
+    missing = [
+        argument.name
+        for argument in inspect.signature(make).parameters.values()
+        if argument.default is argument.empty
+        and argument.kind is not argument.VAR_KEYWORD
+        and argument.name not in options
+    ]
+    if missing:
+        raise ValueError(
+            f"optimizer {name!r} needs {' and '.join(missing)}. Give the optimizer "
+            f"itself: ex.optimizers.{known[name.lower()]}(…)."
+        )
+    return make(**options)
+
+
+def as_optimizer(value: object) -> Optimizer:
+    """Accept an Optimizer, an optax transformation, a name, or a function making one.
+
+    >>> as_optimizer("SGD").name, as_optimizer(optax.adam(1e-3)).name
+    ('SGD', 'optax')
+    """
+    made = value
+    if callable(value) and not isinstance(value, Optimizer):
+        made = value()
+    if isinstance(made, Optimizer):
+        return made
+    if isinstance(made, str):
+        return by_name(made)
+    if isinstance(made, optax.GradientTransformation):
+        wrapped = optax.with_extra_args_support(made)
+        return Optimizer("optax", None, None, transformation=wrapped)
+    raise TypeError(
+        f"expected an optimizer, got {type(made).__name__}: {made!r}. Accepted are an "
+        "estimax optimizer (optimizers.Adagrad(0.05)), an optax transformation, a name "
+        f"({', '.join(_NAMES)}), or a function without arguments that returns one."
+    )

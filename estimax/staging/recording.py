@@ -28,8 +28,8 @@ import numpy as np
 
 from estimax.core import numbers
 from estimax.core.errors import FeatureError, did_you_mean
-from estimax.core.mode import Mode
 from estimax.core.raw_values import as_raw
+from estimax.core.spec import Mode
 
 Raw = Any  # np.ndarray of numbers | Strings | Sparse: one feature on the host
 

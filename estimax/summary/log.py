@@ -17,7 +17,7 @@ from jax.typing import ArrayLike
 
 from estimax import staging
 from estimax.core.errors import SpecError
-from estimax.core.mode import ModeKeys
+from estimax.core.spec import ModeKeys
 
 # A histogram of 10,000 values looks like one of all, and is brought to the host fast.
 _SAMPLE = 10_000

@@ -17,7 +17,7 @@ import numpy as np
 
 from estimax.core.errors import InputError
 from estimax.hooks import Hook, RunContext
-from estimax.metrics import collection
+from estimax.metrics import metric
 from estimax.training.loop import PlacedBatch, begin, tell
 from estimax.training.model import Variables
 from estimax.training.programs import EvalProgram
@@ -60,7 +60,7 @@ def evaluate(
             "result; check the files and filters of the input."
         )
     loss = np.mean(np.asarray(jax.device_get(losses), np.float32), dtype=np.float32)
-    results = {**collection.compute(folded), "loss": loss}
+    results = {**metric.compute(folded), "loss": loss}
     for hook in hooks:
         hook.end(context)
     return results

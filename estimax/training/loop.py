@@ -18,8 +18,7 @@ import jax
 
 from estimax.core.packing import Packed
 from estimax.core.state import TrainState
-from estimax.hooks.cadence import NEVER
-from estimax.hooks.hook import Hook, RunContext
+from estimax.hooks.hook import NEVER, Hook, RunContext
 from estimax.hooks.signals import WaitingEnded
 from estimax.training.programs import TrainProgram
 

@@ -22,9 +22,8 @@ import numpy as np
 from flax import traverse_util
 
 from estimax import staging, transforms
-from estimax.core.mode import Mode, ModeKeys
 from estimax.core.numbers import device_dtype, is_wide
-from estimax.core.spec import EstimatorSpec
+from estimax.core.spec import EstimatorSpec, Mode, ModeKeys
 from estimax.core.strings import Strings
 from estimax.staging import plan as plans
 from estimax.staging.recording import HostOnly, Lookup, Origin

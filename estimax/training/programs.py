@@ -20,7 +20,7 @@ import jax
 from estimax.core.packing import Packed, pack, unpack
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
-from estimax.metrics import collection
+from estimax.metrics import metric
 from estimax.staging.plan import Plan, RawBatch
 from estimax.training import nonfinite, observing, steps
 from estimax.training.model import Model, Recording, Variables
@@ -118,7 +118,7 @@ def eval_program(model: Model, batch: RawBatch) -> EvalProgram:
         spec=recording.spec,
         shapes=recording.shapes,
         step=jax.jit(_unpacking(step)),
-        merge=jax.jit(collection.merge, donate_argnums=0),
+        merge=jax.jit(metric.merge, donate_argnums=0),
         logged=recording.logged,
         observe=observing.observe_evaluation(
             model, recording.structure, recording.texts

@@ -5,10 +5,9 @@ A source (`HashBucket`, `Vocabulary`, `Cross`, …) says which id each value has
 Read `entries.py` first.
 """
 
-from estimax.transforms.bucketize import Bucketize
-from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
+from estimax.transforms.categorical import HashBucket, Identity, Vocabulary, Weighted
 from estimax.transforms.cross import Cross
-from estimax.transforms.dense import Numbers, RowCount
+from estimax.transforms.dense import Bucketize, Numbers, RowCount, Scaling
 from estimax.transforms.entries import IdSource
 from estimax.transforms.fingerprint import (
     fingerprint64,
@@ -16,7 +15,6 @@ from estimax.transforms.fingerprint import (
     hash_buckets,
 )
 from estimax.transforms.pad_ids import PadIds, pad_ids
-from estimax.transforms.scaling import Scaling
 from estimax.transforms.sequence import (
     TIME_AXIS,
     SequenceIds,
@@ -24,9 +22,7 @@ from estimax.transforms.sequence import (
     SequenceNumbers,
 )
 from estimax.transforms.serialize import from_json, to_json
-from estimax.transforms.vocabulary_files import count_words, load_words
-from estimax.transforms.weighted import Weighted
-from estimax.transforms.words import WordList
+from estimax.transforms.words import WordList, count_words, load_words
 
 __all__ = [
     "TIME_AXIS",

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Ids, Sparse
 from estimax.native.hashing import MISSING
-from estimax.transforms.bucketize import Bucketize
-from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
+from estimax.transforms.categorical import HashBucket, Identity, Vocabulary, Weighted
 from estimax.transforms.cross import Cross
+from estimax.transforms.dense import Bucketize
 from estimax.transforms.entries import (
     IdArray,
     IdSource,
@@ -23,7 +23,6 @@ from estimax.transforms.entries import (
     padded,
     widened,
 )
-from estimax.transforms.weighted import Weighted
 
 OutOfRange = Literal["drop", "error", "error_below"]
 _MOST_IDS = 2**31 - 1

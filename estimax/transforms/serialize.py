@@ -20,21 +20,18 @@ import numpy as np
 
 from estimax.core.errors import BundleError, FeatureError, did_you_mean
 from estimax.core.strings import Strings
-from estimax.transforms.bucketize import Bucketize
-from estimax.transforms.categorical import HashBucket, Identity, Vocabulary
+from estimax.transforms.categorical import HashBucket, Identity, Vocabulary, Weighted
 from estimax.transforms.cross import Cross
-from estimax.transforms.dense import Numbers, RowCount
+from estimax.transforms.dense import Bucketize, Numbers, RowCount, Scaling
 from estimax.transforms.entries import IdSource
 from estimax.transforms.pad_ids import OutOfRange, PadIds
-from estimax.transforms.scaling import Scaling
 from estimax.transforms.sequence import (
     SequenceIds,
     SequenceLengths,
     SequenceNumbers,
 )
-from estimax.transforms.weighted import Weighted
 from estimax.transforms.words import WordList
-from estimax.wire import enclosed, json_text
+from estimax.wire import files, json_text
 
 Record = dict[str, Any]  # plain JSON values
 Transform = (
@@ -200,7 +197,7 @@ def _unescaped(line: bytes) -> bytes:
 
 def _read_words(record: Mapping[str, str], assets: Path) -> WordList:
     try:
-        path = enclosed.regular_file(assets, json_text.text(record, "file"))
+        path = files.regular_file(assets, json_text.text(record, "file"))
     except ValueError as error:
         raise BundleError(f"vocabulary in {assets}: {error}.") from None
     try:

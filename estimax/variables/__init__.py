@@ -1,23 +1,20 @@
 """What Flax lacks: a `model_fn` as one module, scopes, and tables updated by row."""
 
 from estimax.variables.declare import (
+    AUTO_REUSE,
+    ModelModule,
+    VariableScope,
     assign,
+    current_module,
     declare_variable,
     get_variable,
-    regularization_losses,
-)
-from estimax.variables.module import ModelModule
-from estimax.variables.precision import computing_in
-from estimax.variables.scope import (
-    AUTO_REUSE,
-    VariableScope,
-    current_module,
     get_variable_scope,
+    regularization_losses,
     scoped,
     variable_scope,
 )
-from estimax.variables.side_by_side import Part, ReadyRows, side_by_side
-from estimax.variables.tables import lookup, ready_rows
+from estimax.variables.precision import computing_in
+from estimax.variables.tables import Part, ReadyRows, lookup, ready_rows, side_by_side
 
 __all__ = [
     "AUTO_REUSE",

@@ -1,14 +1,16 @@
 """Bytes: files written whole or not at all, TFRecord framing."""
 
 from estimax.wire import atomic
-from estimax.wire.record_writer import TFRecordOptions, TFRecordWriter, write_records
 from estimax.wire.records import (
     RecordBlock,
     RecordError,
     RecordReader,
+    TFRecordOptions,
+    TFRecordWriter,
     find_record,
     iter_record_blocks,
     read_records,
+    write_records,
 )
 
 __all__ = [

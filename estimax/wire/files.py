@@ -7,8 +7,10 @@ A path with `://` goes through fsspec when it is installed, else through pyarrow
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from estimax.core.errors import InputError
@@ -90,3 +92,46 @@ def _open_remote(url: str, mode: str) -> BinaryIO:
 
 def _reason(error: OSError) -> str:
     return error.strerror or str(error).rstrip(".") or type(error).__name__
+
+
+def check_name(name: str) -> None:
+    """Raise ValueError unless `name` is a relative path inside a folder.
+
+    >>> check_name("functions/predict.json")
+    >>> check_name("../secret")
+    Traceback (most recent call last):
+    ValueError: '../secret' is not a relative path inside the folder
+    """
+    parts = PurePosixPath(name)
+    if (
+        str(parts) != name
+        or parts.is_absolute()
+        or ".." in parts.parts
+        or name in ("", ".")
+        or any(character in name for character in "\0\\")
+    ):
+        raise ValueError(f"{name!r} is not a relative path inside the folder")
+
+
+def regular_file(folder: Path, name: str) -> Path:
+    """Return the path of a file inside `folder`, which need not exist.
+
+    Raises ValueError if the name or a symbolic link leads out of the folder, or if the
+    name belongs to something else than a file.
+    """
+    check_name(name)
+    path = folder / name
+    root = os.path.realpath(folder)
+    if os.path.commonpath([root, os.path.realpath(path)]) != root:
+        raise ValueError(f"{name!r} is a symbolic link that leads out of the folder")
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise ValueError(f"{name!r}: {error.strerror}") from None
+        raise
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{name!r} is not a regular file")
+    return path

@@ -5,8 +5,12 @@ for number, value in fields(message): ...
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from estimax.native.reference import protos
+from estimax.native.reference.protos import encode_varint
 
 
 def fields(message: bytes) -> Iterator[tuple[int, Any]]:
@@ -51,3 +55,90 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
         if byte < 0x80 and value < 2**64:
             return value, place + i + 1
     raise ValueError(f"expected a number of at most 64 bits at {place}")
+
+
+__all__ = ["encode_varint"]
+
+KINDS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
+NAMES = {number: name for name, number in KINDS.items()}
+
+FeatureParts = tuple[str | None, Sequence[Any]]  # bytes, floats or ints by kind
+
+
+def encode_example(features: Mapping[str, FeatureParts]) -> bytes:
+    """Return the canonical bytes of an Example.
+
+    >>> encode_example({"a": ("float_list", [1.0])}).hex()
+    '0a0f0a0d0a0161120812060a040000803f'
+    """
+    return protos.field(1, _features(features))
+
+
+def encode_sequence_example(
+    context: Mapping[str, FeatureParts],
+    feature_lists: Mapping[str, Sequence[FeatureParts]],
+) -> bytes:
+    """Return the canonical bytes of a SequenceExample; a step is a feature."""
+    lists = b""
+    for key, steps in _sorted(feature_lists):
+        value = b"".join(protos.field(1, _feature(step)) for step in steps)
+        lists += protos.field(1, protos.field(1, key) + protos.field(2, value))
+    return protos.field(1, _features(context)) + protos.field(2, lists)
+
+
+def decode_example(data: bytes) -> dict[str, FeatureParts]:
+    """Return the features of an Example, or of a SequenceExample's context.
+
+    Raises `InputError` for bytes that are no such message.
+
+    >>> decode_example(encode_example({"n": ("int64_list", [-1])}))
+    {'n': ('int64_list', [-1])}
+    """
+    entries = protos.entries(data, 1)
+    return {_text(key): _decoded(data, value) for key, value in entries.items()}
+
+
+def decode_sequence_example(
+    data: bytes,
+) -> tuple[dict[str, FeatureParts], dict[str, list[FeatureParts]]]:
+    """Return the context and the feature lists of a SequenceExample."""
+    lists = {
+        _text(key): [_decoded(data, step) for step in protos.messages(data, value)]
+        for key, value in protos.entries(data, 2).items()
+    }
+    return decode_example(data), lists
+
+
+def _features(features: Mapping[str, FeatureParts]) -> bytes:
+    parts = []
+    for key, feature in _sorted(features):
+        value = protos.field(1, key) + protos.field(2, _feature(feature))
+        parts.append(protos.field(1, value))
+    return b"".join(parts)
+
+
+def _sorted(features: Mapping[str, Any]) -> list[tuple[bytes, Any]]:
+    return sorted((key.encode(), value) for key, value in features.items())
+
+
+def _feature(feature: FeatureParts) -> bytes:
+    kind, values = feature
+    if kind is None:
+        return b""
+    if kind == "float_list":
+        values = [struct.pack("<f", value) for value in values]
+    return protos.feature(KINDS[kind], list(values))
+
+
+def _decoded(data: bytes, span: protos.Span) -> FeatureParts:
+    number, values = protos.values(data, span)
+    if number is None:
+        return None, []
+    kind = NAMES[number]
+    if kind == "float_list":
+        return kind, list(struct.unpack(f"<{len(values)}f", b"".join(values)))
+    return kind, values
+
+
+def _text(key: bytes) -> str:
+    return key.decode("utf-8", "surrogateescape")

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax.canned.deepfm import pairwise_products
-from estimax.canned.din import Attention
-from estimax.canned.esmm import both_logit
+from estimax.canned.click_models import Attention, pairwise_products
+from estimax.canned.multi_task import both_logit
 
 fc = ex.feature_columns
 RNG = np.random.default_rng(3)

@@ -4,7 +4,7 @@ import pytest
 
 import estimax as ex
 from estimax import export
-from estimax.canned.kmeans_start import far_rows, random_rows
+from estimax.canned.kmeans import far_rows, random_rows
 from estimax.core.errors import SpecError
 from estimax.input import Dataset
 

@@ -9,7 +9,7 @@ from flax import linen as nn
 import estimax as ex
 from estimax import export
 from estimax import feature_columns as fc
-from estimax.canned.rnn_layers import Cell, last_step
+from estimax.canned.rnn import Cell, last_step
 from estimax.core.errors import BundleError, LabelError, SpecError
 from estimax.input import Dataset
 from estimax.variables.precision import computing_in

@@ -15,14 +15,15 @@ from run_files import GOOD, load_text
 from estimax import canned, export, heads
 from estimax.config.build import (
     Built,
+    Columns,
     build,
     build_exporter,
     build_head,
+    build_optimizer,
+    build_rate,
     build_run_config,
 )
-from estimax.config.build_columns import Columns
 from estimax.config.build_input import make_input_fn, make_predict_input_fn
-from estimax.config.build_optimizers import build_optimizer, build_rate
 from estimax.config.schema.optimizers import (
     Adagrad,
     Adam,

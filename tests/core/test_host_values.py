@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.core.host_values import Int64, Words, is_host_value, materialize
+from estimax.core.numbers import Int64, Words, is_host_value, materialize
 
 
 def test_words_are_ids_on_the_device_and_bytes_on_the_host():

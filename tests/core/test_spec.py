@@ -4,11 +4,11 @@ import pytest
 
 from estimax import metrics
 from estimax.core.errors import SpecError
-from estimax.core.host_values import Words
-from estimax.core.mode import ModeKeys
+from estimax.core.numbers import Words
 from estimax.core.spec import (
     ClassificationOutput,
     EstimatorSpec,
+    ModeKeys,
     PredictOutput,
     RegressionOutput,
 )

@@ -10,7 +10,7 @@ from tiny_models import Recorder, Saves, data, line_model_fn, once
 import estimax as ex
 from estimax import checkpoints, hooks
 from estimax.core.errors import ConfigError, SpecError
-from estimax.estimator.evaluating import Evaluator, evaluate_continuously
+from estimax.estimator.train_evaluate import Evaluator, evaluate_continuously
 
 
 class Exports:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from estimax import transforms
-from estimax.core.host_values import Int64, Words
+from estimax.core.numbers import Int64, Words
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import CLASSIFY, Servable

@@ -12,7 +12,7 @@ import pytest
 
 from estimax import export
 from estimax.core.errors import BundleError, FeatureError, MissingFileError
-from estimax.core.host_values import materialize
+from estimax.core.numbers import materialize
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import bundle as bundles

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from estimax import heads
-from estimax.core.host_values import materialize
+from estimax.core.numbers import materialize
 
 LOGITS = jnp.array([[2.0], [-1.0], [0.5], [0.0]])
 

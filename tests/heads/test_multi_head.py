@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from estimax import heads
-from estimax.core.mode import ModeKeys
+from estimax.core.spec import ModeKeys
 
 CLICK = heads.BinaryClassHead(name="click")
 PRICE = heads.RegressionHead(name="price")

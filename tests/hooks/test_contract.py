@@ -221,7 +221,7 @@ def test_waiting_for_nobody_is_told_and_does_not_wait(
 
 
 def test_who_does_not_save_stops_when_the_checkpoint_is_there(tmp_path: Path) -> None:
-    from estimax.hooks.waiting import StopAtCheckpointStepHook
+    from estimax.hooks.stopping import StopAtCheckpointStepHook
 
     chief = model_at(tmp_path / "chief").train(input_fn, steps=1)
     waits: list[float] = []

@@ -40,11 +40,16 @@ from estimax.native import (
     encoding,
     example_batches,
     examples,
-    key_tables,
     loading,
     sequences,
 )
-from estimax.wire import RecordError, iter_record_blocks, protos, records, write_records
+from estimax.wire import (
+    RecordError,
+    iter_record_blocks,
+    messages,
+    records,
+    write_records,
+)
 
 DTYPES = {"bytes_list": "string", "float_list": "float32", "int64_list": "int64"}
 KEYS = {"f": "float32", "n": "int64", "s": "string", "key of 20 bytes long": "int64"}
@@ -103,7 +108,7 @@ def main():
     sequences.find_lists([], Strings.of([]))
     serialize_examples({"x": [0]})
     assert not [name for name, module in loading._loaded.items() if module is None]
-    for module in (encoding, example_batches, key_tables, sequences, records):
+    for module in (encoding, example_batches, sequences, records):
         module.np = guarded
     # Nothing is kept from batch to batch: all of it stands at an edge.
     buffers.Scratch.take = lambda scratch, name, size: guarded.empty(size, np.int64)
@@ -234,7 +239,7 @@ def _regular_record(rng, *, may_lack=False):
 def _check_parsed(data, found):
     """What the kernels accept, Python reads alike, if it does not see more of it."""
     try:
-        expected = protos.decode_example(data)
+        expected = messages.decode_example(data)
     except InputError:
         return
     for key, column in found.items():
@@ -250,7 +255,7 @@ def _check_parsed(data, found):
 def _check_refused(data, features):
     """What Python reads, with the right kinds, the kernels must read."""
     try:
-        context, lists = protos.decode_sequence_example(data)
+        context, lists = messages.decode_sequence_example(data)
     except InputError:
         return
     steps = [(key, step) for key in lists for step in lists[key]]

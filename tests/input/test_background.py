@@ -181,7 +181,8 @@ def test_a_source_that_is_stuck_does_not_keep_the_program_alive(verb):
     program = (
         "import time\n"
         "import numpy as np\n"
-        "from estimax.input import Dataset, background\n"
+        "from estimax.input import Dataset\n"
+        "from estimax.input.streams import background\n"
         "background.JOIN_SECONDS = 0.2\n"
         "def source():\n"
         "    yield np.array([1])\n"

@@ -30,7 +30,7 @@ from estimax.input.examples.specs import (
     ValueRowIds,
 )
 from estimax.wire import find_record, write_records
-from estimax.wire.protos import encode_varint
+from estimax.wire.messages import encode_varint
 
 pytestmark = pytest.mark.usefixtures("native")
 

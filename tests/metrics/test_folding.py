@@ -175,7 +175,7 @@ def batch_metrics(columns: dict[str, Any]) -> dict[str, metrics.Metric]:
 
 @pytest.fixture(scope="module")
 def one_batch() -> Results:
-    return metrics.collection.compute(batch_metrics(data()))
+    return metrics.metric.compute(batch_metrics(data()))
 
 
 @pytest.fixture(scope="module")
@@ -184,8 +184,8 @@ def seven_batches() -> Results:
     seen = {name: function() for name, (function, _) in CASES.items()}
     for start, stop in itertools.pairwise(EDGES):
         part = {name: column[start:stop] for name, column in data().items()}
-        seen = metrics.collection.merge(seen, step(part))
-    return metrics.collection.compute(seen)
+        seen = metrics.metric.merge(seen, step(part))
+    return metrics.metric.compute(seen)
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def eight_devices() -> Results:
         return jax.lax.psum(batch_metrics(part), "data")
 
     placed = jax.device_put(data(), NamedSharding(MESH, spec))
-    return metrics.collection.compute(summed(placed))
+    return metrics.metric.compute(summed(placed))
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def padded_batch() -> Results:
     padded["scores"][-28:] = np.nan
     padded["rows"][-28:] = np.nan
     padded["ids"][-28:] = -1
-    return metrics.collection.compute(jax.jit(batch_metrics)(padded))
+    return metrics.metric.compute(jax.jit(batch_metrics)(padded))
 
 
 def test_every_public_metric_is_tested_here() -> None:

@@ -2,7 +2,8 @@ import optax
 import pytest
 
 from estimax import optimizers
-from estimax.optimizers import as_optimizer, by_name
+from estimax.optimizers import as_optimizer
+from estimax.optimizers.minimize import by_name
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 
 from estimax import staging
 from estimax.core.errors import FeatureError
-from estimax.core.mode import ModeKeys
 from estimax.core.raw_values import as_raw
+from estimax.core.spec import ModeKeys
 from estimax.core.strings import Strings
 from estimax.staging.recording import HostOnly, Origin, Trace
 

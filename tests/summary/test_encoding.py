@@ -7,7 +7,7 @@ import pytest
 from tensorboardX import crc32c
 
 from estimax.native.reference import records as reference
-from estimax.summary import SummaryWriter, encoding, images
+from estimax.summary import SummaryWriter, encoding
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 5, 1023, 1024, 1025, 1027, 5000])
@@ -81,7 +81,7 @@ def test_any_number_is_written_as_a_scalar(value: float) -> None:
 
 @pytest.mark.parametrize("values", [[0.0, np.inf], [5e-324, np.nan], [-1e308, 1e308]])
 def test_any_numbers_are_an_image(values: list[float]) -> None:
-    shown = images.as_bytes(np.array(values))
+    shown = encoding.as_bytes(np.array(values))
     assert (
         shown.tolist() == {0.0: [0, 0], 5e-324: [255, 0], -1e308: [0, 254]}[values[0]]
     )
@@ -117,7 +117,7 @@ def test_an_image_is_what_another_program_decodes(channels: int) -> None:
 
     shape = (5, 7, channels)
     image = np.random.default_rng(channels).integers(0, 256, shape, dtype=np.uint8)
-    decoded = np.asarray(pil.open(io.BytesIO(images.png(image))))
+    decoded = np.asarray(pil.open(io.BytesIO(encoding.png(image))))
     np.testing.assert_array_equal(decoded.reshape(shape), image)
 
 

@@ -3,20 +3,20 @@
 import pytest
 
 from estimax.core.errors import FeatureError
-from estimax.transforms import vocabulary_files
+from estimax.transforms import words
 from estimax.wire import write_records
 
 
 def test_a_record_is_a_word(tmp_path):
     path = tmp_path / "words.tfrecord.gz"
     write_records(path, [b"ann", b"bob\n", b"\xff"], "GZIP")
-    assert vocabulary_files.count_words(str(path), is_tfrecord=True) == 3
-    words = vocabulary_files.load_words(str(path), size=3, is_tfrecord=True)
-    assert words.words.tolist() == [b"ann", b"bob\n", b"\xff"]
+    assert words.count_words(str(path), is_tfrecord=True) == 3
+    table = words.load_words(str(path), size=3, is_tfrecord=True)
+    assert table.words.tolist() == [b"ann", b"bob\n", b"\xff"]
 
 
 def test_a_damaged_file_is_refused_with_the_place(tmp_path):
     path = tmp_path / "words.tfrecord.gz"
     write_records(path, [b"ann", b"bob"])
     with pytest.raises(FeatureError, match=r"words\.tfrecord\.gz, record 0 .*GZIP"):
-        vocabulary_files.count_words(str(path), is_tfrecord=True)
+        words.count_words(str(path), is_tfrecord=True)

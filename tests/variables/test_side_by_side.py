@@ -11,7 +11,7 @@ from jax import export
 
 from estimax import optimizers
 from estimax.staging.plan import make_unique
-from estimax.variables.side_by_side import (
+from estimax.variables.tables import (
     ReadyRows,
     _grads_by_loop,
     _grads_by_xla,

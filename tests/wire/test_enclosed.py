@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from estimax.wire import enclosed
+from estimax.wire import files
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,7 @@ from estimax.wire import enclosed
 )
 def test_names_that_are_not_inside_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not a relative path inside"):
-        enclosed.regular_file(tmp_path, name)
+        files.regular_file(tmp_path, name)
 
 
 def test_links_may_lead_about_inside_but_not_out(tmp_path: Path) -> None:
@@ -23,14 +23,14 @@ def test_links_may_lead_about_inside_but_not_out(tmp_path: Path) -> None:
     (folder / "far").symlink_to(tmp_path / "secret")
     (folder / "above").symlink_to("..")
     (folder / "round").symlink_to("round")
-    assert enclosed.regular_file(folder, "near").read_text() == "i"
+    assert files.regular_file(folder, "near").read_text() == "i"
     (tmp_path / "link").symlink_to(folder)
-    assert enclosed.regular_file(tmp_path / "link", "near").read_text() == "i"
+    assert files.regular_file(tmp_path / "link", "near").read_text() == "i"
     for name in ("far", "above/secret"):
         with pytest.raises(ValueError, match="leads out of the folder"):
-            enclosed.regular_file(folder, name)
+            files.regular_file(folder, name)
     with pytest.raises(ValueError, match="round"):
-        enclosed.regular_file(folder, "round")
+        files.regular_file(folder, "round")
 
 
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
@@ -38,8 +38,8 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
         with pytest.raises(ValueError, match="is not a regular file"):
-            enclosed.regular_file(tmp_path, name)
+            files.regular_file(tmp_path, name)
 
 
 def test_a_file_that_is_not_there_has_a_path(tmp_path: Path) -> None:
-    assert enclosed.regular_file(tmp_path, "a/b") == tmp_path / "a/b"
+    assert files.regular_file(tmp_path, "a/b") == tmp_path / "a/b"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from estimax.config.fields import About
+from estimax.config.decode import About
 
 
 @dataclass(frozen=True, kw_only=True)

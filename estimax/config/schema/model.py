@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from estimax.config.fields import About
+from estimax.config.decode import About
 
 Reduction = Literal["sum_over_batch_size", "sum"]
 _REDUCTION = About("How the losses of a batch become one: their mean, or their sum.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from estimax.config.fields import About
+from estimax.config.decode import About
 from estimax.config.schema.data import DataSection
 from estimax.config.schema.features import Feature
 from estimax.config.schema.model import Model

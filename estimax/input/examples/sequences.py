@@ -20,13 +20,6 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.examples.errors import (
-    AttachData,
-    ExampleError,
-    Names,
-    name_of,
-    raise_problem,
-)
 from estimax.input.examples.parsing import (
     Parsed,
     as_records,
@@ -38,10 +31,15 @@ from estimax.input.examples.parsing import (
     without_batch,
 )
 from estimax.input.examples.specs import (
+    AttachData,
+    ExampleError,
     FeatureSpec,
     FixedLenSequenceFeature,
+    Names,
     RaggedFeature,
     VarLenFeature,
+    name_of,
+    raise_problem,
 )
 from estimax.input.streams.ragged import Ragged
 from estimax.native import sequences

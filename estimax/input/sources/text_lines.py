@@ -8,11 +8,13 @@ decoded: a line is bytes.
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.input.sources.file_blocks import (
     LONGEST_ROW,
@@ -21,6 +23,8 @@ from estimax.input.sources.file_blocks import (
     UnreadableError,
 )
 from estimax.input.streams.chunks import Columns
+from estimax.wire import RecordReader, find_record
+from estimax.wire.records import BLOCK_BYTES as RECORD_BLOCK_BYTES
 
 BLOCK_BYTES = 4 << 20
 _LF, _CR = 0x0A, 0x0D
@@ -139,3 +143,56 @@ class FixedLengthReader:
     def close(self) -> None:
         """Close the file."""
         self._open.close()
+
+
+# Small batches are cut from a block of so many records.
+_MANY, _ROWS = 256, 1024
+
+
+class TFRecordReader:
+    """Blocks of records; a place is (byte, number of the first record)."""
+
+    def __init__(self, compression: str | None) -> None:
+        self._compression = compression
+        self._path = ""
+        self._reader: RecordReader | None = None
+
+    def start(self, path: str) -> Place:
+        """The first byte."""
+        return (0, 0)
+
+    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
+        """The records there: read on where the file is open, else seek."""
+        reader = self._reader
+        if reader is None or self._path != path or reader.position != place:
+            self.close()
+            offset, record = place
+            reader = RecordReader(
+                path,
+                self._compression,
+                offset=offset,
+                record=record,
+                block_bytes=RECORD_BLOCK_BYTES,
+            )
+            # An iterator that is merely forgotten must not leave its file open.
+            weakref.finalize(self, reader.close)
+            self._reader, self._path = reader, path
+        # Whole batches, so that large ones need not be joined from two blocks.
+        batches = 1 if rows >= _MANY else -(-_ROWS // rows)
+        block = reader.read_block(batches * rows)
+        if block is None:
+            return None
+        return Columns(block.records, len(block)), reader.position
+
+    def find(self, path: str, data: bytes, seconds: float) -> str | None:
+        """Where a record is, if it is in this file and found in time."""
+        try:
+            return find_record([path], data, self._compression, seconds=seconds)
+        except (InputError, OSError):  # what is damaged or gone does not have it
+            return None
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None

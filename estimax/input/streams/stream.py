@@ -13,7 +13,7 @@ every stage's state is a few integers and its source's state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -171,3 +171,29 @@ def check_at_least(least: int, value: int, what: str) -> None:
     """Refuse a count that is too small."""
     if value < least:
         raise InputError(f"{what} must be at least {least}, got {value}.")
+
+
+class Derived:
+    """A stream whose position is its source's."""
+
+    def __init__(
+        self, source: Stream, read: Callable[[Stream, int], Chunk | None]
+    ) -> None:
+        self._source = source
+        self._read = read
+
+    def read(self, n: int) -> Chunk | None:
+        """What the verb makes of the source."""
+        return self._read(self._source, n)
+
+    def get_state(self) -> State:
+        """The source's."""
+        return self._source.get_state()
+
+    def set_state(self, state: State) -> None:
+        """The source's."""
+        self._source.set_state(state)
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()

@@ -8,13 +8,17 @@ All but unbatch never look ahead, so their position is their source's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from estimax.core import strings
 from estimax.core.errors import InputError
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
+from estimax.input.streams.background import Lookahead
 from estimax.input.streams.chunks import (
     Chunk,
     Columns,
@@ -22,16 +26,24 @@ from estimax.input.streams.chunks import (
     as_element,
     columns_of,
 )
-from estimax.input.streams.derived import Derived
-from estimax.input.streams.lookahead import Lookahead
+from estimax.input.streams.columns import Column, as_column
+from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import (
     Context,
+    Derived,
     Node,
     Stream,
     check_at_least,
     read_fully,
 )
-from estimax.input.streams.structure import call, lists_to_tuples
+from estimax.input.streams.structure import (
+    InputTypeError,
+    Structure,
+    call,
+    lists_to_tuples,
+    map_leaves,
+    named_leaves,
+)
 
 # So that a thread has more to do than to be woken.
 _ROWS_PER_CALL = 16
@@ -193,3 +205,167 @@ class _Rows:
             if len(rows):
                 return rows
         return None
+
+
+Shape = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PaddedBatch:
+    """Stacks `size` elements, each padded to the longest or to a given shape."""
+
+    source: Node
+    size: int
+    padded_shapes: Any = None  # a structure of shapes, which are tuples or lists
+    padding_values: Any = None
+    drop_remainder: bool = False
+    name = "padded_batch"
+    columnar = False
+
+    def __post_init__(self) -> None:
+        check_at_least(1, self.size, "padded_batch: the batch size")
+
+    def open(self, context: Context) -> Stream:
+        """Start with the source's first element."""
+        return Derived(self.source.open(context), self._read)
+
+    def _read(self, source: Stream, n: int) -> Chunk | None:
+        chunk = read_fully(source, self.size)
+        if chunk is None or (self.drop_remainder and len(chunk) < self.size):
+            return None
+        trees = [chunk.tree] if isinstance(chunk, Columns) else list(chunk.items)
+        pad = _pad_column if isinstance(chunk, Columns) else _pad_rows
+        return Elements([self._padded(trees, pad)])
+
+    def _padded(self, trees: list[Structure], pad: Callable[..., Column]) -> Structure:
+        first = trees[0]
+        named = {id(leaf): name for name, leaf in named_leaves(first)}
+        shapes = iter(_by_leaf(first, self.padded_shapes))
+        one_value = not isinstance(self.padding_values, Mapping | tuple | list)
+        values = iter(
+            [self.padding_values] * len(named)
+            if one_value
+            else _by_leaf(first, self.padding_values)
+        )
+
+        def column(*rows: Any) -> Column:
+            where = f"padded_batch{named.get(id(rows[0]), '')}"
+            return pad(rows, next(shapes), next(values), where)
+
+        return map_leaves(column, *trees)
+
+
+def _by_leaf(tree: Structure, given: Any) -> list[Any]:
+    """What was given for every leaf; a shape is a leaf though it is a tuple."""
+    if tree is None:
+        return []
+    if isinstance(tree, Mapping | tuple):
+        keys: Any = tree.keys() if isinstance(tree, Mapping) else range(len(tree))
+        if given is None:
+            return [leaf for key in keys for leaf in _by_leaf(tree[key], None)]
+        try:
+            return [leaf for key in keys for leaf in _by_leaf(tree[key], given[key])]
+        except (KeyError, IndexError, TypeError) as error:
+            raise InputError(
+                "padded_batch: padded_shapes and padding_values must have the "
+                f"structure of the elements; got {given!r}."
+            ) from error
+    return [given]
+
+
+def _pad_rows(
+    rows: Sequence[Any], shape: Sequence[int | None] | None, value: Any, where: str
+) -> Column:
+    columns = [as_column(row) for row in rows]
+    parts = [c for c in columns if not isinstance(c, Sparse | Ragged)]
+    if len(parts) < len(columns):
+        raise InputTypeError(
+            f"{where}: sparse and ragged rows need no padding: use batch()."
+        )
+    dims = _dims([part.shape for part in parts], shape, where)
+    if any(isinstance(part, Strings) for part in parts):
+        return _pad_text(parts, dims, value, where)
+    dtype = np.result_type(*{part.dtype for part in parts})  # type: ignore[union-attr]
+    out = np.full((len(parts), *dims), _fill(value, dtype, where), dtype)
+    for i, part in enumerate(parts):
+        out[_corner(i, part.shape)] = part
+    return out
+
+
+def _corner(row: int | slice, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
+    return (row, *(slice(size) for size in shape))
+
+
+def _pad_text(
+    parts: Sequence[Any], dims: tuple[int, ...], value: Any, where: str
+) -> Strings:
+    if value is not None and not isinstance(value, str | bytes):
+        raise InputTypeError(f"{where}: text must be padded with text, not {value!r}.")
+    flat = [part.reshape((-1,)) for part in parts]
+    joined = strings.concatenate([*flat, Strings.of([value or b""])])
+    index = np.full((len(parts), *dims), joined.size - 1)
+    start = 0
+    for i, part in enumerate(parts):
+        places = np.arange(start, start + part.size).reshape(part.shape)
+        index[_corner(i, part.shape)] = places
+        start += part.size
+    padded: Strings = joined[index.reshape(-1)]
+    return padded.reshape(index.shape)
+
+
+def _pad_column(
+    rows: Sequence[Column], shape: Sequence[int | None] | None, value: Any, where: str
+) -> Column:
+    (column,) = rows
+    if isinstance(column, Sparse | Ragged):
+        raise InputTypeError(
+            f"{where}: sparse and ragged rows need no padding: use batch()."
+        )
+    inner = column.shape[1:]
+    dims = _dims([inner], shape, where)
+    if isinstance(column, Strings):
+        if dims == inner:
+            return column
+        return _pad_text([column[i] for i in range(len(column))], dims, value, where)
+    fill = _fill(value, column.dtype, where)
+    if dims == inner:
+        return column
+    out = np.full((len(column), *dims), fill, column.dtype)
+    out[_corner(slice(None), inner)] = column
+    return out
+
+
+def _dims(
+    found: list[tuple[int, ...]], shape: Sequence[int | None] | None, where: str
+) -> tuple[int, ...]:
+    ranks = {len(one) for one in found} | ({len(shape)} if shape is not None else set())
+    if len(ranks) > 1:
+        raise InputError(
+            f"{where}: expected one rank, got shapes {sorted(set(found))}"
+            + (f" for padded_shapes {list(shape)}." if shape is not None else ".")
+        )
+    longest = [max(sizes) for sizes in zip(*found, strict=True)]
+    dims = []
+    for axis, size in enumerate(longest):
+        fixed = None if shape is None or shape[axis] in (None, -1) else shape[axis]
+        if fixed is not None and size > fixed:
+            raise InputError(
+                f"{where}: an element has size {size} in dimension {axis}, which is "
+                f"to be padded to {fixed}. Cut it in map(), or pad to None, the "
+                "longest of each batch."
+            )
+        dims.append(size if fixed is None else int(fixed))
+    return tuple(dims)
+
+
+def _fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
+    if value is None:
+        return dtype.type(0)
+    given = np.asarray(value)
+    same = given.dtype == dtype if hasattr(value, "dtype") else True
+    if given.dtype.kind != dtype.kind or not same:
+        raise InputTypeError(
+            f"{where}: values are {dtype}, the padding value {value!r} is "
+            f"{given.dtype}. Give one of the same dtype."
+        )
+    return given.astype(dtype)[()]

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from estimax.input.streams.background import ROWS_AT_ONCE, Lookahead
 from estimax.input.streams.chunks import Chunk
-from estimax.input.streams.lookahead import ROWS_AT_ONCE, Lookahead
 from estimax.input.streams.stream import Context, Node, State, Stream
 
 

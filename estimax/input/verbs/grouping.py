@@ -10,24 +10,26 @@ wait, however far the run is.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from estimax.core.errors import InputError
-from estimax.input.streams.chunks import Chunk, Elements
-from estimax.input.streams.lookahead import Lookahead
+from estimax.input.streams.background import Lookahead
+from estimax.input.streams.chunks import Chunk, Columns, Elements, concatenate
 from estimax.input.streams.stream import (
     Context,
     Node,
     State,
     Stream,
     check_at_least,
+    discard,
     read_fully,
 )
-from estimax.input.streams.structure import Structure, call, is_dataset
-from estimax.input.verbs.windows import InMemory
+from estimax.input.streams.structure import Structure, call, is_dataset, map_leaves
 
 # Few, so that the places of waiting elements are read again quickly.
 _ROWS_AT_ONCE = 64
@@ -186,3 +188,221 @@ def elements_at(
             elements[i] = chunk.element(row)
     stream.close()
     return elements
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """What `bucket_by_sequence_length` was asked for."""
+
+    length_func: Callable[..., Any]
+    boundaries: tuple[int, ...]
+    batch_sizes: tuple[int, ...]
+    padded_shapes: Any = None
+    padding_values: Any = None
+    pad_to_bucket_boundary: bool = False
+    no_padding: bool = False
+    drop_remainder: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.batch_sizes) != len(self.boundaries) + 1:
+            raise InputError(
+                "bucket_by_sequence_length: expected one more bucket_batch_sizes than "
+                f"bucket_boundaries, got {len(self.batch_sizes)} and "
+                f"{len(self.boundaries)}."
+            )
+        if list(self.boundaries) != sorted(set(self.boundaries)):
+            raise InputError(
+                "bucket_by_sequence_length: bucket_boundaries must grow, got "
+                f"{list(self.boundaries)}."
+            )
+
+    def node(self, source: Node, make_dataset: Callable[[Node], Any]) -> Node:
+        """The grouping that does it."""
+        return GroupByWindow(
+            source,
+            self._bucket,
+            self._batch,
+            lambda bucket: self.batch_sizes[bucket],
+            make_dataset,
+            "bucket_by_sequence_length",
+        )
+
+    def _bucket(self, *element: Structure) -> int:
+        length = int(self.length_func(*element))
+        bucket = int(np.searchsorted(self.boundaries, length, side="right"))
+        if self.pad_to_bucket_boundary and bucket == len(self.boundaries):
+            last = self.boundaries[-1] if self.boundaries else 0
+            raise InputError(
+                f"bucket_by_sequence_length: an element of length {length} is beyond "
+                f"the last boundary ({last}), which pad_to_bucket_boundary cannot pad "
+                "to. Add a boundary, or filter() longer elements out before."
+            )
+        return bucket
+
+    def _batch(self, bucket: int, window: Any) -> Any:  # a Dataset in, a Dataset out
+        size = self.batch_sizes[bucket]
+        if self.no_padding:
+            return window.batch(size, self.drop_remainder)
+        shapes = self.padded_shapes
+        if self.pad_to_bucket_boundary:
+            longest = self.boundaries[bucket] - 1
+            shapes = (
+                self._shapes_of(window.node, longest)
+                if shapes is None
+                else _with_size(shapes, longest)
+            )
+        return window.padded_batch(
+            size, shapes, self.padding_values, self.drop_remainder
+        )
+
+    def _shapes_of(self, window: InMemory, longest: int) -> Any:
+        """Pad to the boundary what is as long as its element, and nothing else."""
+        assert isinstance(window.chunk, Elements)
+        items = window.chunk.items
+        lengths = [int(call(self.length_func, item)) for item in items]
+
+        def shape(*rows: Any) -> list[int | None]:
+            shapes = [np.shape(row) for row in rows]
+            rank = len(shapes[0])
+            starts = [one[:1] for one in shapes]
+            if rank and starts == [(length,) for length in lengths]:
+                return [longest, *[None] * (rank - 1)]
+            return [None] * rank
+
+        return map_leaves(shape, *items)
+
+
+def _with_size(shapes: Any, size: int) -> Any:
+    """Fill in the unknown dims of given shapes."""
+    if isinstance(shapes, Mapping):
+        return {key: _with_size(value, size) for key, value in shapes.items()}
+    if isinstance(shapes, Sequence):
+        return type(shapes)(_with_size(value, size) for value in shapes)  # type: ignore[call-arg]
+    return size if shapes in (None, -1) else shapes
+
+
+@dataclass(frozen=True, eq=False)
+class Window:
+    """Groups of `size` elements `stride` apart, one group every `shift` elements."""
+
+    source: Node
+    size: int
+    shift: int
+    stride: int
+    drop_remainder: bool
+    make_dataset: Callable[[Node], Any]
+    name = "window"
+    columnar = False
+
+    def __post_init__(self) -> None:
+        check_at_least(1, self.size, "window: size")
+        check_at_least(1, self.shift, "window: shift")
+        check_at_least(1, self.stride, "window: stride")
+
+    def open(self, context: Context) -> WindowStream:
+        """Start with the source's first element."""
+        return WindowStream(self, self.source.open(context))
+
+
+class WindowStream:
+    """The pieces of `shift` elements that the present window reaches over."""
+
+    def __init__(self, node: Window, source: Stream) -> None:
+        self._node = node
+        self._source = source
+        self._pieces: deque[tuple[State, Chunk]] = deque()
+        self._held = 0
+
+    def read(self, n: int) -> Chunk | None:
+        """One window: it is made of a whole chunk anyway."""
+        node = self._node
+        reach = (node.size - 1) * node.stride + 1
+        while self._held < reach and self._read_piece(reach):
+            pass
+        if not self._pieces or (node.drop_remainder and self._held < reach):
+            return None
+        joined = concatenate([piece for _, piece in self._pieces])
+        window = joined.slice(0, min(reach, len(joined)), node.stride)
+        _, piece = self._pieces.popleft()
+        self._held -= len(piece)
+        return Elements([as_datasets(window, node.make_dataset)])
+
+    def _read_piece(self, reach: int) -> bool:
+        before = self._source.get_state()
+        # Beyond the window's reach elements are only passed over.
+        wanted = min(self._node.shift, reach)
+        piece = read_fully(self._source, wanted)
+        if piece is None:
+            return False
+        self._pieces.append((before, piece))
+        self._held += len(piece)
+        if len(piece) == wanted:
+            discard(self._source, self._node.shift - wanted)
+        return True
+
+    def get_state(self) -> State:
+        """Where the oldest piece begins."""
+        if self._pieces:
+            return {"source": self._pieces[0][0]}
+        return {"source": self._source.get_state()}
+
+    def set_state(self, state: State) -> None:
+        """Go there; the pieces are read again."""
+        self._pieces.clear()
+        self._held = 0
+        self._source.set_state(state["source"])
+
+    def close(self) -> None:
+        """Let go of the pieces and the source."""
+        self._pieces.clear()
+        self._source.close()
+
+
+def as_datasets(chunk: Chunk, make: Callable[[Node], Any]) -> Structure:
+    """A dataset for every part of the elements of a chunk, as tf.data's windows are."""
+    if isinstance(chunk, Columns):
+        rows = len(chunk)
+        return map_leaves(lambda c: make(InMemory(Columns(c, rows))), chunk.tree)
+    return map_leaves(lambda *c: make(InMemory(Elements(c))), *chunk.items)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """A chunk as a source."""
+
+    chunk: Chunk
+    name: str = "window"
+    source = None
+
+    @property
+    def columnar(self) -> bool:
+        """If the chunk is."""
+        return isinstance(self.chunk, Columns)
+
+    def open(self, context: Context) -> InMemoryStream:
+        """Start at the first element."""
+        return InMemoryStream(self.chunk)
+
+
+class InMemoryStream:
+    """A cursor over a chunk."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+        self._at = 0
+
+    def read(self, n: int) -> Chunk | None:
+        """The next elements, sharing memory."""
+        start, self._at = self._at, min(self._at + n, len(self._chunk))
+        return self._chunk.slice(start, self._at) if self._at > start else None
+
+    def get_state(self) -> State:
+        """The number of the next element."""
+        return {"at": self._at}
+
+    def set_state(self, state: State) -> None:
+        """Jump there."""
+        self._at = int(state["at"])
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -11,9 +11,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from estimax.input.sources.arrays import Range, Slices
+from estimax.input.sources.arrays import Range, Slices, Table
 from estimax.input.sources.file_blocks import FileBlocks
-from estimax.input.sources.tables import Table
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import (
     Context,
@@ -25,13 +24,12 @@ from estimax.input.streams.stream import (
 )
 from estimax.input.verbs.batching import MapBlocks
 from estimax.input.verbs.caching import Cache
-from estimax.input.verbs.interleaving import Interleave
+from estimax.input.verbs.grouping import InMemory
+from estimax.input.verbs.mixing import Interleave
 from estimax.input.verbs.options import WithOptions
 from estimax.input.verbs.ordering import Repeat, Shard, Take
-from estimax.input.verbs.parallel_map import ParallelMap
-from estimax.input.verbs.prefetching import Prefetch
+from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
 from estimax.input.verbs.shuffle import Shuffle
-from estimax.input.verbs.windows import InMemory
 
 _log = logging.getLogger(__name__)
 

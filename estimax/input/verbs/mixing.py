@@ -9,17 +9,27 @@ where every dataset is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
+from estimax.input.streams.background import ROWS_AT_ONCE, Lookahead, Workers
 from estimax.input.streams.chunks import Chunk, concatenate
-from estimax.input.streams.lookahead import ROWS_AT_ONCE, Lookahead
-from estimax.input.streams.stream import Context, Node, State, chains_of
-from estimax.input.verbs.interleaving import check_slots
+from estimax.input.streams.stream import (
+    Context,
+    Node,
+    State,
+    Stream,
+    chains_of,
+    check_at_least,
+    restored_error,
+    saved_error,
+)
+from estimax.input.streams.structure import Structure, call, is_dataset
 from estimax.input.verbs.shuffle import uniforms
 
 
@@ -251,3 +261,252 @@ class _DatasetChooser:
 
     def close(self) -> None:
         self._numbers.close()
+
+
+@dataclass(frozen=True, eq=False)
+class Interleave:
+    """The datasets that `fn` makes of the source's elements, `cycle_length` at once."""
+
+    source: Node
+    fn: Callable[..., Any]
+    cycle_length: int
+    block_length: int = 1
+    threads: int = 0
+    name: str = "interleave"
+    columnar: bool = False  # what the inner datasets are is known once they are open
+
+    def __post_init__(self) -> None:
+        check_at_least(1, self.cycle_length, "interleave: cycle_length")
+        check_at_least(1, self.block_length, "interleave: block_length")
+
+    def open(self, context: Context) -> InterleaveStream:
+        """Start with empty slots."""
+        return InterleaveStream(self, context)
+
+
+@dataclass(eq=False)
+class _Slot:
+    """An open inner dataset, and where the input it was made from comes from."""
+
+    number: int
+    before: State
+    rows: Lookahead
+
+
+@dataclass(eq=False)
+class _Picks:
+    """Which elements of which slots come next, collected to be gathered at once."""
+
+    used: list[int]
+    total: int = 0
+    slots: list[NDArray[np.int64]] = field(default_factory=list)
+    starts: list[NDArray[np.int64]] = field(default_factory=list)
+    counts: list[NDArray[np.int64]] = field(default_factory=list)
+
+    def add_block(self, slot: int, count: int) -> None:
+        self._add(np.array([slot]), np.array([self.used[slot]]), count)
+        self.used[slot] += count
+        self.total += count
+
+    def add_rounds(self, active: list[int], rounds: int, block: int) -> None:
+        used = np.array(self.used)[active]
+        starts = np.arange(rounds)[:, None] * block + used
+        self._add(np.tile(np.array(active), rounds), starts.reshape(-1), block)
+        for slot in active:
+            self.used[slot] += rounds * block
+        self.total += len(active) * rounds * block
+
+    def _add(
+        self, slots: NDArray[np.int64], starts: NDArray[np.int64], count: int
+    ) -> None:
+        self.slots.append(slots)
+        self.starts.append(starts)
+        self.counts.append(np.full(len(slots), count))
+
+    def gather(self, slots: list[_Slot | None]) -> Chunk:
+        """Give what was picked out of the slots, in order."""
+        parts = []
+        for slot, used in zip(slots, self.used, strict=True):
+            if used:
+                assert slot is not None
+                parts.append(slot.rows.give(used))
+        joined = concatenate(parts)
+        if len(parts) == 1:
+            return joined
+        counts = np.concatenate(self.counts)
+        base = np.cumsum(self.used) - np.array(self.used)
+        starts = np.concatenate(self.starts) + base[np.concatenate(self.slots)]
+        shift = np.repeat(starts - (np.cumsum(counts) - counts), counts)
+        return joined.take(shift + np.arange(self.total))
+
+
+class InterleaveStream:
+    """The slots, whose turn it is, and how much of its block is taken."""
+
+    def __init__(self, node: Interleave, context: Context) -> None:
+        self._node = node
+        self._context = context
+        self._inputs = node.source.open(context)
+        self._slots: list[_Slot | None] = [None] * node.cycle_length
+        self._turn = 0
+        self._taken = 0
+        self._opened = 0
+        self._no_more = False  # inputs
+        self._error: Exception | None = None  # to be raised by the next read
+        self._workers = Workers(node.threads, "interleave") if node.threads else None
+
+    def read(self, n: int) -> Chunk | None:
+        """As many as the slots have in hand, up to n."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        picks = _Picks([0] * len(self._slots))
+        try:
+            while picks.total < n and self._pick(picks, n):
+                pass
+        except Exception as error:
+            if not picks.total:
+                raise
+            self._error = error  # what came before it comes first
+        return picks.gather(self._slots) if picks.total else None
+
+    def _pick(self, picks: _Picks, n: int) -> bool:
+        """Pick one block, or many rounds of blocks; whether to go on picking."""
+        if self._pick_rounds(picks, n):
+            return True
+        slot = self._slots[self._turn]
+        if slot is None:
+            slot = self._slots[self._turn] = self._open_next()
+        if slot is None:
+            self._pass_turn()
+            return any(self._slots)
+        used = picks.used[self._turn]
+        have = slot.rows.fill(n // len(self._slots)) - used
+        if have <= 0:
+            if used:  # to be given before the next chunk is in hand
+                return False
+            slot.rows.close()
+            self._slots[self._turn] = None
+            self._pass_turn()
+            return True
+        count = min(have, n - picks.total)
+        if len(self._slots) > 1:  # alone, a slot may give block after block
+            count = min(count, self._node.block_length - self._taken)
+        picks.add_block(self._turn, count)
+        self._taken = (self._taken + count) if len(self._slots) > 1 else 0
+        if self._taken == self._node.block_length:
+            self._pass_turn()
+        return True
+
+    def _pick_rounds(self, picks: _Picks, n: int) -> bool:
+        """Whole rounds at a time, where every slot has enough in hand."""
+        block, cycle = self._node.block_length, len(self._slots)
+        rounds = (n - picks.total) // (block * cycle)
+        if rounds < 1 or cycle < 2 or self._turn or self._taken:
+            return False
+        active = [i for i, slot in enumerate(self._slots) if slot is not None]
+        if not active or (len(active) < cycle and not self._no_more):
+            return False
+        for i in active:
+            slot = self._slots[i]
+            assert slot is not None
+            have = slot.rows.fill(n // cycle) - picks.used[i]
+            rounds = min(rounds, have // block)
+        if rounds < 1:
+            return False
+        picks.add_rounds(active, rounds, block)
+        return True
+
+    def _pass_turn(self) -> None:
+        self._turn = (self._turn + 1) % len(self._slots)
+        self._taken = 0
+
+    def _open_next(self) -> _Slot | None:
+        before = self._inputs.get_state()
+        chunk = self._inputs.read(1)
+        if chunk is None:
+            self._no_more = True
+            return None
+        self._opened += 1
+        return self._slot(before, chunk.element(0), self._opened - 1)
+
+    def _slot(self, before: State, element: Structure, number: int) -> _Slot:
+        inner = call(self._node.fn, element)
+        if not is_dataset(inner):
+            raise InputError(
+                f"{self._node.name}: the function must return a Dataset, got "
+                f"{type(inner).__name__}."
+            )
+        stream = inner.node.open(self._context.in_epoch(number))
+        at_once = ROWS_AT_ONCE if inner.node.columnar else 1
+        rows = Lookahead(stream, at_once, workers=self._workers)
+        return _Slot(number, before, rows)
+
+    def get_state(self) -> State:
+        """Whose turn it is, and every slot's input and position."""
+        slots = [
+            slot
+            and {
+                "number": slot.number,
+                "input": slot.before,
+                "rows": slot.rows.get_state(),
+            }
+            for slot in self._slots
+        ]
+        return {
+            "turn": [self._turn, self._taken, self._opened],
+            "slots": slots,
+            "error": saved_error(self._error),
+            "source": self._inputs.get_state(),
+        }
+
+    def set_state(self, state: State) -> None:
+        """Make the inner datasets anew, each from its input, and go to their places."""
+        self._close_slots()
+        check_slots(len(state["slots"]), len(self._slots), self._node.name)
+        for i, saved in enumerate(state["slots"]):
+            if saved is not None:
+                element = element_at(self._node.source, self._context, saved["input"])
+                slot = self._slot(saved["input"], element, int(saved["number"]))
+                slot.rows.set_state(saved["rows"])
+                self._slots[i] = slot
+        self._inputs.set_state(state["source"])
+        self._no_more, self._error = False, restored_error(state["error"])
+        self._turn, self._taken, self._opened = map(int, state["turn"])
+
+    def close(self) -> None:
+        """Close every inner dataset, then the inputs and the threads."""
+        self._close_slots()
+        self._inputs.close()
+        if self._workers is not None:
+            self._workers.close()
+
+    def _close_slots(self) -> None:
+        for i, slot in enumerate(self._slots):
+            if slot is not None:
+                slot.rows.close()
+            self._slots[i] = None
+
+
+def check_slots(saved: int, now: int, name: str) -> None:
+    """Refuse a position that was saved with another number of slots."""
+    if saved != now:
+        raise InputError(
+            f"cannot resume the input: {name} had {saved} slots when the position was "
+            f"saved and has {now} now. Restore the old cycle_length, or start the "
+            "input from its beginning."
+        )
+
+
+def element_at(node: Node, context: Context, state: State) -> Structure:
+    """The one element behind a position, read by a stream of its own."""
+    stream: Stream = node.open(context)
+    stream.set_state(state)
+    chunk = stream.read(1)
+    stream.close()
+    if chunk is None:
+        raise InputError(
+            "cannot resume the input: there is no element at a saved position. Has "
+            "the data changed?"
+        )
+    return chunk.element(0)

@@ -14,24 +14,21 @@ from dataclasses import replace
 from typing import Any
 
 from estimax.core.errors import InputError
+from estimax.input.sources.arrays import Range, Slices, Table
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import Node, chain_of
-from estimax.input.streams.structure import map_leaves
-from estimax.input.verbs import cardinality
-from estimax.input.verbs.batching import Batch, Filter, Map, MapBlocks
+from estimax.input.streams.structure import map_leaves, named_leaves
+from estimax.input.verbs.batching import Batch, Filter, Map, MapBlocks, PaddedBatch
 from estimax.input.verbs.caching import Cache, Memory
-from estimax.input.verbs.combining import Concatenate, Zip
-from estimax.input.verbs.grouping import GroupByWindow
+from estimax.input.verbs.combining import Concatenate, Enumerate, Zip
+from estimax.input.verbs.grouping import GroupByWindow, InMemory, Window
 from estimax.input.verbs.ignoring import IgnoreErrors
-from estimax.input.verbs.interleaving import Interleave
-from estimax.input.verbs.mixing import Mix
+from estimax.input.verbs.mixing import Interleave, Mix, RandomChoice
 from estimax.input.verbs.options import AutoShardPolicy, WithOptions
-from estimax.input.verbs.ordering import Repeat, Shard
-from estimax.input.verbs.padding import PaddedBatch
-from estimax.input.verbs.parallel_map import ParallelMap
-from estimax.input.verbs.prefetching import Prefetch
+from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
+from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
+from estimax.input.verbs.scanning import Scan
 from estimax.input.verbs.shuffle import Shuffle
-from estimax.input.verbs.windows import Window
 
 # Of a part of the elements these make a part of the result, and of the whole the whole.
 _ELEMENTWISE = (
@@ -71,7 +68,7 @@ def sharded(node: Node, num: int, index: int, policy: AutoShardPolicy) -> Node:
         return rebuilt(mine, chain[last + 1 :])
     opened = [i for i in _before_batch(chain) if isinstance(chain[i], Interleave)]
     opened = [i for i in opened if i > last]
-    if opened and not (by_file and cardinality.of(first) >= num):
+    if opened and not (by_file and of(first) >= num):
         last = opened[-1]
     elif policy is AutoShardPolicy.FILE and not opened:
         raise InputError(
@@ -119,3 +116,92 @@ def _with_seeds(node: Any) -> Any:  # a Node, of the same type as it was
 def _whole(node: Node) -> Node:
     chain = [_with_seeds(one) for one in chain_of(node)]
     return rebuilt(chain[0], chain[1:])
+
+
+INFINITE = -1
+UNKNOWN = -2
+
+_SAME = (
+    Cache,
+    Enumerate,
+    Map,
+    MapBlocks,
+    ParallelMap,
+    Prefetch,
+    Scan,
+    Shuffle,
+    WithOptions,
+)
+
+
+def of(node: Node) -> int:
+    """The number of elements, or INFINITE, or UNKNOWN."""
+    match node:
+        case Range():
+            return len(node.numbers)
+        case Slices():
+            return len(node.block)
+        case Table():
+            return len(node.table)
+        case InMemory():
+            return len(node.chunk)
+        case Zip():
+            return _shortest([of(one) for _, one in named_leaves(node.nodes)])
+        case Concatenate():
+            return _sum([of(node.first), of(node.second)])
+        case Mix(choice=RandomChoice(), stop_on_empty=False):
+            return _sum([of(one) for one in node.nodes])
+        case Repeat():
+            return _repeated(of(node.source), node.count)
+    if node.source is None:
+        return UNKNOWN
+    count = of(node.source)
+    if isinstance(node, _SAME):
+        return count
+    return _fewer(node, count)
+
+
+def _repeated(once: int, count: int | None) -> int:
+    if once == 0 or count == 0:
+        return 0
+    if count in (None, -1):
+        return INFINITE
+    assert count is not None
+    return once * count if once > 0 else once
+
+
+def _fewer(node: Node, count: int) -> int:
+    match node:
+        case Take():
+            if node.count < 0 or 0 <= count <= node.count:
+                return count
+            return UNKNOWN if count == UNKNOWN else node.count
+        case Skip():
+            if node.count < 0:
+                return 0
+            return max(0, count - node.count) if count >= 0 else count
+        case Shard() if count >= 0:
+            return len(range(node.index, count, node.num))
+        case Batch() | PaddedBatch() if count >= 0:
+            up = 0 if node.drop_remainder else node.size - 1
+            return (count + up) // node.size
+        case Window() if count >= 0:
+            reach = (node.size - 1) * node.stride + 1
+            starts = count - reach + 1 if node.drop_remainder else count
+            return max(0, -(-starts // node.shift))
+        case Shard() | Batch() | PaddedBatch() | Window():
+            return count
+    return UNKNOWN
+
+
+def _shortest(counts: Sequence[int]) -> int:
+    finite = [count for count in counts if count != INFINITE]
+    if UNKNOWN in counts:
+        return 0 if 0 in counts else UNKNOWN
+    return min(finite) if finite else INFINITE
+
+
+def _sum(counts: Sequence[int]) -> int:
+    if INFINITE in counts:
+        return INFINITE
+    return UNKNOWN if UNKNOWN in counts else sum(counts)

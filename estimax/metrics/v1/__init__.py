@@ -5,8 +5,8 @@ smoothed, operating points are the nearest and not the best, errors are elementw
 weights that do not fit are an error, and scores outside [0, 1] are refused.
 """
 
-from estimax.metrics.confusion_matrix import mean_iou
 from estimax.metrics.mean import mean_tensor
+from estimax.metrics.multi_class import mean_iou
 from estimax.metrics.v1.auc import (
     auc,
     sensitivity_at_specificity,
@@ -14,22 +14,21 @@ from estimax.metrics.v1.auc import (
 )
 from estimax.metrics.v1.counts import (
     false_negatives,
-    false_positives,
-    precision,
-    recall,
-    true_negatives,
-    true_positives,
-)
-from estimax.metrics.v1.counts_at_thresholds import (
     false_negatives_at_thresholds,
+    false_positives,
     false_positives_at_thresholds,
+    precision,
     precision_at_thresholds,
+    recall,
     recall_at_thresholds,
+    true_negatives,
     true_negatives_at_thresholds,
+    true_positives,
     true_positives_at_thresholds,
 )
 from estimax.metrics.v1.means import (
     accuracy,
+    average_precision_at_k,
     mean,
     mean_absolute_error,
     mean_cosine_distance,
@@ -37,12 +36,9 @@ from estimax.metrics.v1.means import (
     mean_relative_error,
     mean_squared_error,
     percentage_below,
-    root_mean_squared_error,
-)
-from estimax.metrics.v1.top_k import (
-    average_precision_at_k,
     precision_at_k,
     recall_at_k,
+    root_mean_squared_error,
 )
 
 __all__ = [

@@ -27,7 +27,7 @@ from estimax.metrics.thresholds import (
     count,
     passed_sorted,
 )
-from estimax.metrics.v1.counts_at_thresholds import unit_scores
+from estimax.metrics.v1.counts import unit_scores
 
 # What TF 1 adds to the rates of the AUC; its operating points add EPSILON.
 _SMOOTHING = 1e-6
