@@ -23,6 +23,7 @@ from pacing import Pacer
 from small_dnn import Setup, examples
 
 import estimax as ex
+from estimax.feeding.prefetching import prefetch_batches
 
 SCANNED = 32
 
@@ -73,7 +74,7 @@ def main() -> None:
     length = SCANNED if kind == "scan" else 1
     compiled = jax.jit(scan if kind == "scan" else step, donate_argnums=0)
     groups = stacks(source) if kind == "scan" else source
-    with ex.input.prefetch_batches(groups, place, depth=2) as batches:
+    with prefetch_batches(groups, place, depth=2) as batches:
         state: Any = None
         looked_at = 0
         for count, (batch, _) in enumerate(batches, 1):

@@ -1,5 +1,6 @@
 """Checkpoints: a state as named arrays in a folder, written beside training."""
 
+from estimax.checkpoints.finished import finished, forget_finished, mark_finished
 from estimax.checkpoints.format import (
     ArrayEntry,
     Checkpoint,
@@ -46,10 +47,13 @@ __all__ = [
     "all_checkpoints",
     "as_settings",
     "averaged",
+    "finished",
     "first_nan",
     "flatten_state",
+    "forget_finished",
     "is_checkpoint_name",
     "latest",
+    "mark_finished",
     "names",
     "open_source",
     "path_of",

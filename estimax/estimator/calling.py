@@ -16,8 +16,8 @@ import jax
 from estimax import checkpoints
 from estimax.core.errors import ConfigError, SpecError, did_you_mean
 from estimax.core.spec import EstimatorSpec, ModeKeys
-from estimax.estimator.feeding import Feed
 from estimax.estimator.run_config import RunConfig
+from estimax.feeding.feed import Feed
 from estimax.hooks import Hook
 from estimax.input import InputContext
 from estimax.staging.recording import Origin
@@ -108,7 +108,7 @@ def _explaining_errors(features: Any) -> Iterator[None]:
         error.add_note(
             "A model_fn describes what to compute, and is compiled. Choose by values "
             "with jnp.where or jax.lax.cond; to see them, run with "
-            "RunConfig(debug=True) and look at ex.debug.value(x)."
+            "RunConfig(debug=True) and look at ex.inspection.value(x)."
         )
         raise
     except KeyError as error:

@@ -28,13 +28,10 @@ from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import numbers
 from estimax.core.errors import MissingFileError
-from estimax.core.packing import pack
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
 from estimax.estimator import calling, exporting, reports
 from estimax.estimator.cluster import check_trains
-from estimax.estimator.feeding import Feed
-from estimax.estimator.large_pages import ask_for_large_pages
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.model_dir import (
     REPLAY_SECS,
@@ -46,9 +43,13 @@ from estimax.estimator.model_dir import (
 )
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import finishing_saves, training_hooks
+from estimax.feeding.feed import Feed
+from estimax.feeding.large_pages import ask_for_large_pages
+from estimax.feeding.packing import pack
 from estimax.hooks import Hook, RunContext
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
+from estimax.training.signals import stopping_on_signals
 
 _log = logging.getLogger("estimax")
 InputFn = Callable[..., Any]
@@ -175,7 +176,7 @@ class Estimator:
             with (
                 self._debugging(),
                 explaining_nan(lambda: self._explanation(input_fn)),
-                stock.stopping_on_signals(context),
+                stopping_on_signals(context),
                 finishing_saves(every_hook),
             ):
                 training.run(

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 
 from estimax import checkpoints, training
 from estimax.core.errors import CheckpointError, MissingFileError
-from estimax.core.packing import Packed
 from estimax.core.state import TrainState
+from estimax.feeding.packing import Packed
 from estimax.staging import plan as plans
 from estimax.training.model import kind_of
 

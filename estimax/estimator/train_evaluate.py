@@ -167,9 +167,11 @@ def _train(
         saving_listeners=[*spec.saving_listeners, *evaluators],
     )
     path = estimator.latest_checkpoint()
-    if path is not None and stock.finished(estimator.model_dir) is None:
+    if path is not None and checkpoints.finished(estimator.model_dir) is None:
         step = checkpoints.step_of(path)
-        stock.mark_finished(estimator.model_dir, step, "train_and_evaluate has ended")
+        checkpoints.mark_finished(
+            estimator.model_dir, step, "train_and_evaluate has ended"
+        )
 
 
 def _named(given: EvalSpecs) -> list[EvalSpec]:
@@ -394,7 +396,7 @@ def evaluate_continuously(
     while True:
         began = clock()
         # Asked before the folder is listed: no checkpoint can follow the mark.
-        end = stock.finished(estimator.model_dir)
+        end = checkpoints.finished(estimator.model_dir)
         path = estimator.latest_checkpoint()
         if path is None and (warned is None or began - warned >= _WARN_EVERY_SECONDS):
             _log.warning("no checkpoint in %s yet", estimator.model_dir)

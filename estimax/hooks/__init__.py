@@ -12,13 +12,11 @@ from estimax.hooks.early_stopping import (
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
-from estimax.hooks.finished import finished, forget_finished, mark_finished
 from estimax.hooks.hook import NEVER, Hook, RunContext, SecondOrStepTimer, Values
 from estimax.hooks.hook import __getattr__ as __getattr__
 from estimax.hooks.nan_guard import NanTensorHook
 from estimax.hooks.profiling import ProfilerHook
 from estimax.hooks.progress import FinalOpsHook, LoggingTensorHook, StepCounterHook
-from estimax.hooks.signals import stopping_on_signals
 from estimax.hooks.stopping import (
     GlobalStepWaiterHook,
     StopAtStepHook,
@@ -43,14 +41,10 @@ __all__ = [
     "StopAtStepHook",
     "SummarySaverHook",
     "Values",
-    "finished",
-    "forget_finished",
     "make_early_stopping_hook",
     "make_stop_at_checkpoint_step_hook",
-    "mark_finished",
     "stop_if_higher_hook",
     "stop_if_lower_hook",
     "stop_if_no_decrease_hook",
     "stop_if_no_increase_hook",
-    "stopping_on_signals",
 ]

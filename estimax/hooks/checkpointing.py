@@ -19,9 +19,9 @@ from typing import Any, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from estimax import checkpoints
+from estimax.checkpoints.finished import forget_finished
 from estimax.core.errors import ConfigError, SpecError
 from estimax.core.state import TrainState
-from estimax.hooks.finished import forget_finished
 from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values
 
 _log = logging.getLogger("estimax")

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from estimax import summary
+from estimax.checkpoints.finished import mark_finished
 from estimax.core.errors import ConfigError, did_you_mean
-from estimax.hooks.finished import mark_finished
 from estimax.hooks.hook import Hook, RunContext, Values
 
 _log = logging.getLogger("estimax")

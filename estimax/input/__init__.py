@@ -29,7 +29,6 @@ from estimax.input.examples.specs import (
 from estimax.input.fingerprints import ChangedInputError
 from estimax.input.input_fns import InputContext, numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
-from estimax.input.placement import PreparedBatches, prefetch_batches
 from estimax.input.readers import (
     CsvDataset,
     FixedLengthRecordDataset,
@@ -60,7 +59,6 @@ __all__ = [
     "FixedLengthRecordDataset",
     "InputContext",
     "Options",
-    "PreparedBatches",
     "RaggedFeature",
     "RecordError",
     "SequenceExample",
@@ -84,6 +82,5 @@ __all__ = [
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",
-    "prefetch_batches",
     "serialize_examples",
 ]

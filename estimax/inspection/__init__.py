@@ -1,21 +1,27 @@
-"""Looking into a model: what it is made of, and which features it lives on."""
+"""Looking into a model: its variables, its features, and the first NaN of a run."""
 
 from estimax.inspection.importance import (
     FeatureImportance,
     Importances,
     permutation_importance,
 )
+from estimax.inspection.nonfinite import find_nonfinite, value
 from estimax.inspection.variables import (
     VariableInfo,
     VariableTable,
     variable_table,
 )
+from estimax.training import Finding, NonFinite
 
 __all__ = [
     "FeatureImportance",
+    "Finding",
     "Importances",
+    "NonFinite",
     "VariableInfo",
     "VariableTable",
+    "find_nonfinite",
     "permutation_importance",
+    "value",
     "variable_table",
 ]

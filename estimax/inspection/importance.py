@@ -22,7 +22,7 @@ from estimax.core.spec import ModeKeys
 from estimax.estimator import Estimator
 from estimax.estimator.calling import call_input_fn
 from estimax.input.streams import columns
-from estimax.inspection.tables import as_text
+from estimax.inspection.variables import as_text
 
 _LOWER_IS_BETTER = ("loss", "error", "regret")
 

@@ -7,7 +7,7 @@ Nothing is trained, compiled or allocated for it: shapes are enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ import jax
 from estimax.checkpoints import state_names
 from estimax.core.state import TrainState
 from estimax.estimator import Estimator
-from estimax.inspection.tables import as_text
 from estimax.training import Training, Way
 from estimax.training.updates import TableUpdate
 
@@ -144,3 +143,27 @@ def _nbytes(leaf: Any) -> int:
 
 def _megabytes(nbytes: int) -> str:
     return f"{nbytes / 1e6:,.1f} MB"
+
+
+def as_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay rows out under their headings; cells that look like numbers go right.
+
+    >>> print(as_text(["name", "size"], [["bias", "3"], ["kernel", "12"]]))
+    name    size
+    bias       3
+    kernel    12
+    """
+    lines = [headings, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(headings))]
+    is_number = [all(_is_number(row[i]) for row in rows) for i in range(len(headings))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, is_number, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell[:1] in "+-"

@@ -1,7 +1,7 @@
 """Steps, the loop around them, and evaluation. Read `loop.py`, then `steps.py`."""
 
 from estimax.training.evaluation import evaluate
-from estimax.training.loop import PlacedBatch, PlacedLoop, begin, run, tell
+from estimax.training.loop import begin, run, tell
 from estimax.training.model import Model, Recording, Variables, structure_of
 from estimax.training.nonfinite import Finding, NonFinite, first_nonfinite
 from estimax.training.programs import (
@@ -21,8 +21,6 @@ __all__ = [
     "Finding",
     "Model",
     "NonFinite",
-    "PlacedBatch",
-    "PlacedLoop",
     "PredictProgram",
     "Recording",
     "TrainProgram",

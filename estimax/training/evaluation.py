@@ -16,9 +16,10 @@ import jax
 import numpy as np
 
 from estimax.core.errors import InputError
+from estimax.feeding import PlacedBatch
 from estimax.hooks import Hook, RunContext
 from estimax.metrics import metric
-from estimax.training.loop import PlacedBatch, begin, tell
+from estimax.training.loop import begin, tell
 from estimax.training.model import Variables
 from estimax.training.programs import EvalProgram
 

@@ -10,54 +10,22 @@ asks for a value.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
 
-from estimax.core.packing import Packed
 from estimax.core.state import TrainState
+from estimax.feeding import BatchStack
 from estimax.hooks.hook import NEVER, Hook, RunContext
-from estimax.hooks.signals import WaitingEnded
 from estimax.training.programs import TrainProgram
-
-
-@dataclass(frozen=True)
-class PlacedBatch:
-    """A batch on the device, its number of examples, and where the input was after."""
-
-    arrays: Packed
-    examples: int
-    position: Any  # JSON-able; None where the input has no position
-
-
-@dataclass(frozen=True)
-class PlacedLoop:
-    """Batches on the device for one call, and what is known of each."""
-
-    arrays: Packed  # of one batch, or a stack of them
-    examples: Sequence[int]
-    positions: Sequence[Any]
-    room: int = 1  # for so many batches
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    @property
-    def is_stack(self) -> bool:
-        """Whether the arrays have an axis of batches."""
-        return self.room > 1
-
-    def batch(self, index: int) -> tuple[Any, ...]:
-        """One of the batches: the arrays, and its place if they are a stack."""
-        return (self.arrays, index) if self.is_stack else (self.arrays,)
+from estimax.training.signals import WaitingEnded
 
 
 def run(
     program: TrainProgram,
     state: TrainState,
-    loops: Iterator[PlacedLoop],
+    loops: Iterator[BatchStack],
     hooks: Sequence[Hook],
     context: RunContext,
     *,
@@ -105,7 +73,7 @@ def run(
     return state
 
 
-def _next_loop(loops: Iterator[PlacedLoop], context: RunContext) -> PlacedLoop | None:
+def _next_loop(loops: Iterator[BatchStack], context: RunContext) -> BatchStack | None:
     """The next batches; None at the end of the data, or if a signal came instead."""
     try:
         context.is_waiting = True
@@ -120,7 +88,7 @@ def _next_loop(loops: Iterator[PlacedLoop], context: RunContext) -> PlacedLoop |
 def _advance(
     program: TrainProgram,
     state: TrainState,
-    loop: PlacedLoop,
+    loop: BatchStack,
     start: int,
     stop: int,
     names: set[str],

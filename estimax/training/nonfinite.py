@@ -21,8 +21,8 @@ import numpy as np
 from flax import linen as nn
 
 from estimax.core.errors import NanLossError
-from estimax.core.packing import Packed, unpack
 from estimax.core.state import TrainState
+from estimax.feeding.packing import Packed, unpack
 from estimax.staging.plan import PreparedBatch
 from estimax.training import steps
 from estimax.training.updates import Training

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 import optax
 
-from estimax.core.packing import Packed, unpack
 from estimax.core.state import TrainState
+from estimax.feeding.packing import Packed, unpack
 from estimax.staging.plan import PreparedBatch
 from estimax.training import steps
 from estimax.training.model import Model, Structure, Variables, logged_arrays

@@ -17,9 +17,9 @@ from typing import Any
 
 import jax
 
-from estimax.core.packing import Packed, pack, unpack
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
+from estimax.feeding.packing import Packed, pack, unpack
 from estimax.metrics import metric
 from estimax.staging.plan import Plan, RawBatch
 from estimax.training import nonfinite, observing, steps

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax.core.packing import pack
 from estimax.core.sparse import Sparse
-from estimax.estimator.stacking import Groups, stacks_from, stacks_of
+from estimax.feeding.packing import pack
+from estimax.feeding.stacking import Groups, stacks_from, stacks_of
 from estimax.staging import plan as plans
 from estimax.staging.recording import Call, Origin
 from estimax.transforms import HashBucket, PadIds

@@ -8,7 +8,7 @@ import pytest
 from tiny_models import Recorder, Saves, data, line_model_fn, once
 
 import estimax as ex
-from estimax import checkpoints, hooks
+from estimax import checkpoints
 from estimax.core.errors import ConfigError, SpecError
 from estimax.estimator.train_evaluate import Evaluator, evaluate_continuously
 
@@ -220,7 +220,7 @@ def test_an_evaluator_waits_for_checkpoints_and_stops_at_the_mark(make, caplog):
             model.train(data(), steps=2)
         if len(slept) == 4:
             model.train(data(), steps=1)
-            hooks.mark_finished(model.model_dir, 3, "enough")
+            checkpoints.mark_finished(model.model_dir, 3, "enough")
 
     exporter = Exports()
     spec = ex.EvalSpec(once(), start_delay_secs=5, throttle_secs=60, exporters=exporter)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from estimax import hooks, summary
+from estimax import checkpoints, hooks, summary
 from estimax.core.errors import ConfigError
 from estimax.hooks.early_stopping import EarlyStoppingHook
 
@@ -148,7 +148,7 @@ def test_a_stop_leaves_word_and_says_why(
         run([hook], steps=20)
     why = "no decrease of 'loss' for 4 steps: 3 at step 4, 3.5 at step 8"
     assert f"stopping at step 8: {why}" in caplog.text
-    found = hooks.finished(model.model_dir)
+    found = checkpoints.finished(model.model_dir)
     assert found is not None
     assert (found.step, found.reason) == (8, why)
 
@@ -156,15 +156,15 @@ def test_a_stop_leaves_word_and_says_why(
 def test_a_run_that_begins_takes_the_word_back(
     model: Model, run: Any, tmp_path: Path
 ) -> None:
-    hooks.mark_finished(tmp_path, 3, "enough")
+    checkpoints.mark_finished(tmp_path, 3, "enough")
     run([hooks.CheckpointSaverHook(tmp_path, save_steps=10)], steps=1)
-    assert hooks.finished(tmp_path) is None
+    assert checkpoints.finished(tmp_path) is None
 
 
 def test_no_evaluation_yet_is_no_reason(model: Model, run: Any) -> None:
     hook = hooks.stop_if_lower_hook(model, "loss", 1.0, **EVERY_STEP)
     assert run([hook], steps=3).step == 3
-    assert hooks.finished(model.model_dir) is None
+    assert checkpoints.finished(model.model_dir) is None
 
 
 def test_a_metric_that_no_evaluation_has_is_an_error(model: Model, run: Any) -> None:

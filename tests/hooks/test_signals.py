@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from estimax import checkpoints
-from estimax.hooks import CheckpointSaverHook, RunContext, stopping_on_signals
+from estimax.hooks import CheckpointSaverHook, RunContext
+from estimax.training.signals import stopping_on_signals
 
 
 def send(number: int) -> None:
@@ -84,7 +85,8 @@ def test_other_thread_is_left_alone() -> None:
 
 PROGRAM = """
 import signal, time
-from estimax.hooks import RunContext, stopping_on_signals
+from estimax.hooks import RunContext
+from estimax.training.signals import stopping_on_signals
 context = RunContext(step=0)
 with stopping_on_signals(context):
     print("ready", flush=True)

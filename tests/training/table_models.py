@@ -8,8 +8,8 @@ import numpy as np
 from flax import linen as nn
 
 from estimax import staging, training, variables
-from estimax.core.packing import pack
 from estimax.core.spec import EstimatorSpec, ModeKeys
+from estimax.feeding.packing import pack
 from estimax.staging import plan as plans
 
 V, D = 6, 2

@@ -27,7 +27,7 @@ def loops(count, length):
     """So many batches, in stacks of `length`."""
     for first in range(0, count, length):
         numbers = range(first, min(first + length, count))
-        yield training.PlacedLoop(
+        yield training.BatchStack(
             arrays=None,
             examples=[2 for _ in numbers],
             positions=[{"at": i + 1} for i in numbers],

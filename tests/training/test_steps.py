@@ -15,7 +15,7 @@ from table_models import (
 )
 
 from estimax import optimizers, training
-from estimax.core.packing import pack, pack_stack
+from estimax.feeding.packing import pack, pack_stack
 
 
 def rows_after(net, optimizer, batches=DUPLICATES):

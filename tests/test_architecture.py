@@ -1,4 +1,4 @@
-"""The house keeps its rules: imports point down, public names say what they are."""
+"""Imports point to lower layers, and every public name is documented."""
 
 import ast
 import doctest
@@ -14,7 +14,8 @@ import pytest
 import estimax
 
 PACKAGE = Path(__file__).parent.parent / "estimax"
-FLOORS = {
+# A package imports only from lower layers.
+LAYERS = {
     "core": 0,
     "native": 1,
     "staging": 2,
@@ -29,42 +30,60 @@ FLOORS = {
     "feature_columns": 5,
     "heads": 5,
     "hooks": 5,
+    "feeding": 5,
     "training": 6,
     "export": 6,
     "estimator": 7,
     "canned": 8,
     "inspection": 8,
-    "debug": 8,
     "config": 9,
     "cli": 10,
 }
+# The same within `input`; its own modules are the front, above all of these.
+INPUT_LAYERS = {"streams": 0, "sources": 1, "examples": 1, "verbs": 2}
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ROOMS = sorted(room for room in FLOORS if room not in ("core", "native", "cli"))
+PUBLIC = sorted(LAYERS.keys() - {"core", "native", "feeding", "cli"})
 
 
-def test_every_room_has_a_floor():
-    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert rooms == FLOORS.keys()
+def test_every_package_has_a_layer():
+    assert {path.parent.name for path in PACKAGE.glob("*/__init__.py")} == LAYERS.keys()
+    inner = {path.parent.name for path in (PACKAGE / "input").glob("*/__init__.py")}
+    assert inner == INPUT_LAYERS.keys()
 
 
-@pytest.mark.parametrize("room", sorted(FLOORS))
-def test_imports_point_down(room):
+@pytest.mark.parametrize("package", sorted(LAYERS))
+def test_imports_point_down(package):
     found = {
         f"{path.relative_to(PACKAGE)} imports {other}"
-        for path in (PACKAGE / room).rglob("*.py")
-        for other in _rooms_imported(path)
-        if other != room and FLOORS[other] >= FLOORS[room]
+        for path in (PACKAGE / package).rglob("*.py")
+        for other in _packages_imported(path)
+        if other != package and LAYERS[other] >= LAYERS[package]
     }
     assert not found
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_public_name_is_documented(room):
-    module = importlib.import_module(f"estimax.{room}")
+@pytest.mark.parametrize("package", sorted(INPUT_LAYERS))
+def test_imports_within_input_point_down(package):
+    found = set()
+    for path in (PACKAGE / "input" / package).rglob("*.py"):
+        for name in _imported(path):
+            parts = name.split(".")
+            if parts[:2] != ["estimax", "input"] or len(parts) < 3:
+                continue
+            other = parts[2]
+            layer = INPUT_LAYERS.get(other, len(INPUT_LAYERS))
+            if other != package and layer >= INPUT_LAYERS[package]:
+                found.add(f"{path.relative_to(PACKAGE)} imports {name}")
+    assert not found
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_public_name_is_documented(package):
+    module = importlib.import_module(f"estimax.{package}")
     for name in module.__all__:
         value = getattr(module, name)
         if inspect.isclass(value) or inspect.isfunction(value):
-            assert inspect.getdoc(value), f"estimax.{room}.{name} has no docstring"
+            assert inspect.getdoc(value), f"estimax.{package}.{name} has no docstring"
 
 
 def test_every_name_at_the_top_exists_and_is_documented():
@@ -116,10 +135,10 @@ def _imported(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _rooms_imported(path):
+def _packages_imported(path):
     for name in _imported(path):
         parts = name.split(".")
-        if parts[0] == "estimax" and len(parts) > 1 and parts[1] in FLOORS:
+        if parts[0] == "estimax" and len(parts) > 1 and parts[1] in LAYERS:
             yield parts[1]
 
 
@@ -146,7 +165,7 @@ def test_what_a_guide_shows_at_the_prompt_is_what_comes(path, monkeypatch, tmp_p
 
 
 def _dotted(node):
-    """The text of `ex.rooms.name`, None for anything else."""
+    """The text of `ex.package.name`, None for anything else."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

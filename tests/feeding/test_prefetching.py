@@ -4,7 +4,8 @@ import time
 import pytest
 
 from estimax.core.errors import InputError
-from estimax.input import Dataset, as_batches, prefetch_batches
+from estimax.feeding.prefetching import prefetch_batches
+from estimax.input import Dataset, as_batches
 
 
 def test_each_batch_comes_with_the_position_behind_it():

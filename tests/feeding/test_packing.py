@@ -1,7 +1,7 @@
 import jax
 import numpy as np
 
-from estimax.core.packing import pack, unpack
+from estimax.feeding.packing import pack, unpack
 
 
 def tree(rows=2):

@@ -20,11 +20,11 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from estimax.core.packing import pack, pack_stack
 from estimax.core.sparse import Sparse
+from estimax.feeding.batches import BatchStack
+from estimax.feeding.packing import pack, pack_stack
 from estimax.input.streams import columns
 from estimax.staging import plan as plans
-from estimax.training import PlacedLoop
 
 # Batches are stacked until they fill this much, or number this many. With a fourth of
 # the bytes a step of a medium model takes 5 % longer, with twice as many just as long.
@@ -108,7 +108,7 @@ class Groups:
 
 def stacks_from(
     groups: Groups, plan: plans.Plan, length: int | None
-) -> Iterator[PlacedLoop]:
+) -> Iterator[BatchStack]:
     """The stacks of all groups; these are told what a stack holds."""
     for group in groups:
         for loop in stacks_of(group, plan, length):
@@ -118,7 +118,7 @@ def stacks_from(
 
 def stacks_of(
     group: RawBatches, plan: plans.Plan, length: int | None
-) -> Iterator[PlacedLoop]:
+) -> Iterator[BatchStack]:
     """Prepare the batches of a group, and stack those whose shapes agree.
 
     A stack has room for `length` batches, or for as many as pay, however many there
@@ -212,7 +212,7 @@ def _power_of_two(number: float) -> int:
 
 def _stack(
     prepared: plans.PreparedBatch, same: RawBatches, start: int, room: int
-) -> PlacedLoop:
+) -> BatchStack:
     """Those of the prepared batches that fit from `start` on."""
     members = same[start : start + room]
     if len(members) < len(same):
@@ -225,7 +225,7 @@ def _stack(
         prepared = jax.tree.map(cut, prepared)
     arrays = pack(prepared) if room == 1 else pack_stack(prepared, len(members), room)
     sizes = [plans.batch_size(members[0][0])] * len(members)
-    return PlacedLoop(arrays, sizes, [at for _, at in members], room)
+    return BatchStack(arrays, sizes, [at for _, at in members], room)
 
 
 def _forms(prepared: plans.PreparedBatch) -> tuple[Any, ...]:

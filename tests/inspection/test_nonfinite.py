@@ -75,7 +75,7 @@ def test_a_layer_that_gives_nan_is_named_though_its_input_is_fine(tmp_path):
     def root(net, features):
         return net + Root(name="root")(features["sign"])
 
-    found = ex.debug.find_nonfinite(make(tmp_path, root), data())
+    found = ex.inspection.find_nonfinite(make(tmp_path, root), data())
     assert (found.step, found.first.kind, found.first.name) == (3, "layer", "root")
     assert not (tmp_path / "checkpoints").exists()
     assert checkpoints.latest(tmp_path) is None
@@ -90,7 +90,7 @@ def test_a_gradient_is_named_when_the_loss_is_still_finite(tmp_path):
         # sqrt(0) is 0, but its slope is infinite.
         return jnp.sqrt(jnp.maximum(net * 0.0, 0.0))
 
-    found = ex.debug.find_nonfinite(make(tmp_path, root_of_nothing), data())
+    found = ex.inspection.find_nonfinite(make(tmp_path, root_of_nothing), data())
     assert (found.step, found.first.kind) == (1, "gradient")
     named = {f.name for f in found.findings if f.kind == "gradient"}
     assert "out/kernel" in named
@@ -99,20 +99,20 @@ def test_a_gradient_is_named_when_the_loss_is_still_finite(tmp_path):
 
 def test_an_update_that_overflows_names_the_variable(tmp_path):
     op = ex.optimizers.SGD(3e38)
-    found = ex.debug.find_nonfinite(make(tmp_path, op=op), data(repeat=None))
+    found = ex.inspection.find_nonfinite(make(tmp_path, op=op), data(repeat=None))
     assert found.first.kind in ("updated variable", "layer")
 
 
 def test_looking_for_it_starts_at_the_checkpoint(tmp_path):
     model = make(tmp_path).train(nan_at(17), steps=3)
-    found = ex.debug.find_nonfinite(model, nan_at(17))
+    found = ex.inspection.find_nonfinite(model, nan_at(17))
     assert (found.step, found.first.name) == (5, "features/x")
 
 
 def test_a_sound_run_has_nothing_to_find(tmp_path):
     model = make(tmp_path)
-    assert ex.debug.find_nonfinite(model, data()) is None
-    assert ex.debug.find_nonfinite(model, data(repeat=None), max_secs=0.0) is None
+    assert ex.inspection.find_nonfinite(model, data()) is None
+    assert ex.inspection.find_nonfinite(model, data(repeat=None), max_secs=0.0) is None
 
 
 def test_debug_nan_stops_at_the_very_step(tmp_path):
@@ -141,7 +141,7 @@ def test_what_cannot_be_replayed_leaves_the_error_as_it_was(tmp_path, caplog):
 
 def test_parts_of_a_step_are_looked_at_too(tmp_path):
     model = make(tmp_path, accumulate_steps=2)
-    found = ex.debug.find_nonfinite(model, nan_at(17))
+    found = ex.inspection.find_nonfinite(model, nan_at(17))
     assert (found.step, found.first.name) == (3, "features/x")
 
 

@@ -37,7 +37,7 @@ def seen(tmp_path_factory):
     def model_fn(features, labels, mode):
         y = nn.Dense(1, name="line", kernel_init=nn.initializers.ones)(features["x"])
         if y[0, 0] > -100:  # a plain if, which no compiled step could take
-            met[mode].append(float(ex.debug.value(y)[0, 0]))
+            met[mode].append(float(ex.inspection.value(y)[0, 0]))
         return spec(y, labels, mode)
 
     folder = tmp_path_factory.mktemp("m")

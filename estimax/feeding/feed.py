@@ -18,12 +18,13 @@ import jax
 
 from estimax import input as inputs
 from estimax.core.errors import InputError
-from estimax.core.packing import Packed, pack
-from estimax.estimator.stacking import Groups, stacks_from
+from estimax.feeding.batches import BatchStack, PlacedBatch
+from estimax.feeding.packing import Packed, pack
+from estimax.feeding.prefetching import prefetch_batches
+from estimax.feeding.stacking import Groups, stacks_from
 from estimax.input.iterator import without_fingerprint
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
-from estimax.training import PlacedBatch, PlacedLoop
 
 _log = logging.getLogger("estimax")
 
@@ -99,22 +100,22 @@ class Feed:
             arrays, examples = self._prepared(plan, element)
             return _to_device(arrays), examples
 
-        self._prefetched = inputs.prefetch_batches(self._steps(), prepare, depth=depth)
+        self._prefetched = prefetch_batches(self._steps(), prepare, depth=depth)
         for (arrays, examples), position in self._prefetched:
             yield PlacedBatch(arrays, examples, position)
 
     def placed_loops(
         self, plan: plans.Plan, *, depth: int, length: int | None
-    ) -> Iterator[PlacedLoop]:
+    ) -> Iterator[BatchStack]:
         """The same, up to `length` batches at once, or as many as pay."""
         if length == 1:
             for batch in self.placed(plan, depth=depth):
-                yield PlacedLoop(batch.arrays, [batch.examples], [batch.position])
+                yield BatchStack(batch.arrays, [batch.examples], [batch.position])
             return
 
         groups = Groups(self._batches, self._flatten, length)
         stacks = stacks_from(groups, plan, length)
-        self._prefetched = inputs.prefetch_batches(stacks, _placed, depth=depth)
+        self._prefetched = prefetch_batches(stacks, _placed, depth=depth)
         for loop, _ in self._prefetched:
             yield loop
 
@@ -150,7 +151,7 @@ def _copied(packed: Packed) -> Packed:
     return packed
 
 
-def _placed(loop: PlacedLoop) -> PlacedLoop:
+def _placed(loop: BatchStack) -> BatchStack:
     return replace(loop, arrays=_to_device(loop.arrays))
 
 

@@ -1,6 +1,6 @@
 """The first value of a run that is not finite.
 
-    print(ex.debug.find_nonfinite(estimator, input_fn))
+    print(ex.inspection.find_nonfinite(estimator, input_fn))
     # step 7: features/age holds NaN (1 of 8 values), then layer hidden holds NaN …
 
 `RunConfig(debug="nan")` does the same while it trains, at every step.
@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import jax
+import numpy as np
 
 from estimax.estimator import Estimator
 from estimax.training import NonFinite
@@ -40,3 +43,19 @@ def find_nonfinite(
     (2, 'features/x')
     """
     return estimator._replay(input_fn, max_secs)
+
+
+def value(x: Any) -> Any:
+    """The numbers of an array as NumPy's, for print and pdb in a `model_fn`.
+
+    Under `RunConfig(debug=True)` every array has numbers, but while the gradient is
+    taken JAX wraps them and refuses `float(x)`. In a compiled step there are none: then
+    `x` itself comes back.
+
+    >>> value(jax.numpy.ones(2)).tolist()
+    [1.0, 1.0]
+    >>> jax.value_and_grad(lambda x: x * float(value(x)))(3.0)[0].item()
+    9.0
+    """
+    bare = jax.lax.stop_gradient(x)
+    return bare if isinstance(bare, jax.core.Tracer) else np.asarray(bare)

@@ -1,0 +1,74 @@
+"""The public names of estimax, and the packages they are in.
+
+`estimax/__init__.py` reads this file, so that each name is listed once.
+"""
+
+from estimax import export as export
+from estimax import feature_columns as feature_columns
+from estimax import heads as heads
+from estimax import hooks as hooks
+from estimax import input as input
+from estimax import inspection as inspection
+from estimax import metrics as metrics
+from estimax import optimizers as optimizers
+from estimax import summary as summary
+from estimax import transforms as transforms
+from estimax.canned import BaselineClassifier as BaselineClassifier
+from estimax.canned import BaselineEstimator as BaselineEstimator
+from estimax.canned import BaselineRegressor as BaselineRegressor
+from estimax.canned import DCNClassifier as DCNClassifier
+from estimax.canned import DeepFMClassifier as DeepFMClassifier
+from estimax.canned import DINClassifier as DINClassifier
+from estimax.canned import DNNClassifier as DNNClassifier
+from estimax.canned import DNNEstimator as DNNEstimator
+from estimax.canned import DNNLinearCombinedClassifier as DNNLinearCombinedClassifier
+from estimax.canned import DNNLinearCombinedEstimator as DNNLinearCombinedEstimator
+from estimax.canned import DNNLinearCombinedRegressor as DNNLinearCombinedRegressor
+from estimax.canned import DNNRegressor as DNNRegressor
+from estimax.canned import ESMMClassifier as ESMMClassifier
+from estimax.canned import KMeans as KMeans
+from estimax.canned import LinearClassifier as LinearClassifier
+from estimax.canned import LinearEstimator as LinearEstimator
+from estimax.canned import LinearRegressor as LinearRegressor
+from estimax.canned import MMoEEstimator as MMoEEstimator
+from estimax.canned import RNNClassifier as RNNClassifier
+from estimax.canned import RNNEstimator as RNNEstimator
+from estimax.canned import dnn_logit_fn_builder as dnn_logit_fn_builder
+from estimax.canned import linear_logit_fn_builder as linear_logit_fn_builder
+from estimax.checkpoints import VocabInfo as VocabInfo
+from estimax.checkpoints import WarmStartSettings as WarmStartSettings
+from estimax.core.errors import EstimaxError as EstimaxError
+from estimax.core.sparse import Sparse as Sparse
+from estimax.core.spec import ClassificationOutput as ClassificationOutput
+from estimax.core.spec import EstimatorSpec as EstimatorSpec
+from estimax.core.spec import ModeKeys as ModeKeys
+from estimax.core.spec import PredictOutput as PredictOutput
+from estimax.core.spec import RegressionOutput as RegressionOutput
+from estimax.estimator import Estimator as Estimator
+from estimax.estimator import EvalSpec as EvalSpec
+from estimax.estimator import RunConfig as RunConfig
+from estimax.estimator import TrainSpec as TrainSpec
+from estimax.estimator import add_metrics as add_metrics
+from estimax.estimator import call_logit_fn as call_logit_fn
+from estimax.estimator import train_and_evaluate as train_and_evaluate
+from estimax.export import BestExporter as BestExporter
+from estimax.export import FinalExporter as FinalExporter
+from estimax.export import LatestExporter as LatestExporter
+from estimax.feature_columns import (
+    classifier_parse_example_spec as classifier_parse_example_spec,
+)
+from estimax.feature_columns import (
+    regressor_parse_example_spec as regressor_parse_example_spec,
+)
+from estimax.optimizers import group as group
+from estimax.optimizers import minimize as minimize
+from estimax.summary import log_value as log_value
+from estimax.variables import AUTO_REUSE as AUTO_REUSE
+from estimax.variables import assign as assign
+from estimax.variables import get_variable as get_variable
+from estimax.variables import get_variable_scope as get_variable_scope
+from estimax.variables import regularization_losses as regularization_losses
+from estimax.variables import variable_scope as variable_scope
+
+__version__: str
+__all__: list[str]
