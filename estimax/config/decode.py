@@ -41,7 +41,7 @@ class Broken:
     def __getattr__(self, name: str) -> Broken:
         return self
 
-    def __call__(self, *args: object) -> Broken:  # noqa: D102 - as items() is
+    def __call__(self, *args: object) -> Broken:
         return self
 
     def __getitem__(self, key: object) -> Broken:
