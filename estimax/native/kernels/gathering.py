@@ -1,9 +1,10 @@
-"""Compiled loops that gather strings by their row numbers.
+"""Compiled loops that gather strings by row number.
 
-Called only by `native/text.py`, which checks the arguments.
+Two calls, because the size of the output is not known before: `gathered_offsets` sums
+the lengths, `gather` copies the bytes. `native/text.py` allocates the arrays.
 """
 
-# Numba has its own types; annotations would say nothing more.
+# Numba reads the types from the signatures, so annotations are left out.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from numba import njit, types, uint64
@@ -18,9 +19,9 @@ _OUT_INT64 = types.Array(types.int64, 1, "C")
 
 @njit(types.int64(_INT64, _INT64, types.int64, _OUT_INT64), cache=True, nogil=True)
 def gathered_offsets(offsets, index, size, out):
-    """Write where each gathered string begins; return how many bytes they have.
+    """Write where each gathered string begins; return the total number of bytes.
 
-    -1 - row if a row does not exist, or is not within the `size` bytes of data.
+    Returns -1 - row if a row does not exist, or is not within the `size` bytes of data.
     """
     total = 0
     out[0] = 0
@@ -43,10 +44,14 @@ def gathered_offsets(offsets, index, size, out):
     boundscheck=False,
 )
 def gather(data, offsets, index, out_offsets, out):
-    """Copy the strings; `out` has 8 bytes more than they need.
+    """Copy the strings to `out`, which has 8 spare bytes at its end.
 
-    Eight bytes at a time, the last ones too many: the next string overwrites them.
+    Strings are copied in steps of eight bytes. The last step may copy up to seven bytes
+    too many. The next string overwrites them, and the spare bytes take those of the
+    last string.
     """
+    # Eight bytes cannot be read behind this position. Strings that end after it are
+    # copied byte by byte.
     last = len(data) - 8
     for i in range(len(index)):
         at = offsets[index[i]]

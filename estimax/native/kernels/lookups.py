@@ -1,9 +1,18 @@
-"""Compiled loops that copy rows of tables to a network's input, and sum gradients.
+"""Compiled embedding lookups: `lay` copies rows of tables, `add` sums their gradients.
 
-Called by XLA; `native/table_rows.py` puts the calls into programs.
+XLA calls these through its foreign function interface (see `call_frames.py`);
+`native/table_rows.py` puts the calls into programs. All rows that an example looks up
+are written side by side into one row of the output, float32 [B, N], where N is the sum
+of the tables' widths:
+
+    example 0:  | row of table 0 | row of table 1 | … |
+    example 1:  | row of table 0 | row of table 1 | … |
+
+`add` takes the gradient of that array and sums, for one table, the parts of all
+examples that looked up the same row.
 """
 
-# Numba has its own types; annotations would say nothing more.
+# Numba reads the types from the signatures, so annotations are left out.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import numpy as np
@@ -36,7 +45,9 @@ from estimax.native.kernels.memory import (
 
 @njit(forceinline=True)
 def _copy(source, to, size):
-    # Sixteen bytes are one load and one store; a loop over single numbers is slower.
+    """Copy a row of `size` bytes, a multiple of 4, between two addresses."""
+    # Sixteen bytes are one load and one store, which is faster than a loop over single
+    # numbers. The count is a constant, so that `move` becomes no call of memmove.
     whole = size & ~15
     for at in range(0, whole, 16):
         move(to, at, source, at, 16)
@@ -46,6 +57,7 @@ def _copy(source, to, size):
 
 @njit(forceinline=True)
 def _add(source, to, size):
+    """Add a row of float32s, `size` bytes, to another."""
     whole = size & ~15
     for at in range(0, whole, 16):
         add_four(to, at, source, at)
@@ -55,17 +67,19 @@ def _add(source, to, size):
 
 @njit(error_model="numpy")
 def _lay_part(table, which, out, step):
-    """Copy the rows of ids to places `step` bytes apart; returns a row's bytes."""
+    """Copy the row of each id to `out`, `step` bytes apart; return a row's bytes."""
     wanted, last = ids(which), dimension(table, 0) - 1
     size, start = 4 * dimension(table, 1), address(table)
     for i in range(len(wanted)):
         if i + ROWS_AHEAD < len(wanted):
             prefetch_to_read(start + np.int64(wanted[i + ROWS_AHEAD]) * size, size)
         to = out + i * step
+        # The output is not initialised, so a missing id must write its zeros.
         if wanted[i] < 0:
             for at in range(0, size, 4):
                 store32(to, at, np.uint64(0))
         else:
+            # An id beyond the table gives the last row, as XLA's gather does ("clip").
             row = start + min(np.int64(wanted[i]), last) * size
             _copy(row, to, size)
     return size
@@ -73,7 +87,8 @@ def _lay_part(table, which, out, step):
 
 @njit
 def _can_lay(frame):
-    """Whether every part is a table with rows and an id for each row of the output."""
+    """Return whether the arguments are pairs (table, ids) that fit the output."""
+    # At least one pair, an even number of arguments, one output.
     if not is_call(frame, 2, 1) or arguments(frame) & 1:
         return False
     out, width = output(frame, 0), 0
@@ -81,6 +96,7 @@ def _can_lay(frame):
         return False
     for part in range(0, arguments(frame), 2):
         table = argument(frame, part)
+        # A table without rows has no last row to clip to.
         if not is_matrix(table) or (dimension(table, 0) < 1 and dimension(out, 0)):
             return False
         if not is_ids(argument(frame, part + 1), dimension(out, 0)):
@@ -91,14 +107,16 @@ def _can_lay(frame):
 
 @cfunc(call_frames.SIGNATURE, cache=True)
 def lay(frame):
-    """(table [V, D], ids [B]) for each part -> the rows of all, side by side [B, N].
+    """Look up rows: (table [V, D], ids [B]) for each part -> all rows [B, N].
 
-    A negative id has no row, and gives zeros.
+    A negative id gives zeros.
     """
     if describes_itself(frame):
         return 0
     if not _can_lay(frame):
         return refusal(frame)
+    # Table by table, not example by example: prefetches then walk one table at a time.
+    # `out` moves to the right by the width of each table.
     out, step = address(output(frame, 0)), 4 * dimension(output(frame, 0), 1)
     for part in range(0, arguments(frame), 2):
         out += _lay_part(argument(frame, part), argument(frame, part + 1), out, step)
@@ -107,7 +125,8 @@ def lay(frame):
 
 @njit
 def _can_add(frame):
-    """Whether the gradients hold what the output sums, from `start` on."""
+    """Return whether the gradients have the columns that the output sums."""
+    # Arguments behind the fourth are not read; they only make XLA wait for them.
     if not is_call(frame, 4, 1):
         return False
     grads, sums = argument(frame, 0), output(frame, 0)
@@ -123,10 +142,11 @@ def _can_add(frame):
 
 @cfunc(call_frames.SIGNATURE, cache=True)
 def add(frame):
-    """(grads [B, N], start, ids [B], places [B], …) -> sums of rows' grads [U, D].
+    """Sum gradients: (grads [B, N], start, ids [B], places [B], …) -> sums [U, D].
 
-    The row's numbers begin at `start` of an example's. A negative id has no row, and
-    neither has one beyond the table, whose place may be outside.
+    Columns `start` to `start + D` of `grads` belong to the table. Row places[i] of the
+    result gets the gradient of example i. Examples with a negative id, or with a place
+    outside the result, add nothing.
     """
     if describes_itself(frame):
         return 0
@@ -135,11 +155,12 @@ def add(frame):
     grads, step = address(argument(frame, 0)), 4 * dimension(argument(frame, 0), 1)
     grads += 4 * np.int64(ids(argument(frame, 1))[0])
     wanted, places = ids(argument(frame, 2)), ids(argument(frame, 3))
+    # XLA does not clear the memory of outputs.
     matrix(output(frame, 0))[:] = 0
     rows, size = dimension(output(frame, 0), 0), 4 * dimension(output(frame, 0), 1)
     sums = address(output(frame, 0))
     for i in range(len(wanted)):
-        # Beyond the last row too: a prefetch may name any address.
+        # No bounds check: a prefetch behind the last row is safe.
         prefetch_to_read(grads + (i + ROWS_AHEAD) * step, size)
         if wanted[i] >= 0 and 0 <= places[i] < rows:
             _add(grads + i * step, sums + places[i] * size, size)

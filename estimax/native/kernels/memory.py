@@ -1,14 +1,26 @@
-"""Compiled loads, stores, moves and sums in memory: what Numba lacks for kernels.
+"""Memory operations that Numba lacks: unaligned loads and stores, prefetch, CRC-32C.
 
-Nothing here checks a bound or wraps a negative place: the kernels that call these have
-compared the place with the end of the buffer first.
+    address(array)                  # of the first item, as int64
+    load64(data, at)                # 8 bytes at byte offset `at`, little-endian, uint64
+    store32(data, at, value)        # write the low 32 bits of `value`
+    get(address, i), put(address, i, value)     # item i of an int64 array
+    move(target, to, source, at, count)         # memmove
+    prefetch_to_read(address, size)             # start fetching cache lines
 
-Data is an array, or an `address` of one. Functions that kernels call get addresses:
-Numba counts references to arrays on every way through a function, which took longer
-than the parsing. Whoever takes an address keeps the array: kernels, their arguments.
+Nothing here checks bounds, and a negative offset is not counted from the end. The
+calling kernel must compare every offset with the end of its buffer first.
+
+`data` is a NumPy array or the `address` of one. Inner functions of kernels take
+addresses: Numba updates the reference count of an array on every path through a
+function that receives one, and in the parser that took longer than the parsing. An
+address does not keep its array alive. The kernel does: it holds the array as an
+argument until it returns.
+
+Each function is an `intrinsic`: a `generate` function that emits LLVM instructions at
+the call site, and a typing function that returns the signature with it.
 """
 
-# Numba has its own types; annotations would say nothing more.
+# Numba reads the types from the signatures, so annotations are left out.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import sys
@@ -20,19 +32,22 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy import int64, uint64
 
-# One unaligned load each: put together byte by byte, hashing took twice as long.
+# Each load is a single unaligned machine load. Hashing took twice as long when the
+# number was assembled byte by byte. This works on little-endian processors only.
 assert sys.byteorder == "little", "the kernels read bytes as little-endian numbers"
 
 _WIDE = ir.IntType(64)
 
 
 def _make_load(bits):
-    """A function (bytes, place) -> the little-endian integer there, as uint64."""
+    """Return load(data, at) -> the little-endian integer of `bits` bits, as uint64."""
     integer = ir.IntType(bits)
 
     def generate(context, builder, signature, args):
         place = _place(context, builder, signature, args)
         loaded = builder.load(builder.bitcast(place, integer.as_pointer()))
+        # Alignment 1 tells LLVM that the address may be odd. Without it LLVM assumes
+        # natural alignment and may emit instructions that fault.
         loaded.align = 1
         return loaded if bits == 64 else builder.zext(loaded, _WIDE)
 
@@ -43,7 +58,7 @@ def _make_load(bits):
 
 
 def _make_store(bits):
-    """A function (bytes, place, value) that writes the value's low bits there."""
+    """Return store(data, at, value), which writes the low `bits` bits of the value."""
     integer = ir.IntType(bits)
 
     def generate(context, builder, signature, args):
@@ -60,10 +75,12 @@ def _make_store(bits):
 
 
 def _kind(data):
+    """Return the argument type for `data`: an address (any integer) or an array."""
     return types.intp if isinstance(data, types.Integer) else data
 
 
 def _place(context, builder, signature, args):
+    """Emit the byte pointer `data + at` for the first two arguments of an intrinsic."""
     kind = signature.args[0]
     if isinstance(kind, types.Integer):
         start = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -78,7 +95,7 @@ store8, store32, store64 = _make_store(8), _make_store(32), _make_store(64)
 
 
 def _address(typing, array):
-    """Where an array's items begin in memory."""
+    """Return the address of an array's first item."""
 
     def generate(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -87,27 +104,29 @@ def _address(typing, array):
     return types.int64(array), generate
 
 
-# Not as decorators: mypy would count the typing context among the arguments.
+# `intrinsic` is called rather than used as a decorator: as a decorator, mypy would
+# count the typing context among the arguments.
 address: Any = intrinsic(_address)
 
 
 @njit(forceinline=True)
 def get(address, i):
-    """Item i of an int64 array."""
+    """Return item i of the int64 array at an address."""
     return int64(load64(address, 8 * i))
 
 
 @njit(forceinline=True)
 def put(address, i, value):
-    """Set item i of an int64 array."""
+    """Set item i of the int64 array at an address."""
     store64(address, 8 * i, uint64(value))
 
 
 def _move(typing, target, to, source, at, count):
-    """Copy `count` bytes; the ranges may overlap, and places are counted in bytes."""
+    """Copy `count` bytes. Offsets are in bytes, and the ranges may overlap."""
 
     def generate(context, builder, signature, args):
         there = _place(context, builder, signature, args)
+        # `_place` reads the first two arguments; skip (target, to) to reach the source.
         rest = signature.args[2:]
         here = _place(context, builder, types.void(*rest), args[2:])
         cgutils.raw_memmove(builder, there, here, args[4], 1)
@@ -121,7 +140,8 @@ move: Any = intrinsic(_move)
 
 
 def _make_add(count):
-    """A function (data, place, others, place) that adds `count` float32s to data's."""
+    """Return add(target, to, source, at), which adds `count` float32s to the target."""
+    # A vector of four numbers is loaded, added and stored by one instruction each.
     numbers = ir.VectorType(ir.FloatType(), count)
 
     def numbers_at(context, builder, kinds, args):
@@ -146,7 +166,7 @@ add_one, add_four = _make_add(1), _make_add(4)
 
 
 def _make_prefetch(for_writing):
-    """A function (address) that has the processor fetch the line of memory there."""
+    """Return prefetch(address), which starts fetching the cache line there."""
 
     def generate(context, builder, signature, args):
         line, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -154,7 +174,8 @@ def _make_prefetch(for_writing):
         fetch = cgutils.get_or_insert_function(
             builder.module, kind, "llvm.prefetch.p0i8"
         )
-        # To be read or written, kept in every cache, data.
+        # The flags of llvm.prefetch: 0 to read or 1 to write; locality 3, which keeps
+        # the line in all cache levels; 1 for data rather than instructions.
         flags = [flag(int(for_writing)), flag(3), flag(1)]
         builder.call(fetch, [builder.inttoptr(args[0], line), *flags])
         return context.get_dummy_value()
@@ -167,27 +188,36 @@ def _make_prefetch(for_writing):
 
 _prefetch_to_read, _prefetch_to_write = _make_prefetch(False), _make_prefetch(True)
 
-# Rows of a large table are not in any cache: so many are on their way at a time.
+# Rows of a large table are in no cache, so each access waits for memory. Kernels start
+# fetching the row that comes this many iterations later.
 ROWS_AHEAD = 16
-_LINE = 64  # bytes
+_LINE = 64  # bytes of a cache line
 
 
 @njit(forceinline=True)
 def prefetch_to_read(address, size):
-    """Have bytes fetched that will be read soon. Any address will do."""
+    """Start fetching `size` bytes that will be read soon.
+
+    Any address is safe: the processor ignores a prefetch that it cannot translate.
+    """
+    # `address & -_LINE` rounds down to the first cache line that holds the bytes.
     for line in range(address & -_LINE, address + size, _LINE):
         _prefetch_to_read(line)
 
 
 @njit(forceinline=True)
 def prefetch_to_write(address, size):
-    """Have bytes fetched that will be written soon. Any address will do."""
+    """Start fetching `size` bytes that will be written soon; any address is safe."""
     for line in range(address & -_LINE, address + size, _LINE):
         _prefetch_to_write(line)
 
 
 def _make_crc_step(bits):
-    """A function (crc, value) -> crc: the processor's own CRC-32C instruction."""
+    """Return step(crc, value) -> crc, which is the CRC-32C instruction of SSE4.2.
+
+    `bits` is how many bits of data one step consumes. The instruction for 64 bits takes
+    and returns the CRC in a 64-bit register, the one for 8 bits in a 32-bit register.
+    """
     integer, crc = ir.IntType(bits), ir.IntType(64 if bits == 64 else 32)
     name = f"llvm.x86.sse42.crc32.{crc.width}.{bits}"
 
@@ -209,9 +239,9 @@ crc_step8, crc_step64 = _make_crc_step(8), _make_crc_step(64)
 
 
 def has_crc_instruction() -> bool:
-    """Whether the code that Numba makes here may use `crc_step8` and `crc_step64`."""
+    """Return whether Numba compiles for a processor that has the CRC instruction."""
     from numba.core.registry import cpu_target
 
-    # What Numba compiles for, which NUMBA_CPU_FEATURES may set lower than the machine.
+    # Ask Numba, not the machine: NUMBA_CPU_FEATURES may switch features off.
     triple, _, features = cpu_target.target_context.codegen().magic_tuple()
     return triple.startswith("x86_64") and "+sse4.2" in features.split(",")

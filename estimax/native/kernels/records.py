@@ -1,9 +1,19 @@
-"""Compiled loops over framed records: checksums, finding records, framing them.
+"""Compiled loops over TFRecord files: CRC-32C, `unframe` and `frame`.
 
-Called only by `native/records.py` and `native/checksum.py`, which check the arguments.
+A TFRecord file is a sequence of frames. All numbers are little-endian:
+
+    byte 0    uint64  length n of the data
+    byte 8    uint32  masked CRC-32C of the 8 bytes of the length
+    byte 12   n bytes of data
+    byte 12+n uint32  masked CRC-32C of the data
+
+So HEADER is 12 and FOOTER is 4. A masked CRC is rotated right by 15 bits and increased
+by a constant, because the CRC of data that itself contains CRCs would be weak.
+
+`native/records.py` and `native/checksum.py` check the arguments and call these.
 """
 
-# Numba has its own types, in the signatures; annotations would say nothing more.
+# Numba reads the types from the signatures, so annotations are left out.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 import numpy as np
@@ -36,19 +46,24 @@ _INT64 = types.Array(types.int64, 1, "C", readonly=True)
 _OUT_BYTES = types.Array(types.uint8, 1, "C")
 _OUT_INT64 = types.Array(types.int64, 1, "C")
 
+# CRCs are kept in uint64, since Numba widens uint32 arithmetic to 64 bits anyway. _LOW
+# is also the initial value of a CRC and the value that inverts its bits at the end.
 _LOW = uint64(0xFFFFFFFF)
 _MASK_DELTA = uint64(0xA282EAD8)
 _LONGEST = uint64(LONGEST)
 
 
 def _make_tables():
-    """Table k says what a byte does to the CRC when k zero bytes follow it."""
+    """Return tables [8, 256]: the CRC of each byte with k zero bytes behind it."""
     tables = np.zeros((8, 256), np.uint32)
     for byte in range(256):
         crc = byte
+        # Divide by Castagnoli's polynomial, bit by bit. Its bits are reversed, because
+        # CRC-32C handles the lowest bit of every byte first.
         for _ in range(8):
             crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
         tables[0, byte] = crc
+    # A further zero byte shifts the CRC by 8 bits and reduces the byte that falls out.
     for k in range(1, 8):
         before = tables[k - 1]
         tables[k] = tables[0][before & 0xFF] ^ (before >> np.uint32(8))
@@ -60,9 +75,14 @@ _TABLES = _make_tables()
 
 @njit
 def _crc_by_table(data, start, n):
+    """Return the CRC of n bytes, eight at a time ("slicing by 8")."""
     crc = _LOW
     at, end = start, start + n
     while at + 8 <= end:
+        # A CRC is linear: the CRC of eight bytes is the XOR of the CRCs of each byte at
+        # its distance from the end. The first byte is the lowest of the word and has
+        # seven bytes behind it, hence table 7. The CRC so far acts as if it were XORed
+        # into the next four bytes.
         word = load64(data, at) ^ crc
         crc = uint64(
             _TABLES[7, word & uint64(0xFF)]
@@ -84,6 +104,7 @@ def _crc_by_table(data, start, n):
 
 @njit(forceinline=True)
 def _crc_onwards(crc, data, at, end):
+    """Continue a CRC over `data[at:end]` by instruction, and finish it."""
     while at + 8 <= end:
         crc = crc_step64(crc, load64(data, at))
         at += 8
@@ -100,6 +121,7 @@ def _crc_by_instruction(data, start, n):
 
 @njit
 def _three_by_table(data, a, a_end, b, b_end, c, c_end):
+    """Return the CRCs of three records, on a processor without the instruction."""
     return (
         _crc_by_table(data, a, a_end - a),
         _crc_by_table(data, b, b_end - b),
@@ -109,8 +131,14 @@ def _three_by_table(data, a, a_end, b, b_end, c, c_end):
 
 @njit
 def _three_by_instruction(data, a, a_end, b, b_end, c, c_end):
-    """Three checksums side by side: each step waits three cycles for the one before."""
+    """Return the CRCs of three records, computed side by side.
+
+    The CRC instruction has a latency of three cycles, but the processor can start one
+    every cycle. A single chain of dependent steps leaves two of three cycles unused;
+    three independent chains fill them.
+    """
     crc_a = crc_b = crc_c = _LOW
+    # Interleave up to the length of the shortest record, then finish each by itself.
     n = min(a_end - a, b_end - b, c_end - c)
     while n >= 8:
         crc_a = crc_step64(crc_a, load64(data, a))
@@ -124,6 +152,8 @@ def _three_by_instruction(data, a, a_end, b, b_end, c, c_end):
     )
 
 
+# Chosen when the module is imported, so that compiled loops call one or the other
+# directly. Numba's cache is keyed by the processor's features and stays correct.
 _HAS_INSTRUCTION = has_crc_instruction()
 _crc = _crc_by_instruction if _HAS_INSTRUCTION else _crc_by_table
 _three_crcs = _three_by_instruction if _HAS_INSTRUCTION else _three_by_table
@@ -131,36 +161,44 @@ _three_crcs = _three_by_instruction if _HAS_INSTRUCTION else _three_by_table
 
 @njit
 def _masked(crc):
+    """Return a CRC as TFRecord stores it: rotated right by 15 bits, plus a constant."""
+    # No mask after the shift to the left: `& _LOW` at the end drops the high bits.
     return (((crc >> uint64(15)) | (crc << uint64(17))) + _MASK_DELTA) & _LOW
 
 
 @njit(types.uint32(_BYTES), cache=True, nogil=True)
 def crc32c(data):
-    """CRC-32C of the bytes, by the processor's instruction where it has one."""
+    """Return the CRC-32C of the bytes, by the processor's instruction if it has one."""
     return uint32(_crc(data, 0, len(data)))
 
 
 @njit(types.uint32(_BYTES), cache=True, nogil=True)
 def crc32c_by_table(data):
-    """CRC-32C of the bytes, on any processor."""
+    """Return the CRC-32C of the bytes by table, which works on any processor."""
     return uint32(_crc_by_table(data, 0, len(data)))
 
 
 @njit(forceinline=True)
 def _frame_start(offsets, i):
-    """Where frame i begins, before the records are moved together."""
+    """Return where frame i begins in the buffer, before records are moved together.
+
+    `offsets` holds where records will be after the move. Frame i still has the headers
+    and footers of the i frames before it in front of it.
+    """
     return offsets[i] + (HEADER + FOOTER) * i
 
 
 @njit(forceinline=True)
 def _is_intact(buffer, end, crc):
+    """Return whether the record that ends at `end` has this CRC stored behind it."""
     return _masked(crc) == load32(buffer, end)
 
 
 @njit
 def _count_intact(buffer, offsets, count):
-    """How many records come before the first whose checksum is wrong."""
+    """Return how many records come before the first whose data CRC is wrong."""
     i = 0
+    # Three records at a time, see `_three_by_instruction`; the last one or two alone.
     while i + 3 <= count:
         a = _frame_start(offsets, i) + HEADER
         b = _frame_start(offsets, i + 1) + HEADER
@@ -192,33 +230,43 @@ def _count_intact(buffer, offsets, count):
 def unframe(buffer, start, size, check, least, most, offsets):
     """Find up to `most` records in `buffer[start:size]` and move them together there.
 
-    Record i becomes `buffer[offsets[i]:offsets[i + 1]]`; `offsets` has room for one
-    more than `most`. Returns how many there are, where the next begins, and whether
-    that is incomplete or broken. Fewer than `least` intact ones are left as they are:
-    the count is then 0.
+    Record i becomes `buffer[offsets[i]:offsets[i + 1]]`; `offsets` has `most + 1`
+    items. Returns (count, at, status): the number of records, where the next frame
+    begins, and whether that frame is incomplete (NEEDS_MORE) or how it is broken. If
+    fewer than `least` complete records are found, nothing is moved and the count is 0.
+
+    There are three passes: read all lengths, check all data, move the records. Nothing
+    is moved before the count is known to reach `least`: after a count of 0 the caller
+    reads more of the file behind `size` and calls again with the same `start`.
     """
     count, at, status = 0, start, NEEDS_MORE
     offsets[0] = start
+    # Pass 1. `at` walks over the frames; `offsets` collects where records will be.
     while count < most and at + HEADER <= size:
         length = load64(buffer, at)
+        # The length is used as a distance below, so its own CRC is checked first.
         if check and _masked(_crc(buffer, at, 8)) != load32(buffer, at + 8):
             status = BAD_LENGTH_CRC
             break
+        # Without a check of CRCs, a damaged length must not overflow the sums below.
         if length > _LONGEST:
             status = ABSURD_LENGTH
             break
         n = np.int64(length)
         if n + FOOTER > size - at - HEADER:
-            break
+            break  # the frame goes on behind what has been read: NEEDS_MORE
         offsets[count + 1] = offsets[count] + n
         count += 1
         at += HEADER + n + FOOTER
     if count < least and status == NEEDS_MORE:
         return 0, start, status
+    # Pass 2. A damaged record ends the batch; the records before it are returned.
     if check:
         good = _count_intact(buffer, offsets, count)
         if good < count:
             count, at, status = good, _frame_start(offsets, good), BAD_DATA_CRC
+    # Pass 3. Records only move to lower places, so going upwards never overwrites a
+    # record that has not been moved yet.
     for i in range(count):
         begin = _frame_start(offsets, i) + HEADER
         move(buffer, offsets[i], buffer, begin, offsets[i + 1] - offsets[i])
@@ -227,11 +275,14 @@ def unframe(buffer, start, size, check, least, most, offsets):
 
 @njit(types.int64(_BYTES, _INT64, _OUT_BYTES), cache=True, nogil=True)
 def frame(data, offsets, out):
-    """Write every record with its length and checksums; the opposite of `unframe`.
+    """Write every record as a frame; the opposite of `unframe`.
 
-    The place of a record that is not within the data, or -1.
+    Returns -1, or the number of a record that is not within the data. `out` has
+    exactly the size of all frames.
     """
     to = 0
+    # All offsets are checked before the first write: `out` was allocated for the sum of
+    # the lengths, which is only right if the offsets increase.
     for i in range(len(offsets) - 1):
         if offsets[i] < 0 or offsets[i + 1] < offsets[i] or offsets[i + 1] > len(data):
             return i

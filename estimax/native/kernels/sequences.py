@@ -1,11 +1,15 @@
-"""The compiled loops over the feature lists of SequenceExamples, a batch at a time.
+"""The compiled readers of the feature lists of SequenceExamples, a batch at a time.
 
-`scan_lists` finds the lists and counts their steps. `scan_steps` finds the steps of one
-feature and counts their values. `examples.fill` then writes the values, with a step for
-each row.
+A SequenceExample has feature lists in field 2: a map from a key to a FeatureList, which
+is a sequence of Feature messages, one for each time step. (Field 1, the context, has
+the layout of an Example and is read by `examples.py`.) Three calls read a list:
+
+1. `scan_lists` finds the lists of all features and counts their steps.
+2. `scan_steps` finds the steps of one feature and counts their values.
+3. `examples.fill` writes the values of that feature, with a step as a row.
 """
 
-# Numba has its own types, in the signatures; annotations would say nothing more.
+# Numba reads the types from the signatures, so annotations are left out.
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from numba import njit, types
@@ -39,9 +43,9 @@ VARIABLE = -1
 
 @njit(forceinline=True)
 def _next_step(data, at, end):
-    """Read a field of a FeatureList; return the place behind it.
+    """Read a field of a FeatureList; return where it ends, and where its step begins.
 
-    The second value is where its step begins, or -1 if it is another field.
+    The step is -1 if the field is something else.
     """
     tag, at = varint(data, at, end)
     if at < 0:
@@ -65,9 +69,10 @@ def scan_lists(
 ):
     """Find the wanted feature lists of SequenceExamples, and count their steps.
 
-    Row r of feature f has splits[f, r + 1] - splits[f, r] steps; where[f, r] is (start,
-    end) of its FeatureList, or -1 if the record has none. `seen` and `found` are
-    scratch memory, as `locate` takes them. Returns False if there is a `problem`.
+    Record r has splits[f, r + 1] - splits[f, r] steps of feature f. where[f, r] is
+    (start, end) of the FeatureList, or (-1, -1) if the record has none, which differs
+    from an empty list. `seen` and `found` are scratch memory for `locate`. Returns
+    False if there is a `problem`.
     """
     seen[:] = -1
     splits[:, 0] = 0
@@ -79,6 +84,7 @@ def scan_lists(
         if start < 0 or end < start or end > len(data):
             report(wrong, OUTSIDE, row, -1, 0, 0, 0)
             return False
+        # Heads are not matched here (0): the values of a FeatureList are messages.
         found[:] = -1
         at = locate(
             bytes_, start, end, TWO, keys_, ends_, slots_, len(slots), 0, seen_, found_
@@ -108,11 +114,13 @@ def scan_lists(
     nogil=True,
 )
 def scan_steps(data, offsets, where, f, kind, size, counts, steps, problem):
-    """Find the steps of feature f and set `counts` to the splits of their values.
+    """Find the steps of feature f in all records, and count the values of each step.
 
-    `where` is that of the feature, `size` how many values every step must have, or
-    VARIABLE. steps[i] is set to (start, end, -1) of a Feature message, as `fill` takes
-    it. Returns False if there is a `problem`.
+    `where` [rows, 2] is the feature's part of what `scan_lists` wrote. `size` is how
+    many values every step must have, or VARIABLE. Step i of the batch has
+    counts[i + 1] - counts[i] values; steps[i] is set to (start, end, -1) of its Feature
+    message, which is a row of `where` for `examples.fill`. Returns False if there is a
+    `problem`.
     """
     bytes_, wrong = address(data), address(problem)
     i = 0
@@ -123,6 +131,7 @@ def scan_steps(data, offsets, where, f, kind, size, counts, steps, problem):
             at, step = _next_step(bytes_, at, stop)
             if step < 0:
                 continue
+            # Capacity 0: count the values, and write none (so no output is given).
             found, count = values(bytes_, step, at, kind, 0, 0, 0)
             if count < 0:
                 report(wrong, MALFORMED, row, f, -1 - count - offsets[row], 0, 0)
