@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli), as TFRecord, TensorBoard and our own files carry it.
+"""CRC-32C (Castagnoli), the checksum of TFRecord, TensorBoard and estimax files.
 
 crc32c(b"123456789")      # 0xe3069283
-masked_crc32c(b"")        # as records store it
+masked_crc32c(b"")        # as TFRecord stores it
 """
 
 from __future__ import annotations
@@ -11,31 +11,34 @@ from typing import Any
 import numpy as np
 
 from estimax.native import loading, records
-from estimax.native.reference.records import crc32c as _by_numpy
-from estimax.native.reference.records import masked
+from estimax.native.reference import records as reference
 
 Buffer = bytes | bytearray | memoryview | np.ndarray[Any, Any]
 
-# Loading Numba takes a second, in which NumPy does more than this.
+# Importing Numba takes about a second. NumPy computes the CRC of more than this in that
+# time, so small data does not load the kernels.
 _SMALL_BYTES = 1 << 16
 
 
 def crc32c(data: Buffer) -> int:
-    """Return the checksum of the bytes.
+    """Return the CRC-32C of the bytes.
 
     >>> hex(crc32c(b"123456789"))
     '0xe3069283'
     """
     flat = np.frombuffer(data, np.uint8)
     if len(flat) <= _SMALL_BYTES and not loading.is_loaded("records"):
-        return _by_numpy(flat)
-    return records.crc32c(flat)
+        return reference.crc32c(flat)
+    kernels = records.record_kernels()
+    return reference.crc32c(flat) if kernels is None else int(kernels.crc32c(flat))
 
 
 def masked_crc32c(data: Buffer) -> int:
-    """Return the checksum as stored: a CRC of data that holds CRCs would be weak.
+    """Return the CRC-32C as TFRecord stores it: rotated, plus a constant.
+
+    The mask keeps the CRC of data that itself contains CRCs from being weak.
 
     >>> masked_crc32c(b"")
     2726488792
     """
-    return masked(crc32c(data))
+    return reference.masked(crc32c(data))

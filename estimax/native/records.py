@@ -1,10 +1,10 @@
-"""TFRecord frames: finding records in a buffer, and writing them.
+"""TFRecord frames: find the records in a buffer, and write records as frames.
 
     count, at, status, offsets = unframe(buffer, 0, size, check=True, least=1, most=100)
     framed = frame(Strings.of([b"one", b"two"]))
 
-A frame is, little-endian: uint64 length, uint32 CRC of the length, the data, uint32 CRC
-of the data.
+A frame is, little-endian: uint64 length, uint32 masked CRC-32C of the length, the data,
+uint32 masked CRC-32C of the data.
 """
 
 from __future__ import annotations
@@ -33,13 +33,6 @@ FRAME_BYTES = HEADER + FOOTER  # around every record
 HEADER_BYTES = HEADER
 
 
-def crc32c(data: NDArray[np.uint8]) -> int:
-    """Return the CRC-32C of flat bytes."""
-    flat = np.ascontiguousarray(data, np.uint8).reshape(-1)
-    kernels = _kernels()
-    return reference.crc32c(flat) if kernels is None else int(kernels.crc32c(flat))
-
-
 def unframe(
     buffer: NDArray[np.uint8],
     start: int,
@@ -52,17 +45,21 @@ def unframe(
     """Find up to `most` records in `buffer[start:size]` and move them together there.
 
     Args:
-      buffer: Flat and writable.
+      buffer: Bytes of a file, flat and writable. Changed by the call.
       start: Where the first frame begins.
-      size: Where what is read of the file ends.
-      check: Whether checksums are compared.
-      least: Fewer intact records than this are left as they are; the count is then 0.
-      most: The most records to find.
+      size: Where the bytes read so far end.
+      check: Whether to verify checksums.
+      least: If fewer complete records than this are found, the buffer is left as it is
+        and the count is 0.
+      most: The largest number of records to find.
 
     Returns:
-      The number of records; where the next frame begins; whether that one is incomplete
-      (NEEDS_MORE) or how it is broken; and the offsets: record i is
-      `buffer[offsets[i]:offsets[i + 1]]`.
+      A tuple (count, next, status, offsets). `next` is where the next frame begins;
+      `status` says whether that frame is incomplete (NEEDS_MORE) or how it is broken.
+      Record i is `buffer[offsets[i]:offsets[i + 1]]`.
+
+    Raises:
+      ValueError: The buffer has another type, or [start, size) is not within it.
     """
     if buffer.dtype != np.uint8 or buffer.ndim != 1 or not buffer.flags.carray:
         raise ValueError("the buffer must be flat, contiguous, writable uint8")
@@ -70,25 +67,29 @@ def unframe(
         raise ValueError(
             f"[{start}, {size}) is not within a buffer of {len(buffer)} bytes"
         )
-    kernels = _kernels()
+    kernels = record_kernels()
     if kernels is None:
         return reference.unframe(buffer, start, size, check, least, most)
     offsets = np.empty(most + 1, np.int64)
-    told = (buffer, start, size, check, least, most, offsets)
-    count, at, status = kernels.unframe(*told)
+    arguments = (buffer, start, size, check, least, most, offsets)
+    count, at, status = kernels.unframe(*arguments)
     return count, at, status, offsets[: count + 1]
 
 
 def frame(records: Strings) -> NDArray[np.uint8]:
-    """Return every record with its length and checksums, one after the other."""
+    """Return every record with its length and checksums, one after the other.
+
+    Raises:
+      InputError: The offsets of the records do not increase within their data.
+    """
     data, offsets = text_of(records)
-    kernels = _kernels()
+    kernels = record_kernels()
     if kernels is None:
         check_spans(data, offsets)
         return reference.frame(data, offsets)
     if not 0 <= offsets[0] <= offsets[-1] <= len(data):
         check_spans(data, offsets)
-    # Right if the offsets increase, which the kernel checks before it writes.
+    # This size is right if the offsets increase, which the kernel checks first.
     size = max(int(offsets[-1] - offsets[0]), 0) + FRAME_BYTES * records.size
     out = np.empty(size, np.uint8)
     bad = kernels.frame(data, offsets, out)
@@ -97,12 +98,13 @@ def frame(records: Strings) -> NDArray[np.uint8]:
     return out
 
 
-def _kernels() -> ModuleType | None:
+def record_kernels() -> ModuleType | None:
+    """Return the kernels for records, or None if the reference must be used."""
     return loading.kernels("records", _agrees)
 
 
 def _agrees(kernels: ModuleType) -> bool:
-    """Return whether four tiny records are framed, found and checked as they must."""
+    """Return whether the kernels frame, find and check four tiny records correctly."""
     text = Strings.of([b"one", b"", bytes(range(100)), b"four"])
     framed = reference.frame(text.data, text.offsets)
     written = np.empty(len(framed), np.uint8)
@@ -117,9 +119,9 @@ def _agrees(kernels: ModuleType) -> bool:
     for given in (framed, broken):
         ours, theirs = given.copy(), given.copy()
         offsets = np.empty(9, np.int64)
-        told = (0, len(given), True, 1, 8)
-        found = kernels.unframe(ours, *told, offsets)
-        *expected, ends = reference.unframe(theirs, *told)
+        arguments = (0, len(given), True, 1, 8)
+        found = kernels.unframe(ours, *arguments, offsets)
+        *expected, ends = reference.unframe(theirs, *arguments)
         if list(found) != expected or not np.array_equal(offsets[: len(ends)], ends):
             return False
         if not np.array_equal(ours, theirs):
