@@ -9,7 +9,7 @@ from rich.text import Text
 
 from estimax import config
 from estimax.cli.screen import note, results, say
-from estimax.config.schema.model import CustomModel
+from estimax.config.schema.model import CustomModelConfig
 from estimax.core.errors import InputError, MissingFileError
 
 
@@ -22,7 +22,7 @@ def check(
     """
     loaded = config.load(path, overrides)
     run = loaded.run
-    is_custom = isinstance(run.model, CustomModel)
+    is_custom = isinstance(run.model, CustomModelConfig)
     if is_custom and with_import:
         from estimax.config.build_custom import resolve
 
@@ -41,7 +41,7 @@ def check(
 
 def _summary(run: config.Run) -> str:
     model = run.model
-    kind = model.class_ if isinstance(model, CustomModel) else model.type
+    kind = model.class_ if isinstance(model, CustomModelConfig) else model.type
     steps = run.train.max_steps
     length = f"{steps:,} steps" if steps else "until the data ends"
     sources = ", ".join(run.data.sources)

@@ -24,10 +24,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-RunFile = Annotated[
+RunFileArgument = Annotated[
     Path, typer.Argument(help="The run's YAML file.", metavar="RUN.yaml")
 ]
-Overrides = Annotated[
+OverridesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -35,13 +35,13 @@ Overrides = Annotated[
         metavar="PATH=VALUE",
     ),
 ]
-ModelDir = Annotated[
+ModelDirOption = Annotated[
     str | None, typer.Option(help="Use this folder in place of run.model_dir.")
 ]
-Checkpoint = Annotated[
+CheckpointOption = Annotated[
     str | None, typer.Option(help="A checkpoint's folder; by default the latest.")
 ]
-Output = Annotated[
+OutputOption = Annotated[
     Path | None,
     typer.Option(help="A .csv, .json or .jsonl file; by default CSV on the screen."),
 ]
@@ -73,7 +73,9 @@ def estimax(
 
 
 @app.command()
-def train(run: RunFile, set_: Overrides = None, model_dir: ModelDir = None) -> None:
+def train(
+    run: RunFileArgument, set_: OverridesOption = None, model_dir: ModelDirOption = None
+) -> None:
     """Train a run, evaluating and exporting along the way.
 
     A run that was stopped goes on where it was. Examples:
@@ -89,13 +91,13 @@ def train(run: RunFile, set_: Overrides = None, model_dir: ModelDir = None) -> N
 
 @app.command()
 def evaluate(
-    run: RunFile,
-    set_: Overrides = None,
-    model_dir: ModelDir = None,
+    run: RunFileArgument,
+    set_: OverridesOption = None,
+    model_dir: ModelDirOption = None,
     source: Annotated[
         str | None, typer.Option(help="A name in data.sources; by default eval.source.")
     ] = None,
-    checkpoint: Checkpoint = None,
+    checkpoint: CheckpointOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the metrics as JSON.")
     ] = False,
@@ -115,14 +117,14 @@ def evaluate(
 
 @app.command()
 def predict(
-    run: RunFile,
+    run: RunFileArgument,
     input: Annotated[
         str, typer.Option("--input", help="A CSV file or pattern; no label is needed.")
     ],
-    output: Output = None,
-    set_: Overrides = None,
-    model_dir: ModelDir = None,
-    checkpoint: Checkpoint = None,
+    output: OutputOption = None,
+    set_: OverridesOption = None,
+    model_dir: ModelDirOption = None,
+    checkpoint: CheckpointOption = None,
 ) -> None:
     """Predict every row of a CSV file with the trained model.
 
@@ -137,8 +139,8 @@ def predict(
 
 @app.command()
 def check(
-    run: RunFile,
-    set_: Overrides = None,
+    run: RunFileArgument,
+    set_: OverridesOption = None,
     data: Annotated[
         bool,
         typer.Option(
@@ -178,7 +180,7 @@ def show(
         Path,
         typer.Argument(help="A run file, an exported bundle, or a model directory."),
     ],
-    set_: Overrides = None,
+    set_: OverridesOption = None,
     yaml: Annotated[
         bool, typer.Option("--yaml", help="Of a run: print the resolved YAML alone.")
     ] = False,
@@ -204,7 +206,7 @@ def run(
         Path, typer.Argument(help="An exported bundle, or the folder of its versions.")
     ],
     input: Annotated[str, typer.Option("--input", help="A CSV file or pattern.")],
-    output: Output = None,
+    output: OutputOption = None,
     signature: Annotated[
         str, typer.Option(help="Which of the bundle's functions to call.")
     ] = "predict",

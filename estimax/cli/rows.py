@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import ConfigError, did_you_mean
 
-Batch = Mapping[str, NDArray[np.generic]]
+PredictionBatch = Mapping[str, NDArray[np.generic]]
 
 
 class Rows(Protocol):
@@ -28,7 +28,7 @@ class Rows(Protocol):
 
     count: int
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: PredictionBatch) -> None:
         """Write the rows of a batch."""
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class CsvRows:
         self.count = 0
         self._writer = csv.writer(file, lineterminator="\n")
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: PredictionBatch) -> None:
         """Write the rows of a batch."""
         columns = flat_columns(batch)
         if self.count == 0:
@@ -85,7 +85,7 @@ class JsonLines:
         self.count = 0
         self._file = file
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: PredictionBatch) -> None:
         """Write the rows of a batch."""
         for row in objects(batch):
             self._begin()
@@ -117,12 +117,12 @@ class JsonRows(JsonLines):
         pass
 
 
-def wanted(batch: Batch) -> Batch:
+def wanted(batch: PredictionBatch) -> PredictionBatch:
     """Without what is the same in every row: the list of all classes."""
     return {name: v for name, v in batch.items() if not name.startswith("all_class")}
 
 
-def flat_columns(batch: Batch) -> dict[str, NDArray[np.generic]]:
+def flat_columns(batch: PredictionBatch) -> dict[str, NDArray[np.generic]]:
     """One-dimensional columns.
 
     >>> list(flat_columns({"p": np.ones((2, 2)), "id": np.ones((2, 1))}))
@@ -137,7 +137,7 @@ def flat_columns(batch: Batch) -> dict[str, NDArray[np.generic]]:
     return columns
 
 
-def objects(batch: Batch) -> Iterator[dict[str, object]]:
+def objects(batch: PredictionBatch) -> Iterator[dict[str, object]]:
     """One dict a row; a vector of one is a scalar."""
     names = list(wanted(batch))
     lists = [_squeezed(np.asarray(batch[name])).tolist() for name in names]

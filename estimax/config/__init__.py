@@ -1,7 +1,7 @@
 """A YAML file is a whole run: read, checked and built. Read `schema/run.py` first."""
 
 from estimax.config.load import LoadedRun, load
-from estimax.config.nodes import Origin, Problem, RunFileError
+from estimax.config.nodes import ConfigProblem, RunFileError, ValueOrigin
 from estimax.config.schema import Run
 
-__all__ = ["LoadedRun", "Origin", "Problem", "Run", "RunFileError", "load"]
+__all__ = ["ConfigProblem", "LoadedRun", "Run", "RunFileError", "ValueOrigin", "load"]

@@ -24,39 +24,39 @@ from estimax.config.checks import better
 from estimax.config.load import LoadedRun
 from estimax.config.saved import config_dir
 from estimax.config.schema.features import (
-    Bucketized,
-    Crossed,
+    BucketizedConfig,
+    CrossedConfig,
     GivenZScore,
-    Hashed,
-    Identity,
-    Numeric,
-    Vocabulary,
+    HashedConfig,
+    IdentityConfig,
+    NumericConfig,
+    VocabularyConfig,
 )
 from estimax.config.schema.model import (
-    BinaryHead,
-    CombinedModel,
-    CustomModel,
-    DcnModel,
+    BinaryHeadConfig,
+    CombinedModelConfig,
+    CustomModelConfig,
+    DcnModelConfig,
     DeepFeatures,
-    DeepFmModel,
-    DnnModel,
-    Head,
+    DeepFmModelConfig,
+    DnnModelConfig,
+    HeadConfig,
     LinearPart,
-    MultiClassHead,
+    MultiClassHeadConfig,
 )
 from estimax.config.schema.optimizers import (
-    Adagrad,
-    Adam,
-    Cosine,
-    Exponential,
-    Ftrl,
-    InverseTime,
-    Optimizer,
-    Piecewise,
-    Polynomial,
-    RmsProp,
-    Schedule,
-    Sgd,
+    AdagradConfig,
+    AdamConfig,
+    CosineConfig,
+    ExponentialConfig,
+    FtrlConfig,
+    InverseTimeConfig,
+    OptimizerConfig,
+    PiecewiseConfig,
+    PolynomialConfig,
+    RmsPropConfig,
+    ScheduleConfig,
+    SgdConfig,
 )
 from estimax.config.schema.run import (
     BestExport,
@@ -119,9 +119,9 @@ def build(loaded: LoadedRun) -> Built:
     has_weights = checkpoints.latest(run.run.model_dir) is not None
     cache = config_dir(run) / "statistics.json"
     statistics = statistics_for(run, cache, keep=has_weights)
-    columns = Columns(run, statistics)
+    columns = ColumnBuilder(run, statistics)
     config = build_run_config(run)
-    if isinstance(run.model, CustomModel):
+    if isinstance(run.model, CustomModelConfig):
         estimator = build_custom(
             loaded, columns.all(), config, build_warm_start(run.warm_start)
         )
@@ -179,13 +179,13 @@ def _cache_dir(given: str) -> str | None:
     return str(Path(base) / "estimax" / "compiled")
 
 
-def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
+def _build_stock(run: Run, columns: ColumnBuilder, config: RunConfig) -> Estimator:
     model = run.model
-    assert not isinstance(model, CustomModel)
+    assert not isinstance(model, CustomModelConfig)
     head = build_head(run, model.head)
     linear, dnn = run.optimizers.linear, run.optimizers.dnn
     warm_start = build_warm_start(run.warm_start)
-    if isinstance(model, CombinedModel):
+    if isinstance(model, CombinedModelConfig):
         return canned.DNNLinearCombinedEstimator(
             head,
             linear_feature_columns=columns.linear(model.linear),
@@ -200,7 +200,7 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
             linear_sparse_combiner=model.linear.combiner,
             warm_start_from=warm_start,
         )
-    if isinstance(model, DnnModel):
+    if isinstance(model, DnnModelConfig):
         return canned.DNNEstimator(
             head,
             hidden_units=model.dnn.hidden_units,
@@ -212,7 +212,7 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
             warm_start_from=warm_start,
             batch_norm=model.dnn.batch_norm,
         )
-    if isinstance(model, DeepFmModel | DcnModel):
+    if isinstance(model, DeepFmModelConfig | DcnModelConfig):
         return _build_click_model(run, model, columns, config)
     return canned.LinearEstimator(
         head,
@@ -225,7 +225,10 @@ def _build_stock(run: Run, columns: Columns, config: RunConfig) -> Estimator:
 
 
 def _build_click_model(
-    run: Run, model: DeepFmModel | DcnModel, columns: Columns, config: RunConfig
+    run: Run,
+    model: DeepFmModelConfig | DcnModelConfig,
+    columns: ColumnBuilder,
+    config: RunConfig,
 ) -> Estimator:
     given = run.optimizers.dnn
     shared: dict[str, Any] = {
@@ -237,7 +240,7 @@ def _build_click_model(
         "warm_start_from": build_warm_start(run.warm_start),
         "head": build_head(run, model.head),
     }
-    if isinstance(model, DeepFmModel):
+    if isinstance(model, DeepFmModelConfig):
         return canned.DeepFMClassifier(**shared)
     return canned.DCNClassifier(
         cross_layers=model.cross_layers,
@@ -247,22 +250,22 @@ def _build_click_model(
     )
 
 
-def _optimizer(given: Optimizer | None, default: str) -> Any:
+def _optimizer(given: OptimizerConfig | None, default: str) -> Any:
     """An optimizer, or the name whose learning rate tf.estimator chooses."""
     return default if given is None else build_optimizer(given)
 
 
-def build_head(run: Run, given: Head) -> heads.Head:
+def build_head(run: Run, given: HeadConfig) -> heads.Head:
     """What the logits mean."""
     weight, words = run.data.weight, run.data.label_vocabulary
-    if isinstance(given, BinaryHead):
+    if isinstance(given, BinaryHeadConfig):
         return heads.BinaryClassHead(
             weight_column=weight,
             thresholds=given.thresholds or None,
             label_vocabulary=words,
             loss_reduction=given.loss_reduction,
         )
-    if isinstance(given, MultiClassHead):
+    if isinstance(given, MultiClassHeadConfig):
         return heads.MultiClassHead(
             given.classes,
             weight_column=weight,
@@ -289,22 +292,22 @@ def build_exporter(given: Export) -> Any:  # one of export's exporters
     return export.FinalExporter(given.name)
 
 
-def build_optimizer(given: Optimizer) -> optimizers.Optimizer:
+def build_optimizer(given: OptimizerConfig) -> optimizers.Optimizer:
     """The optimizer of one section.
 
-    >>> build_optimizer(Adagrad(learning_rate=0.1)).name
+    >>> build_optimizer(AdagradConfig(learning_rate=0.1)).name
     'Adagrad'
     """
     rate = build_rate(given.learning_rate)
     clip = {"global_clipnorm": given.clip_global_norm}
-    if isinstance(given, Sgd):
+    if isinstance(given, SgdConfig):
         return optimizers.SGD(rate, given.momentum, given.nesterov, **_only_set(clip))
-    if isinstance(given, Adagrad):
+    if isinstance(given, AdagradConfig):
         return optimizers.Adagrad(rate, given.initial_accumulator, **_only_set(clip))
-    if isinstance(given, Adam):
+    if isinstance(given, AdamConfig):
         make = optimizers.LazyAdam if given.lazy else optimizers.Adam
         return make(rate, given.beta_1, given.beta_2, given.epsilon, **_only_set(clip))
-    if isinstance(given, RmsProp):
+    if isinstance(given, RmsPropConfig):
         return optimizers.RMSProp(
             rate,
             given.rho,
@@ -313,7 +316,7 @@ def build_optimizer(given: Optimizer) -> optimizers.Optimizer:
             given.centered,
             **_only_set(clip),
         )
-    assert isinstance(given, Ftrl)
+    assert isinstance(given, FtrlConfig)
     return optimizers.Ftrl(
         rate,
         given.learning_rate_power,
@@ -326,33 +329,33 @@ def build_optimizer(given: Optimizer) -> optimizers.Optimizer:
     )
 
 
-def build_rate(given: float | Schedule) -> Any:  # a number, or step -> number
+def build_rate(given: float | ScheduleConfig) -> Any:  # a number, or step -> number
     """A learning rate that may follow a schedule.
 
-    >>> build_rate(Piecewise(boundaries=(5,), values=(1.0, 0.5)))(6).item()
+    >>> build_rate(PiecewiseConfig(boundaries=(5,), values=(1.0, 0.5)))(6).item()
     0.5
     """
     if isinstance(given, float):
         return given
-    if isinstance(given, Exponential):
+    if isinstance(given, ExponentialConfig):
         return optimizers.exponential_decay(
             given.initial, given.decay_steps, given.decay_rate, given.staircase
         )
-    if isinstance(given, InverseTime):
+    if isinstance(given, InverseTimeConfig):
         return optimizers.inverse_time_decay(
             given.initial, given.decay_steps, given.decay_rate, given.staircase
         )
-    if isinstance(given, Polynomial):
+    if isinstance(given, PolynomialConfig):
         return optimizers.polynomial_decay(
             given.initial, given.decay_steps, given.end, given.power
         )
-    if isinstance(given, Cosine) and given.warmup_steps:
+    if isinstance(given, CosineConfig) and given.warmup_steps:
         return optimizers.cosine_decay(
             0.0, given.decay_steps, given.alpha, given.initial, given.warmup_steps
         )
-    if isinstance(given, Cosine):
+    if isinstance(given, CosineConfig):
         return optimizers.cosine_decay(given.initial, given.decay_steps, given.alpha)
-    assert isinstance(given, Piecewise)
+    assert isinstance(given, PiecewiseConfig)
     return optimizers.piecewise_constant(given.boundaries, given.values)
 
 
@@ -360,39 +363,39 @@ def _only_set(options: dict[str, float | None]) -> Any:  # keyword arguments
     return {name: value for name, value in options.items() if value is not None}
 
 
-Column = Any  # one of feature_columns' dense or categorical columns
+AnyColumn = Any  # one of feature_columns' dense or categorical columns
 
 
-class Columns:
+class ColumnBuilder:
     """The columns of a run, each made when it is asked for."""
 
     def __init__(self, run: Run, statistics: Statistics) -> None:
         self._features = run.features
         self._statistics = statistics
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> AnyColumn:
         """The column of one feature, not yet embedded or made an indicator."""
         feature = self._features[name]
-        if isinstance(feature, Numeric):
+        if isinstance(feature, NumericConfig):
             return self._numeric(name, feature)
-        if isinstance(feature, Bucketized):
+        if isinstance(feature, BucketizedConfig):
             return self._bucketized(feature)
-        if isinstance(feature, Vocabulary):
+        if isinstance(feature, VocabularyConfig):
             return self._vocabulary(name, feature)
-        if isinstance(feature, Hashed):
+        if isinstance(feature, HashedConfig):
             key = feature.column or name
             return fc.categorical_column_with_hash_bucket(key, feature.buckets)
-        if isinstance(feature, Identity):
+        if isinstance(feature, IdentityConfig):
             return fc.categorical_column_with_identity(
                 feature.column or name, feature.buckets, feature.default
             )
         return self._crossed(feature)
 
-    def linear(self, part: LinearPart) -> list[Column]:
+    def linear(self, part: LinearPart) -> list[AnyColumn]:
         """The columns of the wide part."""
         return [self.column(name) for name in part.features]
 
-    def deep(self, features: DeepFeatures) -> list[Column]:
+    def deep(self, features: DeepFeatures) -> list[AnyColumn]:
         """The dense columns of the deep part."""
         columns = [self.column(name) for name in features.numeric]
         for group in features.embedding:
@@ -403,17 +406,17 @@ class Columns:
         columns += [fc.indicator_column(self.column(n)) for n in features.indicator]
         return columns
 
-    def all(self) -> dict[str, Column]:
+    def all(self) -> dict[str, AnyColumn]:
         """Every feature's column by the feature's name."""
         return {name: self.column(name) for name in self._features}
 
-    def fill(self, name: str, feature: Numeric) -> float | None:
+    def fill(self, name: str, feature: NumericConfig) -> float | None:
         """What stands in for a missing value."""
         if feature.default == "mean":
             return self._statistics.raw[name].mean
         return feature.default
 
-    def _numeric(self, name: str, feature: Numeric) -> Column:
+    def _numeric(self, name: str, feature: NumericConfig) -> AnyColumn:
         mean, std = 0.0, 1.0
         if feature.normalize == "zscore":
             moments = self._statistics.moments[name]
@@ -428,9 +431,9 @@ class Columns:
             normalizer_fn=None if scaling == Scaling() else scaling,
         )
 
-    def _bucketized(self, feature: Bucketized) -> Column:
+    def _bucketized(self, feature: BucketizedConfig) -> AnyColumn:
         source = self._features[feature.source]
-        assert isinstance(source, Numeric)
+        assert isinstance(source, NumericConfig)
         # Boundaries are in the data's own units, so the source is not scaled here.
         fill = self.fill(feature.source, source)
         raw = fc.numeric_column(
@@ -440,7 +443,7 @@ class Columns:
         )
         return fc.bucketized_column(raw, feature.boundaries)
 
-    def _vocabulary(self, name: str, feature: Vocabulary) -> Column:
+    def _vocabulary(self, name: str, feature: VocabularyConfig) -> AnyColumn:
         key = feature.column or name
         if feature.file is not None:
             return fc.categorical_column_with_vocabulary_file(
@@ -451,12 +454,12 @@ class Columns:
             key, list(words), num_oov_buckets=feature.oov_buckets
         )
 
-    def _crossed(self, feature: Crossed) -> Column:
-        keys: list[Column] = []
+    def _crossed(self, feature: CrossedConfig) -> AnyColumn:
+        keys: list[AnyColumn] = []
         for name in feature.keys:
             part = self._features[name]
             # A cross hashes words itself and takes no column that already does.
-            if isinstance(part, Hashed):
+            if isinstance(part, HashedConfig):
                 keys.append(part.column or name)
             else:
                 keys.append(self.column(name))

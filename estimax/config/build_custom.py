@@ -12,7 +12,7 @@ from typing import Any
 
 from estimax.config.load import LoadedRun
 from estimax.config.nodes import Problems, shown
-from estimax.config.schema.model import CustomModel
+from estimax.config.schema.model import CustomModelConfig
 from estimax.core.errors import did_you_mean
 
 # By type and by name: a module may keep its annotations as text.
@@ -26,7 +26,7 @@ def build_custom(
 ) -> Any:
     """Call the class with its params, the config, and the columns if it takes them."""
     model = loaded.run.model
-    assert isinstance(model, CustomModel)
+    assert isinstance(model, CustomModelConfig)
     make = resolve(loaded)
     arguments: dict[str, Any] = {**model.params, "config": config}
     if "feature_columns" in _parameters(make):
@@ -50,7 +50,7 @@ def resolve(loaded: LoadedRun) -> Callable[..., Any]:
       RunFileError: The class cannot be imported, or `params` do not fit it.
     """
     model = loaded.run.model
-    assert isinstance(model, CustomModel)
+    assert isinstance(model, CustomModelConfig)
     problems = Problems(str(loaded.path))
     found = _import(loaded, model.class_, problems)
     problems.raise_if_any()
@@ -102,7 +102,10 @@ def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def _check_params(
-    loaded: LoadedRun, model: CustomModel, make: Callable[..., Any], problems: Problems
+    loaded: LoadedRun,
+    model: CustomModelConfig,
+    make: Callable[..., Any],
+    problems: Problems,
 ) -> None:
     try:
         known = _parameters(make)

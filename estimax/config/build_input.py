@@ -11,7 +11,7 @@ from collections.abc import Callable
 from estimax import input as inputs
 from estimax.config.data_report import check_header, columns_of, find_files, kind_of
 from estimax.config.schema.data import CsvSource
-from estimax.config.schema.features import Numeric
+from estimax.config.schema.features import NumericConfig
 from estimax.config.schema.run import Run
 
 InputFn = Callable[[], inputs.Dataset]
@@ -84,8 +84,10 @@ def _defaults(run: Run) -> dict[str, float]:
             readers.setdefault(column, []).append(feature)
     defaults: dict[str, float] = {}
     for column, features in readers.items():
-        if all(isinstance(f, Numeric) and f.default is not None for f in features):
+        if all(
+            isinstance(f, NumericConfig) and f.default is not None for f in features
+        ):
             defaults[column] = float("nan")
-        elif not any(isinstance(f, Numeric) for f in features):
+        elif not any(isinstance(f, NumericConfig) for f in features):
             defaults[column] = -1
     return defaults

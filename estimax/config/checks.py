@@ -13,40 +13,40 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from estimax.config.data_report import clashes
 from estimax.config.decode import is_broken
-from estimax.config.nodes import Origin, Problems, join, shown
+from estimax.config.nodes import Problems, ValueOrigin, join, shown
 from estimax.config.schema.data import DataSection
 from estimax.config.schema.features import (
-    Bucketized,
-    Crossed,
-    Feature,
-    Hashed,
-    Identity,
-    Numeric,
-    Vocabulary,
+    BucketizedConfig,
+    CrossedConfig,
+    FeatureConfig,
+    HashedConfig,
+    IdentityConfig,
+    NumericConfig,
+    VocabularyConfig,
 )
 from estimax.config.schema.model import (
-    BinaryHead,
+    BinaryHeadConfig,
     ClickPart,
-    CustomModel,
-    DcnModel,
+    CustomModelConfig,
+    DcnModelConfig,
     DeepFeatures,
-    DeepFmModel,
-    DnnModel,
+    DeepFmModelConfig,
+    DnnModelConfig,
     DnnPart,
-    Head,
-    LinearModel,
+    HeadConfig,
+    LinearModelConfig,
     LinearPart,
-    MultiClassHead,
-    RegressionHead,
+    MultiClassHeadConfig,
+    RegressionHeadConfig,
 )
-from estimax.config.schema.optimizers import Optimizer, Piecewise, Sgd
+from estimax.config.schema.optimizers import OptimizerConfig, PiecewiseConfig, SgdConfig
 from estimax.config.schema.run import BestExport, Run
 from estimax.core.errors import did_you_mean
 
 Note = Callable[[str, str], None]
 
 
-def check_run(run: Run, origins: Mapping[str, Origin], problems: Problems) -> None:
+def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) -> None:
     """Note every contradiction in a decoded run."""
 
     def note(path: str, text: str) -> None:
@@ -66,12 +66,12 @@ def check_run(run: Run, origins: Mapping[str, Origin], problems: Problems) -> No
         note(f"features.{name}", text)
     _check_columns(run, note)
     check_model(run, note, complete=not problems.under("model"))
-    if isinstance(run.model, CustomModel):
+    if isinstance(run.model, CustomModelConfig):
         return
     _check_labels(run.data, run.model.head, note)
 
 
-def _nearest(origins: Mapping[str, Origin], path: str) -> Origin:
+def _nearest(origins: Mapping[str, ValueOrigin], path: str) -> ValueOrigin:
     """Where an address is written, or the closest thing above it."""
     while path and path not in origins:
         path = path.rpartition(".")[0]
@@ -142,7 +142,9 @@ def _check_export(run: Run, note: Note) -> None:
             _check_best(export, head, f"export.{i}", note)
 
 
-def _check_best(export: BestExport, head: Head | None, path: str, note: Note) -> None:
+def _check_best(
+    export: BestExport, head: HeadConfig | None, path: str, note: Note
+) -> None:
     metric = export.metric.removeprefix("eval/")
     known = metrics_of(head)
     if known and metric not in known:
@@ -165,7 +167,7 @@ _REGRESSION = ["average_loss", "label/mean", "loss", "prediction/mean"]
 
 def metrics_of(head: object) -> list[str]:
     """The metrics that a head reports; nothing for a model of one's own."""
-    if isinstance(head, BinaryHead):
+    if isinstance(head, BinaryHeadConfig):
         named = ("accuracy", "precision", "recall")
         at = [
             f"{name}/positive_threshold_{threshold:g}"
@@ -174,9 +176,9 @@ def metrics_of(head: object) -> list[str]:
             if isinstance(threshold, float)
         ]
         return [*_BINARY, *at]
-    if isinstance(head, MultiClassHead):
+    if isinstance(head, MultiClassHeadConfig):
         return _MULTI_CLASS
-    return _REGRESSION if isinstance(head, RegressionHead) else []
+    return _REGRESSION if isinstance(head, RegressionHeadConfig) else []
 
 
 def better(metric: str) -> str | None:
@@ -206,23 +208,31 @@ def _check_columns(run: Run, note: Note) -> None:
                 note(path, f"source {name!r} has no column {column!r}{hint}")
 
 
-def _check_labels(data: DataSection, head: Head, note: Note) -> None:
+def _check_labels(data: DataSection, head: HeadConfig, note: Note) -> None:
     words = data.label_vocabulary
     if words is None or is_broken(words):
         return
     path = "data.label_vocabulary"
-    if isinstance(head, RegressionHead):
+    if isinstance(head, RegressionHeadConfig):
         note(path, "a regression has no classes; remove it")
-    elif isinstance(head, BinaryHead) and len(words) != 2:
+    elif isinstance(head, BinaryHeadConfig) and len(words) != 2:
         note(path, f"a binary head needs 2 words, got {len(words)}")
-    elif isinstance(head, MultiClassHead) and len(words) != head.classes:
+    elif isinstance(head, MultiClassHeadConfig) and len(words) != head.classes:
         note(path, f"{head.classes} classes need as many words, got {len(words)}")
 
 
-CATEGORICAL = (Vocabulary, Hashed, Identity, Bucketized, Crossed)
+CATEGORICAL = (
+    VocabularyConfig,
+    HashedConfig,
+    IdentityConfig,
+    BucketizedConfig,
+    CrossedConfig,
+)
 
 
-def check_features(features: Mapping[str, Feature], label: str, note: Note) -> None:
+def check_features(
+    features: Mapping[str, FeatureConfig], label: str, note: Note
+) -> None:
     """Note what is wrong with features and with the references between them."""
     for name, feature in features.items():
         path = f"features.{name}"
@@ -232,26 +242,28 @@ def check_features(features: Mapping[str, Feature], label: str, note: Note) -> N
             )
         if isinstance(label, str) and column_key(name, feature) == label:
             note(path, f"reads the label {label!r}; a model may not see it")
-        if isinstance(feature, Vocabulary):
+        if isinstance(feature, VocabularyConfig):
             _check_vocabulary(feature, path, note)
-        elif isinstance(feature, Identity):
+        elif isinstance(feature, IdentityConfig):
             _check_identity(feature, path, note)
-        elif isinstance(feature, Bucketized):
+        elif isinstance(feature, BucketizedConfig):
             _check_bucketized(feature, features, path, note)
-        elif isinstance(feature, Crossed):
+        elif isinstance(feature, CrossedConfig):
             _check_crossed(feature, features, path, note)
 
 
-def column_key(name: str, feature: Feature) -> str | None:
+def column_key(name: str, feature: FeatureConfig) -> str | None:
     """The data column that a feature reads; None when it reads other features."""
-    if isinstance(feature, Numeric | Vocabulary | Hashed | Identity):
+    if isinstance(
+        feature, NumericConfig | VocabularyConfig | HashedConfig | IdentityConfig
+    ):
         return feature.column or name
     return None
 
 
 def known_feature(
-    name: str, features: Mapping[str, Feature], path: str, note: Note
-) -> Feature | None:
+    name: str, features: Mapping[str, FeatureConfig], path: str, note: Note
+) -> FeatureConfig | None:
     """The feature of this name; a note and None when there is none."""
     if is_broken(name):
         return None
@@ -262,7 +274,7 @@ def known_feature(
     return None if is_broken(feature) else feature
 
 
-def _check_vocabulary(feature: Vocabulary, path: str, note: Note) -> None:
+def _check_vocabulary(feature: VocabularyConfig, path: str, note: Note) -> None:
     given = [
         key
         for key, value in (
@@ -299,17 +311,20 @@ def repeats(words: Sequence[str | int]) -> list[tuple[int, str | int]]:
     return found
 
 
-def _check_identity(feature: Identity, path: str, note: Note) -> None:
+def _check_identity(feature: IdentityConfig, path: str, note: Note) -> None:
     default, buckets = feature.default, feature.buckets
     if isinstance(default, int) and isinstance(buckets, int) and default >= buckets:
         note(f"{path}.default", f"must be < buckets ({buckets}), got {default}")
 
 
 def _check_bucketized(
-    feature: Bucketized, features: Mapping[str, Feature], path: str, note: Note
+    feature: BucketizedConfig,
+    features: Mapping[str, FeatureConfig],
+    path: str,
+    note: Note,
 ) -> None:
     source = known_feature(feature.source, features, f"{path}.source", note)
-    if source is not None and not isinstance(source, Numeric):
+    if source is not None and not isinstance(source, NumericConfig):
         text = f"{feature.source!r} is {source.type}; only numeric features are cut"
         note(f"{path}.source", text)
     boundaries = [b for b in feature.boundaries if isinstance(b, float)]
@@ -320,15 +335,15 @@ def _check_bucketized(
 
 
 def _check_crossed(
-    feature: Crossed, features: Mapping[str, Feature], path: str, note: Note
+    feature: CrossedConfig, features: Mapping[str, FeatureConfig], path: str, note: Note
 ) -> None:
     seen: set[str] = set()
     for i, key in enumerate(feature.keys):
         here = f"{path}.keys.{i}"
         part = known_feature(key, features, here, note)
-        if isinstance(part, Numeric):
+        if isinstance(part, NumericConfig):
             note(here, f"{key!r} is numeric; cross a bucketized feature of it")
-        elif isinstance(part, Crossed):
+        elif isinstance(part, CrossedConfig):
             note(here, f"{key!r} is a cross itself; list its keys instead")
         if key in seen:
             note(here, f"{key!r} is listed twice")
@@ -336,14 +351,14 @@ def _check_crossed(
             seen.add(key)
 
 
-_ONE_PART = DnnModel | LinearModel | DeepFmModel | DcnModel
+_ONE_PART = DnnModelConfig | LinearModelConfig | DeepFmModelConfig | DcnModelConfig
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def check_model(run: Run, note: Note, *, complete: bool) -> None:
     """Note what is wrong with the model; `complete` when all of it was decoded."""
     model = run.model
-    if isinstance(model, CustomModel):
+    if isinstance(model, CustomModelConfig):
         if isinstance(model.class_, str) and not _CALLABLE.fullmatch(model.class_):
             note("model.class", 'expected "package.module:Name"')
         _check_optimizers(run, note)
@@ -360,7 +375,7 @@ def check_model(run: Run, note: Note, *, complete: bool) -> None:
             note("model.dnn.features", "names no feature: add numeric, embedding, ...")
         _check_references(references, run.features, note)
         used += references
-        if complete and isinstance(model, DeepFmModel):
+        if complete and isinstance(model, DeepFmModelConfig):
             _check_pairs(dnn.features, note)
     if complete:
         _check_all_used(run.features, {name for _, name in used}, note)
@@ -396,7 +411,7 @@ def _dnn_references(deep: DeepFeatures) -> Iterator[tuple[str, str]]:
 
 
 def _check_references(
-    references: list[tuple[str, str]], features: Mapping[str, Feature], note: Note
+    references: list[tuple[str, str]], features: Mapping[str, FeatureConfig], note: Note
 ) -> None:
     taken: dict[str, str] = {}
     for path, name in references:
@@ -417,8 +432,10 @@ def _check_references(
         taken[column] = name
 
 
-def _check_kind(feature: Feature, name: str, use: str, path: str, note: Note) -> None:
-    if use == "numeric" and not isinstance(feature, Numeric):
+def _check_kind(
+    feature: FeatureConfig, name: str, use: str, path: str, note: Note
+) -> None:
+    if use == "numeric" and not isinstance(feature, NumericConfig):
         text = f"{name!r} is {feature.type}; put it under embedding or indicator"
         note(path, text)
     elif use in ("embedding", "indicator") and not isinstance(feature, CATEGORICAL):
@@ -426,34 +443,34 @@ def _check_kind(feature: Feature, name: str, use: str, path: str, note: Note) ->
         note(path, text)
 
 
-def _column_name(name: str, features: Mapping[str, Feature]) -> str:
+def _column_name(name: str, features: Mapping[str, FeatureConfig]) -> str:
     """What the feature's column is called, and hence its variables."""
     feature = features.get(name)
-    if isinstance(feature, Bucketized):
+    if isinstance(feature, BucketizedConfig):
         source = features.get(feature.source)
-        key = source.column if isinstance(source, Numeric) else None
+        key = source.column if isinstance(source, NumericConfig) else None
         return f"{key or feature.source}_bucketized"
-    if isinstance(feature, Crossed):
+    if isinstance(feature, CrossedConfig):
         # A cross of crosses is reported elsewhere; here it must only not go on.
         keys = [
             key
             for key in feature.keys
-            if not is_broken(key) and not isinstance(features.get(key), Crossed)
+            if not is_broken(key) and not isinstance(features.get(key), CrossedConfig)
         ]
         return "_X_".join(sorted(_column_name(key, features) for key in keys))
     return (column_key(name, feature) if feature is not None else None) or name
 
 
 def _check_all_used(
-    features: Mapping[str, Feature], used: set[str], note: Note
+    features: Mapping[str, FeatureConfig], used: set[str], note: Note
 ) -> None:
     for name in list(used):
         feature = features.get(name)
-        if isinstance(feature, Crossed):
+        if isinstance(feature, CrossedConfig):
             used.update(feature.keys)
     for name in list(used):
         feature = features.get(name)
-        if isinstance(feature, Bucketized):
+        if isinstance(feature, BucketizedConfig):
             used.add(feature.source)
     for name in features:
         if name not in used:
@@ -466,21 +483,28 @@ def _check_optimizers(run: Run, note: Note) -> None:
     given = {"linear": run.optimizers.linear, "dnn": run.optimizers.dnn}
     for name, part in (("linear", linear), ("dnn", dnn)):
         optimizer = given[name]
-        if not isinstance(optimizer, Optimizer):
+        if not isinstance(optimizer, OptimizerConfig):
             continue
         path = f"optimizers.{name}"
-        if isinstance(run.model, CustomModel):
+        if isinstance(run.model, CustomModelConfig):
             note(path, "a class of your own brings its own optimizers; remove it")
         elif part is None and isinstance(run.model, _ONE_PART):
             note(path, f"a {run.model.type} model has no {name} part; remove it")
         _check_optimizer(optimizer, path, note)
 
 
-def _check_optimizer(optimizer: Optimizer, path: str, note: Note) -> None:
-    if isinstance(optimizer, Sgd) and optimizer.nesterov and optimizer.momentum == 0:
+def _check_optimizer(optimizer: OptimizerConfig, path: str, note: Note) -> None:
+    if (
+        isinstance(optimizer, SgdConfig)
+        and optimizer.nesterov
+        and optimizer.momentum == 0
+    ):
         note(f"{path}.nesterov", "needs momentum > 0")
     rate = optimizer.learning_rate
-    if isinstance(rate, Piecewise) and len(rate.values) != len(rate.boundaries) + 1:
+    if (
+        isinstance(rate, PiecewiseConfig)
+        and len(rate.values) != len(rate.boundaries) + 1
+    ):
         text = (
             f"needs {len(rate.boundaries) + 1} values, one more than boundaries, "
             f"got {len(rate.values)}"

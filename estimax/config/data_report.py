@@ -17,13 +17,13 @@ from typing import Any, Literal
 from estimax.config.nodes import shown
 from estimax.config.schema.data import CsvSource
 from estimax.config.schema.features import (
-    Feature,
-    Hashed,
-    Identity,
-    Numeric,
-    Vocabulary,
+    FeatureConfig,
+    HashedConfig,
+    IdentityConfig,
+    NumericConfig,
+    VocabularyConfig,
 )
-from estimax.config.schema.model import CustomModel, MultiClassHead
+from estimax.config.schema.model import CustomModelConfig, MultiClassHeadConfig
 from estimax.config.schema.run import Run
 from estimax.core.errors import InputError, MissingFileError, did_you_mean
 
@@ -54,7 +54,7 @@ class DataReport:
 class _Seen:
     """What has been seen of a column so far."""
 
-    kind: Kind
+    kind: ColumnKind
     missing: int = 0
     bad: Counter[str] = field(default_factory=Counter)
     low: float = float("inf")
@@ -76,7 +76,7 @@ def report(run: Run, name: str) -> DataReport:
     seen = {c: _Seen(kind or "text") for c, kind in kinds.items() if c in there}
     rows = 0
     # Read as text: what is no number must be counted, not stumbled over.
-    texts: dict[str, Kind] = dict.fromkeys(seen, "text")
+    texts: dict[str, ColumnKind] = dict.fromkeys(seen, "text")
     for batch in scan(source, name, texts):
         rows += batch.num_rows
         for column, so_far in seen.items():
@@ -146,12 +146,20 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
         if (getattr(feature, "column", None) or name) == column
     }
     for name, feature in readers.items():
-        if isinstance(feature, Numeric) and seen.missing and feature.default is None:
+        if (
+            isinstance(feature, NumericConfig)
+            and seen.missing
+            and feature.default is None
+        ):
             text = f"{column!r} misses {seen.missing:,} values: give"
             found.append(f"{text} features.{name}.default a number or mean")
-        if isinstance(feature, Identity) and feature.default is None:
+        if isinstance(feature, IdentityConfig) and feature.default is None:
             found += _ids_out_of_range(name, feature, column, seen)
-        if isinstance(feature, Vocabulary) and not seen.words and seen.kind == "text":
+        if (
+            isinstance(feature, VocabularyConfig)
+            and not seen.words
+            and seen.kind == "text"
+        ):
             found.append(f"{column!r} holds no word at all")
     if column == run.data.label:
         found += _label_problems(run, column, seen)
@@ -159,7 +167,7 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
 
 
 def _ids_out_of_range(
-    name: str, feature: Identity, column: str, seen: _Seen
+    name: str, feature: IdentityConfig, column: str, seen: _Seen
 ) -> list[str]:
     if seen.high < feature.buckets:
         return []
@@ -221,7 +229,7 @@ def header(path: str, source: CsvSource) -> list[str]:
 
 
 def scan(
-    source: CsvSource, name: str, columns: Mapping[str, Kind]
+    source: CsvSource, name: str, columns: Mapping[str, ColumnKind]
 ) -> Iterator[Any]:  # pyarrow.RecordBatch, which has no types
     """The wanted columns of all files, batch by batch."""
     import pyarrow as pa
@@ -244,7 +252,7 @@ def check_header(path: str, source: CsvSource, columns: Mapping[str, object]) ->
             raise InputError(f"{path}: there is no column {column!r}{hint}")
 
 
-def _open(path: str, source: CsvSource, columns: Mapping[str, Kind]) -> Any:
+def _open(path: str, source: CsvSource, columns: Mapping[str, ColumnKind]) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 
@@ -271,12 +279,12 @@ def _open(path: str, source: CsvSource, columns: Mapping[str, Kind]) -> Any:
     )
 
 
-Kind = Literal["float", "int", "text"]
+ColumnKind = Literal["float", "int", "text"]
 
 
-def columns_of(run: Run) -> dict[str, Kind | None]:
+def columns_of(run: Run) -> dict[str, ColumnKind | None]:
     """Each column's kind; None leaves it to the reader."""
-    kinds: dict[str, Kind | None] = {}
+    kinds: dict[str, ColumnKind | None] = {}
     for name, feature in run.features.items():
         if (kind := kind_of(feature)) is not None:
             column = getattr(feature, "column", None) or name
@@ -288,30 +296,30 @@ def columns_of(run: Run) -> dict[str, Kind | None]:
     return kinds
 
 
-def kind_of(feature: Feature) -> Kind | None:
+def kind_of(feature: FeatureConfig) -> ColumnKind | None:
     """How a feature reads its column; None when it is made of other features."""
-    if isinstance(feature, Numeric):
+    if isinstance(feature, NumericConfig):
         return "float"
-    if isinstance(feature, Identity):
+    if isinstance(feature, IdentityConfig):
         return "int"
-    if isinstance(feature, Vocabulary):
+    if isinstance(feature, VocabularyConfig):
         words = feature.list_ or ()
         return "int" if words and not isinstance(words[0], str) else "text"
-    return "text" if isinstance(feature, Hashed) else None
+    return "text" if isinstance(feature, HashedConfig) else None
 
 
-def label_kind(run: Run) -> Kind | None:
+def label_kind(run: Run) -> ColumnKind | None:
     """How the label is read."""
     if run.data.label_vocabulary is not None:
         return "text"
-    if isinstance(run.model, CustomModel):
+    if isinstance(run.model, CustomModelConfig):
         return None
-    return "int" if isinstance(run.model.head, MultiClassHead) else "float"
+    return "int" if isinstance(run.model.head, MultiClassHeadConfig) else "float"
 
 
-def clashes(features: Mapping[str, Feature]) -> list[tuple[str, str]]:
+def clashes(features: Mapping[str, FeatureConfig]) -> list[tuple[str, str]]:
     """Features that read a column as text where an earlier one reads numbers."""
-    readers: dict[str, tuple[str, Kind]] = {}
+    readers: dict[str, tuple[str, ColumnKind]] = {}
     found = []
     for name, feature in features.items():
         kind = kind_of(feature)

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimax.config.nodes import (
+    ConfigNode,
     ListNode,
     MapNode,
-    Node,
-    Origin,
     Problems,
     ScalarNode,
     Unresolved,
+    ValueOrigin,
     join,
     plain,
     shown,
@@ -68,9 +68,9 @@ class Decoder:
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
-        self.origins: dict[str, Origin] = {}
+        self.origins: dict[str, ValueOrigin] = {}
 
-    def section(self, node: Node, section: type, path: str) -> Any:  # a `section`
+    def section(self, node: ConfigNode, section: type, path: str) -> Any:  # a `section`
         """One dataclass from one mapping."""
         if not isinstance(node, MapNode):
             return self._wrong(node, path, "a mapping")
@@ -83,7 +83,7 @@ class Decoder:
         return section(**values)
 
     def _unknown_keys(
-        self, node: MapNode, known: Mapping[str, Field], path: str
+        self, node: MapNode, known: Mapping[str, SectionField], path: str
     ) -> set[str]:
         """Note keys that do not exist; return the keys that were probably meant."""
         near = set()
@@ -98,7 +98,9 @@ class Decoder:
             self.problems.add(entry.key_origin, join(path, key), f"unknown key{hint}")
         return near
 
-    def _field(self, node: MapNode, field: Field, path: str, near: set[str]) -> Any:
+    def _field(
+        self, node: MapNode, field: SectionField, path: str, near: set[str]
+    ) -> Any:
         here = join(path, field.key)
         entry = node.entries.get(field.key)
         if entry is None:
@@ -110,7 +112,7 @@ class Decoder:
         self.origins[here] = entry.key_origin
         return self.value(entry.node, field.kind, field.about, here)
 
-    def value(self, node: Node, kind: Any, about: About, path: str) -> Any:
+    def value(self, node: ConfigNode, kind: Any, about: About, path: str) -> Any:
         """One value of the wanted type."""
         self.origins.setdefault(path, node.origin)
         options = members(kind)
@@ -157,7 +159,7 @@ class Decoder:
             found[key] = self.value(entry.node, kind, About(""), here)
         return found
 
-    def _list(self, node: Node, kind: Any, about: About, path: str) -> Any:
+    def _list(self, node: ConfigNode, kind: Any, about: About, path: str) -> Any:
         item_kind = typing.get_args(kind)[0]
         if not isinstance(node, ListNode):
             if not about.one_or_many:
@@ -227,7 +229,7 @@ class Decoder:
             return self._limited(float(value), node, about, path)
         return self._wrong(node, path, describe(kind))
 
-    def _limited(self, value: float, node: Node, about: About, path: str) -> Any:
+    def _limited(self, value: float, node: ConfigNode, about: About, path: str) -> Any:
         outside = _outside(value, about)
         if outside is not None:
             self.problems.add(
@@ -236,7 +238,7 @@ class Decoder:
             return BROKEN
         return value
 
-    def _wrong(self, node: Node, path: str, expected: str) -> Any:
+    def _wrong(self, node: ConfigNode, path: str, expected: str) -> Any:
         text = f"expected {expected}, got {_found(node)}{_hint(node, expected)}"
         self.problems.add(node.origin, path, text)
         return BROKEN
@@ -296,7 +298,7 @@ def describe(kind: Any) -> str:
     return " or ".join(words)
 
 
-def _found(node: Node) -> str:
+def _found(node: ConfigNode) -> str:
     if isinstance(node, MapNode):
         return "a mapping"
     if isinstance(node, ListNode):
@@ -310,7 +312,7 @@ def _found(node: Node) -> str:
     return f"{type(node.value).__name__} {shown(node.value)}"
 
 
-def _hint(node: Node, expected: str) -> str:
+def _hint(node: ConfigNode, expected: str) -> str:
     """How to write what was probably meant."""
     if not isinstance(node, ScalarNode):
         return ""
@@ -349,7 +351,7 @@ class About:
 
 
 @dataclass(frozen=True)
-class Field:
+class SectionField:
     """One field of a section, as YAML sees it."""
 
     name: str  # in Python
@@ -365,7 +367,7 @@ class Field:
 
 
 @functools.cache
-def fields_of(section: type) -> dict[str, Field]:
+def fields_of(section: type) -> dict[str, SectionField]:
     """The fields of a section by their YAML key, in order."""
     hints = typing.get_type_hints(section, include_extras=True)
     found = {}
@@ -375,7 +377,7 @@ def fields_of(section: type) -> dict[str, Field]:
         if item.default_factory is not dataclasses.MISSING:
             default = item.default_factory()
         key = item.name.removesuffix("_")
-        found[key] = Field(item.name, key, kind, about, default)
+        found[key] = SectionField(item.name, key, kind, about, default)
     return found
 
 

@@ -22,8 +22,8 @@ from estimax.config.schema import Run
 def to_plain(value: object) -> Any:  # dict, list or scalar
     """A section as the dicts, lists and scalars that YAML holds.
 
-    >>> from estimax.config.schema.data import Shuffle
-    >>> to_plain(Shuffle(buffer_rows=10))
+    >>> from estimax.config.schema.data import ShuffleConfig
+    >>> to_plain(ShuffleConfig(buffer_rows=10))
     {'buffer_rows': 10, 'seed': None}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

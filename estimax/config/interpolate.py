@@ -22,15 +22,15 @@ from estimax.config.nodes import (
     MAX_KEY,
     MAX_REFERENCES,
     Budget,
-    Entry,
+    ConfigNode,
     ListNode,
+    MapEntry,
     MapNode,
-    Node,
-    Origin,
     Problems,
     RunFileError,
     ScalarNode,
     Unresolved,
+    ValueOrigin,
     height,
     join,
     shown,
@@ -57,7 +57,7 @@ def interpolate(
 class _Resolved:
     """The value of a variable, and how much of the budget it takes."""
 
-    node: Node
+    node: ConfigNode
     height: int
     nodes: int
     characters: int
@@ -76,12 +76,14 @@ class _Resolver:
         self.resolved: dict[str, _Resolved] = {}
         self.used: set[str] = set()
         self.circular: set[str] = set()
-        self.vars: dict[str, Entry] = {}
+        self.vars: dict[str, MapEntry] = {}
         entry = tree.entries.get("vars")
         if entry is not None and isinstance(entry.node, MapNode):
             self.vars = entry.node.entries
 
-    def walk(self, node: Node, path: str, above: tuple[str, ...], depth: int) -> Node:
+    def walk(
+        self, node: ConfigNode, path: str, above: tuple[str, ...], depth: int
+    ) -> ConfigNode:
         """Return `node` with its references replaced.
 
         `above` are the references that led here, `depth` how many mappings and lists
@@ -102,7 +104,7 @@ class _Resolver:
             entries = {}
             for key, entry in node.entries.items():
                 value = self.walk(entry.node, join(path, key), above, depth + 1)
-                entries[key] = Entry(entry.key_origin, value)
+                entries[key] = MapEntry(entry.key_origin, value)
             return MapNode(entries, node.origin)
         items = []
         for i, item in enumerate(node.items):
@@ -110,8 +112,13 @@ class _Resolver:
         return ListNode(tuple(items), node.origin)
 
     def _text(
-        self, text: str, origin: Origin, path: str, above: tuple[str, ...], depth: int
-    ) -> Node:
+        self,
+        text: str,
+        origin: ValueOrigin,
+        path: str,
+        above: tuple[str, ...],
+        depth: int,
+    ) -> ConfigNode:
         whole = _REFERENCE.fullmatch(text)
         if whole and whole[1] is not None:
             return self._lookup(whole[1], origin, path, above, depth)
@@ -135,8 +142,13 @@ class _Resolver:
         return ScalarNode(result, origin)
 
     def _lookup(
-        self, name: str, origin: Origin, path: str, above: tuple[str, ...], depth: int
-    ) -> Node:
+        self,
+        name: str,
+        origin: ValueOrigin,
+        path: str,
+        above: tuple[str, ...],
+        depth: int,
+    ) -> ConfigNode:
         """Return the value of one reference, said to be written where it is used."""
         nothing = ScalarNode(Unresolved(), origin)
         if name in above or name in self.circular:
@@ -172,7 +184,7 @@ class _Resolver:
         return _at(found.node, origin)
 
     def _resolve(
-        self, name: str, target: Node, above: tuple[str, ...], depth: int
+        self, name: str, target: ConfigNode, above: tuple[str, ...], depth: int
     ) -> _Resolved:
         before = self.budget.nodes, self.budget.characters
         node = self.walk(target, name, (*above, name), depth)
@@ -181,12 +193,12 @@ class _Resolver:
         nodes, characters = self.budget.nodes, self.budget.characters
         return _Resolved(node, height(node), before[0] - nodes, before[1] - characters)
 
-    def _note_depth(self, origin: Origin, path: str) -> None:
+    def _note_depth(self, origin: ValueOrigin, path: str) -> None:
         text = f"references nest lists and mappings more than {MAX_DEPTH} deep"
         self.problems.add(origin, path, f"{text}; write the value out")
 
     def _take(
-        self, origin: Origin, path: str, *, nodes: int = 0, characters: int = 0
+        self, origin: ValueOrigin, path: str, *, nodes: int = 0, characters: int = 0
     ) -> bool:
         """Take from the budget; note a problem and return False if it is used up."""
         exceeded = self.budget.take(nodes=nodes, characters=characters)
@@ -196,7 +208,7 @@ class _Resolver:
             self.problems.add(origin, path, text)
         return exceeded is None
 
-    def _target(self, name: str) -> Node | None:
+    def _target(self, name: str) -> ConfigNode | None:
         if name == "name" and "name" in self.tree.entries:
             return self.tree.entries["name"].node
         key = name.removeprefix("vars.")
@@ -204,7 +216,7 @@ class _Resolver:
             return self.vars[key].node
         return None
 
-    def _environment(self, variable: str, origin: Origin, path: str) -> Node:
+    def _environment(self, variable: str, origin: ValueOrigin, path: str) -> ConfigNode:
         if variable not in self.environment:
             text = f"environment variable {_shown(variable)[2:-1]} is not set"
             self.problems.add(origin, path, text)
@@ -231,7 +243,7 @@ class _Resolver:
                 self.problems.add(entry.key_origin, f"vars.{key}", text)
 
 
-def _at(node: Node, origin: Origin) -> Node:
+def _at(node: ConfigNode, origin: ValueOrigin) -> ConfigNode:
     """The same value with the place of its reference, for scalars."""
     return ScalarNode(node.value, origin) if isinstance(node, ScalarNode) else node
 
@@ -257,7 +269,7 @@ def merge(below: MapNode, above: MapNode) -> MapNode:
         node = entry.node
         if old and isinstance(old.node, MapNode) and isinstance(node, MapNode):
             node = merge(old.node, node)
-        entries[key] = Entry(entry.key_origin, node)
+        entries[key] = MapEntry(entry.key_origin, node)
     return MapNode(entries, above.origin)
 
 
@@ -292,11 +304,11 @@ def set_model_dir(tree: MapNode, model_dir: str, problems: Problems) -> MapNode:
     return _changed(tree, ["run", "model_dir"], node, origin, problems)
 
 
-def _option(name: str, text: str) -> Origin:
+def _option(name: str, text: str) -> ValueOrigin:
     """Return an origin that shows an option; a long value is cut."""
     whole = text if len(text) <= 100 else f"{text[:99]}…"
     # What cannot be printed is shown as an escape.
-    return Origin(f"{name} {whole if whole.isprintable() else shown(whole, 120)}")
+    return ValueOrigin(f"{name} {whole if whole.isprintable() else shown(whole, 120)}")
 
 
 def _is_key(key: str) -> bool:
@@ -304,7 +316,11 @@ def _is_key(key: str) -> bool:
 
 
 def _changed(
-    tree: MapNode, keys: list[str], value: Node, origin: Origin, problems: Problems
+    tree: MapNode,
+    keys: list[str],
+    value: ConfigNode,
+    origin: ValueOrigin,
+    problems: Problems,
 ) -> MapNode:
     changed = _set(tree, keys, "", value, origin, problems)
     assert isinstance(changed, MapNode)
@@ -312,13 +328,13 @@ def _changed(
 
 
 def _set(
-    node: Node | None,
+    node: ConfigNode | None,
     keys: list[str],
     path: str,
-    value: Node,
-    origin: Origin,
+    value: ConfigNode,
+    origin: ValueOrigin,
     problems: Problems,
-) -> Node:
+) -> ConfigNode:
     if not keys:
         return value
     key, rest = keys[0], keys[1:]
@@ -339,4 +355,4 @@ def _set(
     below = old.entries[key].node if key in old.entries else None
     changed = _set(below, rest, here, value, origin, problems)
     kept = old.entries[key].key_origin if key in old.entries and rest else origin
-    return MapNode({**old.entries, key: Entry(kept, changed)}, old.origin)
+    return MapNode({**old.entries, key: MapEntry(kept, changed)}, old.origin)

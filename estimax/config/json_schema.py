@@ -15,7 +15,7 @@ from typing import Any
 
 from estimax.config.decode import (
     About,
-    Field,
+    SectionField,
     fields_of,
     is_section,
     literals,
@@ -67,7 +67,7 @@ def _first_line(section: type) -> str:
     return (section.__doc__ or "").strip().split("\n")[0]
 
 
-def _property(field: Field, definitions: dict[str, Json]) -> Json:
+def _property(field: SectionField, definitions: dict[str, Json]) -> Json:
     schema = _kind(field.kind, field.about, definitions)
     schema = {"description": field.about.doc, **schema}
     if not field.required:
@@ -94,15 +94,20 @@ def _option(option: Any, about: About, definitions: dict[str, Json]) -> Json:
     if literals(option):
         return {"enum": list(literals(option))}
     if is_section(option):
-        definitions.setdefault(option.__name__, {})
-        if not definitions[option.__name__]:
-            definitions[option.__name__] = _section(option, definitions)
-        return {"$ref": f"#/$defs/{option.__name__}"}
+        definitions.setdefault(_name(option), {})
+        if not definitions[_name(option)]:
+            definitions[_name(option)] = _section(option, definitions)
+        return {"$ref": f"#/$defs/{_name(option)}"}
     if typing.get_origin(option) is tuple:
         return _list(option, about, definitions)
     assert typing.get_origin(option) is Mapping, option
     item = _kind(typing.get_args(option)[1], About(""), definitions)
     return {"type": "object", "additionalProperties": item}
+
+
+def _name(section: type) -> str:
+    """Return the name of a section's definition: `AdamConfig` is "Adam"."""
+    return section.__name__.removesuffix("Config")
 
 
 def _list(option: Any, about: About, definitions: dict[str, Json]) -> Json:

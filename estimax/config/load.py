@@ -18,7 +18,7 @@ from pathlib import Path
 from estimax.config.checks import check_run
 from estimax.config.decode import Decoder
 from estimax.config.interpolate import apply_override, interpolate, set_model_dir
-from estimax.config.nodes import DEFAULT, Budget, Origin, Problems
+from estimax.config.nodes import DEFAULT, Budget, Problems, ValueOrigin
 from estimax.config.schema import Run
 from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError, MissingFileError
@@ -32,9 +32,9 @@ class LoadedRun:
     path: Path
     source: str  # the text of the file
     overrides: tuple[str, ...]
-    origins: Mapping[str, Origin]
+    origins: Mapping[str, ValueOrigin]
 
-    def origin(self, path: str) -> Origin:
+    def origin(self, path: str) -> ValueOrigin:
         """Where the value at an address such as `train.max_steps` was written."""
         return self.origins.get(path, DEFAULT)
 
@@ -72,7 +72,7 @@ def load(
     problems = Problems(file)
     budget = Budget()
     reader = FileReader(problems, budget)
-    source = reader.text(path, Origin(file, 1, 1))
+    source = reader.text(path, ValueOrigin(file, 1, 1))
     tree = None if source is None else reader.tree(path, source)
     if source is None or tree is None:
         problems.raise_if_any()

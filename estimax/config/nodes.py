@@ -21,34 +21,34 @@ class ScalarNode:
     """A text, number, truth value or null."""
 
     value: Scalar
-    origin: Origin
+    origin: ValueOrigin
 
 
 @dataclass(frozen=True)
 class ListNode:
     """A sequence."""
 
-    items: tuple[Node, ...]
-    origin: Origin
+    items: tuple[ConfigNode, ...]
+    origin: ValueOrigin
 
 
 @dataclass(frozen=True)
-class Entry:
+class MapEntry:
     """One key of a mapping: where the key stands, and its value."""
 
-    key_origin: Origin
-    node: Node
+    key_origin: ValueOrigin
+    node: ConfigNode
 
 
 @dataclass(frozen=True)
 class MapNode:
     """A mapping with text keys, in the order written."""
 
-    entries: dict[str, Entry]
-    origin: Origin
+    entries: dict[str, MapEntry]
+    origin: ValueOrigin
 
 
-Node = ScalarNode | ListNode | MapNode
+ConfigNode = ScalarNode | ListNode | MapNode
 
 
 class Unresolved(str):
@@ -60,11 +60,11 @@ class Unresolved(str):
     __slots__ = ()
 
 
-def plain(node: Node) -> Any:  # dict, list or scalar
+def plain(node: ConfigNode) -> Any:  # dict, list or scalar
     """Return the node as Python data, without its origins.
 
-    >>> at = Origin("x", 1, 1)
-    >>> plain(MapNode({"a": Entry(at, ListNode((ScalarNode(1, at),), at))}, at))
+    >>> at = ValueOrigin("x", 1, 1)
+    >>> plain(MapNode({"a": MapEntry(at, ListNode((ScalarNode(1, at),), at))}, at))
     {'a': [1]}
     """
     if isinstance(node, MapNode):
@@ -74,7 +74,7 @@ def plain(node: Node) -> Any:  # dict, list or scalar
     return node.value
 
 
-def height(node: Node) -> int:
+def height(node: ConfigNode) -> int:
     """Return how many mappings and lists are inside each other; 0 for a scalar."""
     if isinstance(node, MapNode):
         return 1 + max((height(e.node) for e in node.entries.values()), default=0)
@@ -93,12 +93,12 @@ def join(path: str, key: str) -> str:
 
 
 @dataclass(frozen=True)
-class Origin:
+class ValueOrigin:
     """A place that can be shown: a file position, an option, or a default.
 
-    >>> str(Origin("run.yaml", 4, 3))
+    >>> str(ValueOrigin("run.yaml", 4, 3))
     'run.yaml:4:3'
-    >>> str(Origin("--set seed=1"))
+    >>> str(ValueOrigin("--set seed=1"))
     '--set seed=1'
     """
 
@@ -112,7 +112,7 @@ class Origin:
         return f"{self.source}:{self.line}:{self.column}"
 
 
-DEFAULT = Origin("default")
+DEFAULT = ValueOrigin("default")
 
 
 def shown(value: object, most: int = 60) -> str:
@@ -126,10 +126,10 @@ def shown(value: object, most: int = 60) -> str:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ConfigProblem:
     """One thing that is wrong: where it is written, its address, and the words."""
 
-    origin: Origin
+    origin: ValueOrigin
     path: str
     text: str
 
@@ -142,13 +142,13 @@ class Problem:
 class RunFileError(ConfigError):
     """All that is wrong with a run file, one line each.
 
-    >>> error = RunFileError("a.yaml", [Problem(Origin("a.yaml", 1, 1), "x", "bad")])
-    >>> print(error)
+    >>> problem = ConfigProblem(ValueOrigin("a.yaml", 1, 1), "x", "bad")
+    >>> print(RunFileError("a.yaml", [problem]))
     1 error in a.yaml
       a.yaml:1:1: x: bad
     """
 
-    def __init__(self, file: str, problems: list[Problem]) -> None:
+    def __init__(self, file: str, problems: list[ConfigProblem]) -> None:
         self.file = file
         self.problems = tuple(problems)
         count = f"{len(problems)} error{'s' if len(problems) > 1 else ''} in {file}"
@@ -162,16 +162,16 @@ class Problems:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._found: dict[Problem, None] = {}  # in the order of their discovery
+        self._found: dict[ConfigProblem, None] = {}  # in the order of their discovery
 
-    def add(self, origin: Origin, path: str, text: str) -> None:
+    def add(self, origin: ValueOrigin, path: str, text: str) -> None:
         """Note a problem; the same one is noted once.
 
         Raises:
           RunFileError: This was the hundredth. Finding suggestions for tens of
             thousands of problems would take minutes, and nobody reads them.
         """
-        self._found[Problem(origin, path, text)] = None
+        self._found[ConfigProblem(origin, path, text)] = None
         if len(self._found) >= MAX_PROBLEMS:
             self.raise_if_any()
 
@@ -184,7 +184,9 @@ class Problems:
         if self._found:
             raise RunFileError(self.file, sorted(self._found, key=self._reading_order))
 
-    def _reading_order(self, problem: Problem) -> tuple[bool, bool, str, int, int]:
+    def _reading_order(
+        self, problem: ConfigProblem
+    ) -> tuple[bool, bool, str, int, int]:
         origin = problem.origin
         # The file itself first, then its includes, then the command line.
         return (

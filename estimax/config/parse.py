@@ -25,16 +25,16 @@ from estimax.config.nodes import (
     MAX_DEPTH,
     MAX_KEY,
     Budget,
-    Entry,
+    ConfigNode,
     ListNode,
+    MapEntry,
     MapNode,
-    Node,
-    Origin,
     Problems,
     Scalar,
     ScalarError,
     ScalarNode,
     Unresolved,
+    ValueOrigin,
     check_tag,
     height,
     join,
@@ -51,15 +51,15 @@ _NOT_ALLOWED = re.compile(
 
 def parse(
     text: str, file: str, problems: Problems, budget: Budget | None = None
-) -> Node | None:
+) -> ConfigNode | None:
     """Read one YAML document; return None and note a problem when it is not YAML.
 
     >>> parse("NO", "x", Problems("x")).value
     'NO'
     """
 
-    def origin_of(mark: yaml.Mark) -> Origin:
-        return Origin(file, mark.line + 1, mark.column + 1)
+    def origin_of(mark: yaml.Mark) -> ValueOrigin:
+        return ValueOrigin(file, mark.line + 1, mark.column + 1)
 
     if not _check_characters(text, file, problems):
         return None
@@ -71,20 +71,21 @@ def parse(
         return None
     except _LimitError:
         return None
-    return MapNode({}, Origin(file, 1, 1)) if node is None else node
+    return MapNode({}, ValueOrigin(file, 1, 1)) if node is None else node
 
 
 def parse_value(
-    text: str, origin: Origin, path: str, problems: Problems, budget: Budget
-) -> Node:
+    text: str, origin: ValueOrigin, path: str, problems: Problems, budget: Budget
+) -> ConfigNode:
     """Read a value given on the command line or in the environment, as YAML.
 
     What is not YAML is taken as text, so that paths and patterns need no quotes. What
     is YAML, but not allowed in a run file (a tag, two equal keys), is a problem.
 
-    >>> parse_value("[1, 2]", Origin("--set"), "", Problems("x"), Budget()).items[1]
-    ScalarNode(value=2, origin=Origin(source='--set', line=None, column=None))
-    >>> parse_value("*.csv", Origin("--set"), "", Problems("x"), Budget()).value
+    >>> origin = ValueOrigin("--set")
+    >>> parse_value("[1, 2]", origin, "", Problems("x"), Budget()).items[1].value
+    2
+    >>> parse_value("*.csv", origin, "", Problems("x"), Budget()).value
     '*.csv'
     """
     if not check_value_characters(text, origin, path, problems):
@@ -104,7 +105,7 @@ def parse_value(
 
 
 def check_value_characters(
-    text: str, origin: Origin, path: str, problems: Problems
+    text: str, origin: ValueOrigin, path: str, problems: Problems
 ) -> bool:
     """Note a character that YAML forbids in a value; return whether there is none."""
     found = _NOT_ALLOWED.search(text)
@@ -119,7 +120,7 @@ def _check_characters(text: str, file: str, problems: Problems) -> bool:
     if found is None:
         return True
     before = re.split("\r\n|[\r\n\x85\u2028\u2029]", text[: found.start()])
-    origin = Origin(file, len(before), len(before[-1]) + 1)
+    origin = ValueOrigin(file, len(before), len(before[-1]) + 1)
     problems.add(origin, "", _refused(found[0]))
     return False
 
@@ -135,7 +136,7 @@ def _refused(character: str) -> str:
 def _note_syntax_error(
     error: yaml.MarkedYAMLError,
     text: str,
-    origin_of: Callable[[yaml.Mark], Origin],
+    origin_of: Callable[[yaml.Mark], ValueOrigin],
     problems: Problems,
 ) -> None:
     mark = error.problem_mark or error.context_mark
@@ -158,7 +159,7 @@ class _LimitError(Exception):
 class _Anchored:
     """What an anchor names, and how much of the budget it took."""
 
-    node: Node
+    node: ConfigNode
     nodes: int
     characters: int
 
@@ -169,7 +170,7 @@ class _Composer:
     def __init__(
         self,
         text: str,
-        origin_of: Callable[[yaml.Mark], Origin],
+        origin_of: Callable[[yaml.Mark], ValueOrigin],
         problems: Problems,
         budget: Budget,
     ) -> None:
@@ -180,7 +181,7 @@ class _Composer:
         self._anchors: dict[str, _Anchored] = {}
         self._open: set[str] = set()  # anchors whose node is being built
 
-    def document(self, path: str, depth: int) -> Node | None:
+    def document(self, path: str, depth: int) -> ConfigNode | None:
         """Return the only document of the text, None when there is none."""
         try:
             self._next()  # the start of the stream
@@ -202,7 +203,7 @@ class _Composer:
     def _next(self) -> Any:  # an event, whose classes have no types
         return self._events.get_event()
 
-    def _node(self, event: Any, path: str, depth: int) -> Node:
+    def _node(self, event: Any, path: str, depth: int) -> ConfigNode:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, path, depth)
         self._take(event, path, nodes=1)
@@ -210,7 +211,7 @@ class _Composer:
         before = self._budget.nodes, self._budget.characters
         is_new = self._open_anchor(event, path)
         if isinstance(event, yaml.ScalarEvent):
-            node: Node = self._scalar(event, path)
+            node: ConfigNode = self._scalar(event, path)
         else:
             self._check_depth(event, path, depth + 1)
             if isinstance(event, yaml.SequenceStartEvent):
@@ -234,7 +235,7 @@ class _Composer:
         self._open.add(event.anchor)
         return True
 
-    def _alias(self, event: Any, path: str, depth: int) -> Node:
+    def _alias(self, event: Any, path: str, depth: int) -> ConfigNode:
         name = event.anchor
         if name in self._open:
             text = f"the alias *{name[:60]} is inside the value that it names"
@@ -248,16 +249,16 @@ class _Composer:
         self._check_depth(event, path, depth + height(named.node))
         return named.node
 
-    def _list(self, event: Any, path: str, depth: int) -> Node:
+    def _list(self, event: Any, path: str, depth: int) -> ConfigNode:
         self._check_tag(event, path, "seq")
-        items: list[Node] = []
+        items: list[ConfigNode] = []
         while not isinstance(item := self._next(), yaml.SequenceEndEvent):
             items.append(self._node(item, join(path, str(len(items))), depth + 1))
         return ListNode(tuple(items), self._origin(event))
 
-    def _map(self, event: Any, path: str, depth: int) -> Node:
+    def _map(self, event: Any, path: str, depth: int) -> ConfigNode:
         self._check_tag(event, path, "map")
-        entries: dict[str, Entry] = {}
+        entries: dict[str, MapEntry] = {}
         while not isinstance(key_event := self._next(), yaml.MappingEndEvent):
             key = self._key(key_event, path, depth)
             here = path if key is None else join(path, key)
@@ -269,7 +270,7 @@ class _Composer:
                 text = f"duplicate key; first on line {first.line}"
                 self._note(key_event, here, text)
                 continue
-            entries[key] = Entry(self._origin(key_event), node)
+            entries[key] = MapEntry(self._origin(key_event), node)
         return MapNode(entries, self._origin(event))
 
     def _key(self, event: Any, path: str, depth: int) -> str | None:
@@ -332,7 +333,7 @@ class _Composer:
     def _note(self, event: Any, path: str, text: str) -> None:
         self._problems.add(self._origin(event), path, text)
 
-    def _origin(self, event: Any) -> Origin:
+    def _origin(self, event: Any) -> ValueOrigin:
         return self._origin_of(event.start_mark)
 
 

@@ -25,7 +25,14 @@ from pathlib import Path
 from estimax.config.dump import dump, leaves, to_plain
 from estimax.config.interpolate import interpolate
 from estimax.config.load import LoadedRun
-from estimax.config.nodes import Budget, Origin, Problems, RunFileError, plain, shown
+from estimax.config.nodes import (
+    Budget,
+    Problems,
+    RunFileError,
+    ValueOrigin,
+    plain,
+    shown,
+)
 from estimax.config.schema.run import Run
 from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError
@@ -132,7 +139,7 @@ def read_plain(path: Path) -> object:
     problems = Problems(str(path))
     reader = FileReader(problems, Budget())
     try:
-        text = reader.text(path, Origin(str(path), 1, 1))
+        text = reader.text(path, ValueOrigin(str(path), 1, 1))
         tree = None if text is None else reader.tree(path, text)
         # References were resolved when it was written; this undoes the `$${` of dump.
         resolved = None if tree is None else interpolate(tree, problems, {})

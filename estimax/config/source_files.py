@@ -1,7 +1,7 @@
 """The text of a run file, and the tree of it over the files that it includes.
 
     reader = FileReader(problems, Budget())
-    source = reader.text(path, Origin(str(path), 1, 1))
+    source = reader.text(path, ValueOrigin(str(path), 1, 1))
     tree = reader.tree(path, source)
 
 Each file is read and merged once, however often it is included.
@@ -21,10 +21,10 @@ from estimax.config.nodes import (
     Budget,
     ListNode,
     MapNode,
-    Origin,
     Problems,
     ScalarNode,
     Unresolved,
+    ValueOrigin,
     shown,
 )
 from estimax.config.parse import parse
@@ -53,7 +53,7 @@ class FileReader:
         self._includes = 0
         self._trees: dict[Path, MapNode | None] = {}
 
-    def text(self, path: Path, origin: Origin) -> str | None:
+    def text(self, path: Path, origin: ValueOrigin) -> str | None:
         """Return the text of a file; note a problem and return None if it has none.
 
         A file that cannot be read is a problem at `origin`; a byte that is not UTF-8 is
@@ -147,7 +147,7 @@ def _decoded(data: bytes, file: str, problems: Problems) -> str | None:
     for mark, name in _OTHER_ENCODINGS.items():
         if data.startswith(mark):
             text = f"the file is written in {name}; save it as UTF-8"
-            problems.add(Origin(file, 1, 1), "", text)
+            problems.add(ValueOrigin(file, 1, 1), "", text)
             return None
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
@@ -155,7 +155,7 @@ def _decoded(data: bytes, file: str, problems: Problems) -> str | None:
     except UnicodeDecodeError as error:
         # Everything before the bad byte is UTF-8.
         before = re.split("\r\n|[\r\n]", data[: error.start].decode("utf-8"))
-        origin = Origin(file, len(before), len(before[-1]) + 1)
+        origin = ValueOrigin(file, len(before), len(before[-1]) + 1)
         text = (
             f"the byte 0x{data[error.start]:02X} is not UTF-8; save the file as UTF-8"
         )

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from estimax.config.data_report import Kind, find_files, scan
-from estimax.config.schema.features import Numeric, Vocabulary
+from estimax.config.data_report import ColumnKind, find_files, scan
+from estimax.config.schema.features import NumericConfig, VocabularyConfig
 from estimax.config.schema.run import Run
 from estimax.core.errors import ConfigError, FeatureError
 
@@ -63,8 +63,8 @@ class Statistics:
 class Request:
     """What has to be found out, by feature name."""
 
-    numeric: dict[str, Numeric]
-    vocabulary: dict[str, Vocabulary]
+    numeric: dict[str, NumericConfig]
+    vocabulary: dict[str, VocabularyConfig]
 
     def key(self) -> str:
         """A text that changes when other figures are asked for."""
@@ -83,13 +83,13 @@ def request_of(run: Run) -> Request:
     numeric = {
         name: feature
         for name, feature in run.features.items()
-        if isinstance(feature, Numeric)
+        if isinstance(feature, NumericConfig)
         and (feature.normalize == "zscore" or feature.default == "mean")
     }
     vocabulary = {
         name: feature
         for name, feature in run.features.items()
-        if isinstance(feature, Vocabulary) and feature.from_data is not None
+        if isinstance(feature, VocabularyConfig) and feature.from_data is not None
     }
     return Request(numeric, vocabulary)
 
@@ -171,7 +171,7 @@ def _words_from(saved: object) -> tuple[str, ...]:
 
 def collect(run: Run, request: Request) -> Statistics:
     """One pass over the train source."""
-    columns: dict[str, Kind] = {}
+    columns: dict[str, ColumnKind] = {}
     columns |= {f.column or name: "float" for name, f in request.numeric.items()}
     columns |= {f.column or name: "text" for name, f in request.vocabulary.items()}
     raw = {name: Moments() for name in request.numeric}
@@ -214,7 +214,9 @@ def _moments_of(values: Any, name: str, transform: str | None) -> Moments:
     return Moments(len(numbers), mean, float(np.square(numbers - mean).sum()))
 
 
-def _words(counts: Counter[str], name: str, feature: Vocabulary) -> tuple[str, ...]:
+def _words(
+    counts: Counter[str], name: str, feature: VocabularyConfig
+) -> tuple[str, ...]:
     assert feature.from_data is not None
     limits = feature.from_data
     enough = [(word, n) for word, n in counts.items() if n >= limits.min_count]

@@ -15,7 +15,7 @@ from run_files import GOOD, load_text
 from estimax import canned, export, heads
 from estimax.config.build import (
     Built,
-    Columns,
+    ColumnBuilder,
     build,
     build_exporter,
     build_head,
@@ -25,16 +25,16 @@ from estimax.config.build import (
 )
 from estimax.config.build_input import make_input_fn, make_predict_input_fn
 from estimax.config.schema.optimizers import (
-    Adagrad,
-    Adam,
-    Cosine,
-    Exponential,
-    Ftrl,
-    InverseTime,
-    Piecewise,
-    Polynomial,
-    RmsProp,
-    Sgd,
+    AdagradConfig,
+    AdamConfig,
+    CosineConfig,
+    ExponentialConfig,
+    FtrlConfig,
+    InverseTimeConfig,
+    PiecewiseConfig,
+    PolynomialConfig,
+    RmsPropConfig,
+    SgdConfig,
 )
 from estimax.config.schema.run import BestExport, FinalExport, LatestExport
 from estimax.config.statistics import Moments, Statistics
@@ -66,7 +66,7 @@ def all_columns(folder):
         "  linear: {features: [age, size, age_cut, city, kind, plane, gate, mix]}\n"
     )
     text = GOOD[:start] + FEATURES + model + GOOD[end:]
-    return Columns(load_text(folder, text).run, STATISTICS)
+    return ColumnBuilder(load_text(folder, text).run, STATISTICS)
 
 
 def small_run(folder: Path, *overrides: str):
@@ -120,12 +120,12 @@ def test_whole_numbers_are_scaled_without_looking_for_missing_ones():
 @pytest.mark.parametrize(
     ("section", "name"),
     [
-        (Sgd(learning_rate=0.1, momentum=0.9, nesterov=True), "SGD"),
-        (Adagrad(learning_rate=0.1, clip_global_norm=5.0), "Adagrad"),
-        (Adam(learning_rate=0.1), "Adam"),
-        (Adam(learning_rate=0.1, lazy=True), "LazyAdam"),
-        (RmsProp(learning_rate=0.1, centered=True), "RMSProp"),
-        (Ftrl(learning_rate=0.1, l1=0.01), "Ftrl"),
+        (SgdConfig(learning_rate=0.1, momentum=0.9, nesterov=True), "SGD"),
+        (AdagradConfig(learning_rate=0.1, clip_global_norm=5.0), "Adagrad"),
+        (AdamConfig(learning_rate=0.1), "Adam"),
+        (AdamConfig(learning_rate=0.1, lazy=True), "LazyAdam"),
+        (RmsPropConfig(learning_rate=0.1, centered=True), "RMSProp"),
+        (FtrlConfig(learning_rate=0.1, l1=0.01), "Ftrl"),
     ],
 )
 def test_every_optimizer_can_be_built(section, name):
@@ -135,12 +135,12 @@ def test_every_optimizer_can_be_built(section, name):
 @pytest.mark.parametrize(
     ("schedule", "at_zero", "at_ten"),
     [
-        (Exponential(initial=1.0, decay_steps=10, decay_rate=0.5), 1.0, 0.5),
-        (InverseTime(initial=1.0, decay_steps=10, decay_rate=1.0), 1.0, 0.5),
-        (Polynomial(initial=1.0, decay_steps=20, end=0.0), 1.0, 0.5),
-        (Cosine(initial=1.0, decay_steps=20), 1.0, 0.5),
-        (Cosine(initial=1.0, decay_steps=20, warmup_steps=10), 0.0, 1.0),
-        (Piecewise(boundaries=(5,), values=(1.0, 0.5)), 1.0, 0.5),
+        (ExponentialConfig(initial=1.0, decay_steps=10, decay_rate=0.5), 1.0, 0.5),
+        (InverseTimeConfig(initial=1.0, decay_steps=10, decay_rate=1.0), 1.0, 0.5),
+        (PolynomialConfig(initial=1.0, decay_steps=20, end=0.0), 1.0, 0.5),
+        (CosineConfig(initial=1.0, decay_steps=20), 1.0, 0.5),
+        (CosineConfig(initial=1.0, decay_steps=20, warmup_steps=10), 0.0, 1.0),
+        (PiecewiseConfig(boundaries=(5,), values=(1.0, 0.5)), 1.0, 0.5),
     ],
 )
 def test_every_schedule_can_be_built(schedule, at_zero, at_ten):

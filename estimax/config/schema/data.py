@@ -32,7 +32,7 @@ class CsvOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shuffle:
+class ShuffleConfig:
     """Shuffling through a buffer, resumable at any row."""
 
     buffer_rows: Annotated[int, About("Rows held to draw from.", at_least=1)] = 65536
@@ -54,7 +54,7 @@ class CsvSource:
     ]
     csv: Annotated[CsvOptions, About("Details of the format.")] = CsvOptions()
     shuffle: Annotated[
-        Shuffle | None, About("Shuffle the rows; null keeps their order.")
+        ShuffleConfig | None, About("Shuffle the rows; null keeps their order.")
     ] = None
     batch_size: Annotated[int, About("Examples a step.", at_least=1)]
     epochs: Annotated[

@@ -26,7 +26,7 @@ class GivenZScore:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numeric:
+class NumericConfig:
     """A number: the missing value filled, then `transform`, then `normalize`."""
 
     type: Annotated[Literal["numeric"], About("A number.")] = "numeric"
@@ -45,7 +45,7 @@ class Numeric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bucketized:
+class BucketizedConfig:
     """A numeric feature cut into ranges, each closed on the left."""
 
     type: Annotated[Literal["bucketized"], About("A number cut into ranges.")] = (
@@ -67,7 +67,7 @@ class FromData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vocabulary:
+class VocabularyConfig:
     """Words with an id each. Exactly one of list, file and from_data says which."""
 
     type: Annotated[Literal["vocabulary"], About("Known words.")] = "vocabulary"
@@ -86,7 +86,7 @@ class Vocabulary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hashed:
+class HashedConfig:
     """Words hashed to an id; needs no vocabulary, collisions are possible."""
 
     type: Annotated[Literal["hashed"], About("Words by their hash.")] = "hashed"
@@ -95,7 +95,7 @@ class Hashed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identity:
+class IdentityConfig:
     """Whole numbers from 0 that are ids already."""
 
     type: Annotated[Literal["identity"], About("Ids as they are.")] = "identity"
@@ -108,7 +108,7 @@ class Identity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crossed:
+class CrossedConfig:
     """Combinations of two or more categorical features, hashed to an id."""
 
     type: Annotated[Literal["crossed"], About("Combinations.")] = "crossed"
@@ -116,4 +116,11 @@ class Crossed:
     buckets: Annotated[int, About("How many ids.", at_least=1)]
 
 
-Feature = Numeric | Bucketized | Vocabulary | Hashed | Identity | Crossed
+FeatureConfig = (
+    NumericConfig
+    | BucketizedConfig
+    | VocabularyConfig
+    | HashedConfig
+    | IdentityConfig
+    | CrossedConfig
+)

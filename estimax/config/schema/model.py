@@ -27,7 +27,7 @@ _REDUCTION = About("How the losses of a batch become one: their mean, or their s
 
 
 @dataclass(frozen=True, kw_only=True)
-class BinaryHead:
+class BinaryHeadConfig:
     """Two classes, one logit."""
 
     type: Annotated[Literal["binary"], About("Two classes.")] = "binary"
@@ -39,7 +39,7 @@ class BinaryHead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiClassHead:
+class MultiClassHeadConfig:
     """One of several classes, a logit each."""
 
     type: Annotated[Literal["multi_class"], About("Several classes.")] = "multi_class"
@@ -48,14 +48,14 @@ class MultiClassHead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegressionHead:
+class RegressionHeadConfig:
     """A number, by mean squared error."""
 
     type: Annotated[Literal["regression"], About("A number.")] = "regression"
     loss_reduction: Annotated[Reduction, _REDUCTION] = "sum_over_batch_size"
 
 
-Head = BinaryHead | MultiClassHead | RegressionHead
+HeadConfig = BinaryHeadConfig | MultiClassHeadConfig | RegressionHeadConfig
 _HEAD = About("What the logits mean.")
 
 
@@ -120,7 +120,7 @@ class ClickPart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombinedModel:
+class CombinedModelConfig:
     """Wide and deep: the sum of both parts' logits."""
 
     type: Annotated[Literal["dnn_linear_combined"], About("Wide and deep.")] = (
@@ -128,38 +128,38 @@ class CombinedModel:
     )
     linear: Annotated[LinearPart, About("The wide part.")]
     dnn: Annotated[DnnPart, About("The deep part.")]
-    head: Annotated[Head, _HEAD] = BinaryHead()
+    head: Annotated[HeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DnnModel:
+class DnnModelConfig:
     """The deep part alone."""
 
     type: Annotated[Literal["dnn"], About("Deep.")] = "dnn"
     dnn: Annotated[DnnPart, About("The deep part.")]
-    head: Annotated[Head, _HEAD] = BinaryHead()
+    head: Annotated[HeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearModel:
+class LinearModelConfig:
     """The wide part alone."""
 
     type: Annotated[Literal["linear"], About("Wide.")] = "linear"
     linear: Annotated[LinearPart, About("The wide part.")]
-    head: Annotated[Head, _HEAD] = BinaryHead()
+    head: Annotated[HeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepFmModel:
+class DeepFmModelConfig:
     """Products of all pairs of embedded features, and a deep and a linear part."""
 
     type: Annotated[Literal["deepfm"], About("Pairs of features, and deep.")] = "deepfm"
     dnn: Annotated[ClickPart, About("The deep part; its embeddings are the pairs'.")]
-    head: Annotated[BinaryHead, _HEAD] = BinaryHead()
+    head: Annotated[BinaryHeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DcnModel:
+class DcnModelConfig:
     """Cross layers, x0 * (W x + b) + x, and a deep part."""
 
     type: Annotated[Literal["dcn"], About("Deep and cross, v2.")] = "dcn"
@@ -171,11 +171,11 @@ class DcnModel:
     structure: Annotated[
         Literal["parallel", "stacked"], About("The deep part beside them, or on top.")
     ] = "parallel"
-    head: Annotated[BinaryHead, _HEAD] = BinaryHead()
+    head: Annotated[BinaryHeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
-class CustomModel:
+class CustomModelConfig:
     """An estimator of your own.
 
     Called with `params` as keywords, `config=RunConfig(...)`, and, when it has such an
@@ -188,4 +188,11 @@ class CustomModel:
     ] = field(default_factory=dict)
 
 
-Model = CombinedModel | DnnModel | LinearModel | DeepFmModel | DcnModel | CustomModel
+ModelConfig = (
+    CombinedModelConfig
+    | DnnModelConfig
+    | LinearModelConfig
+    | DeepFmModelConfig
+    | DcnModelConfig
+    | CustomModelConfig
+)

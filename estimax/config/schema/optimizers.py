@@ -16,7 +16,7 @@ from estimax.config.decode import About
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exponential:
+class ExponentialConfig:
     """initial · rate^(step / decay_steps)."""
 
     schedule: Annotated[Literal["exponential"], About("Geometric decay.")] = (
@@ -29,7 +29,7 @@ class Exponential:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InverseTime:
+class InverseTimeConfig:
     """initial / (1 + rate · step / decay_steps)."""
 
     schedule: Annotated[Literal["inverse_time"], About("Hyperbolic decay.")] = (
@@ -42,7 +42,7 @@ class InverseTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Polynomial:
+class PolynomialConfig:
     """From initial to end in decay_steps, along a power."""
 
     schedule: Annotated[Literal["polynomial"], About("Polynomial decay.")] = (
@@ -55,7 +55,7 @@ class Polynomial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cosine:
+class CosineConfig:
     """Half a cosine from initial down to alpha · initial, after an optional warm-up."""
 
     schedule: Annotated[Literal["cosine"], About("Cosine decay.")] = "cosine"
@@ -70,7 +70,7 @@ class Cosine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piecewise:
+class PiecewiseConfig:
     """Constant rates that change after given steps."""
 
     schedule: Annotated[Literal["piecewise"], About("Constant pieces.")] = "piecewise"
@@ -82,28 +82,34 @@ class Piecewise:
     ]
 
 
-Schedule = Exponential | InverseTime | Polynomial | Cosine | Piecewise
+ScheduleConfig = (
+    ExponentialConfig
+    | InverseTimeConfig
+    | PolynomialConfig
+    | CosineConfig
+    | PiecewiseConfig
+)
 _RATE = About("A number, or a schedule.", above=0)
 _CLIP = About("Scale all gradients so that their joint norm is at most this.", above=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sgd:
+class SgdConfig:
     """Gradient descent, with momentum when asked."""
 
     type: Annotated[Literal["sgd"], About("Gradient descent.")] = "sgd"
-    learning_rate: Annotated[float | Schedule, _RATE]
+    learning_rate: Annotated[float | ScheduleConfig, _RATE]
     momentum: Annotated[float, About("Of the last step.", at_least=0, at_most=1)] = 0.0
     nesterov: Annotated[bool, About("Look ahead by the momentum.")] = False
     clip_global_norm: Annotated[float | None, _CLIP] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adagrad:
+class AdagradConfig:
     """Rates that fall with the gradients seen so far."""
 
     type: Annotated[Literal["adagrad"], About("Adagrad.")] = "adagrad"
-    learning_rate: Annotated[float | Schedule, _RATE]
+    learning_rate: Annotated[float | ScheduleConfig, _RATE]
     initial_accumulator: Annotated[
         float, About("What the sum of squares starts at.", at_least=0)
     ] = 0.1
@@ -111,11 +117,11 @@ class Adagrad:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adam:
+class AdamConfig:
     """Moments of the gradient, corrected for their start."""
 
     type: Annotated[Literal["adam"], About("Adam.")] = "adam"
-    learning_rate: Annotated[float | Schedule, _RATE]
+    learning_rate: Annotated[float | ScheduleConfig, _RATE]
     beta_1: Annotated[float, About("First moment.", at_least=0, below=1)] = 0.9
     beta_2: Annotated[float, About("Second moment.", at_least=0, below=1)] = 0.999
     epsilon: Annotated[float, About("Added to the root.", above=0)] = 1e-7
@@ -126,11 +132,11 @@ class Adam:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RmsProp:
+class RmsPropConfig:
     """Gradients over a running root mean square."""
 
     type: Annotated[Literal["rmsprop"], About("RMSProp.")] = "rmsprop"
-    learning_rate: Annotated[float | Schedule, _RATE]
+    learning_rate: Annotated[float | ScheduleConfig, _RATE]
     rho: Annotated[float, About("Decay of the mean.", at_least=0, below=1)] = 0.9
     momentum: Annotated[float, About("Of the last step.", at_least=0, below=1)] = 0.0
     epsilon: Annotated[float, About("Added to the root.", above=0)] = 1e-7
@@ -139,11 +145,11 @@ class RmsProp:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ftrl:
+class FtrlConfig:
     """Follow the regularised leader: sparse weights for wide models."""
 
     type: Annotated[Literal["ftrl"], About("FTRL.")] = "ftrl"
-    learning_rate: Annotated[float | Schedule, _RATE]
+    learning_rate: Annotated[float | ScheduleConfig, _RATE]
     learning_rate_power: Annotated[float, About("How rates fall.", at_most=0)] = -0.5
     initial_accumulator: Annotated[
         float, About("What the sum of squares starts at.", at_least=0)
@@ -155,7 +161,7 @@ class Ftrl:
     clip_global_norm: Annotated[float | None, _CLIP] = None
 
 
-Optimizer = Sgd | Adagrad | Adam | RmsProp | Ftrl
+OptimizerConfig = SgdConfig | AdagradConfig | AdamConfig | RmsPropConfig | FtrlConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +169,8 @@ class OptimizersSection:
     """One optimizer for each part; null takes tf.estimator's default for the model."""
 
     linear: Annotated[
-        Optimizer | None, About("For the wide part; FTRL by default.")
+        OptimizerConfig | None, About("For the wide part; FTRL by default.")
     ] = None
     dnn: Annotated[
-        Optimizer | None, About("For the deep part; Adagrad by default.")
+        OptimizerConfig | None, About("For the deep part; Adagrad by default.")
     ] = None

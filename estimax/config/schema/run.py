@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from estimax.config.decode import About
 from estimax.config.schema.data import DataSection
-from estimax.config.schema.features import Feature
-from estimax.config.schema.model import Model
+from estimax.config.schema.features import FeatureConfig
+from estimax.config.schema.model import ModelConfig
 from estimax.config.schema.optimizers import OptimizersSection
 
 
@@ -176,10 +176,10 @@ class Run:
     ] = field(default_factory=dict)
     run: Annotated[RunSection, About("Where the run lives and how it reports.")]
     data: Annotated[DataSection, About("The examples.")]
-    features: Annotated[Mapping[str, Feature], About("What the model may look at.")] = (
-        field(default_factory=dict)
-    )
-    model: Annotated[Model, About("A stock model, or a class of your own.")]
+    features: Annotated[
+        Mapping[str, FeatureConfig], About("What the model may look at.")
+    ] = field(default_factory=dict)
+    model: Annotated[ModelConfig, About("A stock model, or a class of your own.")]
     optimizers: Annotated[OptimizersSection, About("How each part learns.")] = field(
         default_factory=OptimizersSection
     )
