@@ -1,15 +1,19 @@
-"""From a checked run to the objects that train it.
+"""Build the estimator of a checked run: columns, model, head, optimizers, exporters.
 
     built = build(load("run.yaml"))
     ex.train_and_evaluate(built.estimator, built.train_spec(), built.eval_spec())
 
-Here jax is imported, and not before.
+Each section of the run file is a dataclass. Tables below map its class to the class or
+function that it describes, and `_arguments` turns its fields into keyword arguments.
+
+This module imports jax; reading and checking a run file does not.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +22,10 @@ from flax import linen as nn
 
 from estimax import canned, checkpoints, export, heads, hooks, optimizers
 from estimax import feature_columns as fc
+from estimax import input as inputs
 from estimax.config.build_custom import build_custom
-from estimax.config.build_input import InputFn, make_input_fn
-from estimax.config.checks import better
+from estimax.config.build_input import make_input_fn
+from estimax.config.checks import better, parts
 from estimax.config.load import LoadedRun
 from estimax.config.saved import config_dir
 from estimax.config.schema.features import (
@@ -34,15 +39,19 @@ from estimax.config.schema.features import (
 )
 from estimax.config.schema.model import (
     BinaryHeadConfig,
+    ClickPart,
     CombinedModelConfig,
     CustomModelConfig,
     DcnModelConfig,
     DeepFeatures,
     DeepFmModelConfig,
     DnnModelConfig,
+    DnnPart,
     HeadConfig,
+    LinearModelConfig,
     LinearPart,
     MultiClassHeadConfig,
+    RegressionHeadConfig,
 )
 from estimax.config.schema.optimizers import (
     AdagradConfig,
@@ -59,8 +68,8 @@ from estimax.config.schema.optimizers import (
     SgdConfig,
 )
 from estimax.config.schema.run import (
-    BestExport,
     Export,
+    FinalExport,
     LatestExport,
     Run,
     WarmStartSection,
@@ -83,24 +92,24 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Built:
-    """The estimator of a run, and what to train and evaluate it on."""
+    """An estimator, with the specs to train and evaluate it as the run file says."""
 
     run: Run
     estimator: Estimator
 
-    def input_fn(self, source: str) -> InputFn:
-        """The examples of a named source."""
+    def input_fn(self, source: str) -> Callable[[], inputs.Dataset]:
+        """Return the input function of a source in `data.sources`."""
         return make_input_fn(self.run, source)
 
     def train_spec(self, extra_hooks: Sequence[hooks.Hook] = ()) -> TrainSpec:
-        """Training's part of `train_and_evaluate`."""
+        """Return the `TrainSpec` of the run, with more hooks."""
         train = self.run.train
         return TrainSpec(
             self.input_fn(train.source), max_steps=train.max_steps, hooks=extra_hooks
         )
 
     def eval_spec(self) -> EvalSpec | None:
-        """Evaluation's part, with the exporters; None when the run has none."""
+        """Return the `EvalSpec` with its exporters; None without an eval section."""
         section = self.run.eval
         if section is None:
             return None
@@ -114,7 +123,11 @@ class Built:
 
 
 def build(loaded: LoadedRun) -> Built:
-    """Make the estimator; reads the train source once when the features ask for it."""
+    """Build the estimator of a run.
+
+    Reads the train source once if features need its statistics (`normalize: zscore`,
+    `default: mean`, `from_data`) and they are not in the model directory yet.
+    """
     run = loaded.run
     has_weights = checkpoints.latest(run.run.model_dir) is not None
     cache = config_dir(run) / "statistics.json"
@@ -131,7 +144,7 @@ def build(loaded: LoadedRun) -> Built:
 
 
 def build_run_config(run: Run) -> RunConfig:
-    """The settings of the run."""
+    """Return the `RunConfig` of a run."""
     section = run.run
     save = section.save_checkpoints
     interval: dict[str, Any] = {}
@@ -158,7 +171,7 @@ def build_run_config(run: Run) -> RunConfig:
 def build_warm_start(
     given: WarmStartSection | None,
 ) -> checkpoints.WarmStartSettings | None:
-    """Where a new model starts from."""
+    """Return the settings of the warm_start section; None if there is none."""
     if given is None:
         return None
     return checkpoints.WarmStartSettings(
@@ -182,221 +195,200 @@ def _cache_dir(given: str) -> str | None:
 def _build_stock(run: Run, columns: ColumnBuilder, config: RunConfig) -> Estimator:
     model = run.model
     assert not isinstance(model, CustomModelConfig)
-    head = build_head(run, model.head)
-    linear, dnn = run.optimizers.linear, run.optimizers.dnn
-    warm_start = build_warm_start(run.warm_start)
-    if isinstance(model, CombinedModelConfig):
-        return canned.DNNLinearCombinedEstimator(
-            head,
-            linear_feature_columns=columns.linear(model.linear),
-            linear_optimizer=_optimizer(linear, "Ftrl"),
-            dnn_feature_columns=columns.deep(model.dnn.features),
-            dnn_optimizer=_optimizer(dnn, "Adagrad"),
-            dnn_hidden_units=model.dnn.hidden_units,
-            dnn_activation_fn=_ACTIVATIONS[model.dnn.activation],
-            dnn_dropout=model.dnn.dropout,
-            config=config,
-            batch_norm=model.dnn.batch_norm,
-            linear_sparse_combiner=model.linear.combiner,
-            warm_start_from=warm_start,
-        )
-    if isinstance(model, DnnModelConfig):
-        return canned.DNNEstimator(
-            head,
-            hidden_units=model.dnn.hidden_units,
-            feature_columns=columns.deep(model.dnn.features),
-            optimizer=_optimizer(dnn, "Adagrad"),
-            activation_fn=_ACTIVATIONS[model.dnn.activation],
-            dropout=model.dnn.dropout,
-            config=config,
-            warm_start_from=warm_start,
-            batch_norm=model.dnn.batch_norm,
-        )
-    if isinstance(model, DeepFmModelConfig | DcnModelConfig):
-        return _build_click_model(run, model, columns, config)
-    return canned.LinearEstimator(
-        head,
-        feature_columns=columns.linear(model.linear),
-        optimizer=_optimizer(linear, "Ftrl"),
-        config=config,
-        sparse_combiner=model.linear.combiner,
-        warm_start_from=warm_start,
-    )
-
-
-def _build_click_model(
-    run: Run,
-    model: DeepFmModelConfig | DcnModelConfig,
-    columns: ColumnBuilder,
-    config: RunConfig,
-) -> Estimator:
-    given = run.optimizers.dnn
-    shared: dict[str, Any] = {
-        "hidden_units": model.dnn.hidden_units,
-        "feature_columns": columns.deep(model.dnn.features),
-        "optimizer": None if given is None else build_optimizer(given),
-        "dropout": model.dnn.dropout,
+    arguments = {
+        "head": build_head(run, model.head),
         "config": config,
         "warm_start_from": build_warm_start(run.warm_start),
-        "head": build_head(run, model.head),
     }
-    if isinstance(model, DeepFmModelConfig):
-        return canned.DeepFMClassifier(**shared)
-    return canned.DCNClassifier(
-        cross_layers=model.cross_layers,
-        projection=model.projection,
-        structure=model.structure,
-        **shared,
-    )
+    linear, dnn = parts(run)
+    given: dict[str, dict[str, Any]] = {}
+    if linear is not None:
+        given["linear"] = _linear_arguments(run, columns, linear)
+    if dnn is not None:
+        given["dnn"] = _dnn_arguments(run, columns, dnn)
+    for name, part in given.items():
+        # A model of two parts has an argument for each: `dnn_optimizer` and so on.
+        prefix = f"{name}_" if len(given) == 2 else ""
+        arguments |= {f"{prefix}{key}": value for key, value in part.items()}
+    if isinstance(dnn, DnnPart):
+        arguments["batch_norm"] = dnn.batch_norm
+    if isinstance(model, DcnModelConfig):
+        arguments |= {
+            "cross_layers": model.cross_layers,
+            "projection": model.projection,
+            "structure": model.structure,
+        }
+    estimator: Estimator = _ESTIMATORS[type(model)](**arguments)
+    return estimator
 
 
-def _optimizer(given: OptimizerConfig | None, default: str) -> Any:
-    """An optimizer, or the name whose learning rate tf.estimator chooses."""
-    return default if given is None else build_optimizer(given)
+_ESTIMATORS: dict[type, Callable[..., Any]] = {
+    CombinedModelConfig: canned.DNNLinearCombinedEstimator,
+    DnnModelConfig: canned.DNNEstimator,
+    LinearModelConfig: canned.LinearEstimator,
+    DeepFmModelConfig: canned.DeepFMClassifier,
+    DcnModelConfig: canned.DCNClassifier,
+}
+
+
+def _linear_arguments(
+    run: Run, columns: ColumnBuilder, part: LinearPart
+) -> dict[str, Any]:
+    return {
+        "feature_columns": columns.linear(part),
+        "sparse_combiner": part.combiner,
+        **_optimizer_argument(run.optimizers.linear),
+    }
+
+
+def _dnn_arguments(
+    run: Run, columns: ColumnBuilder, part: DnnPart | ClickPart
+) -> dict[str, Any]:
+    arguments = {
+        "feature_columns": columns.deep(part.features),
+        "hidden_units": part.hidden_units,
+        "dropout": part.dropout,
+        **_optimizer_argument(run.optimizers.dnn),
+    }
+    if isinstance(part, DnnPart):
+        arguments["activation_fn"] = _ACTIVATIONS[part.activation]
+    return arguments
+
+
+def _optimizer_argument(given: OptimizerConfig | None) -> dict[str, Any]:
+    """Return the optimizer as an argument; nothing keeps the estimator's default."""
+    return {} if given is None else {"optimizer": build_optimizer(given)}
 
 
 def build_head(run: Run, given: HeadConfig) -> heads.Head:
-    """What the logits mean."""
-    weight, words = run.data.weight, run.data.label_vocabulary
-    if isinstance(given, BinaryHeadConfig):
-        return heads.BinaryClassHead(
-            weight_column=weight,
-            thresholds=given.thresholds or None,
-            label_vocabulary=words,
-            loss_reduction=given.loss_reduction,
-        )
-    if isinstance(given, MultiClassHeadConfig):
-        return heads.MultiClassHead(
-            given.classes,
-            weight_column=weight,
-            label_vocabulary=words,
-            loss_reduction=given.loss_reduction,
-        )
-    return heads.RegressionHead(
-        weight_column=weight, loss_reduction=given.loss_reduction
-    )
+    """Return the head of a section, with the label's words and the weight column."""
+    arguments = {"weight_column": run.data.weight, **_arguments(given)}
+    if not isinstance(given, RegressionHeadConfig):
+        arguments["label_vocabulary"] = run.data.label_vocabulary
+    head: heads.Head = _HEADS[type(given)](**arguments)
+    return head
+
+
+_HEADS: dict[type, Callable[..., Any]] = {
+    BinaryHeadConfig: heads.BinaryClassHead,
+    MultiClassHeadConfig: heads.MultiClassHead,
+    RegressionHeadConfig: heads.RegressionHead,
+}
 
 
 def build_exporter(given: Export) -> Any:  # one of export's exporters
-    """The exporter of one section."""
-    if isinstance(given, BestExport):
-        metric = given.metric.removeprefix("eval/")
-        mode = given.mode or better(metric) or "min"
-        return export.BestExporter(
-            given.name,
-            compare_fn=export.metric_compare(metric, mode),
-            exports_to_keep=given.keep,
-        )
+    """Return the exporter of a section."""
+    if isinstance(given, FinalExport):
+        return export.FinalExporter(given.name)
     if isinstance(given, LatestExport):
         return export.LatestExporter(given.name, exports_to_keep=given.keep)
-    return export.FinalExporter(given.name)
+    metric = given.metric.removeprefix("eval/")
+    mode = given.mode or better(metric) or "min"
+    return export.BestExporter(
+        given.name,
+        compare_fn=export.metric_compare(metric, mode),
+        exports_to_keep=given.keep,
+    )
 
 
 def build_optimizer(given: OptimizerConfig) -> optimizers.Optimizer:
-    """The optimizer of one section.
+    """Return the optimizer of a section.
 
     >>> build_optimizer(AdagradConfig(learning_rate=0.1)).name
     'Adagrad'
     """
-    rate = build_rate(given.learning_rate)
-    clip = {"global_clipnorm": given.clip_global_norm}
-    if isinstance(given, SgdConfig):
-        return optimizers.SGD(rate, given.momentum, given.nesterov, **_only_set(clip))
-    if isinstance(given, AdagradConfig):
-        return optimizers.Adagrad(rate, given.initial_accumulator, **_only_set(clip))
-    if isinstance(given, AdamConfig):
-        make = optimizers.LazyAdam if given.lazy else optimizers.Adam
-        return make(rate, given.beta_1, given.beta_2, given.epsilon, **_only_set(clip))
-    if isinstance(given, RmsPropConfig):
-        return optimizers.RMSProp(
-            rate,
-            given.rho,
-            given.momentum,
-            given.epsilon,
-            given.centered,
-            **_only_set(clip),
-        )
-    assert isinstance(given, FtrlConfig)
-    return optimizers.Ftrl(
-        rate,
-        given.learning_rate_power,
-        given.initial_accumulator,
-        given.l1,
-        given.l2,
-        given.l2_shrinkage,
-        given.beta,
-        **_only_set(clip),
-    )
+    arguments = _arguments(given)
+    arguments["learning_rate"] = build_rate(given.learning_rate)
+    is_lazy = arguments.pop("lazy", False)
+    make = optimizers.LazyAdam if is_lazy else _OPTIMIZERS[type(given)]
+    optimizer: optimizers.Optimizer = make(**arguments)
+    return optimizer
+
+
+_OPTIMIZERS: dict[type, Callable[..., Any]] = {
+    SgdConfig: optimizers.SGD,
+    AdagradConfig: optimizers.Adagrad,
+    AdamConfig: optimizers.Adam,
+    RmsPropConfig: optimizers.RMSProp,
+    FtrlConfig: optimizers.Ftrl,
+}
 
 
 def build_rate(given: float | ScheduleConfig) -> Any:  # a number, or step -> number
-    """A learning rate that may follow a schedule.
+    """Return a learning rate: a number, or a schedule.
 
     >>> build_rate(PiecewiseConfig(boundaries=(5,), values=(1.0, 0.5)))(6).item()
     0.5
     """
     if isinstance(given, float):
         return given
-    if isinstance(given, ExponentialConfig):
-        return optimizers.exponential_decay(
-            given.initial, given.decay_steps, given.decay_rate, given.staircase
-        )
-    if isinstance(given, InverseTimeConfig):
-        return optimizers.inverse_time_decay(
-            given.initial, given.decay_steps, given.decay_rate, given.staircase
-        )
-    if isinstance(given, PolynomialConfig):
-        return optimizers.polynomial_decay(
-            given.initial, given.decay_steps, given.end, given.power
-        )
+    arguments = _arguments(given)
     if isinstance(given, CosineConfig) and given.warmup_steps:
-        return optimizers.cosine_decay(
-            0.0, given.decay_steps, given.alpha, given.initial, given.warmup_steps
-        )
-    if isinstance(given, CosineConfig):
-        return optimizers.cosine_decay(given.initial, given.decay_steps, given.alpha)
-    assert isinstance(given, PiecewiseConfig)
-    return optimizers.piecewise_constant(given.boundaries, given.values)
+        arguments |= {"learning_rate": 0.0, "warmup_target": given.initial}
+    return _SCHEDULES[type(given)](**arguments)
 
 
-def _only_set(options: dict[str, float | None]) -> Any:  # keyword arguments
-    return {name: value for name, value in options.items() if value is not None}
+_SCHEDULES: dict[type, Callable[..., Any]] = {
+    ExponentialConfig: optimizers.exponential_decay,
+    InverseTimeConfig: optimizers.inverse_time_decay,
+    PolynomialConfig: optimizers.polynomial_decay,
+    CosineConfig: optimizers.cosine_decay,
+    PiecewiseConfig: optimizers.piecewise_constant,
+}
+
+# Keys of a run file whose argument in Python has another name.
+_ARGUMENT_NAMES = {
+    "classes": "n_classes",
+    "clip_global_norm": "global_clipnorm",
+    "end": "end_learning_rate",
+    "initial": "learning_rate",
+    "initial_accumulator": "initial_accumulator_value",
+    "l1": "l1_regularization_strength",
+    "l2": "l2_regularization_strength",
+    "l2_shrinkage": "l2_shrinkage_regularization_strength",
+}
+
+
+def _arguments(section: Any) -> dict[str, Any]:
+    """Return the fields of a section as keyword arguments.
+
+    Left out are the first field, which is the section's tag (`type`, `schedule`), and
+    fields that are null or empty, whose defaults are those of the function.
+    """
+    values = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)[1:]}
+    return {
+        _ARGUMENT_NAMES.get(name, name): value
+        for name, value in values.items()
+        if value is not None and value != ()
+    }
 
 
 AnyColumn = Any  # one of feature_columns' dense or categorical columns
 
 
 class ColumnBuilder:
-    """The columns of a run, each made when it is asked for."""
+    """Makes the feature columns of a run.
+
+    Args:
+      run: The run, whose `features` section describes the columns.
+      statistics: Means, deviations and vocabularies that features take from the data.
+    """
 
     def __init__(self, run: Run, statistics: Statistics) -> None:
         self._features = run.features
         self._statistics = statistics
 
     def column(self, name: str) -> AnyColumn:
-        """The column of one feature, not yet embedded or made an indicator."""
+        """Return the column of a feature, not yet embedded or made an indicator."""
         feature = self._features[name]
-        if isinstance(feature, NumericConfig):
-            return self._numeric(name, feature)
-        if isinstance(feature, BucketizedConfig):
-            return self._bucketized(feature)
-        if isinstance(feature, VocabularyConfig):
-            return self._vocabulary(name, feature)
-        if isinstance(feature, HashedConfig):
-            key = feature.column or name
-            return fc.categorical_column_with_hash_bucket(key, feature.buckets)
-        if isinstance(feature, IdentityConfig):
-            return fc.categorical_column_with_identity(
-                feature.column or name, feature.buckets, feature.default
-            )
-        return self._crossed(feature)
+        return _COLUMNS[type(feature)](self, name, feature)
 
     def linear(self, part: LinearPart) -> list[AnyColumn]:
-        """The columns of the wide part."""
+        """Return the columns of the wide part."""
         return [self.column(name) for name in part.features]
 
     def deep(self, features: DeepFeatures) -> list[AnyColumn]:
-        """The dense columns of the deep part."""
+        """Return the dense columns of the deep part."""
         columns = [self.column(name) for name in features.numeric]
         for group in features.embedding:
             columns += [
@@ -407,11 +399,11 @@ class ColumnBuilder:
         return columns
 
     def all(self) -> dict[str, AnyColumn]:
-        """Every feature's column by the feature's name."""
+        """Return the columns of all features by feature name."""
         return {name: self.column(name) for name in self._features}
 
     def fill(self, name: str, feature: NumericConfig) -> float | None:
-        """What stands in for a missing value."""
+        """Return the number that replaces a missing value, or None."""
         if feature.default == "mean":
             return self._statistics.raw[name].mean
         return feature.default
@@ -431,10 +423,10 @@ class ColumnBuilder:
             normalizer_fn=None if scaling == Scaling() else scaling,
         )
 
-    def _bucketized(self, feature: BucketizedConfig) -> AnyColumn:
+    def _bucketized(self, name: str, feature: BucketizedConfig) -> AnyColumn:
         source = self._features[feature.source]
         assert isinstance(source, NumericConfig)
-        # Boundaries are in the data's own units, so the source is not scaled here.
+        # Boundaries are in the units of the data, so the source is filled, not scaled.
         fill = self.fill(feature.source, source)
         raw = fc.numeric_column(
             source.column or feature.source,
@@ -454,13 +446,34 @@ class ColumnBuilder:
             key, list(words), num_oov_buckets=feature.oov_buckets
         )
 
-    def _crossed(self, feature: CrossedConfig) -> AnyColumn:
+    def _hashed(self, name: str, feature: HashedConfig) -> AnyColumn:
+        key = feature.column or name
+        return fc.categorical_column_with_hash_bucket(key, feature.buckets)
+
+    def _identity(self, name: str, feature: IdentityConfig) -> AnyColumn:
+        key = feature.column or name
+        return fc.categorical_column_with_identity(
+            key, feature.buckets, feature.default
+        )
+
+    def _crossed(self, name: str, feature: CrossedConfig) -> AnyColumn:
         keys: list[AnyColumn] = []
-        for name in feature.keys:
-            part = self._features[name]
-            # A cross hashes words itself and takes no column that already does.
+        for key in feature.keys:
+            part = self._features[key]
+            # A cross hashes text itself, so it takes the name of the data column and
+            # not a hashed column.
             if isinstance(part, HashedConfig):
-                keys.append(part.column or name)
+                keys.append(part.column or key)
             else:
-                keys.append(self.column(name))
+                keys.append(self.column(key))
         return fc.crossed_column(keys, feature.buckets)
+
+
+_COLUMNS: dict[type, Callable[[ColumnBuilder, str, Any], AnyColumn]] = {
+    NumericConfig: ColumnBuilder._numeric,
+    BucketizedConfig: ColumnBuilder._bucketized,
+    VocabularyConfig: ColumnBuilder._vocabulary,
+    HashedConfig: ColumnBuilder._hashed,
+    IdentityConfig: ColumnBuilder._identity,
+    CrossedConfig: ColumnBuilder._crossed,
+}

@@ -1,4 +1,4 @@
-"""From the sources of a run to input functions.
+"""Input functions for the sources of a run.
 
 make_input_fn(run, "train")()        # a Dataset of (features, label)
 """
@@ -14,12 +14,11 @@ from estimax.config.schema.data import CsvSource
 from estimax.config.schema.features import NumericConfig
 from estimax.config.schema.run import Run
 
-InputFn = Callable[[], inputs.Dataset]
 _DTYPES = {"float": "float32", "int": "int64", "text": "string"}
 
 
-def make_input_fn(run: Run, name: str) -> InputFn:
-    """The examples of a source with their labels, batched as the source says."""
+def make_input_fn(run: Run, name: str) -> Callable[[], inputs.Dataset]:
+    """Return an input function: examples with labels, shuffled, repeated, batched."""
     source = run.data.sources[name]
 
     def input_fn() -> inputs.Dataset:
@@ -35,8 +34,12 @@ def make_input_fn(run: Run, name: str) -> InputFn:
     return input_fn
 
 
-def make_predict_input_fn(run: Run, files: str) -> InputFn:
-    """Every row of some files in order, without labels, read as the eval source is."""
+def make_predict_input_fn(run: Run, files: str) -> Callable[[], inputs.Dataset]:
+    """Return an input function for prediction: every row of `files`, in order.
+
+    Labels are not read. The format is that of the eval source, or of the train source
+    if the run has no eval section.
+    """
     name = run.eval.source if run.eval is not None else run.train.source
     source = dataclasses.replace(run.data.sources[name], files=(files,))
 
@@ -67,15 +70,17 @@ def _read(
 
 
 def _not_features(run: Run) -> set[str]:
+    """Return label and weight columns that no feature reads."""
     read = {getattr(f, "column", None) or name for name, f in run.features.items()}
     return {run.data.label, *filter(None, [run.data.weight])} - read
 
 
 def _defaults(run: Run) -> dict[str, float]:
-    """What the reader puts where a value is missing.
+    """Return what the reader uses for a missing value, by column.
 
-    A missing number is NaN until the column fills it, so that an exported model fills
-    it too. A missing id is -1, which categorical columns ignore.
+    A missing number is read as NaN and filled by the feature column, so that an
+    exported model fills it as well. A missing id is -1, which categorical columns
+    ignore. A column that is not listed must not have missing values.
     """
     readers: dict[str, list[object]] = {}
     for name, feature in run.features.items():
