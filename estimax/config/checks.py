@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from estimax.config.data_report import clashes
 from estimax.config.decode import is_broken
@@ -43,7 +44,8 @@ from estimax.config.schema.optimizers import OptimizerConfig, PiecewiseConfig, S
 from estimax.config.schema.run import BestExport, Run
 from estimax.core.errors import did_you_mean
 
-Note = Callable[[str, str], None]
+Note = Callable[[str, str], None]  # (address, text): report a problem
+FeatureConfigs = Mapping[str, FeatureConfig]
 
 
 def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) -> None:
@@ -230,9 +232,7 @@ CATEGORICAL = (
 )
 
 
-def check_features(
-    features: Mapping[str, FeatureConfig], label: str, note: Note
-) -> None:
+def check_features(features: FeatureConfigs, label: str, note: Note) -> None:
     """Note what is wrong with features and with the references between them."""
     for name, feature in features.items():
         path = f"features.{name}"
@@ -242,14 +242,9 @@ def check_features(
             )
         if isinstance(label, str) and column_key(name, feature) == label:
             note(path, f"reads the label {label!r}; a model may not see it")
-        if isinstance(feature, VocabularyConfig):
-            _check_vocabulary(feature, path, note)
-        elif isinstance(feature, IdentityConfig):
-            _check_identity(feature, path, note)
-        elif isinstance(feature, BucketizedConfig):
-            _check_bucketized(feature, features, path, note)
-        elif isinstance(feature, CrossedConfig):
-            _check_crossed(feature, features, path, note)
+        check = _FEATURE_CHECKS.get(type(feature))
+        if check is not None:
+            check(feature, features, path, note)
 
 
 def column_key(name: str, feature: FeatureConfig) -> str | None:
@@ -262,7 +257,7 @@ def column_key(name: str, feature: FeatureConfig) -> str | None:
 
 
 def known_feature(
-    name: str, features: Mapping[str, FeatureConfig], path: str, note: Note
+    name: str, features: FeatureConfigs, path: str, note: Note
 ) -> FeatureConfig | None:
     """The feature of this name; a note and None when there is none."""
     if is_broken(name):
@@ -274,7 +269,9 @@ def known_feature(
     return None if is_broken(feature) else feature
 
 
-def _check_vocabulary(feature: VocabularyConfig, path: str, note: Note) -> None:
+def _check_vocabulary(
+    feature: VocabularyConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
     given = [
         key
         for key, value in (
@@ -311,7 +308,9 @@ def repeats(words: Sequence[str | int]) -> list[tuple[int, str | int]]:
     return found
 
 
-def _check_identity(feature: IdentityConfig, path: str, note: Note) -> None:
+def _check_identity(
+    feature: IdentityConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
     default, buckets = feature.default, feature.buckets
     if isinstance(default, int) and isinstance(buckets, int) and default >= buckets:
         note(f"{path}.default", f"must be < buckets ({buckets}), got {default}")
@@ -319,7 +318,7 @@ def _check_identity(feature: IdentityConfig, path: str, note: Note) -> None:
 
 def _check_bucketized(
     feature: BucketizedConfig,
-    features: Mapping[str, FeatureConfig],
+    features: FeatureConfigs,
     path: str,
     note: Note,
 ) -> None:
@@ -335,7 +334,7 @@ def _check_bucketized(
 
 
 def _check_crossed(
-    feature: CrossedConfig, features: Mapping[str, FeatureConfig], path: str, note: Note
+    feature: CrossedConfig, features: FeatureConfigs, path: str, note: Note
 ) -> None:
     seen: set[str] = set()
     for i, key in enumerate(feature.keys):
@@ -350,6 +349,13 @@ def _check_crossed(
         if isinstance(key, str):
             seen.add(key)
 
+
+_FEATURE_CHECKS: dict[type, Callable[[Any, FeatureConfigs, str, Note], None]] = {
+    VocabularyConfig: _check_vocabulary,
+    IdentityConfig: _check_identity,
+    BucketizedConfig: _check_bucketized,
+    CrossedConfig: _check_crossed,
+}
 
 _ONE_PART = DnnModelConfig | LinearModelConfig | DeepFmModelConfig | DcnModelConfig
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -411,7 +417,7 @@ def _dnn_references(deep: DeepFeatures) -> Iterator[tuple[str, str]]:
 
 
 def _check_references(
-    references: list[tuple[str, str]], features: Mapping[str, FeatureConfig], note: Note
+    references: list[tuple[str, str]], features: FeatureConfigs, note: Note
 ) -> None:
     taken: dict[str, str] = {}
     for path, name in references:
@@ -443,7 +449,7 @@ def _check_kind(
         note(path, text)
 
 
-def _column_name(name: str, features: Mapping[str, FeatureConfig]) -> str:
+def _column_name(name: str, features: FeatureConfigs) -> str:
     """What the feature's column is called, and hence its variables."""
     feature = features.get(name)
     if isinstance(feature, BucketizedConfig):
@@ -461,9 +467,7 @@ def _column_name(name: str, features: Mapping[str, FeatureConfig]) -> str:
     return (column_key(name, feature) if feature is not None else None) or name
 
 
-def _check_all_used(
-    features: Mapping[str, FeatureConfig], used: set[str], note: Note
-) -> None:
+def _check_all_used(features: FeatureConfigs, used: set[str], note: Note) -> None:
     for name in list(used):
         feature = features.get(name)
         if isinstance(feature, CrossedConfig):

@@ -14,9 +14,10 @@ import dataclasses
 import difflib
 import functools
 import math
+import operator
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -230,11 +231,10 @@ class Decoder:
         return self._wrong(node, path, describe(kind))
 
     def _limited(self, value: float, node: ConfigNode, about: About, path: str) -> Any:
-        outside = _outside(value, about)
-        if outside is not None:
-            self.problems.add(
-                node.origin, path, f"must be {outside}, got {_number(value)}"
-            )
+        limit = _broken_limit(value, about)
+        if limit is not None:
+            text = f"must be {limit}, got {_number(value)}"
+            self.problems.add(node.origin, path, text)
             return BROKEN
         return value
 
@@ -244,28 +244,33 @@ class Decoder:
         return BROKEN
 
 
-# Models compute in float32: a larger number would be infinite there, and a smaller one
-# zero, since XLA takes subnormal numbers for zero.
+# Models compute in float32. A larger number would be infinite there, and a smaller one
+# zero, because XLA flushes subnormal numbers to zero.
 _FLOAT32_MAX = 3.4028234663852886e38
 _FLOAT32_TINY = 1.1754943508222875e-38
 
 
-def _outside(value: float, about: About) -> str | None:
-    """Return the limit that a number breaks, in words; None when it keeps them all."""
+# The limits of `About`: attribute, comparison that must hold, sign in a message.
+_LIMITS: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
+    ("at_least", operator.ge, ">="),
+    ("above", operator.gt, ">"),
+    ("at_most", operator.le, "<="),
+    ("below", operator.lt, "<"),
+)
+
+
+def _broken_limit(value: float, about: About) -> str | None:
+    """Return the limit that a number breaks, e.g. "> 0"; None if it breaks none."""
     if not math.isfinite(value):
         return "a finite number"
     if isinstance(value, float) and abs(value) > _FLOAT32_MAX:
         return "between -3.4e38 and 3.4e38 (float32)"
-    if about.at_least is not None and value < about.at_least:
-        return f">= {_number(about.at_least)}"
-    if about.above is not None and value <= about.above:
-        return f"> {_number(about.above)}"
+    for name, holds, sign in _LIMITS:
+        limit = getattr(about, name)
+        if limit is not None and not holds(value, limit):
+            return f"{sign} {_number(limit)}"
     if about.above == 0 and isinstance(value, float) and value < _FLOAT32_TINY:
         return ">= 1.2e-38 (float32)"
-    if about.at_most is not None and value > about.at_most:
-        return f"<= {_number(about.at_most)}"
-    if about.below is not None and value >= about.below:
-        return f"< {_number(about.below)}"
     return None
 
 
