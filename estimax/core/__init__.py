@@ -1,5 +1,5 @@
-"""The words every room speaks: types, modes, errors, specs and state.
+"""Types that all packages use: errors, specs, state, strings, sparse and raw values.
 
-Nothing is re-exported: import the module (`from estimax.core import errors`), so that
-a process which only reads a config or a bundle imports no more than it needs.
+Nothing is re-exported. Import the module (`from estimax.core import errors`), so that a
+process that only reads a config or a bundle imports no more than it needs.
 """

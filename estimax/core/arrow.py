@@ -1,12 +1,12 @@
-"""Arrow arrays as raw values: numbers, `Strings` or `Sparse`, copied only if need be.
+"""Conversion of Arrow arrays to numbers, `Strings` or `Sparse`, mostly without a copy.
 
     arrow_column(table["age"], None, "column 'age'")     # ndarray
     arrow_column(table["clicks"], None, "…")              # lists become Sparse
 
-Numbers keep their dtype and text becomes `Strings`. Decimals become float64; dates and
-times become integers of their own unit (days, seconds, …) since the epoch or midnight.
-A missing value takes the default. Without a default, text is empty and a number is an
-error.
+Numbers keep their dtype and text becomes `Strings`. Decimals become float64. Dates and
+times become integers in their unit (days, seconds, …) since the epoch or midnight. A
+missing value becomes the default. Without a default, missing text becomes empty and a
+missing number is an error.
 """
 
 from __future__ import annotations
@@ -24,12 +24,22 @@ ArrowColumn = NDArray[Any] | Strings | Sparse
 
 
 def is_arrow(value: Any) -> bool:
-    """Whether a value is a pyarrow Array or ChunkedArray; does not import pyarrow."""
+    """Return whether a value is a pyarrow array, without importing pyarrow."""
     return hasattr(value, "null_count") and hasattr(value, "type")
 
 
 def arrow_column(values: Any, default: Any, where: str) -> ArrowColumn:
-    """Convert an Arrow array; raise `InputError` for types without a meaning here."""
+    """Convert an Arrow array.
+
+    Args:
+      values: A pyarrow Array or ChunkedArray.
+      default: Replaces missing values; None for no default.
+      where: What error messages begin with.
+
+    Raises:
+      InputError: The type has no conversion (a struct, for example), or a number is
+        missing and there is no default.
+    """
     from pyarrow import types
 
     if hasattr(values, "num_chunks"):
@@ -45,7 +55,7 @@ def arrow_column(values: Any, default: Any, where: str) -> ArrowColumn:
 
 
 def _plain(values: Any) -> Any:
-    """The same values without a dictionary, an extension type, or views of text."""
+    """Return the same values without dictionary, extension type or views of text."""
     from pyarrow import types
 
     kind = values.type
@@ -67,7 +77,7 @@ def _extension_type() -> Any:
 
 
 def _flat(values: Any, default: Any, where: str) -> NDArray[Any] | Strings:
-    """Numbers or text, with the default in place of missing values."""
+    """Convert numbers or text; missing values become the default."""
     from pyarrow import types
 
     values = _plain(values)
@@ -124,7 +134,7 @@ def _missing(values: Any, kind: Any, where: str) -> InputError:
 
 
 def _rectangle(values: Any, default: Any, where: str) -> NDArray[Any] | Strings:
-    """Lists that have one length by their type, as [B, length]."""
+    """Convert lists of a fixed length to an array [B, length]."""
     kind = values.type
     if values.null_count:
         raise _missing(values, kind, where)
@@ -133,12 +143,12 @@ def _rectangle(values: Any, default: Any, where: str) -> NDArray[Any] | Strings:
 
 
 def _sparse(values: Any, default: Any, where: str) -> Sparse:
-    """Lists as a sparse column; a missing list is an empty one, nested ones rank 3."""
+    """Convert lists to `Sparse`, nested lists to rank 3; a missing list is empty."""
     from pyarrow import types
 
     offsets = np.asarray(values.offsets)
     if values.null_count:
-        # A missing list may own values that nobody is to see.
+        # The buffer of a missing list may hold values, which do not count.
         lengths = np.diff(offsets)
         lengths[values.is_null().to_numpy(zero_copy_only=False)] = 0
         offsets = np.concatenate([[0], np.cumsum(lengths)])

@@ -1,10 +1,14 @@
-"""NumPy numbers on their way to a device, which computes with 32 bits.
+"""Conversions of numbers between the host (64 bits) and devices (32 bits).
 
     device_dtype(np.dtype("int64"))         # int32
     as_float32(np.array([1e300, 2.0]))      # [inf, 2.0], as TensorFlow's cast
+    np.asarray(Words(ids, ("no", "yes")))   # array([b"yes", b"no"], dtype=object)
 
-Integers of 64 bits (and uint32) are called wide: their values may not fit int32, which
-is checked only for features that the model reads on the device.
+To the device: integers of 64 bits and uint32 are called wide, because their values may
+not fit int32. That is checked only for features that the model reads on the device.
+
+From the device: `Words` and `Int64` are pytrees of device arrays that become text and
+int64 when they are converted to NumPy. A model returns them as predictions.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-# Keyed by dtype: to ask a dtype for its name takes ten times as long.
+# Keyed by dtype, because reading the name of a dtype takes ten times as long.
 _NARROWED: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.float64): np.dtype(np.float32),
     np.dtype(np.complex128): np.dtype(np.complex64),
@@ -28,7 +32,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 def is_wide(dtype: np.dtype[Any] | str) -> bool:
-    """Whether integers of this dtype may not fit the int32 of a device.
+    """Return whether integers of this dtype may not fit the int32 of a device.
 
     >>> is_wide("int64"), is_wide("uint16"), is_wide("float64")
     (True, False, False)
@@ -37,17 +41,17 @@ def is_wide(dtype: np.dtype[Any] | str) -> bool:
 
 
 def is_real(dtype: np.dtype[Any]) -> bool:
-    """Whether values are booleans, integers or floats, jax's bfloat16 among them."""
+    """Return whether values are booleans, integers or floats, bfloat16 included."""
     return dtype.kind in "biuf" or (dtype.kind == "V" and dtype.type is not np.void)
 
 
 def device_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that values of `dtype` have on a device."""
+    """Return the dtype that values of `dtype` have on a device."""
     return _NARROWED.get(dtype, dtype)
 
 
 def beyond_int32(values: NDArray[Any]) -> NDArray[Any]:
-    """The integers of an array that int32 cannot hold, flat.
+    """Return the integers of an array that do not fit int32, flat.
 
     >>> beyond_int32(np.array([3, 2**40]))
     array([1099511627776])
@@ -58,9 +62,9 @@ def beyond_int32(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def cast(values: Any, dtype: Any) -> NDArray[Any]:
-    """Cast numbers; floats beyond the range of `dtype` become infinite.
+    """Cast numbers without a warning; floats out of range become infinite.
 
-    TensorFlow's cast does the same. NumPy would also warn, on every batch.
+    The result is that of TensorFlow's cast. NumPy alone would warn on every batch.
     """
     with np.errstate(over="ignore"):
         return np.asarray(values).astype(dtype, copy=False)
@@ -74,14 +78,18 @@ def as_float32(values: Any) -> NDArray[np.float32]:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Class names: `ids` on the device, the word of each id on the host."""
+    """An array of words: ids on the device, bytes when converted to NumPy.
+
+    >>> np.asarray(Words(np.array([1, 0]), ("no", "yes"))).tolist()
+    [b'yes', b'no']
+    """
 
     ids: Any  # integer array of any shape
     vocabulary: tuple[str, ...] = field(metadata={"static": True})
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the array of words."""
+        """Return the shape of the array of words."""
         return tuple(self.ids.shape)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
@@ -93,13 +101,16 @@ class Words:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Int64:
-    """Integers promised as int64 outside, computed as int32 inside."""
+    """An array of integers: int32 on the device, int64 when converted to NumPy.
+
+    tf.estimator returns class ids as int64, and clients rely on it.
+    """
 
     values: Any
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the array."""
+        """Return the shape of the array."""
         return tuple(self.values.shape)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
@@ -107,10 +118,10 @@ class Int64:
 
 
 def is_host_value(value: Any) -> bool:
-    """Whether a value is one of this file's, which trees should treat as a leaf."""
+    """Return whether a value is `Words` or `Int64`; use it as `is_leaf` of a tree."""
     return isinstance(value, Words | Int64)
 
 
 def materialize(tree: Any) -> Any:  # the same tree with NumPy leaves
-    """Turn every leaf into NumPy, words and int64 included."""
+    """Convert every leaf of a tree to NumPy, `Words` and `Int64` included."""
     return jax.tree.map(np.asarray, tree, is_leaf=is_host_value)

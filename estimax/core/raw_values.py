@@ -1,12 +1,13 @@
-"""Whatever a user calls an array, as one of the forms that estimax computes with.
+"""Conversion of array-likes to raw values: NumPy numbers, `Strings` or `Sparse`.
 
     as_raw(["Oslo", None])                       # Strings; a missing text is empty
     as_raw(pd.Series([1, 2], dtype="Int64"))     # int64
     as_raw(pa.array([[1, 2], []]))               # Sparse
 
-Every way into a model ends here: datasets, generators, frames and tables, requests.
-Numbers keep their value. What has no number or text to stand for it (dates, structured
-arrays, missing numbers) is refused with its name, its dtype and what to do.
+All inputs of a model pass through `as_raw`: datasets, generators, data frames, tables
+and requests. Numbers keep their values. Values that are neither numbers nor text
+(dates, structured arrays, missing numbers) raise an `InputError` that names the
+feature, the dtype and the conversion to use.
 """
 
 from __future__ import annotations
@@ -24,33 +25,36 @@ from estimax.core.strings import Strings, is_text
 
 RawValue = NDArray[Any] | Strings | Sparse
 
-# By character: bool, integers, floats and complex numbers of up to 64 bits a part.
+# Type characters of bool, integers, floats and complex numbers of up to 64 bits a part.
 _PLAIN = frozenset("?bhilqpBHILQPefdFD")
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is an ndarray of numbers that needs no conversion.
+    """Return whether a value is an ndarray of numbers that needs no conversion.
 
     >>> is_plain(np.ones(2)), is_plain(np.ones(2, ">f4")), is_plain(np.array(["a"]))
     (True, False, False)
     """
-    if type(value) is not np.ndarray:  # a masked array must not lose its mask
+    # Not `isinstance`: a masked array is a subclass and must not lose its mask.
+    if type(value) is not np.ndarray:
         return False
     dtype = value.dtype
     if dtype.char in _PLAIN:
         return bool(dtype.isnative)
-    # bfloat16 and the like, of jax.
+    # bfloat16 and other extension dtypes of jax have the kind "V".
     return dtype.kind == "V" and dtype.type is not np.void
 
 
 def as_raw(value: Any, where: str = "") -> RawValue:
     """Convert an array-like to numbers, `Strings` or `Sparse`.
 
-    NumPy, lists, pandas, pyarrow, jax, torch and TensorFlow values are taken. An array
-    of lists, as pandas has them, becomes `Sparse`. `where` begins error messages.
+    Args:
+      value: A NumPy array, list, pandas Series, pyarrow array, or an array of jax,
+        torch or TensorFlow. An array of lists, as pandas has them, becomes `Sparse`.
+      where: What error messages begin with, e.g. "feature 'age'".
 
     Raises:
-      InputError: The value has no form that a model can use.
+      InputError: The value cannot be converted to numbers or text.
     """
     if is_plain(value) or isinstance(value, Strings):
         known: RawValue = value
@@ -79,9 +83,12 @@ def as_raw(value: Any, where: str = "") -> RawValue:
 
 
 def frame_columns(value: Any) -> dict[str, Any] | None:
-    """The columns of a pandas frame or an Arrow table by name; None for other values.
+    """Return the columns of a data frame or Arrow table by name; None for others.
 
     Tables of other libraries, such as polars, are read through Arrow's C protocol.
+
+    Raises:
+      InputError: Two columns have the same name.
     """
     if hasattr(value, "iloc") and hasattr(value, "columns"):
         names = [str(name) for name in value.columns]
@@ -117,7 +124,7 @@ def _as_numpy(value: Any, where: str) -> NDArray[Any]:
         return np.asarray(value)  # of a subclass such as memmap: a plain view
     if hasattr(value, "isna") and hasattr(value, "to_numpy"):
         return _from_pandas(value, where)
-    if hasattr(value, "detach"):  # torch refuses tensors that want a gradient
+    if hasattr(value, "detach"):  # torch converts no tensor that requires a gradient
         value = value.detach().cpu()
     if not hasattr(value, "__array__") and hasattr(value, "numpy"):
         value = value.numpy()
@@ -129,7 +136,8 @@ def _as_numpy(value: Any, where: str) -> NDArray[Any]:
             "lengths as ex.Sparse.of_rows(rows)."
         ) from error
     if array.dtype.kind in "SU" and not hasattr(value, "dtype"):
-        # NumPy's own text loses zeros at the end, and turns numbers into text.
+        # A NumPy array of text drops zero bytes at the end of a value, and turns
+        # numbers among the values into text. An array of objects keeps both.
         return np.asarray(value, object)
     return array
 
@@ -148,9 +156,10 @@ def _unmasked(value: np.ma.MaskedArray[Any, Any], where: str) -> NDArray[Any]:
 
 
 def _from_pandas(value: Any, where: str) -> NDArray[Any]:
-    """A Series, Index or extension array; missing text is empty, numbers must be there.
+    """Convert a Series, Index or extension array; missing text becomes empty.
 
-    pandas itself would give integers with missing values as floats or as objects.
+    Missing numbers are an error: pandas would return integers with missing values as
+    floats or objects.
     """
     dtype = getattr(value, "dtype", None)  # a frame has none
     if dtype is None or isinstance(dtype, np.dtype):
@@ -158,7 +167,7 @@ def _from_pandas(value: Any, where: str) -> NDArray[Any]:
     if dtype.kind in "mM":
         raise _is_time(str(dtype), where)
     missing = np.asarray(value.isna())
-    # Without this, some versions of pandas give nullable numbers as objects.
+    # Without a dtype, some versions of pandas return nullable numbers as objects.
     numbers = getattr(dtype, "numpy_dtype", None) if dtype.kind in "biuf" else None
     present = value[~missing].to_numpy(dtype=numbers)
     if not missing.any():
@@ -175,7 +184,7 @@ def _from_pandas(value: Any, where: str) -> NDArray[Any]:
 
 
 def _as_native(array: NDArray[Any], where: str) -> NDArray[Any]:
-    """An array of numbers in a dtype of this machine; raises for what is no number."""
+    """Return an array of numbers in a native dtype; raise for other values."""
     dtype = array.dtype
     if is_plain(array):
         return array

@@ -1,11 +1,12 @@
-"""Values that not every row has: sparse triples on the host, padded ids on the device.
+"""Features with any number of values per row: `Sparse` and `Ids`.
 
     Sparse(indices=[[0, 0], [1, 0]], values=Strings.of(["a", "b"]), dense_shape=(2, 1))
     Sparse.of_lists(np.array([7, 8, 9]), offsets=np.array([0, 2, 3]))
     Ids(ids=[[4, -1], [7, 2]], weights=None)     # -1: nothing here
 
-Sparse is what a reader makes of a variable-length feature. Ids is what a column's host
-half makes of it: a rectangle, L rounded up to a power of two, so few shapes compile.
+Readers return a variable-length feature as `Sparse`, on the host. The host transform of
+a feature column turns it into `Ids`: a padded array [B, L], with L rounded up to a
+power of two so that few shapes are compiled.
 """
 
 from __future__ import annotations
@@ -24,12 +25,31 @@ from estimax.core.strings import Strings
 
 @dataclass(frozen=True, eq=False, init=False)
 class Sparse:
-    """A sparse tensor: row-major `indices` [n, rank], `values` [n], `dense_shape`."""
+    """A feature with any number of values in each row, as a sparse tensor.
+
+    Use it for multi-valued features, such as the tags of an article. Readers make it
+    from variable-length features; `Sparse.of_rows` makes it from Python lists. It is
+    the counterpart of `tf.SparseTensor`, with the same three fields.
+
+    Args:
+      indices: Position of each value, int64 [n, rank], sorted by row: (row, column) for
+        rank 2.
+      values: The values, a NumPy array or `Strings` [n].
+      dense_shape: The shape with all positions filled, e.g. (rows, longest row).
+
+    Example:
+      >>> tags = Sparse.of_rows([["a", "b"], [], ["c"]])
+      >>> tags
+      Sparse(values=[b'a', b'b', b'c'], indices=[[0, 0], [0, 1], [2, 0]],
+        dense_shape=(3, 2))
+      >>> len(tags), tags.rows(0, 1).values.tolist()
+      (3, [b'a', b'b'])
+    """
 
     values: NDArray[Any] | Strings
     dense_shape: tuple[int, ...]
-    is_lists: bool  # made by `of_lists`: no gaps in a row, `starts` says everything
-    _offsets: NDArray[Any]  # of lists only
+    is_lists: bool  # made by `of_lists`: no gaps in a row, so `starts` is sufficient
+    _offsets: NDArray[Any]  # set by `of_lists` only
 
     def __init__(
         self,
@@ -37,7 +57,7 @@ class Sparse:
         values: NDArray[Any] | Strings,
         dense_shape: tuple[int, ...],
     ) -> None:
-        # As in Strings: a frozen dataclass's own would be slow.
+        # The constructor that a frozen dataclass generates would be slow, see Strings.
         own = self.__dict__
         own["indices"], own["values"], own["dense_shape"] = indices, values, dense_shape
         own["is_lists"] = False
@@ -48,10 +68,20 @@ class Sparse:
         offsets: NDArray[np.integer[Any]],
         longest: int | None = None,
     ) -> Sparse:
-        """Make a sparse matrix of lists: row i is `values[offsets[i]:offsets[i + 1]]`.
+        """Make a sparse matrix from lists in one array, as Arrow stores them.
 
-        The indices are only made when somebody asks for them. `longest` is the second
-        axis, of the longest list unless given. Offsets count from their first one.
+        Row i has the values from `offsets[i] - offsets[0]` to
+        `offsets[i + 1] - offsets[0]`. The indices are computed when they are first
+        read.
+
+        Args:
+          values: The values of all lists [n].
+          offsets: Where each list begins, and where the last one ends: [rows + 1].
+          longest: The second size of `dense_shape`; by default the length of the
+            longest list.
+
+        Returns:
+          A `Sparse` of rank 2.
 
         >>> lists = Sparse.of_lists(np.array([7, 8, 9]), np.array([0, 2, 2, 3]))
         >>> lists.indices.tolist(), lists.dense_shape
@@ -67,32 +97,42 @@ class Sparse:
 
     @cached_property
     def indices(self) -> NDArray[np.int64]:
-        """The row, and the place in it, of every value: [n, rank]."""
-        starts = self.starts  # of lists: other tensors are given their indices
+        """The position of every value: [n, rank]."""
+        # Only reached for lists; other tensors are given their indices.
+        starts = self.starts
         rows = np.repeat(np.arange(len(self)), np.diff(starts))
         return np.stack([rows, np.arange(len(rows)) - starts[rows]], axis=1)
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where each row's values start, and the last one's end: [rows + 1]."""
+        """Where the values of each row begin, and where the last end: [rows + 1]."""
         if self.is_lists:
             return self._offsets.astype(np.int64) - int(self._offsets[0])
         return row_starts(np.asarray(self.indices)[:, 0], len(self))
 
     @property
     def nbytes(self) -> int:
-        """The memory of the values, and of where they are."""
+        """The bytes that values and positions take in memory."""
         places = self._offsets if self.is_lists else self.indices
         return self.values.nbytes + int(places.nbytes)
 
     def with_values(self, values: NDArray[Any] | Strings) -> Sparse:
-        """Other values at the same places."""
+        """Return a copy with other values at the same positions.
+
+        Args:
+          values: As many values as before, a NumPy array or `Strings` [n].
+        """
         if self.is_lists:
             return Sparse.of_lists(values, self._offsets, self.dense_shape[1])
         return Sparse(self.indices, values, self.dense_shape)
 
     def rows(self, start: int, stop: int) -> Sparse:
-        """Some of the rows; a slice of lists shares their memory."""
+        """Return some of the rows; those of lists share memory with this object.
+
+        Args:
+          start: The first row.
+          stop: The row behind the last.
+        """
         if self.is_lists:
             offsets = self._offsets[start : stop + 1]
             base = int(self._offsets[0])
@@ -108,14 +148,31 @@ class Sparse:
         return self.dense_shape[0]
 
     def __repr__(self) -> str:
+        few: Any = self.values[:4]  # also a list, if one was given
+        texts = few.tolist() if hasattr(few, "tolist") else list(few)
+        values = [repr(value) for value in texts]
+        indices = [str(place) for place in np.asarray(self.indices[:4]).tolist()]
+        more = len(self.values) - len(values)
+        values += [f"… {more:,} more"] if more else []
+        indices += ["…"] if more else []
         return (
-            f"Sparse(indices={self.indices!r}, values={self.values!r}, "
-            f"dense_shape={self.dense_shape})"
+            f"Sparse(values=[{', '.join(values)}], indices=[{', '.join(indices)}],\n"
+            f"  dense_shape={self.dense_shape})"
         )
 
     @staticmethod
     def of_rows(rows: Any) -> Sparse:  # Any: lists of lists, at any depth
-        """Make a sparse tensor of ragged rows, each value at its place in its list.
+        """Make a sparse tensor from ragged rows.
+
+        Args:
+          rows: A list of rows, each a list of values. Lists may be nested further; the
+            result then has a higher rank. All values have the same depth.
+
+        Returns:
+          A `Sparse` whose values are at their positions in the lists.
+
+        Raises:
+          FeatureError: A value is at another depth than the others.
 
         >>> Sparse.of_rows([["a", "b"], [], ["c"]]).dense_shape
         (3, 2)
@@ -141,9 +198,9 @@ class Sparse:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Ids:
-    """Padded ids [B, L] (int32, -1 where there is none) and optional weights [B, L]."""
+    """Padded ids [B, L], int32 with -1 as padding, and optional weights [B, L]."""
 
-    ids: Any  # jax.Array on the device, ndarray on the host
+    ids: Any  # jax.Array on the device, NumPy array on the host
     weights: Any = None
 
 
@@ -153,7 +210,7 @@ def _collect(
     found: list[tuple[tuple[int, ...], Any]],
     sizes: list[int],
 ) -> None:
-    """Every value with its place, and the longest list at each depth."""
+    """Collect every value with its position, and the longest list at each depth."""
     if not isinstance(value, list | tuple | np.ndarray):
         found.append((place, value))
         return
@@ -166,7 +223,9 @@ def _collect(
 
 
 def row_starts(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Where the entries of each of `count` rows start, and the last one's end.
+    """Return where the entries of each of `count` rows begin, and the last end.
+
+    `rows` are the row numbers of the entries, sorted.
 
     >>> row_starts(np.array([0, 0, 2]), 3)
     array([0, 2, 2, 3])
@@ -177,7 +236,7 @@ def row_starts(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def padded_length(longest: int) -> int:
-    """Round a length up to a power of two (at least 1), so that few shapes compile.
+    """Round a length up to a power of two, at least 1, so that few shapes compile.
 
     >>> [padded_length(n) for n in (0, 1, 3, 4, 9)]
     [1, 1, 4, 4, 16]

@@ -1,6 +1,11 @@
-"""What a `model_fn` answers: an `EstimatorSpec`, checked for its mode.
+"""What a `model_fn` returns: `EstimatorSpec`, its modes and its export outputs.
 
-return ex.EstimatorSpec(mode, predictions=p, loss=loss, train_op=ex.optimizers.Adam())
+    def model_fn(features, labels, mode):
+        ...
+        return ex.EstimatorSpec(mode, predictions=p, loss=loss, train_op=optimizer)
+
+`ModeKeys` lists the modes. `ClassificationOutput`, `RegressionOutput` and
+`PredictOutput` describe the signatures of an exported model.
 """
 
 from __future__ import annotations
@@ -18,74 +23,77 @@ from estimax.core.errors import SpecError
 from estimax.core.numbers import is_host_value
 
 ModelFn = Callable[..., "EstimatorSpec"]
+Mode = Literal["train", "eval", "infer"]
 
 
-@dataclass(frozen=True)
-class ClassificationOutput:
-    """An exported answer of classes with scores; at least one of the two.
+class ModeKeys:
+    """The modes in which a `model_fn` is called.
 
-    >>> ClassificationOutput(scores=jnp.ones((2, 3))).classes is None
-    True
+    A `model_fn` receives one of these strings as `mode`. Use it to switch parts of the
+    model, e.g. dropout only in training. Names and values are those of tf.estimator.
+
+    Attributes:
+      TRAIN: `"train"`: `Estimator.train` calls the model; the spec needs a loss and a
+        `train_op`.
+      EVAL: `"eval"`: `Estimator.evaluate` calls the model; the spec needs a loss.
+      PREDICT: `"infer"`: `Estimator.predict` or an export calls the model without
+        labels; the spec needs predictions.
+
+    Example:
+      >>> ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT
+      ('train', 'eval', 'infer')
     """
 
-    scores: Any = None  # [B, K] float
-    classes: Any = None  # [B, K] words
-
-    def __post_init__(self) -> None:
-        if self.scores is None and self.classes is None:
-            raise SpecError("ClassificationOutput: give scores, classes, or both.")
-
-    def as_outputs(self) -> dict[str, Any]:
-        """The named arrays of the signature."""
-        both = {"scores": self.scores, "classes": self.classes}
-        return {name: value for name, value in both.items() if value is not None}
+    TRAIN: Final = "train"
+    EVAL: Final = "eval"
+    PREDICT: Final = "infer"
 
 
-@dataclass(frozen=True)
-class RegressionOutput:
-    """An exported answer of one number (or vector) per example.
-
-    >>> list(RegressionOutput(jnp.ones((2, 1))).as_outputs())
-    ['outputs']
-    """
-
-    value: Any
-
-    def as_outputs(self) -> dict[str, Any]:
-        """The named arrays of the signature."""
-        return {"outputs": self.value}
-
-
-@dataclass(frozen=True)
-class PredictOutput:
-    """An exported answer of any named arrays.
-
-    >>> list(PredictOutput(jnp.ones((2, 1))).as_outputs())
-    ['output']
-    """
-
-    outputs: Any
-
-    def as_outputs(self) -> dict[str, Any]:
-        """The named arrays of the signature; tuple keys are joined with a slash."""
-        if not isinstance(self.outputs, Mapping):
-            return {"output": self.outputs}
-        return {_joined(key): value for key, value in self.outputs.items()}
-
-
-ExportOutput = ClassificationOutput | RegressionOutput | PredictOutput
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EstimatorSpec:
-    """All that a `model_fn` and an Estimator agree on, validated for the mode.
+    """What a `model_fn` returns: predictions, loss, how to train, metrics, exports.
 
-    `train_op` says how to train: an `ex.optimizers` optimizer, an optax
-    transformation, or what `ex.minimize` built. `eval_metric_ops` is a dict of
-    metric values (`ex.metrics.auc(labels, scores)`).
+    Return one from every `model_fn`. The fields are checked when the spec is made, so
+    an error points at the `model_fn`. Which fields are required depends on the mode;
+    fields of other modes may be given and are ignored, so one `return` can serve all
+    modes. Heads build specs with `head.create_estimator_spec`.
 
-    >>> EstimatorSpec("infer", predictions={"x": jnp.zeros(3)}).mode
-    'infer'
+    Args:
+      mode: The mode that the `model_fn` was called with, one of `ModeKeys`.
+      predictions: An array, or a dict of arrays by name. The first axis is the batch.
+        Required to predict and to export.
+      loss: The loss to minimize, an array with one element. Required to train and to
+        evaluate.
+      train_op: How to train: an `ex.optimizers` optimizer, an optax transformation, the
+        name of an optimizer, or the result of `ex.minimize`. Required to train.
+      eval_metric_ops: Metrics to evaluate by name, each a metric value such as
+        `ex.metrics.auc(labels, scores)`. `loss` and `global_step` are reserved, because
+        the Estimator reports them itself.
+      export_outputs: Signatures of an export by name: `ClassificationOutput`,
+        `RegressionOutput` or `PredictOutput`. By default the predictions are exported
+        as `serving_default`. A single signature is also used as `serving_default`; of
+        several, one must have that name.
+      training_chief_hooks: Hooks of training that only the chief process runs.
+      training_hooks: Hooks of training that every process runs.
+      evaluation_hooks: Hooks of evaluation.
+      prediction_hooks: Hooks of prediction.
+
+    Raises:
+      SpecError: A field that the mode needs is missing, the loss has more than one
+        element, a metric has a reserved name, or none of several `export_outputs` is
+        named `serving_default`.
+      TypeError: A field has a value of the wrong type.
+
+    Example:
+      >>> y = jnp.array([0.2, 0.8])
+      >>> EstimatorSpec(ModeKeys.PREDICT, predictions={"y": y})
+      EstimatorSpec(mode='infer', predictions={'y': float32[2]},
+        export_outputs={'serving_default': PredictOutput({'y': float32[2]})})
+      >>> EstimatorSpec(ModeKeys.TRAIN, loss=jnp.mean(y), train_op="SGD").loss.shape
+      ()
+      >>> EstimatorSpec(ModeKeys.EVAL, predictions={"y": y})
+      Traceback (most recent call last):
+      estimax.core.errors.SpecError: EstimatorSpec: loss is missing in mode 'eval'.
     """
 
     mode: str
@@ -122,8 +130,26 @@ class EstimatorSpec:
     def _put(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        parts = [f"mode={self.mode!r}"]
+        for field in dataclasses.fields(self)[1:]:
+            value = getattr(self, field.name)
+            is_unset = value is None or (
+                isinstance(value, Mapping | tuple) and not value
+            )
+            if not is_unset:
+                parts.append(f"{field.name}={_shown(value)}")
+        lines = ["EstimatorSpec("]
+        for i, part in enumerate(parts):
+            end = ", " if i < len(parts) - 1 else ")"
+            if len(lines[-1]) + len(part) > 84 and i:
+                lines[-1] = lines[-1].rstrip()
+                lines.append("  ")
+            lines[-1] += part + end
+        return "\n".join(lines)
+
     def _replace(self, **changes: Any) -> EstimatorSpec:
-        """A copy with other fields, validated again; the mode cannot change."""
+        """Return a copy with other fields, checked again; the mode cannot change."""
         if changes.get("mode", self.mode) != self.mode:
             raise SpecError("EstimatorSpec: the mode of a spec cannot be replaced.")
         if "predictions" in changes and self._exports_predictions():
@@ -131,11 +157,105 @@ class EstimatorSpec:
         return dataclasses.replace(self, **changes)
 
     def _exports_predictions(self) -> bool:
-        """Whether the exports are the default ones, made of the predictions."""
+        """Return whether the exports are the default ones, made of the predictions."""
         exports = self.export_outputs or {}
         default = exports.get("serving_default")
         made_of_them = getattr(default, "outputs", None) is self.predictions
         return len(exports) == 1 and default is not None and made_of_them
+
+
+@dataclass(frozen=True, repr=False)
+class ClassificationOutput:
+    """A signature of an exported model that returns classes and their scores.
+
+    Use it in `EstimatorSpec(export_outputs=…)` for clients of TensorFlow Serving's
+    `Classify` call. At least one of the two arguments is required.
+
+    Args:
+      scores: Float array [B, K], the score of each class.
+      classes: Array [B, K] of class names or ids, in the order of the scores.
+
+    Raises:
+      SpecError: Both are None.
+
+    Example:
+      >>> output = ClassificationOutput(scores=jnp.ones((2, 3)))
+      >>> output
+      ClassificationOutput({'scores': float32[2, 3]})
+    """
+
+    scores: Any = None
+    classes: Any = None
+
+    def __post_init__(self) -> None:
+        if self.scores is None and self.classes is None:
+            raise SpecError("ClassificationOutput: give scores, classes, or both.")
+
+    def __repr__(self) -> str:
+        return f"ClassificationOutput({_shown(self.as_outputs())})"
+
+    def as_outputs(self) -> dict[str, Any]:
+        """Return the arrays of the signature by name: `scores`, `classes`."""
+        both = {"scores": self.scores, "classes": self.classes}
+        return {name: value for name, value in both.items() if value is not None}
+
+
+@dataclass(frozen=True, repr=False)
+class RegressionOutput:
+    """A signature of an exported model that returns a number for each example.
+
+    Use it in `EstimatorSpec(export_outputs=…)` for clients of TensorFlow Serving's
+    `Regress` call.
+
+    Args:
+      value: Float array [B] or [B, D], the prediction for each example.
+
+    Example:
+      >>> RegressionOutput(jnp.ones((2, 1)))
+      RegressionOutput({'outputs': float32[2, 1]})
+    """
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return f"RegressionOutput({_shown(self.as_outputs())})"
+
+    def as_outputs(self) -> dict[str, Any]:
+        """Return the array of the signature by its name, `outputs`."""
+        return {"outputs": self.value}
+
+
+@dataclass(frozen=True, repr=False)
+class PredictOutput:
+    """A signature of an exported model that returns any named arrays.
+
+    Use it in `EstimatorSpec(export_outputs=…)` for clients of TensorFlow Serving's
+    `Predict` call.
+
+    Args:
+      outputs: A dict of arrays by name, or one array, which is named `output`. The
+        first axis is the batch.
+
+    Example:
+      >>> PredictOutput({"mean": jnp.ones((2, 1)), "rank": jnp.arange(2)})
+      PredictOutput({'mean': float32[2, 1], 'rank': int32[2]})
+      >>> list(PredictOutput(jnp.ones((2, 1))).as_outputs())
+      ['output']
+    """
+
+    outputs: Any
+
+    def __repr__(self) -> str:
+        return f"PredictOutput({_shown(self.as_outputs())})"
+
+    def as_outputs(self) -> dict[str, Any]:
+        """Return the arrays by name; a tuple as a key is joined with slashes."""
+        if not isinstance(self.outputs, Mapping):
+            return {"output": self.outputs}
+        return {_joined(key): value for key, value in self.outputs.items()}
+
+
+ExportOutput = ClassificationOutput | RegressionOutput | PredictOutput
 
 
 _HOOK_FIELDS = (
@@ -188,7 +308,8 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
     for name, metric in metrics.items():
         if name in RESERVED_METRICS:
             raise SpecError(
-                f"EstimatorSpec: the metric name {name!r} is the Estimator's own."
+                f"EstimatorSpec: the metric name {name!r} is reserved, because the "
+                "Estimator reports it itself. Use another name."
             )
         if not (hasattr(metric, "merge") and hasattr(metric, "compute")):
             raise TypeError(
@@ -200,11 +321,11 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _checked_hooks(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
     for hook in hooks or ():
-        # By its methods, not its class: the hooks room is above this one.
+        # Checked by methods, because the `hooks` package is in a higher layer.
         if not (hasattr(hook, "begin") and hasattr(hook, "after_run")):
             raise TypeError(
                 f"EstimatorSpec: {name} must be hooks, got {type(hook).__name__}. "
-                "Subclass ex.hooks.Hook and override what you need."
+                "Subclass ex.hooks.Hook and override the methods you need."
             )
     return tuple(hooks or ())
 
@@ -244,16 +365,17 @@ def _joined(key: Any) -> str:
     return "/".join(key) if isinstance(key, tuple) else str(key)
 
 
-Mode = Literal["train", "eval", "infer"]
-
-
-class ModeKeys:
-    """The modes a `model_fn` is called with, spelled as tf.estimator spells them.
-
-    >>> ModeKeys.PREDICT
-    'infer'
-    """
-
-    TRAIN: Final = "train"
-    EVAL: Final = "eval"
-    PREDICT: Final = "infer"
+def _shown(value: Any) -> str:
+    """Return a short description of a field for `repr`; arrays as `float32[2, 3]`."""
+    if isinstance(value, Mapping):
+        items = [f"{_joined(key)!r}: {_shown(item)}" for key, item in value.items()]
+        more = [f"… {len(items) - 8} more"] if len(items) > 8 else []
+        return f"{{{', '.join(items[:8] + more)}}}"
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return f"[{', '.join(type(item).__name__ for item in value)}]"
+    if _is_array(value):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, str | ExportOutput):
+        return repr(value)
+    name = getattr(value, "name", None)  # of an optimizer
+    return f"{type(value).__name__}({name!r})" if name else type(value).__name__

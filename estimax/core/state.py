@@ -1,4 +1,4 @@
-"""All that training changes, as one value that the compiled step takes and gives."""
+"""The state of training: one pytree that the compiled step takes and returns."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import jax
 class TrainState:
     """Step counter, variables, optimizer state and random key.
 
-    `params` and `model_state` are flax trees; `tables` and `slots` are flat, by the
-    table's variable name, because tables are updated by row and not by tree.
+    `params` and `model_state` are Flax trees. `tables` and `slots` are flat dicts by
+    variable name, because embedding tables are updated row by row, not as a tree.
     """
 
-    step: jax.Array  # int32 scalar: steps done
-    params: Any
-    tables: dict[str, jax.Array]  # name -> [V, D]
-    model_state: Any  # batch statistics and other non-trained collections
-    opt_state: Any  # one entry per optimizer group
+    step: jax.Array  # int32 scalar: number of steps done
+    params: Any  # trained variables, embedding tables excepted
+    tables: dict[str, jax.Array]  # embedding tables by name, each [V, D]
+    model_state: Any  # batch statistics and other collections that are not trained
+    opt_state: Any  # of `params`, one entry per optimizer group
     slots: dict[str, dict[str, jax.Array]]  # table name -> slot name -> [V, D]
-    key: jax.Array  # the run's random key; a step folds its number in
-    averages: dict[str, jax.Array] = field(default_factory=dict)  # of trained variables
+    key: jax.Array  # random key of the run; each step folds its number into it
+    # Moving averages of trained variables by name, if the run keeps them.
+    averages: dict[str, jax.Array] = field(default_factory=dict)

@@ -1,12 +1,12 @@
-"""Byte strings in columns: one flat buffer and offsets, as Arrow keeps them.
+"""`Strings`: arrays of byte strings as one flat buffer and offsets, as in Arrow.
 
     city = Strings.of(["Oslo", "Rome", ""])
     city[1]                  # b"Rome"
     city[np.array([2, 0])]   # Strings of two
     np.asarray(city)         # object array of bytes
 
-A NumPy object array costs a Python object per value; this costs its bytes, slices
-without copying, and is what the hashing and vocabulary kernels read.
+A NumPy object array has a Python object for each value. `Strings` has only the bytes,
+can be sliced without a copy, and is what the hashing and vocabulary kernels read.
 """
 
 from __future__ import annotations
@@ -23,16 +23,23 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
 
-_WIDE = np.dtype(np.int64)  # made once: to compare with np.int64 makes it anew
+# Made once: a comparison with `np.int64` would make a new dtype every time.
+_WIDE = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class Strings:
-    """An array of byte strings of any rank, row-major over `data[offsets]`.
+    """An array of byte strings of any rank, in row-major order.
 
-    Value i is `data[offsets[i]:offsets[i + 1]]`; offsets need not start at 0, so a
-    slice of the first axis shares memory. Those given as int32, as Arrow has them, are
-    widened when somebody asks: for the batch then, not for all that was read.
+    String i is `data[offsets[i]:offsets[i + 1]]`. Offsets need not start at 0, so a
+    slice of the first axis shares memory. Offsets of int32, as Arrow has them, are
+    converted to int64 when `offsets` is first read: for a batch, not the whole file.
+
+    Args:
+      data: The bytes of all strings, uint8 [n].
+      offsets: Where each string begins, and where the last one ends: int64 or int32
+        [count + 1].
+      shape: The shape of the array.
     """
 
     data: NDArray[np.uint8]
@@ -45,7 +52,8 @@ class Strings:
         offsets: NDArray[np.int64] | NDArray[np.int32],
         shape: tuple[int, ...],
     ) -> None:
-        # A frozen dataclass's own takes three times as long; batches have many columns.
+        # The constructor that a frozen dataclass generates takes three times as long,
+        # and every batch has many columns.
         own = self.__dict__
         own["data"], own["_given"], own["shape"] = data, offsets, shape
         if offsets.dtype == _WIDE:
@@ -53,12 +61,18 @@ class Strings:
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each string begins in `data`, and the last one's end: [n + 1]."""
+        """Where each string begins in `data`, and where the last ends: [n + 1]."""
         return self._given.astype(np.int64)
 
     @staticmethod
-    def of(values: Any) -> Strings:  # Any: whatever a user calls an array of text
-        """Build from nested lists, NumPy text or object arrays, or pyarrow arrays."""
+    def of(values: Any) -> Strings:  # Any: every kind of array that holds text
+        """Convert nested lists, NumPy arrays of text or objects, or pyarrow arrays.
+
+        Missing values (None, NaN) become empty strings.
+
+        Raises:
+          InputError: A value is neither text nor missing.
+        """
         if isinstance(values, Strings):
             return values
         if hasattr(values, "buffers") and hasattr(values, "type"):
@@ -81,12 +95,12 @@ class Strings:
 
     @property
     def size(self) -> int:
-        """How many strings there are."""
+        """The number of strings."""
         return len(self._given) - 1
 
     @property
     def nbytes(self) -> int:
-        """The memory of these strings and their offsets."""
+        """The bytes that these strings and their offsets take in memory."""
         return int(self._given[-1]) - int(self._given[0]) + self._given.nbytes
 
     @property
@@ -106,7 +120,7 @@ class Strings:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index: Any) -> Any:  # bytes for one value, else Strings
-        """Index the first axis with an int, a slice, or an array of ints or bools."""
+        """Index the first axis by an int, a slice, or an array of ints or bools."""
         inner = math.prod(self.shape[1:])
         if isinstance(index, int | np.integer):
             i = range(len(self))[int(index)]
@@ -123,14 +137,14 @@ class Strings:
         if index.dtype == bool:
             index = np.flatnonzero(index)
         index = np.where(index < 0, index + len(self), index)
-        # Rank 1, the usual case, needs no arithmetic: it would double the cost.
+        # Rank 1, the usual case, skips the arithmetic, which would double the time.
         flat = index
         if inner != 1:
             flat = (index[:, None] * inner + np.arange(inner)).reshape(-1)
         return self._take(flat, (len(index), *self.shape[1:]))
 
     def rows(self, start: int, stop: int) -> Strings:
-        """Rows of rank 1, as a slice: every batch asks this of every column."""
+        """Return `self[start:stop]` for rank 1, without the cost of `[]`."""
         given = self._given[start : stop + 1]
         return Strings(self.data, given, (len(given) - 1,))
 
@@ -139,16 +153,17 @@ class Strings:
 
     def _take(self, flat: NDArray[np.int64], shape: tuple[int, ...]) -> Strings:
         starts = self.offsets[flat]
-        # Not `self.lengths[flat]`: taking few of many must not cost a look at them all.
+        # Not `self.lengths[flat]`, which would compute the lengths of all strings.
         lengths = self.offsets[flat + 1] - starts
         offsets = _offsets_of(lengths)
-        # Byte k of the result comes from its string's start plus k's place in it.
+        # Byte k of the result is byte `starts[i] + k - offsets[i]` of the data, where i
+        # is the string that k belongs to.
         shift = np.repeat(starts - offsets[:-1], lengths)
         data = self.data[shift + np.arange(offsets[-1])]
         return Strings(data, offsets, shape)
 
     def reshape(self, shape: tuple[int, ...]) -> Strings:
-        """View the same strings with another shape (-1 is worked out)."""
+        """Return a view with another shape; one size may be -1, as in NumPy."""
         return Strings(self.data, self._given, _resolve_shape(shape, self.size))
 
     def tolist(self) -> list[bytes]:
@@ -164,13 +179,18 @@ class Strings:
         return array if dtype is None else array.astype(dtype)
 
     def __repr__(self) -> str:
-        shown = ", ".join(map(repr, self.reshape((-1,))[:4].tolist()))
-        more = ", …" if self.size > 4 else ""
-        return f"Strings([{shown}{more}], shape={self.shape})"
+        first = [repr(value) for value in self.reshape((-1,))[:4].tolist()]
+        shown = [text if len(text) <= 40 else f"{text[:38]}…'" for text in first]
+        shown += ["…"] if self.size > 4 else []
+        return f"Strings([{', '.join(shown)}], shape={self.shape})"
 
 
 def concatenate(parts: Iterable[Strings]) -> Strings:
-    """Join along the first axis; the other axes must agree."""
+    """Join arrays along the first axis.
+
+    Raises:
+      InputError: The shapes differ in another axis.
+    """
     parts = list(parts)
     tails = {part.shape[1:] for part in parts}
     if len(tails) != 1:
@@ -180,7 +200,8 @@ def concatenate(parts: Iterable[Strings]) -> Strings:
     stops = np.array([part.offsets[-1] for part in parts])
     spans = zip(parts, starts.tolist(), stops.tolist(), strict=True)
     data = np.concatenate([part.data[first:last] for part, first, last in spans])
-    # Shifted all at once: to sum up the lengths again takes several times as long.
+    # The offsets of each part are shifted to where its bytes begin in the result. To
+    # sum up the lengths of all strings again would take several times as long.
     offsets = np.concatenate([[0], *ends])
     shifts = np.cumsum(stops - starts) - stops
     offsets[1:] += np.repeat(shifts, [len(each) for each in ends])
@@ -189,19 +210,19 @@ def concatenate(parts: Iterable[Strings]) -> Strings:
 
 
 def is_text(value: Any) -> bool:
-    """Whether a value is text: `Strings`, or a NumPy array of str, bytes or objects."""
+    """Return whether a value is `Strings`, or a NumPy array of text or objects."""
     return isinstance(value, Strings) or (
         isinstance(value, np.ndarray) and value.dtype.kind in "OSUT"
     )
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value marks missing text: None, NaN, NumPy's masked or pandas' NA."""
+    """Return whether a value is None, NaN, NumPy's `masked` or pandas' `NA`."""
     if value is None or value is np.ma.masked:
         return True
     if isinstance(value, float):
         return value != value
-    return type(value).__name__ == "NAType"  # pandas need not be installed
+    return type(value).__name__ == "NAType"  # by name: pandas may not be installed
 
 
 def _encode(value: Any) -> bytes:
@@ -226,7 +247,7 @@ def _resolve_shape(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _from_arrow(array: Any) -> Strings:
-    """Read a pyarrow string, binary or dictionary array; nulls become empty."""
+    """Convert a pyarrow array of text, or a dictionary of text; nulls become empty."""
     if hasattr(array, "combine_chunks"):
         array = array.combine_chunks()
     if hasattr(array, "dictionary_decode"):

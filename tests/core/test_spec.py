@@ -55,7 +55,7 @@ def test_predictions_are_arrays_or_words():
 def test_metrics_are_values_with_names_of_their_own():
     EstimatorSpec(EVAL, loss=LOSS, eval_metric_ops={"m": metrics.mean(Y)})
     for reserved in ("loss", "global_step"):
-        with pytest.raises(SpecError, match=f"{reserved!r} is the Estimator's own"):
+        with pytest.raises(SpecError, match=f"{reserved!r} is reserved"):
             EstimatorSpec(EVAL, loss=LOSS, eval_metric_ops={reserved: metrics.mean(Y)})
     with pytest.raises(TypeError, match="'m' must be a metric value"):
         EstimatorSpec(EVAL, loss=LOSS, eval_metric_ops={"m": Y})

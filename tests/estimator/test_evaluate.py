@@ -68,7 +68,7 @@ def test_the_estimators_own_metric_names_are_refused(make, name):
         spec = line_model_fn(features, labels, mode)
         return spec._replace(eval_metric_ops={name: ex.metrics.mean(labels)})
 
-    with pytest.raises(SpecError, match=f"{name!r} is the Estimator's own"):
+    with pytest.raises(SpecError, match=f"{name!r} is reserved"):
         make(model_fn).train(data(), steps=1)
 
 

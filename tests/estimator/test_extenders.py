@@ -85,7 +85,7 @@ def test_what_cannot_be_filled_is_refused(make):
 def test_the_estimators_own_names_stay_its_own(make):
     model = make().train(data(), steps=1)
     more = ex.add_metrics(model, lambda labels: {"loss": ex.metrics.mean(labels)})
-    with pytest.raises(SpecError, match="'loss' is the Estimator's own"):
+    with pytest.raises(SpecError, match="'loss' is reserved"):
         more.evaluate(once())
 
 
