@@ -1,4 +1,9 @@
-"""A YAML file is a whole run: read, checked and built. Read `schema/run.py` first."""
+"""Run files: a YAML file that describes a whole run. Read `schema/run.py` first.
+
+`load` reads and checks a file; `build.build` makes the estimator of it. A file passes
+through `source_files` and `parse` (YAML to nodes), `interpolate` (--set and ${…}),
+`decode` (nodes to the dataclasses of `schema`) and `checks`.
+"""
 
 from estimax.config.load import LoadedRun, load
 from estimax.config.nodes import ConfigProblem, RunFileError, ValueOrigin

@@ -1,4 +1,9 @@
-"""`model: {class: "package.module:MyEstimator", params: {...}}`, checked and called."""
+"""Custom models: import `model.class`, check `model.params` and build the estimator.
+
+    model: {class: "package.module:MyEstimator", params: {depth: 3}}
+
+This module does not import jax; the module that `model.class` names may.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from estimax.config.nodes import Problems, shown
 from estimax.config.schema.model import CustomModelConfig
 from estimax.core.errors import did_you_mean
 
-# By type and by name: a module may keep its annotations as text.
+# By type and by name, because annotations are strings in some modules.
 _CHECKED: dict[Any, type] = {
     k: t for t in (int, float, str, bool) for k in (t, t.__name__)
 }
@@ -24,7 +29,10 @@ _CHECKED: dict[Any, type] = {
 def build_custom(
     loaded: LoadedRun, columns: Mapping[str, Any], config: Any, warm_start: Any = None
 ) -> Any:
-    """Call the class with its params, the config, and the columns if it takes them."""
+    """Build a custom estimator: call its class with the params and the config.
+
+    `feature_columns` and `warm_start_from` are passed if the class has such arguments.
+    """
     model = loaded.run.model
     assert isinstance(model, CustomModelConfig)
     make = resolve(loaded)
@@ -42,9 +50,9 @@ def build_custom(
 
 
 def resolve(loaded: LoadedRun) -> Callable[..., Any]:
-    """Import the class and check `params` against its signature.
+    """Import the class of a custom model and check `params` against its signature.
 
-    This runs the code of its module, which `load` never does.
+    The import runs the code of the class's module; `load` does not import it.
 
     Raises:
       RunFileError: The class cannot be imported, or `params` do not fit it.
@@ -64,14 +72,15 @@ def _import(loaded: LoadedRun, name: str, problems: Problems) -> Any:
     module_name, _, attribute = name.partition(":")
     origin = loaded.origin("model.class")
     here = str(Path.cwd())
-    if here not in sys.path:  # as `python -m` does; a script's path lacks it
+    # Import from the working directory as well, as `python -m` does.
+    if here not in sys.path:
         sys.path.insert(0, here)
     try:
         value: Any = importlib.import_module(module_name)
-    # SystemExit too: a module that calls sys.exit() must not end a check as if all
-    # were well.
+    # SystemExit is caught as well: otherwise a module that calls sys.exit() would end
+    # `estimax check` as if the file were valid.
     except (Exception, SystemExit) as error:
-        text = f"cannot import {module_name!r}: {_told(error)} (looked from {here})"
+        text = f"cannot import {module_name!r}: {_reason(error)} (looked from {here})"
         problems.add(origin, "model.class", text)
         return None
     for part in attribute.split("."):
@@ -86,8 +95,8 @@ def _import(loaded: LoadedRun, name: str, problems: Problems) -> Any:
     return value
 
 
-def _told(error: BaseException) -> str:
-    """Return what an import raised, and in which line."""
+def _reason(error: BaseException) -> str:
+    """Return what an import raised, and on which line."""
     if isinstance(error, ModuleNotFoundError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]

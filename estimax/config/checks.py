@@ -1,9 +1,12 @@
-"""What a run must satisfy beyond the type of each value.
+"""Checks of a decoded run that concern more than one value.
 
     check_run(run, origins, problems)
 
-References must lead somewhere, everything declared must be used, and two settings must
-not contradict each other. A part that could not be decoded is passed over.
+Names must refer to something, every feature must be used, and settings must not
+contradict each other. The checks are for data sources, exports, features, model and
+optimizers, in this order. Values that could not be decoded are ignored.
+
+`metrics_of` and `better` describe the metrics of a head, `parts` those of a model.
 """
 
 from __future__ import annotations
@@ -49,12 +52,18 @@ FeatureConfigs = Mapping[str, FeatureConfig]
 
 
 def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) -> None:
-    """Note every contradiction in a decoded run."""
+    """Report every contradiction in a decoded run.
+
+    Args:
+      run: The run.
+      origins: Where the value at each address was written.
+      problems: Collects the problems.
+    """
 
     def note(path: str, text: str) -> None:
         lone = path.replace(".0.", ".", 1)
         if path not in origins and lone in origins:
-            path = lone  # a list of one, written without its brackets
+            path = lone  # a single item was written instead of a list
         problems.add(_nearest(origins, path), path, text)
 
     _check_saving(run, note)
@@ -74,7 +83,7 @@ def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) 
 
 
 def _nearest(origins: Mapping[str, ValueOrigin], path: str) -> ValueOrigin:
-    """Where an address is written, or the closest thing above it."""
+    """Return the origin of an address, or of the closest address above it."""
     while path and path not in origins:
         path = path.rpartition(".")[0]
     return origins[path]
@@ -121,7 +130,7 @@ def _check_sources(run: Run, note: Note) -> None:
 
 
 def _check_ends(run: Run, note: Note) -> None:
-    """Endless data needs a number of steps."""
+    """Report training or evaluation that would never end."""
     limits = {"train": (run.train.source, run.train.max_steps, "max_steps")}
     if run.eval is not None:
         limits["eval"] = (run.eval.source, run.eval.steps, "steps")
@@ -158,7 +167,7 @@ def _check_best(
         note(join(path, "mode"), f"say whether more {metric!r} is better: max or min")
 
 
-# What the heads' evaluations are called, as tf.estimator names them.
+# Metrics that the heads report, with the names of tf.estimator.
 _BINARY = [
     *("accuracy", "accuracy_baseline", "auc", "auc_precision_recall"),
     *("average_loss", "label/mean", "loss", "precision", "prediction/mean", "recall"),
@@ -168,7 +177,7 @@ _REGRESSION = ["average_loss", "label/mean", "loss", "prediction/mean"]
 
 
 def metrics_of(head: object) -> list[str]:
-    """The metrics that a head reports; nothing for a model of one's own."""
+    """Return the metrics that a head reports; none for a custom model."""
     if isinstance(head, BinaryHeadConfig):
         named = ("accuracy", "precision", "recall")
         at = [
@@ -184,7 +193,7 @@ def metrics_of(head: object) -> list[str]:
 
 
 def better(metric: str) -> str | None:
-    """Whether more or less of a metric is better, where the name says it.
+    """Return whether a metric is best at its "max" or "min"; None if unknown.
 
     >>> better("auc"), better("average_loss"), better("label/mean")
     ('max', 'min', None)
@@ -196,7 +205,7 @@ def better(metric: str) -> str | None:
 
 
 def _check_columns(run: Run, note: Note) -> None:
-    """Where the columns of the files are listed, the run may use only those."""
+    """Report columns that the run uses and a source with listed columns lacks."""
     for name, source in run.data.sources.items():
         listed = set(source.csv.columns or ())
         if not listed:
@@ -233,7 +242,7 @@ CATEGORICAL = (
 
 
 def check_features(features: FeatureConfigs, label: str, note: Note) -> None:
-    """Note what is wrong with features and with the references between them."""
+    """Report problems of features and of the references between them."""
     for name, feature in features.items():
         path = f"features.{name}"
         if "." in name or "*" in name:
@@ -248,7 +257,7 @@ def check_features(features: FeatureConfigs, label: str, note: Note) -> None:
 
 
 def column_key(name: str, feature: FeatureConfig) -> str | None:
-    """The data column that a feature reads; None when it reads other features."""
+    """Return the data column that a feature reads; None if it reads other features."""
     if isinstance(
         feature, NumericConfig | VocabularyConfig | HashedConfig | IdentityConfig
     ):
@@ -259,7 +268,7 @@ def column_key(name: str, feature: FeatureConfig) -> str | None:
 def known_feature(
     name: str, features: FeatureConfigs, path: str, note: Note
 ) -> FeatureConfig | None:
-    """The feature of this name; a note and None when there is none."""
+    """Return the feature of a name; report a problem and return None without one."""
     if is_broken(name):
         return None
     if name not in features:
@@ -293,7 +302,7 @@ def _check_vocabulary(
 
 
 def repeats(words: Sequence[str | int]) -> list[tuple[int, str | int]]:
-    """Return the words that stood in the list before, with their positions.
+    """Return the words that occurred before in the list, with their positions.
 
     >>> repeats(["a", "b", "a"])
     [(2, 'a')]
@@ -362,7 +371,7 @@ _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def check_model(run: Run, note: Note, *, complete: bool) -> None:
-    """Note what is wrong with the model; `complete` when all of it was decoded."""
+    """Report problems of the model; `complete` says whether all of it was decoded."""
     model = run.model
     if isinstance(model, CustomModelConfig):
         if isinstance(model.class_, str) and not _CALLABLE.fullmatch(model.class_):
@@ -389,7 +398,7 @@ def check_model(run: Run, note: Note, *, complete: bool) -> None:
 
 
 def parts(run: Run) -> tuple[LinearPart | None, DnnPart | ClickPart | None]:
-    """The wide and the deep part of a stock model, where it has them."""
+    """Return the linear and the deep part of a model; None for a part it lacks."""
     return getattr(run.model, "linear", None), getattr(run.model, "dnn", None)
 
 
@@ -450,14 +459,15 @@ def _check_kind(
 
 
 def _column_name(name: str, features: FeatureConfigs) -> str:
-    """What the feature's column is called, and hence its variables."""
+    """Return the name of a feature's column, from which its variables are named."""
     feature = features.get(name)
     if isinstance(feature, BucketizedConfig):
         source = features.get(feature.source)
         key = source.column if isinstance(source, NumericConfig) else None
         return f"{key or feature.source}_bucketized"
     if isinstance(feature, CrossedConfig):
-        # A cross of crosses is reported elsewhere; here it must only not go on.
+        # A cross of a cross is reported by `_check_crossed`. Ignore it here, because a
+        # cross of itself would recurse without end.
         keys = [
             key
             for key in feature.keys

@@ -1,7 +1,11 @@
-"""What the files of a source hold, compared with what the run expects of them.
+"""The CSV files of a source: find them, scan them, and compare them with the run.
 
-found = report(run, "train")
-found.problems          # empty when the files fit
+    found = report(run, "train")
+    found.problems          # empty if the files fit the run
+
+- `report` counts rows, missing values and words for `estimax check --data`.
+- `find_files`, `header`, `scan` and `check_header` read the files of a source.
+- `columns_of`, `kind_of`, `label_kind` and `clashes` say how each column is read.
 """
 
 from __future__ import annotations
@@ -27,22 +31,24 @@ from estimax.config.schema.model import CustomModelConfig, MultiClassHeadConfig
 from estimax.config.schema.run import Run
 from estimax.core.errors import InputError, MissingFileError, did_you_mean
 
-_MOST_WORDS = 10_000  # distinct texts counted; beyond it "many" is all there is to say
+ColumnKind = Literal["float", "int", "text"]
+_KIND_NAMES = {"float": "numbers", "int": "whole numbers", "text": "text"}
+_MOST_WORDS = 10_000  # distinct words counted in a column; more are shown as "many"
 
 
 @dataclass(frozen=True)
 class ColumnReport:
-    """One column that the run reads."""
+    """A column that the run reads: its kind, missing values and a summary of others."""
 
     name: str
     kind: str
     missing: int
-    values: str  # a range, the most frequent words, or the balance of the label
+    values: str  # a range, the most frequent words, or the frequencies of the label
 
 
 @dataclass(frozen=True)
 class DataReport:
-    """One source."""
+    """The contents of a source, and where they do not fit the run."""
 
     rows: int
     files: int
@@ -52,7 +58,7 @@ class DataReport:
 
 @dataclass
 class _Seen:
-    """What has been seen of a column so far."""
+    """Statistics of a column, of the batches read so far."""
 
     kind: ColumnKind
     missing: int = 0
@@ -63,7 +69,7 @@ class _Seen:
 
 
 def report(run: Run, name: str) -> DataReport:
-    """Read every file of a source and compare."""
+    """Read all files of a source and compare them with what the run expects."""
     source = run.data.sources[name]
     files = find_files(source, name)
     problems = []
@@ -75,7 +81,8 @@ def report(run: Run, name: str) -> DataReport:
             problems.append(f"{files[0]}: there is no column {column!r}{hint}")
     seen = {c: _Seen(kind or "text") for c, kind in kinds.items() if c in there}
     rows = 0
-    # Read as text: what is no number must be counted, not stumbled over.
+    # Every column is read as text, so that values that are not numbers are counted
+    # instead of ending the scan.
     texts: dict[str, ColumnKind] = dict.fromkeys(seen, "text")
     for batch in scan(source, name, texts):
         rows += batch.num_rows
@@ -91,7 +98,7 @@ def report(run: Run, name: str) -> DataReport:
 
 
 def _look(seen: _Seen, values: Any, *, count_words: bool) -> None:
-    """Add a batch; `values` is a pyarrow array of texts."""
+    """Add the values of a batch, a pyarrow array of text, to the statistics."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -202,7 +209,11 @@ def _values(seen: _Seen, is_label: bool, rows: int) -> str:
 
 
 def find_files(source: CsvSource, name: str) -> tuple[str, ...]:
-    """The files of a source, patterns resolved, sorted, each once."""
+    """Return the files of a source: patterns expanded and sorted, each file once.
+
+    Raises:
+      MissingFileError: No file matches one of the patterns.
+    """
     found: list[str] = []
     for pattern in source.files:
         matches = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
@@ -216,7 +227,7 @@ def find_files(source: CsvSource, name: str) -> tuple[str, ...]:
 
 
 def header(path: str, source: CsvSource) -> list[str]:
-    """The column names of one file."""
+    """Return the column names of a file."""
     if source.csv.columns is not None:
         return list(source.csv.columns)
     import pyarrow as pa
@@ -231,7 +242,11 @@ def header(path: str, source: CsvSource) -> list[str]:
 def scan(
     source: CsvSource, name: str, columns: Mapping[str, ColumnKind]
 ) -> Iterator[Any]:  # pyarrow.RecordBatch, which has no types
-    """The wanted columns of all files, batch by batch."""
+    """Yield the columns of all files, batch by batch.
+
+    Raises:
+      InputError: A file lacks a column or is not valid CSV.
+    """
     import pyarrow as pa
 
     for path in find_files(source, name):
@@ -244,7 +259,7 @@ def scan(
 
 
 def check_header(path: str, source: CsvSource, columns: Mapping[str, object]) -> None:
-    """Raise when a file lacks a wanted column."""
+    """Raise `InputError` if a file lacks one of the columns."""
     names = header(path, source)
     for column in columns:
         if column not in names:
@@ -258,7 +273,8 @@ def _open(path: str, source: CsvSource, columns: Mapping[str, ColumnKind]) -> An
 
     types = {"float": pa.float64(), "int": pa.int64(), "text": pa.string()}
     options = source.csv
-    # Without a header the names come from the run; with both, the run renames.
+    # If a file has a header and the run lists columns, those of the run are used and
+    # the header is skipped.
     skip = 1 if options.header and options.columns is not None else 0
     return csv.open_csv(
         path,
@@ -279,16 +295,14 @@ def _open(path: str, source: CsvSource, columns: Mapping[str, ColumnKind]) -> An
     )
 
 
-ColumnKind = Literal["float", "int", "text"]
-
-
 def columns_of(run: Run) -> dict[str, ColumnKind | None]:
-    """Each column's kind; None leaves it to the reader."""
+    """Return the kind of each column; None lets the reader infer it."""
     kinds: dict[str, ColumnKind | None] = {}
     for name, feature in run.features.items():
         if (kind := kind_of(feature)) is not None:
             column = getattr(feature, "column", None) or name
-            # Whole numbers serve as numbers; the other way round they would not.
+            # If two features read a column as "int" and "float", read it as "int": an
+            # integer converts to a float, but not every float to an integer.
             kinds[column] = "int" if kinds.get(column) == "int" else kind
     if run.data.weight is not None:
         kinds[run.data.weight] = "float"
@@ -297,7 +311,7 @@ def columns_of(run: Run) -> dict[str, ColumnKind | None]:
 
 
 def kind_of(feature: FeatureConfig) -> ColumnKind | None:
-    """How a feature reads its column; None when it is made of other features."""
+    """Return how a feature reads its column; None if it is made of other features."""
     if isinstance(feature, NumericConfig):
         return "float"
     if isinstance(feature, IdentityConfig):
@@ -309,7 +323,7 @@ def kind_of(feature: FeatureConfig) -> ColumnKind | None:
 
 
 def label_kind(run: Run) -> ColumnKind | None:
-    """How the label is read."""
+    """Return how the label is read; None lets the reader infer it."""
     if run.data.label_vocabulary is not None:
         return "text"
     if isinstance(run.model, CustomModelConfig):
@@ -318,7 +332,10 @@ def label_kind(run: Run) -> ColumnKind | None:
 
 
 def clashes(features: Mapping[str, FeatureConfig]) -> list[tuple[str, str]]:
-    """Features that read a column as text where an earlier one reads numbers."""
+    """Return features that read a column as text and another as numbers, or vice versa.
+
+    Each result is the name of the later feature and the text of a message.
+    """
     readers: dict[str, tuple[str, ColumnKind]] = {}
     found = []
     for name, feature in features.items():
@@ -328,9 +345,6 @@ def clashes(features: Mapping[str, FeatureConfig]) -> list[tuple[str, str]]:
         column = getattr(feature, "column", None) or name
         first, other = readers.setdefault(column, (name, kind))
         if (kind == "text") != (other == "text"):
-            text = f"reads column {column!r} as {_WORDS[kind]}, {first!r} as "
-            found.append((name, text + _WORDS[other]))
+            text = f"reads column {column!r} as {_KIND_NAMES[kind]}, {first!r} as "
+            found.append((name, text + _KIND_NAMES[other]))
     return found
-
-
-_WORDS = {"float": "numbers", "int": "whole numbers", "text": "text"}

@@ -1,11 +1,16 @@
-"""From a tree of nodes to a frozen dataclass, strictly and without stopping.
+"""Decode nodes to the dataclasses of `schema`, and describe the fields of those.
 
     decoder = Decoder(problems)
     run = decoder.section(tree, Run, "")
     problems.raise_if_any()
 
-Everything wrong is noted and decoding goes on. What could not be read becomes `BROKEN`,
-which later checks pass over in silence: one mistake gives one line.
+Decoding is strict: types are not converted, and unknown keys are errors. It continues
+after a problem. A value that could not be read becomes `BROKEN`, which later checks
+ignore, so that one mistake gives one message.
+
+A section is a frozen dataclass. Its fields are `Annotated[type, About(…)]`, where
+`About` has the documentation and the limits of the value; `fields_of` lists them. The
+JSON Schema is made from the same fields.
 """
 
 from __future__ import annotations
@@ -36,8 +41,109 @@ from estimax.config.nodes import (
 from estimax.core.errors import did_you_mean
 
 
+@dataclass(frozen=True)
+class About:
+    """The documentation of a field and the limits of its value.
+
+    Args:
+      doc: What the field is for, shown in the JSON Schema.
+      at_least: The smallest number allowed.
+      above: Numbers must be greater than this.
+      at_most: The largest number allowed.
+      below: Numbers must be less than this.
+      min_items: The smallest number of items of a list.
+      one_or_many: Whether a single item may be written instead of a list.
+    """
+
+    doc: str
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    min_items: int | None = None
+    one_or_many: bool = False
+
+
+@dataclass(frozen=True)
+class SectionField:
+    """A field of a section."""
+
+    name: str  # in Python
+    key: str  # in YAML
+    kind: Any  # a type expression
+    about: About
+    default: Any  # dataclasses.MISSING if the key is required
+
+    @property
+    def required(self) -> bool:
+        """Return whether the key must be given."""
+        return self.default is dataclasses.MISSING
+
+
+@functools.cache
+def fields_of(section: type) -> dict[str, SectionField]:
+    """Return the fields of a section by YAML key, in order."""
+    hints = typing.get_type_hints(section, include_extras=True)
+    found = {}
+    for item in dataclasses.fields(section):
+        kind, about = _split(hints[item.name])
+        default = item.default
+        if item.default_factory is not dataclasses.MISSING:
+            default = item.default_factory()
+        key = item.name.removesuffix("_")
+        found[key] = SectionField(item.name, key, kind, about, default)
+    return found
+
+
+def _split(hint: Any) -> tuple[Any, About]:  # a type expression
+    if typing.get_origin(hint) is typing.Annotated:
+        kind, *extras = typing.get_args(hint)
+        for extra in extras:
+            if isinstance(extra, About):
+                return kind, extra
+        return kind, About("")
+    return hint, About("")
+
+
+def members(kind: Any) -> tuple[Any, ...]:  # type expressions
+    """Return the members of a union type; of another type, the type itself.
+
+    >>> members(int | None)
+    (<class 'int'>, <class 'NoneType'>)
+    """
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return typing.get_args(kind)
+    return (kind,)
+
+
+def is_section(kind: Any) -> bool:  # a type expression
+    """Return whether a type is a section, i.e. a dataclass."""
+    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
+
+
+def literals(kind: Any) -> tuple[Any, ...]:  # the values of a Literal
+    """Return the values of a `Literal`; nothing for other types."""
+    if typing.get_origin(kind) is typing.Literal:
+        return typing.get_args(kind)
+    return ()
+
+
+def tag_of(section: type) -> tuple[str, str] | None:
+    """Return key and value of a section's tag, e.g. ("type", "adam"); None without.
+
+    The first field of a section is its tag if it is a Literal with one value.
+    """
+    first = next(iter(fields_of(section).values()))
+    values = literals(first.kind)
+    return (first.key, values[0]) if len(values) == 1 else None
+
+
 class Broken:
-    """Stands for a value that could not be read: empty, and all its attributes too."""
+    """A placeholder for a value that could not be read.
+
+    It is an empty sequence, and its attributes and items are `Broken` as well, so that
+    checks can use it like any other value.
+    """
 
     def __getattr__(self, name: str) -> Broken:
         return self
@@ -55,24 +161,25 @@ class Broken:
         return 0
 
 
-# Any: it stands for a value of whatever type was wanted, and never leaves this room.
+# Any, because it replaces a value of any type. `load` raises an error before a run that
+# contains it is returned.
 BROKEN: Any = Broken()
 
 
 def is_broken(value: object) -> bool:
-    """Whether a value could not be read, whatever its annotation says."""
+    """Return whether a value could not be read; its annotation does not tell."""
     return isinstance(value, Broken)
 
 
 class Decoder:
-    """Decodes sections, remembering where each value and each key was written."""
+    """Decodes sections, and collects the origin of each key and value in `origins`."""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
         self.origins: dict[str, ValueOrigin] = {}
 
     def section(self, node: ConfigNode, section: type, path: str) -> Any:  # a `section`
-        """One dataclass from one mapping."""
+        """Decode a mapping to a dataclass."""
         if not isinstance(node, MapNode):
             return self._wrong(node, path, "a mapping")
         self.origins.setdefault(path, node.origin)
@@ -86,9 +193,9 @@ class Decoder:
     def _unknown_keys(
         self, node: MapNode, known: Mapping[str, SectionField], path: str
     ) -> set[str]:
-        """Note keys that do not exist; return the keys that were probably meant."""
+        """Report unknown keys; return the keys that were probably meant."""
         near = set()
-        # A key that is already there was not misspelled: offer the others first.
+        # Suggest keys that are absent first: a key that is there was not misspelled.
         absent = [key for key in known if key not in node.entries]
         for key, entry in node.entries.items():
             if key in known:
@@ -114,7 +221,7 @@ class Decoder:
         return self.value(entry.node, field.kind, field.about, here)
 
     def value(self, node: ConfigNode, kind: Any, about: About, path: str) -> Any:
-        """One value of the wanted type."""
+        """Decode a node to a value of the type `kind`."""
         self.origins.setdefault(path, node.origin)
         options = members(kind)
         if isinstance(node, ScalarNode) and isinstance(node.value, Unresolved):
@@ -170,14 +277,14 @@ class Decoder:
             few = f"needs at least {about.min_items} items, has {len(node.items)}"
             self.problems.add(node.origin, path, few)
             return BROKEN
-        # The limits of a list of numbers are those of its items.
+        # The limits in `about` apply to the items of the list.
         return tuple(
             self.value(item, item_kind, about, join(path, str(i)))
             for i, item in enumerate(node.items)
         )
 
     def _variant(self, node: MapNode, sections: list[type], path: str) -> Any:
-        """The section whose tag the mapping carries."""
+        """Decode a mapping to the section that its tag names."""
         if len(sections) == 1:
             return self.section(node, sections[0], path)
         tagged = {tag: s for s in sections if (tag := tag_of(s)) is not None}
@@ -275,7 +382,7 @@ def _broken_limit(value: float, about: About) -> str | None:
 
 
 def _number(value: float) -> str:
-    """Return a number as text, a whole one with all its digits."""
+    """Return a number as text; an integer with all its digits."""
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
@@ -283,7 +390,7 @@ _NAMES = {int: "int", float: "float", str: "str", bool: "true or false"}
 
 
 def describe(kind: Any) -> str:
-    """A type in the words of a message.
+    """Return a type as messages name it.
 
     >>> describe(int | None), describe(tuple[str, ...])
     ('int or null', 'a list')
@@ -318,7 +425,7 @@ def _found(node: ConfigNode) -> str:
 
 
 def _hint(node: ConfigNode, expected: str) -> str:
-    """How to write what was probably meant."""
+    """Return a hint how to write the value that was probably meant."""
     if not isinstance(node, ScalarNode):
         return ""
     value = node.value
@@ -339,91 +446,3 @@ def _hint(node: ConfigNode, expected: str) -> str:
             return ""
         return f"; write {unquoted} without quotes"
     return ""
-
-
-@dataclass(frozen=True)
-class About:
-    """What a field is for, and the limits of its value."""
-
-    doc: str
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-    min_items: int | None = None
-    # A lone item may be written where a list of them is meant.
-    one_or_many: bool = False
-
-
-@dataclass(frozen=True)
-class SectionField:
-    """One field of a section, as YAML sees it."""
-
-    name: str  # in Python
-    key: str  # in YAML
-    kind: Any  # a type expression
-    about: About
-    default: Any  # dataclasses.MISSING when required
-
-    @property
-    def required(self) -> bool:
-        """Whether the key must be written."""
-        return self.default is dataclasses.MISSING
-
-
-@functools.cache
-def fields_of(section: type) -> dict[str, SectionField]:
-    """The fields of a section by their YAML key, in order."""
-    hints = typing.get_type_hints(section, include_extras=True)
-    found = {}
-    for item in dataclasses.fields(section):
-        kind, about = _split(hints[item.name])
-        default = item.default
-        if item.default_factory is not dataclasses.MISSING:
-            default = item.default_factory()
-        key = item.name.removesuffix("_")
-        found[key] = SectionField(item.name, key, kind, about, default)
-    return found
-
-
-def _split(hint: Any) -> tuple[Any, About]:  # a type expression
-    if typing.get_origin(hint) is typing.Annotated:
-        kind, *extras = typing.get_args(hint)
-        for extra in extras:
-            if isinstance(extra, About):
-                return kind, extra
-        return kind, About("")
-    return hint, About("")
-
-
-def members(kind: Any) -> tuple[Any, ...]:  # type expressions
-    """The alternatives of a union; the type itself when it is none.
-
-    >>> members(int | None)
-    (<class 'int'>, <class 'NoneType'>)
-    """
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return typing.get_args(kind)
-    return (kind,)
-
-
-def is_section(kind: Any) -> bool:  # a type expression
-    """Whether a type is one of our dataclasses."""
-    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
-
-
-def literals(kind: Any) -> tuple[Any, ...]:  # the values of a Literal
-    """The values of a `Literal`, or nothing."""
-    if typing.get_origin(kind) is typing.Literal:
-        return typing.get_args(kind)
-    return ()
-
-
-def tag_of(section: type) -> tuple[str, str] | None:
-    """The key and value that tell a variant from its siblings; None when untagged.
-
-    The first field of a variant is its tag when it is a Literal of one value.
-    """
-    first = next(iter(fields_of(section).values()))
-    values = literals(first.kind)
-    return (first.key, values[0]) if len(values) == 1 else None

@@ -1,8 +1,9 @@
-"""A run back as YAML: complete, with every default written out.
+"""Write a run as YAML, with every default.
 
     load(file_with(dump(run))).run == run
 
-The resolved file of a model directory is made by this, and `show` prints it.
+`estimax show --yaml` prints this text, and `config/resolved.yaml` of a model directory
+contains it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from estimax.config.schema import Run
 
 
 def to_plain(value: object) -> Any:  # dict, list or scalar
-    """A section as the dicts, lists and scalars that YAML holds.
+    """Return a section as dicts, lists and scalars.
 
     >>> from estimax.config.schema.data import ShuffleConfig
     >>> to_plain(ShuffleConfig(buffer_rows=10))
@@ -37,19 +38,21 @@ def to_plain(value: object) -> Any:  # dict, list or scalar
 
 
 def dump(run: Run) -> str:
-    """The run as a YAML file that says everything."""
+    """Return a run as YAML with every value."""
     return dump_plain(to_plain(run))
 
 
 def dump_plain(value: object) -> str:
-    """Plain data as YAML text that reads back the same."""
+    """Return dicts, lists and scalars as YAML that reads back the same."""
     return yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=88
     )
 
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Every address with its value; lists of scalars and empty things are one value.
+    """Yield every address with its value.
+
+    A list of scalars is one value, and so is an empty mapping or list.
 
     >>> dict(leaves({"a": {"b": 1}, "c": [1, 2]}))
     {'a.b': 1, 'c': [1, 2]}
@@ -65,7 +68,7 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper for readers of YAML 1.2: quotes what they would not read as text."""
+    """A SafeDumper that quotes strings which YAML 1.2 would not read as strings."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - PyYAML's own protocol
 
@@ -74,7 +77,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # A literal "${" must not be taken for a reference when the file is read again.
+    # Escaped, so that a literal "${" is not read as a reference.
     escaped = text.replace("${", "$${")
     return dumper.represent_scalar("tag:yaml.org,2002:str", escaped)
 
@@ -91,7 +94,7 @@ def _represent_list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceN
 
 
 for _tag, _pattern in SCALAR_PATTERNS.items():
-    # The dumper quotes a text that the reader would take for something else.
+    # The dumper quotes a string that matches one of the resolvers.
     _whole = re.compile(f"(?:{_pattern.pattern})$")
     _Dumper.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", _whole, None)
 _Dumper.add_representer(str, _represent_text)

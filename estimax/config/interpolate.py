@@ -1,14 +1,18 @@
-"""`${vars.x}`, `${name}` and `${env:X}` in the values of a run, and nothing else.
+"""Changes to the tree of a run file: references, merged files and overrides.
 
-    tree = interpolate(tree, problems, environment)
+    tree = merge(included, tree)                                     # include:
+    tree = apply_override(tree, "train.max_steps=5", problems, budget)   # --set
+    tree = interpolate(tree, problems, environment)                  # ${…}
 
-A value that is one reference takes the referenced value with its type (`dim:
-"${vars.dim}"` is a number when `vars.dim` is); a reference inside a text becomes text.
-There are no expressions and no defaults: what a run does can be read off its file.
-`$${` writes a literal `${`.
+The references are `${vars.x}`, `${name}` and `${env:X}`. A value that is a single
+reference takes the referenced value with its type: `dim: "${vars.dim}"` is a number if
+`vars.dim` is one. A reference inside a string is replaced as text. There are no
+expressions and no defaults, so that a run can be understood from its file. `$${` stands
+for a literal `${`.
 
-Each variable is resolved once, and every use of it takes its size from a budget: texts
-that name each other twice, level after level, are refused before they grow.
+Each variable is resolved once, and every use of it takes its size from a budget.
+Variables that refer to each other repeatedly, level after level, are thus refused
+before they are expanded.
 """
 
 from __future__ import annotations
@@ -38,14 +42,15 @@ from estimax.config.nodes import (
 from estimax.config.parse import check_value_characters, parse_value
 from estimax.core.errors import did_you_mean
 
-# Without braces inside: `[^}]*` would look at the rest of the text from every "${".
+# No "{" inside a reference: with `[^}]*` every unclosed "${" would scan the rest of the
+# text, which takes quadratic time.
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 
 
 def interpolate(
     tree: MapNode, problems: Problems, environment: Mapping[str, str]
 ) -> MapNode:
-    """Replace every reference; what cannot be resolved becomes a problem."""
+    """Return the tree with every reference replaced; report those without a value."""
     resolver = _Resolver(tree, problems, environment)
     resolved = resolver.walk(tree, "", (), 0)
     resolver.note_unused()
@@ -70,7 +75,7 @@ class _Resolver:
         self.tree = tree
         self.problems = problems
         self.environment = environment
-        # The tree itself is within the limits; this is for what it expands to.
+        # The tree itself is within its limits. This budget limits what it expands to.
         self.budget = Budget()
         self.is_exceeded = False
         self.resolved: dict[str, _Resolved] = {}
@@ -149,7 +154,7 @@ class _Resolver:
         above: tuple[str, ...],
         depth: int,
     ) -> ConfigNode:
-        """Return the value of one reference, said to be written where it is used."""
+        """Return the value of a reference, with the origin of the reference."""
         nothing = ScalarNode(Unresolved(), origin)
         if name in above or name in self.circular:
             if name not in self.circular:
@@ -200,10 +205,10 @@ class _Resolver:
     def _take(
         self, origin: ValueOrigin, path: str, *, nodes: int = 0, characters: int = 0
     ) -> bool:
-        """Take from the budget; note a problem and return False if it is used up."""
+        """Take from the budget; report a problem and return False if it is used up."""
         exceeded = self.budget.take(nodes=nodes, characters=characters)
         if exceeded is not None and not self.is_exceeded:
-            self.is_exceeded = True  # said once: everything after it exceeds it, too
+            self.is_exceeded = True  # reported once: all later values exceed it as well
             text = f"references expand to {exceeded}; write fewer or shorter ones"
             self.problems.add(origin, path, text)
         return exceeded is None
@@ -225,7 +230,8 @@ class _Resolver:
         is_text = check_value_characters(value, origin, path, self.problems)
         if not is_text or not self._take(origin, path, characters=len(value)):
             return ScalarNode(Unresolved(), origin)
-        # What a run may not hold (a tag, say) is no mistake of the run: it is text.
+        # A variable of the environment may contain what a run file may not, such as a
+        # tag. That is not an error of the run file; the value is a string then.
         problems = Problems(str(origin))
         try:
             node = parse_value(value, origin, path, problems, self.budget)
@@ -236,7 +242,7 @@ class _Resolver:
 
     def note_unused(self) -> None:
         for key, entry in self.vars.items():
-            # An included file may serve several runs, so its own vars may go unused.
+            # An included file may serve several runs, so its variables may be unused.
             written_here = entry.key_origin.source == self.problems.file
             if written_here and f"vars.{key}" not in self.used:
                 text = "nothing refers to it; remove it or use ${vars." + key + "}"
@@ -244,12 +250,12 @@ class _Resolver:
 
 
 def _at(node: ConfigNode, origin: ValueOrigin) -> ConfigNode:
-    """The same value with the place of its reference, for scalars."""
+    """Return a scalar with another origin; other nodes unchanged."""
     return ScalarNode(node.value, origin) if isinstance(node, ScalarNode) else node
 
 
 def _shown(name: str) -> str:
-    """Return a reference as written, cut, and with what cannot be printed escaped."""
+    """Return a reference as written, shortened, with special characters escaped."""
     return f"${{{shown(name)[1:-1]}}}"
 
 
@@ -262,7 +268,7 @@ def _as_text(node: ScalarNode) -> str:
 
 
 def merge(below: MapNode, above: MapNode) -> MapNode:
-    """`above` over `below`: mappings merge by key, everything else is replaced."""
+    """Merge two mappings key by key; otherwise values of `above` replace `below`."""
     entries = dict(below.entries)
     for key, entry in above.entries.items():
         old = entries.get(key)
@@ -276,7 +282,7 @@ def merge(below: MapNode, above: MapNode) -> MapNode:
 def apply_override(
     tree: MapNode, text: str, problems: Problems, budget: Budget
 ) -> MapNode:
-    """Apply one `PATH=VALUE` of `--set`; problems with it point to the option."""
+    """Apply one `PATH=VALUE` of `--set`; its problems have the option as origin."""
     path, equals, value = text.partition("=")
     origin = _option("--set", text)
     keys = path.strip().split(".")
@@ -296,7 +302,7 @@ def apply_override(
 
 
 def set_model_dir(tree: MapNode, model_dir: str, problems: Problems) -> MapNode:
-    """Apply `--model-dir`, whose value is text whatever it looks like."""
+    """Apply `--model-dir`, whose value is always a string."""
     origin = _option("--model-dir", model_dir)
     if not check_value_characters(model_dir, origin, "run.model_dir", problems):
         return tree
@@ -305,9 +311,9 @@ def set_model_dir(tree: MapNode, model_dir: str, problems: Problems) -> MapNode:
 
 
 def _option(name: str, text: str) -> ValueOrigin:
-    """Return an origin that shows an option; a long value is cut."""
+    """Return an origin that shows an option; a long value is shortened."""
     whole = text if len(text) <= 100 else f"{text[:99]}…"
-    # What cannot be printed is shown as an escape.
+    # Characters that cannot be printed are shown as escapes.
     return ValueOrigin(f"{name} {whole if whole.isprintable() else shown(whole, 120)}")
 
 
@@ -340,7 +346,8 @@ def _set(
     key, rest = keys[0], keys[1:]
     here = join(path, key)
     if isinstance(node, ListNode):
-        # A key as long as the list's length has, so that int() is safe to call.
+        # An index has no more digits than the length of the list. int() may raise an
+        # error for thousands of digits.
         is_index = key.isdecimal() and len(key) <= len(str(len(node.items)))
         if not is_index or int(key) >= len(node.items):
             last = len(node.items) - 1
@@ -350,7 +357,7 @@ def _set(
         items = list(node.items)
         items[int(key)] = _set(items[int(key)], rest, here, value, origin, problems)
         return ListNode(tuple(items), node.origin)
-    # A scalar in the way gives way: `--set a.b=1` makes a mapping of `a`.
+    # `--set a.b=1` replaces a scalar `a` by a mapping.
     old = node if isinstance(node, MapNode) else MapNode({}, origin)
     below = old.entries[key].node if key in old.entries else None
     changed = _set(below, rest, here, value, origin, problems)

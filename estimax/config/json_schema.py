@@ -1,10 +1,10 @@
-"""The run file's JSON Schema, for editors that complete and check while you type.
+"""The JSON Schema of run files, with which editors complete and check a file.
 
     estimax schema > estimax-run.v1.schema.json
     # yaml-language-server: $schema=estimax-run.v1.schema.json
 
-Made from the same dataclasses as the decoder. It knows types, limits and choices, not
-references between sections: `estimax check` knows all.
+The schema is made from the same dataclasses as the decoder. It covers types, limits and
+choices, but not references between sections; `estimax check` checks those as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 
 
 def json_schema() -> Json:
-    """The schema of a whole run file.
+    """Return the JSON Schema of a run file.
 
     >>> json_schema()["properties"]["name"]["type"]
     'string'
@@ -76,11 +76,11 @@ def _property(field: SectionField, definitions: dict[str, Json]) -> Json:
 
 
 def _kind(kind: Any, about: About, definitions: dict[str, Json]) -> Json:
-    """One value; a `kind` is a type expression."""
+    """Return the schema of a value; `kind` is a type expression."""
     if kind is Any:
         return {}
     options = [_option(option, about, definitions) for option in members(kind)]
-    # A number may be given as a reference, which is a text until it is resolved.
+    # Any value may be given as a reference, which is a string until it is resolved.
     if not any(option.get("type") == "string" for option in options):
         options.append(_REFERENCE)
     return options[0] if len(options) == 1 else {"anyOf": options}

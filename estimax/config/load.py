@@ -1,10 +1,10 @@
-"""Read a run file: include, override, interpolate, decode, check.
+"""Load a run file: read, include, override, interpolate, decode and check.
 
     loaded = load("run.yaml", overrides=["train.max_steps=500"])
     loaded.run.train.max_steps          # 500
     loaded.origin("train.max_steps")    # --set train.max_steps=500
 
-Nothing here imports jax: a wrong file is refused in a fraction of a second.
+Nothing here imports jax, so an invalid file is reported in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from estimax.core.errors import ConfigError, MissingFileError
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A run that passed every check, with where each value came from."""
+    """A run that passed every check, with the origin of each value."""
 
     run: Run
     path: Path
@@ -35,7 +35,7 @@ class LoadedRun:
     origins: Mapping[str, ValueOrigin]
 
     def origin(self, path: str) -> ValueOrigin:
-        """Where the value at an address such as `train.max_steps` was written."""
+        """Return where the value at an address such as `train.max_steps` comes from."""
         return self.origins.get(path, DEFAULT)
 
 
@@ -51,14 +51,15 @@ def load(
     Args:
       path: The YAML file.
       overrides: Texts such as `"train.max_steps=500"`, applied in order.
-      model_dir: Replaces `run.model_dir`.
-      environment: The variables that `${env:X}` may name; by default the process's own.
+      model_dir: Replaces `run.model_dir`, if given.
+      environment: The variables of `${env:X}`; by default those of the process.
 
     Returns:
       The run, with the origin of each value.
 
     Raises:
-      RunFileError: Lists everything wrong with the file, its includes and overrides.
+      RunFileError: The file, its includes or the overrides are invalid. The message
+        lists all problems.
       ConfigError: `path` is a folder.
       MissingFileError: There is no such file.
     """
@@ -88,6 +89,6 @@ def load(
     run = decoder.section(tree, Run, "")
     check_run(run, decoder.origins, problems)
     problems.raise_if_any()
-    # Both are spent by now; what remains is the run they describe.
+    # Includes and variables have been applied, so the run does not need them.
     run = dataclasses.replace(run, include=(), vars={})
     return LoadedRun(run, path, source, tuple(overrides), decoder.origins)

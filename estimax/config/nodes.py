@@ -1,9 +1,14 @@
-"""The tree of a run file, in which every key and value knows where it was written.
+"""The tree of a run file: nodes, their origins, problems, scalars and limits.
 
     tree = parse("train: {max_steps: 1e3}", "run.yaml", Problems("run.yaml"))
     tree.entries["train"].node.origin        # run.yaml:1:8
 
-Nodes are immutable: an alias, or a reference used twice, is the same node twice.
+- `MapNode`, `ListNode`, `ScalarNode`: the tree. Every key and value has a
+  `ValueOrigin`, which says where it was written. Nodes are immutable; an alias, or a
+  reference used twice, is the same node twice.
+- `Problems`, `RunFileError`: all problems of a file, collected and raised at once.
+- `read_scalar`, `plain_scalar`: the value of a YAML 1.2 scalar.
+- `Budget` and the constants MAX_…: limits on what a run file may expand to.
 """
 
 from __future__ import annotations
@@ -15,10 +20,22 @@ from typing import Any
 
 from estimax.core.errors import ConfigError
 
+Scalar = str | int | float | bool | None
+
+# Limits of one run, so that a hostile file cannot exhaust time or memory.
+MAX_BYTES = 8_000_000  # of all files that one run reads
+MAX_INCLUDES = 100  # entries of `include`, in all files
+MAX_NODES = 250_000  # values, with aliases and references expanded
+MAX_CHARACTERS = 16_000_000  # of text, with aliases and references expanded
+MAX_DEPTH = 50  # mappings and lists inside each other
+MAX_REFERENCES = 20  # `${vars.a}` to `${vars.b}` to ...
+MAX_KEY = 200  # characters of a key
+MAX_PROBLEMS = 100  # reported for one run
+
 
 @dataclass(frozen=True)
 class ScalarNode:
-    """A text, number, truth value or null."""
+    """A string, number, boolean or null."""
 
     value: Scalar
     origin: ValueOrigin
@@ -34,7 +51,7 @@ class ListNode:
 
 @dataclass(frozen=True)
 class MapEntry:
-    """One key of a mapping: where the key stands, and its value."""
+    """The value of a key in a mapping, with the origin of the key."""
 
     key_origin: ValueOrigin
     node: ConfigNode
@@ -42,7 +59,7 @@ class MapEntry:
 
 @dataclass(frozen=True)
 class MapNode:
-    """A mapping with text keys, in the order written."""
+    """A mapping; keys are strings, in the order written."""
 
     entries: dict[str, MapEntry]
     origin: ValueOrigin
@@ -52,9 +69,9 @@ ConfigNode = ScalarNode | ListNode | MapNode
 
 
 class Unresolved(str):
-    """Stands for a value that was refused, or whose reference leads nowhere.
+    """A placeholder for a value that could not be read or resolved.
 
-    The problem has been reported; what reads the value later adds none of its own.
+    Its problem has been reported already, so later steps report nothing about it.
     """
 
     __slots__ = ()
@@ -75,7 +92,7 @@ def plain(node: ConfigNode) -> Any:  # dict, list or scalar
 
 
 def height(node: ConfigNode) -> int:
-    """Return how many mappings and lists are inside each other; 0 for a scalar."""
+    """Return how deeply mappings and lists are nested; 0 for a scalar."""
     if isinstance(node, MapNode):
         return 1 + max((height(e.node) for e in node.entries.values()), default=0)
     if isinstance(node, ListNode):
@@ -84,7 +101,7 @@ def height(node: ConfigNode) -> int:
 
 
 def join(path: str, key: str) -> str:
-    """Return the address of a key below an address.
+    """Return the address of a key in the mapping at an address.
 
     >>> join("train", "max_steps"), join("", "train")
     ('train.max_steps', 'train')
@@ -94,7 +111,7 @@ def join(path: str, key: str) -> str:
 
 @dataclass(frozen=True)
 class ValueOrigin:
-    """A place that can be shown: a file position, an option, or a default.
+    """Where a value comes from: a position in a file, an option, or a default.
 
     >>> str(ValueOrigin("run.yaml", 4, 3))
     'run.yaml:4:3'
@@ -127,7 +144,7 @@ def shown(value: object, most: int = 60) -> str:
 
 @dataclass(frozen=True)
 class ConfigProblem:
-    """One thing that is wrong: where it is written, its address, and the words."""
+    """One problem of a run file: where it is, the address of the value, the message."""
 
     origin: ValueOrigin
     path: str
@@ -140,7 +157,7 @@ class ConfigProblem:
 
 
 class RunFileError(ConfigError):
-    """All that is wrong with a run file, one line each.
+    """Everything that is wrong with a run file, one line for each problem.
 
     >>> problem = ConfigProblem(ValueOrigin("a.yaml", 1, 1), "x", "bad")
     >>> print(RunFileError("a.yaml", [problem]))
@@ -158,29 +175,29 @@ class RunFileError(ConfigError):
 
 
 class Problems:
-    """A growing list of problems in one run file."""
+    """Collects the problems of one run file."""
 
     def __init__(self, file: str) -> None:
         self.file = file
         self._found: dict[ConfigProblem, None] = {}  # in the order of their discovery
 
     def add(self, origin: ValueOrigin, path: str, text: str) -> None:
-        """Note a problem; the same one is noted once.
+        """Add a problem, unless the same one was added before.
 
         Raises:
-          RunFileError: This was the hundredth. Finding suggestions for tens of
-            thousands of problems would take minutes, and nobody reads them.
+          RunFileError: There are MAX_PROBLEMS (100) now. To find suggestions for tens
+            of thousands of problems would take minutes.
         """
         self._found[ConfigProblem(origin, path, text)] = None
         if len(self._found) >= MAX_PROBLEMS:
             self.raise_if_any()
 
     def under(self, path: str) -> bool:
-        """Whether something at or below this address is already known to be wrong."""
+        """Return whether there is a problem at or below an address."""
         return any(p.path == path or p.path.startswith(f"{path}.") for p in self._found)
 
     def raise_if_any(self) -> None:
-        """Raise everything found, in the order in which it is written."""
+        """Raise `RunFileError` with all problems, in the order of their positions."""
         if self._found:
             raise RunFileError(self.file, sorted(self._found, key=self._reading_order))
 
@@ -188,7 +205,7 @@ class Problems:
         self, problem: ConfigProblem
     ) -> tuple[bool, bool, str, int, int]:
         origin = problem.origin
-        # The file itself first, then its includes, then the command line.
+        # The run file first, then the files that it includes, then the command line.
         return (
             origin.line is None,
             origin.source != self.file,
@@ -197,8 +214,6 @@ class Problems:
             origin.column or 0,
         )
 
-
-Scalar = str | int | float | bool | None
 
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
@@ -211,17 +226,26 @@ _FLOAT = re.compile(
 SCALAR_PATTERNS = {"null": _NULL, "bool": _BOOL, "int": _INT, "float": _FLOAT}
 _PREFIX = "tag:yaml.org,2002:"
 _INT_RANGE = range(-(2**63), 2**63)
-# No file path, column or word may hold these: C functions end a text at NUL, and a lone
-# surrogate (half of a character) cannot be written as UTF-8.
+# Characters that no file path, column or word may contain: C functions end a string at
+# NUL, and a lone surrogate (half of a character) cannot be encoded as UTF-8.
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class ScalarError(ValueError):
-    """A scalar that a run file may not hold; the message is for its author."""
+    """A scalar is not allowed in a run file; the message is shown to the user."""
 
 
 def read_scalar(text: str, *, tag: str | None, is_plain: bool) -> Scalar:
-    """Return the value of a scalar; raise `ScalarError` for one that is refused.
+    """Return the value of a scalar.
+
+    Args:
+      text: The scalar without quotes.
+      tag: Its YAML tag, or None.
+      is_plain: Whether it is written without quotes.
+
+    Raises:
+      ScalarError: The scalar is not allowed: a number out of range, an unknown tag, or
+        a character that cannot be used.
 
     >>> read_scalar("5", tag="tag:yaml.org,2002:str", is_plain=True)
     '5'
@@ -235,7 +259,7 @@ def read_scalar(text: str, *, tag: str | None, is_plain: bool) -> Scalar:
     check_tag(tag, {"str", *SCALAR_PATTERNS})
     if kind == "str":
         return text
-    # YAML allows `!!float 3` and the like: an int is also written as a float is.
+    # `!!float 3` is valid YAML: the text of an integer is also that of a float.
     pattern = SCALAR_PATTERNS[kind]
     if not (pattern.fullmatch(text) or (kind == "float" and _INT.fullmatch(text))):
         raise ScalarError(f"expected {kind} after the tag !!{kind}, got {text[:60]!r}")
@@ -244,7 +268,7 @@ def read_scalar(text: str, *, tag: str | None, is_plain: bool) -> Scalar:
 
 
 def check_tag(tag: str | None, allowed: set[str]) -> None:
-    """Raise `ScalarError` for a tag that is not one of the `allowed` core tags.
+    """Raise `ScalarError` for a tag that is not among the `allowed` core tags.
 
     >>> check_tag("tag:yaml.org,2002:map", {"map"})
     >>> check_tag("tag:yaml.org,2002:python/tuple", {"seq"})
@@ -262,7 +286,7 @@ a run file holds plain YAML (text, numbers, lists, mappings); remove the tag
 
 
 def plain_scalar(text: str) -> Scalar:
-    """Return what an unquoted scalar means in YAML 1.2.
+    """Return the value of an unquoted scalar in YAML 1.2, in which NO is a string.
 
     >>> plain_scalar("1e-3"), plain_scalar("NO"), plain_scalar("true")
     (0.001, 'NO', True)
@@ -282,7 +306,8 @@ def _whole_number(text: str) -> int:
     base = {"0o": 8, "0x": 16}.get(text[:2], 10)
     digits = text[2:] if base != 10 else text.lstrip("+-")
     significant = digits.lstrip("0") or "0"
-    # Python refuses to convert more than 4300 digits; 64 bits have at most 22.
+    # Python refuses to convert more than 4300 digits. 64 bits have at most 22 digits,
+    # in octal.
     if len(significant) <= 22:
         number = int(significant, base) * (-1 if text.startswith("-") else 1)
         if number in _INT_RANGE:
@@ -303,19 +328,9 @@ def _float(text: str) -> float:
     return number
 
 
-MAX_BYTES = 8_000_000  # of all files that one run reads
-MAX_INCLUDES = 100  # entries of `include`, in all files
-MAX_NODES = 250_000  # values, with aliases and references expanded
-MAX_CHARACTERS = 16_000_000  # of text, with aliases and references expanded
-MAX_DEPTH = 50  # mappings and lists inside each other
-MAX_REFERENCES = 20  # `${vars.a}` to `${vars.b}` to ...
-MAX_KEY = 200  # characters of a key
-MAX_PROBLEMS = 100  # reported for one run
-
-
 @dataclass
 class Budget:
-    """What a run may still use of the limits above.
+    """How many values and characters a run may still add.
 
     >>> Budget().take(nodes=250_001)
     'more than 250,000 values'
@@ -325,9 +340,9 @@ class Budget:
     characters: int = MAX_CHARACTERS
 
     def take(self, *, nodes: int = 0, characters: int = 0) -> str | None:
-        """Use some of the budget; return the limit that this exceeds, if any.
+        """Take an amount from the budget; return the limit that it exceeds, or None.
 
-        What exceeds a limit is not used up, so that a smaller amount may still fit.
+        An amount that exceeds a limit is not taken, so a smaller one may still fit.
         """
         if nodes > self.nodes:
             return f"more than {MAX_NODES:,} values"

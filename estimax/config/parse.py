@@ -1,15 +1,15 @@
-"""YAML text to nodes, with every problem reported where it is written.
+"""Parse YAML to nodes, with the position of every key, value and problem.
 
     problems = Problems("run.yaml")
     tree = parse("train: {max_steps: 1e3}", "run.yaml", problems)
 
-PyYAML reads the text as a stream of events (by libyaml where it is installed, about
-twenty times as fast); this file builds the tree from them. PyYAML's own trees are not
-used: they take YAML 1.1's scalars, let the last of two equal keys win, accept any tag,
-and overflow the stack on deeply nested text.
+PyYAML reads the text as a stream of events (through libyaml where it is installed,
+which is about 20 times as fast), and this module builds the tree from the events.
+PyYAML's own trees are not used, because they read scalars as YAML 1.1, let the last of
+two equal keys win, accept any tag, and overflow the stack on deeply nested text.
 
-An alias adds the size of what it names to the budget but does not copy it, so a file of
-nested aliases is refused before anything is expanded.
+An alias adds the size of its value to the budget but does not copy it. A file of nested
+aliases is thus refused before anything is expanded.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from estimax.config.nodes import (
 )
 
 _Events: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# What YAML allows in its text, apart from escapes in double quotes.
+# Characters that YAML allows only as escapes in double quotes.
 _NOT_ALLOWED = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 )
@@ -52,7 +52,13 @@ _NOT_ALLOWED = re.compile(
 def parse(
     text: str, file: str, problems: Problems, budget: Budget | None = None
 ) -> ConfigNode | None:
-    """Read one YAML document; return None and note a problem when it is not YAML.
+    """Parse one YAML document; report a problem and return None if it is not YAML.
+
+    Args:
+      text: The document.
+      file: The name of the file, for messages.
+      problems: Collects the problems.
+      budget: Limits what aliases may expand to; by default a new one.
 
     >>> parse("NO", "x", Problems("x")).value
     'NO'
@@ -77,10 +83,11 @@ def parse(
 def parse_value(
     text: str, origin: ValueOrigin, path: str, problems: Problems, budget: Budget
 ) -> ConfigNode:
-    """Read a value given on the command line or in the environment, as YAML.
+    """Parse a value from the command line or the environment as YAML.
 
-    What is not YAML is taken as text, so that paths and patterns need no quotes. What
-    is YAML, but not allowed in a run file (a tag, two equal keys), is a problem.
+    A value that is not valid YAML is a string, so that paths and patterns need no
+    quotes. Valid YAML that a run file may not contain (a tag, two equal keys) is a
+    problem.
 
     >>> origin = ValueOrigin("--set")
     >>> parse_value("[1, 2]", origin, "", Problems("x"), Budget()).items[1].value
@@ -100,14 +107,14 @@ def parse_value(
         node = None
     except _LimitError:
         return ScalarNode(Unresolved(), origin)
-    # YAML sees nothing in "#ff0000", which is a comment to it.
+    # "#ff0000" is a comment in YAML, so there is no node.
     return ScalarNode(text, origin) if node is None else node
 
 
 def check_value_characters(
     text: str, origin: ValueOrigin, path: str, problems: Problems
 ) -> bool:
-    """Note a character that YAML forbids in a value; return whether there is none."""
+    """Report a character that YAML forbids in a value; return whether there is none."""
     found = _NOT_ALLOWED.search(text)
     if found is not None:
         problems.add(origin, path, _refused(found[0]))
@@ -115,7 +122,7 @@ def check_value_characters(
 
 
 def _check_characters(text: str, file: str, problems: Problems) -> bool:
-    """Note the first character that YAML forbids; return whether there is none."""
+    """Report the first character that YAML forbids; return whether there is none."""
     found = _NOT_ALLOWED.search(text)
     if found is None:
         return True
@@ -127,7 +134,8 @@ def _check_characters(text: str, file: str, problems: Problems) -> bool:
 
 def _refused(character: str) -> str:
     code = ord(character)
-    if 0xD800 <= code < 0xE000:  # how Python reads bytes that are not UTF-8
+    # Python decodes bytes that are not UTF-8 to surrogates in arguments and variables.
+    if 0xD800 <= code < 0xE000:
         return "the text is not UTF-8"
     kind = "control character" if code < 0xA0 else "character"
     return f"the {kind} U+{code:04X} is not allowed in YAML; remove it"
@@ -152,12 +160,12 @@ def _note_syntax_error(
 
 
 class _LimitError(Exception):
-    """Ends the reading of a text; the problem has been noted."""
+    """Stops parsing after a limit was exceeded; the problem has been reported."""
 
 
 @dataclass(frozen=True)
 class _Anchored:
-    """What an anchor names, and how much of the budget it took."""
+    """The value of an anchor, and how much of the budget it took."""
 
     node: ConfigNode
     nodes: int
@@ -182,7 +190,7 @@ class _Composer:
         self._open: set[str] = set()  # anchors whose node is being built
 
     def document(self, path: str, depth: int) -> ConfigNode | None:
-        """Return the only document of the text, None when there is none."""
+        """Return the only document of the text; None if the text is empty."""
         try:
             self._next()  # the start of the stream
             if isinstance(self._next(), yaml.StreamEndEvent):
@@ -274,7 +282,7 @@ class _Composer:
         return MapNode(entries, self._origin(event))
 
     def _key(self, event: Any, path: str, depth: int) -> str | None:
-        """Return the key; note a problem and return None when it is not one."""
+        """Return the key; report a problem and return None if it is not allowed."""
         node = self._node(event, path, depth + 1)
         if not isinstance(node, ScalarNode):
             self._note(event, path, "a key must be a single word, got a list or map")
@@ -283,7 +291,7 @@ class _Composer:
         if isinstance(key, Unresolved):
             return None
         if not isinstance(key, str):
-            # A scalar event has the text as written; an alias names a value.
+            # A scalar event has the text as written; an alias event has only a name.
             written = getattr(event, "value", key) or "null"
             text = f"a key must be text, got {written}; quote it: '{written}'"
             self._note(event, path, text)

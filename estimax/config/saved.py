@@ -1,14 +1,14 @@
-"""The run as it was started, kept in `model_dir/config/`, and compared on resume.
+"""Save the run file in `model_dir/config/`, and compare it when training is resumed.
 
-    claim_model_dir(loaded)        # before training: refuse, clear or resume
+    claim_model_dir(loaded)        # before training: fail, overwrite or resume
 
-    model_dir/config/source.yaml       the file as written
+    model_dir/config/source.yaml       the run file as written
                      resolved.yaml     every value, defaults included
-                     overrides.txt     --set and the like, one a line
-                     environment.json  versions and machine
+                     overrides.txt     the values of --set, one per line
+                     environment.json  versions of packages, command and machine
 
-A resumed run must describe the same model and the same data. What may differ freely is
-listed in `SAFE`; anything else is refused with a diff.
+A resumed run must describe the same model and the same data. Values listed in `SAFE`
+may differ; any other difference is an error that shows it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError
 from estimax.wire import atomic, locks
 
-# Addresses that do not change what the weights mean or which batches they saw.
+# Addresses whose values change neither the model nor the batches that it is trained on.
 SAFE = (
     "name",
     "metadata",
@@ -54,7 +54,7 @@ SAFE = (
 
 @dataclass(frozen=True)
 class Change:
-    """A value that differs between the saved run and this one."""
+    """A value that differs between the saved run and the new one."""
 
     path: str
     old: object
@@ -65,7 +65,7 @@ class Change:
 
 
 _ABSENT = object()
-_MOST_CHANGES = 50  # shown; a run that differs in more is another run
+_MOST_CHANGES = 50  # shown in a message
 
 
 def _shown(value: object) -> str:
@@ -73,15 +73,25 @@ def _shown(value: object) -> str:
 
 
 def config_dir(run: Run) -> Path:
-    """The folder of the run's own files."""
+    """Return the directory in which the run file is saved."""
     return Path(run.run.model_dir) / "config"
 
 
 def claim_model_dir(loaded: LoadedRun) -> list[str]:
-    """Make the model directory this run's; return remarks worth printing."""
+    """Prepare the model directory for a run and save the run file in it.
+
+    Returns:
+      Remarks to print.
+
+    Raises:
+      ConfigError: The directory holds a run and `run.on_existing` is "fail", or that
+        run describes another model or other data.
+      InUseError: Another process is training in the directory.
+    """
     run = loaded.run
     model_dir = Path(run.run.model_dir)
-    locks.check_free(model_dir)  # before anything of a training under way is changed
+    # First of all, so that nothing changes while another process trains here.
+    locks.check_free(model_dir)
     remarks: list[str] = []
     if model_dir.is_dir() and any(model_dir.iterdir()):
         if run.run.on_existing == "fail":
@@ -92,7 +102,7 @@ def claim_model_dir(loaded: LoadedRun) -> list[str]:
             )
         if run.run.on_existing == "overwrite":
             _clear(model_dir)
-            remarks.append(f"{model_dir}: the run that was there is gone (overwrite)")
+            remarks.append(f"{model_dir}: removed the run that was there (overwrite)")
         else:
             remarks += _check_resume(loaded)
     _save(loaded)
@@ -100,7 +110,8 @@ def claim_model_dir(loaded: LoadedRun) -> list[str]:
 
 
 def _clear(model_dir: Path) -> None:
-    # Only what estimax made is removed: a mistyped model_dir may be someone's home.
+    # Only remove a directory that estimax made: a mistyped model_dir may be the user's
+    # home directory.
     if not (model_dir / "config" / "resolved.yaml").is_file():
         raise ConfigError(
             f"run.on_existing: overwrite would remove {model_dir}, which holds no "
@@ -131,7 +142,7 @@ def _check_resume(loaded: LoadedRun) -> list[str]:
 
 
 def read_plain(path: Path) -> object:
-    """Return a resolved file as plain data.
+    """Return the contents of a resolved run file as dicts, lists and scalars.
 
     Raises:
       ConfigError: The file is damaged: not YAML, not a mapping, or too large.
@@ -141,20 +152,24 @@ def read_plain(path: Path) -> object:
     try:
         text = reader.text(path, ValueOrigin(str(path), 1, 1))
         tree = None if text is None else reader.tree(path, text)
-        # References were resolved when it was written; this undoes the `$${` of dump.
+        # The file has no references; this turns the `$${` that `dump` wrote into `${`.
         resolved = None if tree is None else interpolate(tree, problems, {})
         problems.raise_if_any()
     except RunFileError as error:
         raise ConfigError(
             f"{error}\nestimax wrote this file when the run was started, to compare it "
-            "with a run that goes on. Restore it, or use another --model-dir."
+            "with the run file when training is resumed. Restore it, or use another "
+            "--model-dir."
         ) from None
     assert resolved is not None, "a file that cannot be read has a problem"
     return plain(resolved)
 
 
 def compare(old: object, new: object, run: Run) -> list[Change]:
-    """The differences that matter to the weights, in the order of the new run."""
+    """Return the differences between two runs that are not `SAFE`.
+
+    They are in the order of the new run; values that it lacks come last.
+    """
     before, after = dict(leaves(old)), dict(leaves(new))
     paths = [*after, *(path for path in before if path not in after)]
     return [
@@ -167,7 +182,7 @@ def compare(old: object, new: object, run: Run) -> list[Change]:
 
 def _is_safe(path: str, run: Run) -> bool:
     if path.startswith("data.sources."):
-        # What is only evaluated on leaves no trace in the weights.
+        # Sources that are only evaluated do not change the weights.
         return not path.startswith(f"data.sources.{run.train.source}.")
     return any(path == safe or path.startswith(f"{safe}.") for safe in SAFE)
 
@@ -186,13 +201,13 @@ _PACKAGES = ("estimax", "jax", "jaxlib", "flax", "optax", "numpy", "pyarrow", "n
 
 
 def environment() -> Mapping[str, object]:
-    """Versions and machine, for whoever has to explain the run later."""
+    """Return versions of packages, the command and the machine, for `_save`."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        # Asked of the metadata: importing them would take seconds.
+        # Read from metadata, because importing the packages would take seconds.
         "packages": {name: _version(name) for name in _PACKAGES},
     }
 

@@ -1,4 +1,4 @@
-"""The text of a run file, and the tree of it over the files that it includes.
+"""Read run files, and merge each with the files that it includes.
 
     reader = FileReader(problems, Budget())
     source = reader.text(path, ValueOrigin(str(path), 1, 1))
@@ -30,7 +30,7 @@ from estimax.config.nodes import (
 from estimax.config.parse import parse
 
 _OTHER_ENCODINGS = {
-    # The marks of UTF-32 begin with those of UTF-16, and so come first.
+    # UTF-32 comes first, because its byte order marks begin with those of UTF-16.
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
@@ -42,8 +42,8 @@ class FileReader:
     """Reads the files of one run, within its budget.
 
     Args:
-      problems: Where everything wrong with the files is noted.
-      budget: What the values of all files together may take.
+      problems: Collects the problems of the files.
+      budget: Limits what all files together may expand to.
     """
 
     def __init__(self, problems: Problems, budget: Budget) -> None:
@@ -54,10 +54,10 @@ class FileReader:
         self._trees: dict[Path, MapNode | None] = {}
 
     def text(self, path: Path, origin: ValueOrigin) -> str | None:
-        """Return the text of a file; note a problem and return None if it has none.
+        """Return the text of a file; report a problem and return None on failure.
 
-        A file that cannot be read is a problem at `origin`; a byte that is not UTF-8 is
-        one at its place in the file.
+        A file that cannot be read is a problem at `origin`. A byte that is not UTF-8 is
+        a problem at its position in the file.
         """
         try:
             with open(path, "rb") as file:
@@ -77,7 +77,7 @@ class FileReader:
         return _decoded(data, str(path), self._problems)
 
     def tree(self, path: Path, text: str) -> MapNode | None:
-        """Return the tree of a text, over those of the files that it includes."""
+        """Return the tree of a file's text, merged over the files that it includes."""
         return self._merged(path, text, ())
 
     def _merged(self, path: Path, text: str, above: tuple[Path, ...]) -> MapNode | None:
@@ -130,7 +130,7 @@ class FileReader:
 
 
 def _include_items(node: MapNode) -> list[ScalarNode]:
-    """Return the items of `include` that are texts; decoding reports the others."""
+    """Return the items of `include` that are strings; decoding reports the others."""
     entry = node.entries.get("include")
     if entry is None or not isinstance(entry.node, ListNode):
         return []

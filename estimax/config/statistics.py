@@ -1,12 +1,11 @@
-"""What a run asks of its data before training: means, deviations, vocabularies.
+"""Statistics of the train source that features need: means, deviations, vocabularies.
 
     statistics = statistics_for(run, cache=model_dir / "config/statistics.json")
     statistics.moments["age"].mean
     statistics.vocabularies["city"]          # most frequent first
 
-One streaming pass over the train source. The result is kept in the model directory: a
-resumed run must scale and number its words exactly as the first start did, or its
-weights would mean something else.
+They are computed in one streaming pass and saved in the model directory. A resumed run
+reads them from there: with other means or word ids, the trained weights would be wrong.
 """
 
 from __future__ import annotations
@@ -35,12 +34,16 @@ class Moments:
 
     @property
     def std(self) -> float:
-        """The standard deviation; 1 for a constant, which nothing can scale."""
+        """Return the standard deviation; 1 for a constant, to avoid dividing by 0."""
         deviation = math.sqrt(self.squares / self.count) if self.count else 0.0
         return deviation or 1.0
 
     def merge(self, other: Moments) -> Moments:
-        """Both together, without the cancellation of a sum of squares."""
+        """Return the moments of both sets of values.
+
+        Sums of squared distances are merged (Chan's method). A plain sum of squares
+        would lose digits if the mean is large.
+        """
         count = self.count + other.count
         if count == 0:
             return self
@@ -52,7 +55,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Statistics:
-    """The figures by feature name; `raw` is before a feature's transform."""
+    """Moments and vocabularies by feature name; `raw` is before the transform."""
 
     raw: dict[str, Moments]
     moments: dict[str, Moments]
@@ -61,13 +64,13 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Request:
-    """What has to be found out, by feature name."""
+    """The features that need statistics, by name."""
 
     numeric: dict[str, NumericConfig]
     vocabulary: dict[str, VocabularyConfig]
 
     def key(self) -> str:
-        """A text that changes when other figures are asked for."""
+        """Return a string that is equal for requests of the same statistics."""
         asked = {
             "numeric": {n: [f.column, f.transform] for n, f in self.numeric.items()},
             "vocabulary": {
@@ -79,7 +82,7 @@ class Request:
 
 
 def request_of(run: Run) -> Request:
-    """The features whose figures come from the data."""
+    """Return the features of a run that need statistics of the data."""
     numeric = {
         name: feature
         for name, feature in run.features.items()
@@ -95,10 +98,17 @@ def request_of(run: Run) -> Request:
 
 
 def statistics_for(run: Run, cache: Path, *, keep: bool = False) -> Statistics:
-    """The figures of the train source, read from `cache` when it still fits.
+    """Return the statistics of the train source, from `cache` if they are up to date.
 
-    With `keep` (a model was trained on them) they are taken even when the files have
-    changed since: new data must not change the meaning of old weights.
+    Args:
+      run: The run.
+      cache: The file in which statistics are saved.
+      keep: Use saved statistics even if the files of the source have changed since. Set
+        it if there is a checkpoint, whose weights depend on them.
+
+    Raises:
+      ConfigError: The saved file is damaged.
+      FeatureError: A feature has no value or word in the source.
     """
     request = request_of(run)
     if not request.numeric and not request.vocabulary:
@@ -129,7 +139,7 @@ def _fingerprint(run: Run) -> str:
 
 
 def _read(cache: Path, request: Request, files: str | None) -> Statistics | None:
-    """Return the saved figures; None when others are asked for, or of other files."""
+    """Return saved statistics; None if they are of other features or other files."""
     try:
         saved = json.loads(cache.read_bytes())
         if saved["request"] != request.key() or files not in (None, saved["files"]):
@@ -139,13 +149,13 @@ def _read(cache: Path, request: Request, files: str | None) -> Statistics | None
         reason = str(error) or type(error).__name__
         raise ConfigError(
             f"{cache}: expected the statistics that estimax saved, found a damaged "
-            f"file ({reason}). Restore it; or remove it, and it is computed again from "
-            "the train source, whose files must then be those of the first start."
+            f"file ({reason}). Restore it; or remove it to compute the statistics "
+            "again, which requires the files that the run was first started with."
         ) from None
 
 
 def _from_json(saved: dict[str, Any], request: Request) -> Statistics:
-    """Return the figures of parsed JSON; raise when they are not those asked for."""
+    """Return statistics from parsed JSON; raise if some of the request are missing."""
     return Statistics(
         {name: _moments_from(saved["raw"][name]) for name in request.numeric},
         {name: _moments_from(saved["moments"][name]) for name in request.numeric},
@@ -170,7 +180,7 @@ def _words_from(saved: object) -> tuple[str, ...]:
 
 
 def collect(run: Run, request: Request) -> Statistics:
-    """One pass over the train source."""
+    """Compute the statistics in one pass over the train source."""
     columns: dict[str, ColumnKind] = {}
     columns |= {f.column or name: "float" for name, f in request.numeric.items()}
     columns |= {f.column or name: "text" for name, f in request.vocabulary.items()}
@@ -220,7 +230,7 @@ def _words(
     assert feature.from_data is not None
     limits = feature.from_data
     enough = [(word, n) for word, n in counts.items() if n >= limits.min_count]
-    # Ties go by the word, so that the order does not depend on that of the rows.
+    # Ties are sorted by word, so that ids do not depend on the order of the rows.
     enough.sort(key=lambda pair: (-pair[1], pair[0]))
     words = tuple(word for word, _ in enough[: limits.max_size])
     if not words:
