@@ -1,4 +1,4 @@
-"""`data:` where the examples are, and how they are read.
+"""The section `data`: where the examples are, and how they are read.
 
 data:
   label: late
@@ -17,9 +17,11 @@ from estimax.config.decode import About
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:
-    """How a CSV file is written."""
+    """The format of the CSV files of a source."""
 
-    header: Annotated[bool, About("Whether each file begins with column names.")] = True
+    header: Annotated[
+        bool, About("Whether the first line of each file has the column names.")
+    ] = True
     columns: Annotated[
         tuple[str, ...] | None,
         About("Column names, in order; required without a header.", min_items=1),
@@ -27,60 +29,66 @@ class CsvOptions:
     delimiter: Annotated[str, About("The character between two values.")] = ","
     null_values: Annotated[
         tuple[str, ...],
-        About("Texts that mean a missing value; the empty text always does."),
+        About("Values that mean a missing value; an empty value always does."),
     ] = ("",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffleConfig:
-    """Shuffling through a buffer, resumable at any row."""
+    """Shuffling with a buffer, as `Dataset.shuffle`; resumes exactly."""
 
-    buffer_rows: Annotated[int, About("Rows held to draw from.", at_least=1)] = 65536
-    seed: Annotated[int | None, About("Its own seed; by default the run's.")] = None
+    buffer_rows: Annotated[
+        int, About("Rows in the buffer from which rows are drawn.", at_least=1)
+    ] = 65536
+    seed: Annotated[
+        int | None, About("Seed of the shuffle; by default the seed of the run.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CsvSource:
-    """Examples in CSV files, one per row."""
+    """A source of examples: CSV files with one example per row."""
 
-    format: Annotated[Literal["csv"], About("How the files are written.")]
+    format: Annotated[Literal["csv"], About("The format of the files.")]
     files: Annotated[
         tuple[str, ...],
         About(
-            "Files or patterns such as data/train-*.csv, relative to where you run.",
+            "Files or patterns such as data/train-*.csv, relative to the working "
+            "directory.",
             min_items=1,
             one_or_many=True,
         ),
     ]
-    csv: Annotated[CsvOptions, About("Details of the format.")] = CsvOptions()
+    csv: Annotated[CsvOptions, About("Options of the CSV format.")] = CsvOptions()
     shuffle: Annotated[
         ShuffleConfig | None, About("Shuffle the rows; null keeps their order.")
     ] = None
-    batch_size: Annotated[int, About("Examples a step.", at_least=1)]
+    batch_size: Annotated[int, About("Examples per batch.", at_least=1)]
     epochs: Annotated[
         int | None, About("Passes over the files; null repeats forever.", at_least=1)
     ] = 1
-    drop_remainder: Annotated[bool, About("Drop the last batch when it is short.")] = (
-        False
-    )
+    drop_remainder: Annotated[
+        bool, About("Drop the last batch if it has fewer examples than batch_size.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSection:
-    """The examples of a run."""
+    """The data of a run: label, weight and sources."""
 
     label: Annotated[str, About("The column to predict.")]
     label_vocabulary: Annotated[
         tuple[str, ...] | None,
-        About("The label's words, in class order; null when it holds numbers."),
+        About("Words of the label, in the order of classes; null for a numeric label."),
     ] = None
     weight: Annotated[
-        str | None, About("A column that weighs each example in loss and metrics.")
+        str | None,
+        About("A column with the weight of each example in the loss and metrics."),
     ] = None
     sources: Annotated[
         Mapping[str, CsvSource],
         About("Named sets of files, such as train and eval."),
     ]
     prefetch: Annotated[
-        int, About("Batches made ready ahead of the step, in a thread.", at_least=1)
+        int, About("Batches to prepare ahead of the step, in a thread.", at_least=1)
     ] = 4

@@ -1,4 +1,4 @@
-"""`model:` a stock model, or a class of your own.
+"""The section `model`: a built-in model, or a class of your own.
 
 model:
   type: dnn_linear_combined
@@ -22,169 +22,183 @@ from typing import Annotated, Any, Literal
 
 from estimax.config.decode import About
 
+_COMBINER = About("How several values of a feature in one row are combined.")
 Reduction = Literal["sum_over_batch_size", "sum"]
-_REDUCTION = About("How the losses of a batch become one: their mean, or their sum.")
+_REDUCTION = About("Reduce the losses of a batch to their mean or to their sum.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BinaryHeadConfig:
-    """Two classes, one logit."""
+    """Binary classification with one logit."""
 
     type: Annotated[Literal["binary"], About("Two classes.")] = "binary"
     loss_reduction: Annotated[Reduction, _REDUCTION] = "sum_over_batch_size"
     thresholds: Annotated[
         tuple[float, ...],
-        About("Also report accuracy, precision, recall at these.", above=0, below=1),
+        About(
+            "Thresholds at which to report accuracy, precision and recall as well.",
+            above=0,
+            below=1,
+        ),
     ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiClassHeadConfig:
-    """One of several classes, a logit each."""
+    """Classification into one of several classes, with a logit for each."""
 
     type: Annotated[Literal["multi_class"], About("Several classes.")] = "multi_class"
-    classes: Annotated[int, About("How many.", at_least=3)]
+    classes: Annotated[int, About("Number of classes.", at_least=3)]
     loss_reduction: Annotated[Reduction, _REDUCTION] = "sum_over_batch_size"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionHeadConfig:
-    """A number, by mean squared error."""
+    """Regression with the mean squared error."""
 
     type: Annotated[Literal["regression"], About("A number.")] = "regression"
     loss_reduction: Annotated[Reduction, _REDUCTION] = "sum_over_batch_size"
 
 
 HeadConfig = BinaryHeadConfig | MultiClassHeadConfig | RegressionHeadConfig
-_HEAD = About("What the logits mean.")
+_HEAD = About("What the model is trained for: its loss, predictions and metrics.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingGroup:
-    """Features embedded in vectors of one width."""
+    """Categorical features with embeddings of one width."""
 
-    dim: Annotated[int, About("Width of each vector.", at_least=1)]
+    dim: Annotated[int, About("Width of the embeddings.", at_least=1)]
     of: Annotated[tuple[str, ...], About("The categorical features.", min_items=1)]
-    combiner: Annotated[
-        Literal["mean", "sum", "sqrtn"], About("Of several values in a row.")
-    ] = "mean"
+    combiner: Annotated[Literal["mean", "sum", "sqrtn"], _COMBINER] = "mean"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeepFeatures:
-    """How features become the first layer's input."""
+    """The features of the deep part, by how they enter the first layer."""
 
-    numeric: Annotated[tuple[str, ...], About("Numbers as they are.")] = ()
+    numeric: Annotated[tuple[str, ...], About("Numeric features.")] = ()
     embedding: Annotated[
         tuple[EmbeddingGroup, ...],
-        About("Learned vectors; one group, or a list of groups.", one_or_many=True),
+        About(
+            "Categorical features as embeddings; one group, or a list of groups.",
+            one_or_many=True,
+        ),
     ] = ()
-    indicator: Annotated[tuple[str, ...], About("One input for each id.")] = ()
+    indicator: Annotated[
+        tuple[str, ...], About("Categorical features, one-hot encoded.")
+    ] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearPart:
-    """The wide part: a weight for every value of every feature."""
+    """The linear (wide) part: a weight for every value of every feature."""
 
     features: Annotated[tuple[str, ...], About("Any features.", min_items=1)]
-    combiner: Annotated[
-        Literal["sum", "mean", "sqrtn"], About("Of several values in a row.")
-    ] = "sum"
+    combiner: Annotated[Literal["sum", "mean", "sqrtn"], _COMBINER] = "sum"
 
 
-_UNITS = About("Units of each layer.", at_least=1, min_items=1)
-_DROPOUT = About("Part of the units left out in training.", above=0, below=1)
+_UNITS = About("Number of units of each hidden layer.", at_least=1, min_items=1)
+_DROPOUT = About("Probability to drop a unit in training.", above=0, below=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DnnPart:
-    """The deep part: layers over the concatenated inputs."""
+    """The deep part: hidden layers over the concatenated features."""
 
-    features: Annotated[DeepFeatures, About("What goes in.")]
+    features: Annotated[DeepFeatures, About("The inputs of the first layer.")]
     hidden_units: Annotated[tuple[int, ...], _UNITS]
     activation: Annotated[
         Literal["relu", "elu", "gelu", "leaky_relu", "selu", "silu", "sigmoid", "tanh"],
-        About("After each layer."),
+        About("Activation function of each hidden layer."),
     ] = "relu"
     dropout: Annotated[float | None, _DROPOUT] = None
-    batch_norm: Annotated[bool, About("Normalise after each layer.")] = False
+    batch_norm: Annotated[bool, About("Batch normalisation after each layer.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClickPart:
-    """The deep part of a click model: layers of relu."""
+    """The deep part of a click model: hidden layers with relu."""
 
-    features: Annotated[DeepFeatures, About("What goes in.")]
+    features: Annotated[DeepFeatures, About("The inputs of the first layer.")]
     hidden_units: Annotated[tuple[int, ...], _UNITS]
     dropout: Annotated[float | None, _DROPOUT] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CombinedModelConfig:
-    """Wide and deep: the sum of both parts' logits."""
+    """A wide-and-deep model: the sum of the logits of both parts."""
 
     type: Annotated[Literal["dnn_linear_combined"], About("Wide and deep.")] = (
         "dnn_linear_combined"
     )
-    linear: Annotated[LinearPart, About("The wide part.")]
+    linear: Annotated[LinearPart, About("The linear part.")]
     dnn: Annotated[DnnPart, About("The deep part.")]
     head: Annotated[HeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
 class DnnModelConfig:
-    """The deep part alone."""
+    """A fully connected network."""
 
-    type: Annotated[Literal["dnn"], About("Deep.")] = "dnn"
+    type: Annotated[Literal["dnn"], About("A fully connected network.")] = "dnn"
     dnn: Annotated[DnnPart, About("The deep part.")]
     head: Annotated[HeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearModelConfig:
-    """The wide part alone."""
+    """A linear model."""
 
-    type: Annotated[Literal["linear"], About("Wide.")] = "linear"
-    linear: Annotated[LinearPart, About("The wide part.")]
+    type: Annotated[Literal["linear"], About("A linear model.")] = "linear"
+    linear: Annotated[LinearPart, About("The linear part.")]
     head: Annotated[HeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeepFmModelConfig:
-    """Products of all pairs of embedded features, and a deep and a linear part."""
+    """DeepFM: products of all pairs of embeddings, a deep and a linear part."""
 
-    type: Annotated[Literal["deepfm"], About("Pairs of features, and deep.")] = "deepfm"
-    dnn: Annotated[ClickPart, About("The deep part; its embeddings are the pairs'.")]
+    type: Annotated[Literal["deepfm"], About("DeepFM.")] = "deepfm"
+    dnn: Annotated[
+        ClickPart, About("The deep part; the products use the same embeddings.")
+    ]
     head: Annotated[BinaryHeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
 class DcnModelConfig:
-    """Cross layers, x0 * (W x + b) + x, and a deep part."""
+    """Deep & Cross v2: cross layers, x0 * (W x + b) + x, and a deep part."""
 
-    type: Annotated[Literal["dcn"], About("Deep and cross, v2.")] = "dcn"
-    dnn: Annotated[ClickPart, About("The deep part; its inputs are crossed as well.")]
-    cross_layers: Annotated[int, About("How many.", at_least=1)] = 3
+    type: Annotated[Literal["dcn"], About("Deep & Cross, version 2.")] = "dcn"
+    dnn: Annotated[
+        ClickPart, About("The deep part; the cross layers have the same inputs.")
+    ]
+    cross_layers: Annotated[int, About("Number of cross layers.", at_least=1)] = 3
     projection: Annotated[
-        int | None, About("Rank of their weights, if it is not full.", at_least=1)
+        int | None,
+        About("Rank of the cross layers' weights; null for full rank.", at_least=1),
     ] = None
     structure: Annotated[
-        Literal["parallel", "stacked"], About("The deep part beside them, or on top.")
+        Literal["parallel", "stacked"],
+        About("The deep part runs beside the cross layers, or on their output."),
     ] = "parallel"
     head: Annotated[BinaryHeadConfig, _HEAD] = BinaryHeadConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CustomModelConfig:
-    """An estimator of your own.
+    """An estimator class of your own.
 
-    Called with `params` as keywords, `config=RunConfig(...)`, and, when it has such an
-    argument, `feature_columns={name: column}` of every feature.
+    It is called with `params` as keyword arguments and with `config=RunConfig(...)`. If
+    it has an argument `feature_columns`, it gets a dict of all columns by feature name.
     """
 
-    class_: Annotated[str, About('"package.module:Name", called to make an estimator.')]
+    class_: Annotated[
+        str, About('"package.module:Name" of a class or function that returns one.')
+    ]
     params: Annotated[
-        Mapping[str, Any], About("Keyword arguments, checked against its signature.")
+        Mapping[str, Any], About("Keyword arguments, checked against the signature.")
     ] = field(default_factory=dict)
 
 

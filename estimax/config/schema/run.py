@@ -1,4 +1,7 @@
-"""A whole run: the top of the file, and the sections about when things happen."""
+"""The run file, and its sections `run`, `warm_start`, `train`, `eval` and `export`.
+
+The sections `data`, `features`, `model` and `optimizers` have modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -15,136 +18,158 @@ from estimax.config.schema.optimizers import OptimizersSection
 
 @dataclass(frozen=True, kw_only=True)
 class SaveCheckpoints:
-    """When checkpoints are written; by default every 600 seconds."""
+    """When to save checkpoints; by default every 600 seconds."""
 
-    every_steps: Annotated[int | None, About("So many steps apart.", at_least=1)] = None
-    every_secs: Annotated[int | None, About("So many seconds apart.", at_least=1)] = (
-        None
-    )
+    every_steps: Annotated[
+        int | None, About("Steps between checkpoints.", at_least=1)
+    ] = None
+    every_secs: Annotated[
+        int | None, About("Seconds between checkpoints.", at_least=1)
+    ] = None
     keep_last: Annotated[
-        int | None, About("Keep the newest; null keeps all.", at_least=1)
+        int | None, About("Checkpoints to keep; null keeps all.", at_least=1)
     ] = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSection:
-    """Where the run lives and how it reports."""
+    """The model directory, checkpoints, logging and how steps are executed."""
 
-    model_dir: Annotated[str, About("Checkpoints, summaries and exports go here.")]
+    model_dir: Annotated[
+        str, About("The directory for checkpoints, summaries and exports.")
+    ]
     on_existing: Annotated[
         Literal["resume", "fail", "overwrite"],
-        About("When model_dir already holds a run."),
+        About("What to do if model_dir already holds a run."),
     ] = "resume"
     on_config_change: Annotated[
         Literal["fail", "warn"],
-        About("When a resumed run describes another model or other data."),
+        About("What to do if a resumed run describes another model or other data."),
     ] = "fail"
-    save_checkpoints: Annotated[SaveCheckpoints, About("When to save.")] = (
+    save_checkpoints: Annotated[SaveCheckpoints, About("When to save checkpoints.")] = (
         SaveCheckpoints()
     )
     save_summary_steps: Annotated[
         int, About("Steps between summaries; 0 writes none.", at_least=0)
     ] = 100
     log_step_count_steps: Annotated[
-        int | None, About("Steps between reports of the loss.", at_least=1)
+        int | None, About("Steps between log lines of loss and speed.", at_least=1)
     ] = 100
     iterations_per_loop: Annotated[
         int | None,
-        About("Steps in one compiled call, at most; null: as many as pay.", at_least=1),
+        About(
+            "Largest number of steps in one compiled call; null chooses it.",
+            at_least=1,
+        ),
     ] = None
     resume_input: Annotated[
         Literal["exact", "refuse", "restart", "unchecked"],
         About(
-            "Where a resumed run goes on in the data; restart: at its beginning, also "
-            "if the data has changed; unchecked: behind the last batch, also then."
+            "Where a resumed run continues in the data. restart: at the beginning, "
+            "even if the data has changed. unchecked: behind the last batch, even if "
+            "the data has changed."
         ),
     ] = "exact"
     precision: Annotated[
         Literal["float32", "bfloat16"],
-        About("What layers compute in; variables are float32 in any case."),
+        About("The dtype in which layers compute; variables are always float32."),
     ] = "float32"
     accumulate_steps: Annotated[
-        int, About("Batches whose gradients make up one step.", at_least=1)
+        int,
+        About("Batches whose gradients are averaged for one update.", at_least=1),
     ] = 1
     compilation_cache: Annotated[
         str,
         About(
-            "auto: in your cache folder, so that the next start is fast; off; a path."
+            "Where compiled programs are kept for the next start: auto (the user's "
+            "cache directory), off, or a path."
         ),
     ] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WarmStartSection:
-    """Another model to start from, when model_dir has no checkpoint yet."""
+    """Start from the variables of another model if model_dir has no checkpoint."""
 
-    from_: Annotated[str, About("A model_dir or checkpoint; TensorFlow's as well.")]
+    from_: Annotated[
+        str, About("A model directory or checkpoint, of estimax or of TensorFlow.")
+    ]
     variables: Annotated[
-        str, About("Those whose names match this expression at their start.")
+        str, About("Regular expression that variable names must begin with.")
     ] = ".*"
     renamed: Annotated[
-        Mapping[str, str], About("Names in this model to those in the other.")
+        Mapping[str, str],
+        About("Variable names of this model to names of the other model."),
     ] = field(default_factory=dict)
-    slots: Annotated[bool, About("Take the optimizer's state along.")] = True
+    slots: Annotated[bool, About("Load the optimizer's state as well.")] = True
     partial: Annotated[
-        bool, About("Start what is missing or of another shape from scratch.")
+        bool,
+        About("Initialize variables that are missing or have another shape."),
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSection:
-    """How long to train, on what."""
+    """The source to train on, and when to stop."""
 
     source: Annotated[str, About("A name in data.sources.")] = "train"
     max_steps: Annotated[
         int | None,
-        About("Stop at this step; null when the source ends.", at_least=1),
+        About("Stop at this step; null stops at the end of the data.", at_least=1),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSection:
-    """Evaluation, after each checkpoint and at the end."""
+    """Evaluation after each checkpoint and at the end of training."""
 
     source: Annotated[str, About("A name in data.sources.")]
-    name: Annotated[str | None, About("Its folder is eval_<name>; null: eval.")] = None
+    name: Annotated[
+        str | None,
+        About("Summaries are written to eval_<name>; null writes them to eval."),
+    ] = None
     steps: Annotated[
-        int | None, About("Batches to use; null uses the whole source.", at_least=1)
+        int | None,
+        About("Batches to evaluate; null evaluates the whole source.", at_least=1),
     ] = None
     throttle_secs: Annotated[
-        int, About("Skip when the last one began less long ago.", at_least=0)
+        int, About("Least seconds between the starts of evaluations.", at_least=0)
     ] = 0
+
+
+_EXPORT_NAME = About("The directory below model_dir/export.")
+_KEEP = About("Bundles to keep; null keeps all.", at_least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BestExport:
-    """A bundle whenever an evaluation beats all before it."""
+    """Export a bundle after each evaluation that is better than all before it."""
 
-    type: Annotated[Literal["best"], About("The best so far.")] = "best"
-    name: Annotated[str, About("Its folder under model_dir/export.")] = "best"
-    metric: Annotated[str, About("A metric of the evaluation.")] = "loss"
+    type: Annotated[Literal["best"], About("After the best evaluation.")] = "best"
+    name: Annotated[str, _EXPORT_NAME] = "best"
+    metric: Annotated[str, About("The metric to compare.")] = "loss"
     mode: Annotated[
         Literal["min", "max"] | None,
-        About("Which is better; null when the metric's name tells."),
+        About("Which value is better; null infers it from the metric's name."),
     ] = None
-    keep: Annotated[int | None, About("Keep the newest; null: all.", at_least=1)] = 5
+    keep: Annotated[int | None, _KEEP] = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class LatestExport:
-    """A bundle after each evaluation."""
+    """Export a bundle after each evaluation."""
 
-    type: Annotated[Literal["latest"], About("Each time.")] = "latest"
-    name: Annotated[str, About("Its folder under model_dir/export.")] = "latest"
-    keep: Annotated[int | None, About("Keep the newest; null: all.", at_least=1)] = 5
+    type: Annotated[Literal["latest"], About("After each evaluation.")] = "latest"
+    name: Annotated[str, _EXPORT_NAME] = "latest"
+    keep: Annotated[int | None, _KEEP] = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinalExport:
-    """A bundle at the end of training."""
+    """Export a bundle at the end of training."""
 
-    type: Annotated[Literal["final"], About("Once, at the end.")] = "final"
-    name: Annotated[str, About("Its folder under model_dir/export.")] = "final"
+    type: Annotated[Literal["final"], About("At the end of training.")] = "final"
+    name: Annotated[str, _EXPORT_NAME] = "final"
 
 
 Export = BestExport | LatestExport | FinalExport
@@ -152,44 +177,44 @@ Export = BestExport | LatestExport | FinalExport
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One YAML file: data, features, model, optimizers, training and exports."""
+    """A run file: data, features, model, optimizers, training and exports."""
 
     schema: Annotated[Literal["estimax/run/v1"], About("The version of this format.")]
-    name: Annotated[str, About("The run's name, for ${name} and the logs.")]
+    name: Annotated[str, About("The name of the run, for ${name} and the logs.")]
     seed: Annotated[
         int,
         About(
-            "Initial weights, dropout and shuffling follow from it.",
+            "Seed of initial weights, dropout and shuffling.",
             at_least=0,
             at_most=2**32 - 1,  # jax keeps 32 bits: 2**32 would be the same as 0
         ),
     ] = 0
     include: Annotated[
         tuple[str, ...],
-        About("Files to start from, relative to this one; this one wins."),
+        About("Files to merge, relative to this file, whose values take precedence."),
     ] = ()
     vars: Annotated[
         Mapping[str, Any], About("Values to use elsewhere as ${vars.x}.")
     ] = field(default_factory=dict)
     metadata: Annotated[
-        Mapping[str, Any], About("Anything you like; estimax does not read it.")
+        Mapping[str, Any], About("Any values for your own use; estimax ignores them.")
     ] = field(default_factory=dict)
-    run: Annotated[RunSection, About("Where the run lives and how it reports.")]
-    data: Annotated[DataSection, About("The examples.")]
+    run: Annotated[RunSection, About("Model directory, checkpoints and logging.")]
+    data: Annotated[DataSection, About("Where the examples are.")]
     features: Annotated[
-        Mapping[str, FeatureConfig], About("What the model may look at.")
+        Mapping[str, FeatureConfig], About("The inputs of the model by name.")
     ] = field(default_factory=dict)
-    model: Annotated[ModelConfig, About("A stock model, or a class of your own.")]
-    optimizers: Annotated[OptimizersSection, About("How each part learns.")] = field(
-        default_factory=OptimizersSection
+    model: Annotated[ModelConfig, About("A built-in model, or a class of your own.")]
+    optimizers: Annotated[OptimizersSection, About("An optimizer for each part.")] = (
+        field(default_factory=OptimizersSection)
     )
     warm_start: Annotated[
-        WarmStartSection | None, About("Another model to start from.")
+        WarmStartSection | None, About("A model whose variables to start from.")
     ] = None
-    train: Annotated[TrainSection, About("How long to train, on what.")] = (
+    train: Annotated[TrainSection, About("The source and when to stop.")] = (
         TrainSection()
     )
-    eval: Annotated[EvalSection | None, About("Evaluation beside training.")] = None
+    eval: Annotated[EvalSection | None, About("Evaluation during training.")] = None
     export: Annotated[
         tuple[Export, ...], About("Bundles to write after evaluations.")
     ] = ()
