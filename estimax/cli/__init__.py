@@ -1,4 +1,4 @@
-"""The command line. Read `main.py` first; one file per command beside it."""
+"""The command line: `main.py` has the arguments, one module per command the rest."""
 
 from estimax.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`estimax check`: is this run file right? With --data: do the files fit it?"""
+"""`estimax check`: check a run file, and with --data its data files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,17 @@ from estimax.core.errors import InputError, MissingFileError
 def check(
     path: Path, overrides: Sequence[str], *, with_data: bool, with_import: bool
 ) -> None:
-    """Print that the run is right; raise an error that lists everything wrong.
+    """Check a run file and print a summary.
 
-    `with_import` imports `model.class`, which runs the code of its module.
+    Args:
+      path: The run file.
+      overrides: Values of --set.
+      with_data: Also read the data files.
+      with_import: Import `model.class`, which runs the code of its module.
+
+    Raises:
+      ConfigError: The run file is invalid. The message lists all problems.
+      InputError: The data files do not fit the run.
     """
     loaded = config.load(path, overrides)
     run = loaded.run
@@ -32,7 +40,7 @@ def check(
         soft_wrap=True,
     )
     if is_custom and not with_import:
-        say("model.class and its params: not checked, because of --no-import")
+        say("model.class and model.params were not checked, because of --no-import")
     if with_data:
         _check_data(run)
     else:

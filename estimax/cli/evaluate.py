@@ -1,4 +1,4 @@
-"""`estimax evaluate`: the metrics of a trained model on a source of its run."""
+"""`estimax evaluate`: print the metrics of a trained model on a source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def evaluate(
     *,
     as_json: bool,
 ) -> None:
-    """Print what the model scores."""
+    """Evaluate the model and print its metrics, as a table or as JSON."""
     loaded = config.load(path, overrides, model_dir=model_dir)
     name = _source(loaded.run, source)
     find_files(loaded.run.data.sources[name], name)
@@ -47,7 +47,7 @@ def evaluate(
 def _source(run: config.Run, given: str | None) -> str:
     if given is None:
         if run.eval is None:
-            raise ConfigError("the run has no eval section: name a --source.")
+            raise ConfigError("the run has no eval section; name a source: --source.")
         return run.eval.source
     if given not in run.data.sources:
         hint = did_you_mean(given, run.data.sources)

@@ -1,6 +1,7 @@
-"""The arguments of every command; what a command does is in the file of its name.
+"""The arguments and help of every command; a module of its name implements it.
 
-Only typer is imported here: `estimax check` must answer before jax could be loaded.
+Only typer is imported here. Importing jax takes seconds, and most commands either do
+not need it or report errors before they do.
 """
 
 from __future__ import annotations
@@ -15,40 +16,47 @@ from estimax.core.errors import ConfigError, EstimaxError
 
 app = typer.Typer(
     name="estimax",
-    help="Train, evaluate and use estimators that a YAML file describes.",
-    epilog="Start with: estimax check run.yaml, then estimax train run.yaml",
+    help="Train, evaluate and run models described by a YAML file.",
+    epilog="To begin, run: estimax check run.yaml, then: estimax train run.yaml",
     no_args_is_help=True,
     add_completion=False,
-    # Errors we expect are printed by `main`; others keep Python's own traceback.
+    # `main` prints errors of estimax; other exceptions keep Python's traceback.
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 
 RunFileArgument = Annotated[
-    Path, typer.Argument(help="The run's YAML file.", metavar="RUN.yaml")
+    Path, typer.Argument(help="YAML file that describes the run.", metavar="RUN.yaml")
 ]
 OverridesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Change a value: `--set train.max_steps=500`. May be repeated.",
+        help="Override a value of the run file, e.g. `--set train.max_steps=500`. "
+        "May be given several times.",
         metavar="PATH=VALUE",
     ),
 ]
 ModelDirOption = Annotated[
-    str | None, typer.Option(help="Use this folder in place of run.model_dir.")
+    str | None, typer.Option(help="Model directory; overrides run.model_dir.")
 ]
 CheckpointOption = Annotated[
-    str | None, typer.Option(help="A checkpoint's folder; by default the latest.")
+    str | None,
+    typer.Option(help="Checkpoint to load.  [default: the latest]"),
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option(help="A .csv, .json or .jsonl file; by default CSV on the screen."),
+    typer.Option(
+        help="File to write: .csv, .json or .jsonl.  [default: CSV to standard output]"
+    ),
 ]
 
 
 def main() -> None:
-    """Run the command line; errors that estimax expects end without a traceback."""
+    """Run the command line; errors of estimax are printed without a traceback.
+
+    The exit status is 2 for an invalid run file or option, and 1 for other errors.
+    """
     try:
         app()
     except EstimaxError as error:
@@ -61,10 +69,10 @@ def main() -> None:
 @app.callback(invoke_without_command=True)
 def estimax(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.")
+        bool, typer.Option("--version", help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Train, evaluate and use estimators that a YAML file describes."""
+    """Train, evaluate and run models described by a YAML file."""
     if version:
         from estimax import __version__
 
@@ -76,9 +84,11 @@ def estimax(
 def train(
     run: RunFileArgument, set_: OverridesOption = None, model_dir: ModelDirOption = None
 ) -> None:
-    """Train a run, evaluating and exporting along the way.
+    """Train a model, and evaluate and export it as the run file says.
 
-    A run that was stopped goes on where it was. Examples:
+    If the model directory has a checkpoint, training resumes from it.
+
+    Examples:
 
         estimax train run.yaml
 
@@ -95,14 +105,19 @@ def evaluate(
     set_: OverridesOption = None,
     model_dir: ModelDirOption = None,
     source: Annotated[
-        str | None, typer.Option(help="A name in data.sources; by default eval.source.")
+        str | None,
+        typer.Option(
+            help="Source to evaluate, a name in data.sources.  [default: eval.source]"
+        ),
     ] = None,
     checkpoint: CheckpointOption = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the metrics as JSON.")
     ] = False,
 ) -> None:
-    """Evaluate the trained model on a source of the run.
+    """Evaluate a trained model on a source of the run file.
+
+    The latest checkpoint in the model directory is evaluated.
 
     Examples:
 
@@ -119,14 +134,19 @@ def evaluate(
 def predict(
     run: RunFileArgument,
     input: Annotated[
-        str, typer.Option("--input", help="A CSV file or pattern; no label is needed.")
+        str,
+        typer.Option(
+            "--input", help="CSV file or pattern; the label column is not needed."
+        ),
     ],
     output: OutputOption = None,
     set_: OverridesOption = None,
     model_dir: ModelDirOption = None,
     checkpoint: CheckpointOption = None,
 ) -> None:
-    """Predict every row of a CSV file with the trained model.
+    """Predict every row of a CSV file with a trained model.
+
+    Predictions are written in the order of the rows.
 
     Example:
 
@@ -144,22 +164,24 @@ def check(
     data: Annotated[
         bool,
         typer.Option(
-            "--data", help="Also read the files: columns, missing values, labels."
+            "--data",
+            help="Read the data files as well: check columns, values and labels.",
         ),
     ] = False,
     no_import: Annotated[
         bool,
         typer.Option(
             "--no-import",
-            help="Do not import model.class: run no code that the file names.",
+            help="Do not import model.class, so that no code named by the file runs.",
         ),
     ] = False,
 ) -> None:
-    """Check a run file without training; all mistakes are printed at once.
+    """Check a run file, and print all errors at once.
 
-    If the file names a model.class, its module is imported, from the working directory
-    too, to check the params against its signature: **this runs that module's code**.
-    Use --no-import for a file that you do not trust; everything else is checked.
+    If the file has a model.class, its module is imported to check model.params against
+    the signature. **This runs the code of that module.** The working directory is
+    searched as well. Use --no-import for a file that you do not trust; everything else
+    is still checked.
 
     Examples:
 
@@ -178,14 +200,18 @@ def check(
 def show(
     path: Annotated[
         Path,
-        typer.Argument(help="A run file, an exported bundle, or a model directory."),
+        typer.Argument(help="Run file, exported bundle or model directory."),
     ],
     set_: OverridesOption = None,
     yaml: Annotated[
-        bool, typer.Option("--yaml", help="Of a run: print the resolved YAML alone.")
+        bool,
+        typer.Option("--yaml", help="Print a run file as YAML with all defaults."),
     ] = False,
 ) -> None:
-    """Show what a run, a bundle or a model directory holds.
+    """Show the contents of a run file, a bundle or a model directory.
+
+    For a run file: every value, and where it was set. For a bundle: its features,
+    signatures and weights. For a model directory: its checkpoints and variables.
 
     Examples:
 
@@ -203,17 +229,20 @@ def show(
 @app.command()
 def run(
     bundle: Annotated[
-        Path, typer.Argument(help="An exported bundle, or the folder of its versions.")
+        Path,
+        typer.Argument(help="Exported bundle, or directory of versions of one."),
     ],
-    input: Annotated[str, typer.Option("--input", help="A CSV file or pattern.")],
+    input: Annotated[str, typer.Option("--input", help="CSV file or pattern.")],
     output: OutputOption = None,
     signature: Annotated[
-        str, typer.Option(help="Which of the bundle's functions to call.")
+        str, typer.Option(help="Signature of the bundle to call.")
     ] = "predict",
 ) -> None:
     """Predict every row of a CSV file with an exported bundle.
 
-    Needs neither the run file nor the code of the model. Example:
+    Neither the run file nor the code of the model is needed.
+
+    Example:
 
         estimax run runs/flights/export/best --input new.csv --output out.csv
     """
@@ -225,16 +254,18 @@ def run(
 @app.command()
 def schema(
     output: Annotated[
-        Path | None, typer.Option(help="Where to write it; by default the screen.")
+        Path | None, typer.Option(help="File to write.  [default: standard output]")
     ] = None,
 ) -> None:
     """Print the JSON Schema of run files, for editors.
+
+    Editors use the schema to complete and check run files.
 
     Example:
 
         estimax schema --output estimax-run.v1.schema.json
 
-    and as the first line of a run file:
+    Then add this line at the top of a run file:
 
         # yaml-language-server: $schema=estimax-run.v1.schema.json
     """

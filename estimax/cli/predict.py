@@ -1,4 +1,4 @@
-"""`estimax predict`: the trained model on every row of a CSV file."""
+"""`estimax predict`: predict every row of a CSV file with a trained model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def predict(
     model_dir: str | None,
     checkpoint: str | None,
 ) -> None:
-    """Write a row of predictions for each row of the input, in its order."""
+    """Write the predictions of each row of the input, in its order."""
     loaded = config.load(path, overrides, model_dir=model_dir)
     with notes.status("starting"):
         from estimax.cli.rows import open_rows

@@ -1,4 +1,4 @@
-"""How training goes: a bar on a terminal, a line now and then elsewhere.
+"""Progress of training: a bar on a terminal, else a line every five seconds.
 
 with TrainingProgress(max_steps=1000, every=50, console=notes) as progress:
     estimator.train(input_fn, hooks=[progress])
@@ -24,12 +24,18 @@ from rich.progress import (
 
 from estimax.hooks import Hook, RunContext, Values
 
-# A line for each of so many seconds, where there is no terminal.
-_SECONDS_A_LINE = 5.0
+_SECONDS_BETWEEN_LINES = 5.0  # without a terminal
 
 
 class TrainingProgress(Hook):
-    """Shows step, loss, speed and time left, every `every` steps."""
+    """A hook that shows step, loss, speed and remaining time.
+
+    Args:
+      max_steps: The last step, or None if it is not known.
+      every: Steps between updates.
+      console: Where to print.
+      clock: Returns seconds; replaced in tests.
+    """
 
     def __init__(
         self,
@@ -44,23 +50,25 @@ class TrainingProgress(Hook):
         self._clock = clock
         self._started = 0.0
         self._first_step = 0
-        # The first visit ends the compilation, from which no speed can be told.
+        # Time and examples at the last update. None before the first one, because the
+        # time up to it includes compilation.
         self._mark: tuple[float, int] | None = None
-        # Of the last few visits the middle one: an evaluation is no slow training.
+        # The median of the last speeds is shown, so that an interval with an evaluation
+        # does not count as slow training.
         self._speeds: deque[float] = deque(maxlen=5)
-        self._told = -_SECONDS_A_LINE
+        self._last_line = -_SECONDS_BETWEEN_LINES
         self._loss = "-"
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[status]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("starting", total=max_steps, told="")
+        self._task = self._bar.add_task("starting", total=max_steps, status="")
 
     def __enter__(self) -> TrainingProgress:
         self._bar.start()
@@ -75,7 +83,7 @@ class TrainingProgress(Hook):
         self._bar.stop()
 
     def begin(self, context: RunContext) -> None:
-        """Start the clock."""
+        """Start the clock, and print the step at which training resumes."""
         self._started = self._clock()
         self._first_step = context.step
         self._mark = None
@@ -84,39 +92,42 @@ class TrainingProgress(Hook):
         self._bar.update(self._task, description="compiling", completed=context.step)
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Ask for the loss."""
+        """Request the loss."""
         return ["loss"]
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Show where training is."""
+        """Show step, loss and speed."""
         self._loss = f"{float(values['loss']):.4f}"
-        told = f"step {self._step(context.step)}  loss {self._loss}"
+        status = f"step {self._step(context.step)}  loss {self._loss}"
         now = self._clock()
         if self._mark is not None and now > self._mark[0]:
             speed = (context.examples - self._mark[1]) / (now - self._mark[0])
             self._speeds.append(speed)
-            told += f"  {statistics.median(self._speeds):,.0f} examples/s"
+            status += f"  {statistics.median(self._speeds):,.0f} examples/s"
         self._mark = (now, context.examples)
         self._bar.update(
-            self._task, description="training", completed=context.step, told=told
+            self._task, description="training", completed=context.step, status=status
         )
-        if not self._console.is_terminal and now - self._told >= _SECONDS_A_LINE:
-            self._told = now
-            self._console.print(told, highlight=False, soft_wrap=True)
+        if (
+            not self._console.is_terminal
+            and now - self._last_line >= _SECONDS_BETWEEN_LINES
+        ):
+            self._last_line = now
+            self._console.print(status, highlight=False, soft_wrap=True)
 
     def end(self, context: RunContext) -> None:
-        """Show the last step and how long it took."""
+        """Show the number of steps, the time they took and the last loss."""
         seconds = self._clock() - self._started
         steps = context.step - self._first_step
-        told = (
+        status = (
             f"trained {steps:,} steps in {seconds:.1f} s, last loss {self._loss} "
             f"(step {self._step(context.step)})"
         )
         self._bar.update(self._task, visible=False)
-        self._console.print(told, highlight=False, soft_wrap=True)
+        self._console.print(status, highlight=False, soft_wrap=True)
 
     def next_step(self, step: int) -> int:
-        """The next multiple: a resumed run then stops at the same steps."""
+        """Return the next multiple of `every`; the same steps after a resume."""
         return (step // self._every + 1) * self._every
 
     def _step(self, step: int) -> str:

@@ -1,4 +1,4 @@
-"""Predictions as rows: CSV, JSON or JSON lines, by the name of the file.
+"""Write predictions as CSV, JSON or JSON lines, by the suffix of the file.
 
 with open_rows(Path("out.csv")) as rows:
     rows.write({"probabilities": array, "classes": array})      # a batch
@@ -24,7 +24,7 @@ PredictionBatch = Mapping[str, NDArray[np.generic]]
 
 
 class Rows(Protocol):
-    """Takes batches of predictions."""
+    """A writer of predictions; `count` is the number of rows written."""
 
     count: int
 
@@ -32,12 +32,18 @@ class Rows(Protocol):
         """Write the rows of a batch."""
 
     def close(self) -> None:
-        """Write what ends the file."""
+        """Write the end of the file."""
 
 
 @contextlib.contextmanager
 def open_rows(path: Path | None) -> Iterator[Rows]:
-    """A writer for a file, or for the screen; the file appears when it is complete."""
+    """Return a writer for a file, or for standard output if `path` is None.
+
+    The file appears under its name when it is complete.
+
+    Raises:
+      ConfigError: The suffix of the file is unknown.
+    """
     if path is None:
         rows: Rows = CsvRows(sys.stdout)
         yield rows
@@ -58,7 +64,7 @@ def open_rows(path: Path | None) -> Iterator[Rows]:
 
 
 class CsvRows:
-    """One line a row; a vector becomes columns name_0, name_1, …"""
+    """Writes CSV, one line per row; a vector becomes columns name_0, name_1, …"""
 
     def __init__(self, file: IO[str]) -> None:
         self.count = 0
@@ -75,11 +81,11 @@ class CsvRows:
         self.count += len(lines)
 
     def close(self) -> None:
-        """Nothing ends a CSV file."""
+        """Do nothing; a CSV file has no end mark."""
 
 
 class JsonLines:
-    """One JSON object a line."""
+    """Writes JSON lines, one object per row."""
 
     def __init__(self, file: IO[str]) -> None:
         self.count = 0
@@ -94,7 +100,7 @@ class JsonLines:
             self.count += 1
 
     def close(self) -> None:
-        """Nothing ends the lines."""
+        """Do nothing; JSON lines have no end mark."""
 
     def _begin(self) -> None:
         pass
@@ -104,10 +110,10 @@ class JsonLines:
 
 
 class JsonRows(JsonLines):
-    """One list of all rows."""
+    """Writes JSON, one list with an object per row."""
 
     def close(self) -> None:
-        """End the list."""
+        """Close the list."""
         self._file.write("\n]\n" if self.count else "[]\n")
 
     def _begin(self) -> None:
@@ -118,12 +124,12 @@ class JsonRows(JsonLines):
 
 
 def wanted(batch: PredictionBatch) -> PredictionBatch:
-    """Without what is the same in every row: the list of all classes."""
+    """Return the predictions without the list of all classes, equal in every row."""
     return {name: v for name, v in batch.items() if not name.startswith("all_class")}
 
 
 def flat_columns(batch: PredictionBatch) -> dict[str, NDArray[np.generic]]:
-    """One-dimensional columns.
+    """Return one-dimensional columns by name; one for each item of a vector.
 
     >>> list(flat_columns({"p": np.ones((2, 2)), "id": np.ones((2, 1))}))
     ['p_0', 'p_1', 'id']
@@ -138,7 +144,7 @@ def flat_columns(batch: PredictionBatch) -> dict[str, NDArray[np.generic]]:
 
 
 def objects(batch: PredictionBatch) -> Iterator[dict[str, object]]:
-    """One dict a row; a vector of one is a scalar."""
+    """Yield a dict for each row; a vector with one item becomes a scalar."""
     names = list(wanted(batch))
     lists = [_squeezed(np.asarray(batch[name])).tolist() for name in names]
     for row in zip(*lists, strict=True):

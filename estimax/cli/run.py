@@ -1,6 +1,6 @@
-"""`estimax run`: an exported bundle on every row of a CSV file.
+"""`estimax run`: predict every row of a CSV file with an exported bundle.
 
-Imports nothing that trains: what it takes is what a server takes.
+No training code is imported, as in a server.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from estimax.core.errors import InputError, did_you_mean
 
 
 def run(path: Path, input_files: str, output: Path | None, signature: str) -> None:
-    """Write a row of answers for each row of the input, in its order."""
+    """Write the predictions of each row of the input, in its order."""
     with notes.status("loading"):
         from estimax import export
         from estimax.cli.rows import open_rows
 
         bundle = export.load(path)
-        bundle.signature(signature)  # an unknown one is an error before any work
+        bundle.signature(signature)  # raises for an unknown one before data is read
         batches = _read(bundle, input_files)
     started = time.monotonic()
     with open_rows(output) as rows:
@@ -36,7 +36,7 @@ def _read(bundle: Any, files: str) -> Any:  # a Bundle; batches of features
     from estimax import input as inputs
 
     features: Mapping[str, Mapping[str, Any]] = bundle.describe()["features"]
-    # Numbers may be missing: the model fills them, as it did in training.
+    # Missing numbers are NaN, missing ids -1: the model fills them as in training.
     defaults = {
         name: float("nan") if spec["dtype"].startswith("float") else -1
         for name, spec in features.items()

@@ -1,4 +1,4 @@
-"""`estimax schema`: the JSON Schema of run files."""
+"""`estimax schema`: print the JSON Schema of run files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from estimax.config.json_schema import json_schema
 
 
 def schema(output: Path | None) -> None:
-    """Print or write the schema."""
+    """Write the schema to a file, or to standard output if `output` is None."""
     text = json.dumps(json_schema(), indent=2) + "\n"
     if output is None:
         print(text, end="")

@@ -1,4 +1,4 @@
-"""What goes to the screen: results on standard output, everything else on error."""
+"""Output of the commands: results to standard output, all else to standard error."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from rich.text import Text
 
 from estimax.core.errors import EstimaxError
 
-# Names and values come from files: "[/b]" in one is text, not rich's markup.
+# Names and values come from files, so "[/b]" in them is text and not markup of rich.
 _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
 results = Console(**_PLAIN)
 notes = Console(stderr=True, **_PLAIN)
 
 
 def print_error(error: EstimaxError) -> None:
-    """The error in red, as it is: its lines are for people and for editors."""
-    # A path may hold bytes that are not UTF-8, which cannot be printed.
+    """Print an error in red, without wrapping lines: editors parse file positions."""
+    # A path may contain bytes that are not UTF-8, which cannot be printed.
     text = str(error).encode(errors="backslashreplace").decode()
     first, _, rest = text.partition("\n")
     notes.print(Text(first, style="bold red"), soft_wrap=True)
@@ -29,17 +29,17 @@ def print_error(error: EstimaxError) -> None:
 
 
 def note(text: str, style: str = "") -> None:
-    """A remark beside the results."""
+    """Print a remark to standard error."""
     notes.print(Text(text, style=style), soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """Print a line of the result as it is: a wrapped path could not be copied."""
+    """Print a line of the result without wrapping it, so that paths can be copied."""
     results.print(Text(text), soft_wrap=True)
 
 
 def metrics_table(metrics: Mapping[str, object], title: str) -> Table:
-    """Metrics by name; arrays are left to TensorBoard."""
+    """Return a table of metrics, sorted by name."""
     table = Table(title=title, title_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right")
@@ -49,7 +49,7 @@ def metrics_table(metrics: Mapping[str, object], title: str) -> Table:
 
 
 def number(value: object) -> str:
-    """A metric's value in few digits.
+    """Return the value of a metric with up to six digits.
 
     >>> number(0.123456789), number(1000)
     ('0.123457', '1,000')
@@ -63,7 +63,7 @@ def number(value: object) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes for people.
+    """Return a number of bytes with a unit.
 
     >>> size(2_500_000)
     '2.5 MB'
@@ -76,7 +76,7 @@ def size(count: float) -> str:
 
 
 def log_to(console: Console) -> None:
-    """Send the library's messages to a console."""
+    """Send the log messages of estimax to a console."""
     logger = logging.getLogger("estimax")
     logger.handlers = [_ConsoleHandler(console)]
     logger.setLevel(logging.INFO)
@@ -87,7 +87,7 @@ class _ConsoleHandler(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        # Steps and losses are told by the progress display.
+        # The progress display shows steps and losses already.
         self.addFilter(lambda record: record.module != "progress")
 
     def emit(self, record: logging.LogRecord) -> None:

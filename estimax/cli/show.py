@@ -1,4 +1,4 @@
-"""`estimax show`: a run file with the origin of every value, a bundle, a model."""
+"""`estimax show`: print the contents of a run file, a bundle or a model directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from estimax.core.errors import MissingFileError
 
 
 def show(path: Path, overrides: Sequence[str], *, as_yaml: bool) -> None:
-    """Show what a path holds."""
+    """Show a run file, a bundle or a model directory, whichever the path is."""
     if path.is_file():
         _show_run(path, overrides, as_yaml=as_yaml)
     elif _is_bundle(path):
@@ -49,7 +49,7 @@ def _show_run(path: Path, overrides: Sequence[str], *, as_yaml: bool) -> None:
 
 
 def _origin(loaded: config.LoadedRun, address: str) -> str:
-    # A list of one may be written without its brackets, and then has no index.
+    # A single item written instead of a list has an address without an index.
     for path in (address, address.replace(".0.", ".", 1)):
         if path in loaded.origins:
             return str(loaded.origins[path])
@@ -118,7 +118,7 @@ def _show_model_dir(path: Path) -> None:
 
     latest = checkpoints.latest(path)
     if latest is None:
-        raise MissingFileError(f"{path}: no checkpoint, no bundle and no run in it.")
+        raise MissingFileError(f"{path}: found no checkpoint, bundle or run in it.")
     manifest = checkpoints.read_manifest(latest)
     say(f"model directory {path}, latest checkpoint {latest.name}")
     kept = ", ".join(

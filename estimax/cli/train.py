@@ -1,4 +1,4 @@
-"""`estimax train`: check, claim the model directory, train, tell what came of it."""
+"""`estimax train`: check the run, prepare the model directory, train, print metrics."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from estimax.config.saved import claim_model_dir
 
 
 def train(path: Path, overrides: Sequence[str], model_dir: str | None) -> None:
-    """Train a run to its end, or on from where it was."""
+    """Train a run to its end; resume it if the model directory has a checkpoint."""
     loaded = config.load(path, overrides, model_dir=model_dir)
     _check_files(loaded.run)
     for remark in claim_model_dir(loaded):
         note(remark, "yellow")
     note(f"{loaded.run.name}: training in {loaded.run.run.model_dir}")
-    # From here on jax is there; everything that could be refused before has been.
+    # The imports below load jax, which takes seconds. All checks that do without it are
+    # above.
     with notes.status("starting"):
         from estimax.cli.progress import TrainingProgress
         from estimax.config.build import build
@@ -55,7 +56,7 @@ def _check_files(run: config.Run) -> None:
 def _print_next(
     path: Path, run: config.Run, model_dir: str | None, overrides: Sequence[str]
 ) -> None:
-    """The commands that one would type after this one."""
+    """Print commands that are useful after this one."""
     options = [f"--set {shlex.quote(text)}" for text in overrides]
     options += [f"--model-dir {shlex.quote(model_dir)}"] if model_dir else []
     again = " ".join([str(path), *options])

@@ -34,15 +34,15 @@ def with_model(run_file, model):
 def test_a_check_imports_the_class_and_its_help_says_so(process, custom):
     assert process("check", custom, cwd=custom.parent).code == 0
     assert (custom.parent / "imported").exists()
-    told = process("check", "--help").out
-    assert "this runs that module's code" in " ".join(told.split())
+    help_text = process("check", "--help").out
+    assert "This runs the code of that module" in " ".join(help_text.split())
 
 
 def test_a_check_without_import_runs_no_code_and_says_what_is_left(process, custom):
     answer = process("check", custom, "--no-import", cwd=custom.parent)
     assert answer.code == 0
     assert f"{custom}: ok, mine:Mine" in answer.out
-    assert "model.class and its params: not checked" in answer.out
+    assert "model.class and model.params were not checked" in answer.out
     assert not (custom.parent / "imported").exists()
 
 
