@@ -1,4 +1,4 @@
-"""Checks of strings before compiled code reads them through addresses."""
+"""Checks of `Strings` before compiled code reads them through addresses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _BYTE, _WIDE = np.dtype(np.uint8), np.dtype(np.int64)
 def text_of(strings: Strings) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return data and offsets as contiguous arrays of uint8 [n] and int64 [count + 1].
 
-    Whether each string is within the data is left to the kernel, which looks at every
-    offset anyway.
+    The kernel checks that each string is within the data, because it reads every offset
+    anyway.
+
+    Raises:
+      InputError: An array has another dtype or rank.
     """
     data, offsets = strings.data, strings.offsets
     if data.dtype != _BYTE or data.ndim != 1:
@@ -35,7 +38,7 @@ def text_of(strings: Strings) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def check_spans(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
-    """Raise if a string is not within the data; a pass over all offsets."""
+    """Raise `InputError` if a string is not within the data; reads all offsets."""
     bad = (offsets[:-1] < 0) | (offsets[1:] < offsets[:-1]) | (offsets[1:] > len(data))
     if bad.any():
         raise outside(data, offsets, int(bad.argmax()))

@@ -1,4 +1,4 @@
-"""The distinct ids of each row, and where each id is among them."""
+"""Find the distinct ids of each row, and the place of each id among them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from numpy.typing import NDArray
 
 from estimax.native import loading
 
-Int32s = NDArray[np.int32]
+_Ids = NDArray[np.int32]
 
 
-def distinct_ids(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
+def distinct_ids(ids: _Ids, limits: _Ids) -> tuple[_Ids, _Ids]:
     """Return the sorted distinct ids of each row, and every id's place among them.
 
     Args:
       ids: [R, S]; negative ids are missing.
-      limits: [R]; what pads the distinct ids of a row.
+      limits: [R], the values that pad the distinct ids of each row.
 
     Returns:
-      Two arrays [R, S]: the distinct ids, padded; and the place of each id, or -1.
+      Two arrays [R, S]: the distinct ids, padded; and the index of each id among them,
+      or -1 if it is missing.
 
     >>> distinct_ids(np.array([[7, 3, 7, -1]], np.int32), np.array([9], np.int32))
     (array([[3, 7, 9, 9]], dtype=int32), array([[ 1,  0,  1, -1]], dtype=int32))
@@ -39,11 +40,11 @@ def distinct_ids(ids: Int32s, limits: Int32s) -> tuple[Int32s, Int32s]:
     return distinct, places
 
 
-def _packed(ids: Int32s, limits: Int32s) -> tuple[NDArray[Any], int]:
-    """Return each id and its position in one integer, and the bits of a position.
+def _packed(ids: _Ids, limits: _Ids) -> tuple[NDArray[Any], int]:
+    """Return `id << shift | position` for each id, and the shift.
 
-    Sorting such pairs is several times faster than an argsort, which NumPy does not
-    vectorise.
+    Sorting these integers also sorts the positions. It is several times faster than an
+    argsort, which NumPy does not vectorise. 32 bits are used if they suffice.
     """
     size = ids.shape[1]
     shift = max(size - 1, 1).bit_length()
@@ -55,10 +56,8 @@ def _packed(ids: Int32s, limits: Int32s) -> tuple[NDArray[Any], int]:
     return packed, shift
 
 
-def _by_numpy(
-    packed: NDArray[Any], shift: int, limits: Int32s
-) -> tuple[Int32s, Int32s]:
-    """What the kernel does, in NumPy; `packed` is sorted."""
+def _by_numpy(packed: NDArray[Any], shift: int, limits: _Ids) -> tuple[_Ids, _Ids]:
+    """Return what the kernel computes, in NumPy; `packed` is sorted."""
     found, positions = packed >> shift, packed & ((1 << shift) - 1)
     is_id = found >= 0
     is_first = is_id.copy()
@@ -73,7 +72,7 @@ def _by_numpy(
 
 
 def _agrees(kernels: ModuleType) -> bool:
-    """Return whether repeated, missing and single ids are numbered as by NumPy."""
+    """Return whether the kernel agrees with NumPy on repeated and missing ids."""
     ids = np.array([[5, 2, 5, -1, 0], [-1, -1, -1, -1, -1], [4, 3, 2, 1, 0]], np.int32)
     for limit in (7, 2**30):  # packed into 32 and into 64 bits
         limits = np.full(len(ids), limit, np.int32)

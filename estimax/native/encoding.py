@@ -1,4 +1,4 @@
-"""Columns to Example messages, a batch at a time.
+"""Encode columns as Example messages, a batch at a time.
 
 age = EncodedColumn("age", np.array([31.0, 40.0]), splits=np.array([0, 1, 2]))
 records = encode_examples([age])          # Strings [2]
@@ -29,8 +29,13 @@ _EMPTY = {FLOAT: np.empty(0, np.float32), INT: np.empty(0, np.int64)}
 class EncodedColumn:
     """A feature of all rows: row r has `values[splits[r]:splits[r + 1]]`.
 
-    Values are `Strings` or an array, flat. Floats are written as float32, integers and
-    bools as int64. A row without values is left out of its example.
+    Floats are written as float32, integers and bools as int64. The example of a row
+    without values does not have the feature.
+
+    Args:
+      key: The key of the feature.
+      values: The values of all rows, flat `Strings` or a flat array.
+      splits: Where the values of each row begin, and where the last end: [rows + 1].
     """
 
     key: str
@@ -39,7 +44,7 @@ class EncodedColumn:
 
 
 def encode_examples(columns: Sequence[EncodedColumn]) -> Strings:
-    """Return every row as an Example; features in the order given, lists packed.
+    """Return an Example for every row, with features in the order given.
 
     Raises:
       InputError: Columns have different numbers of rows, a dtype that no Example has,
@@ -61,7 +66,7 @@ def encode_examples(columns: Sequence[EncodedColumn]) -> Strings:
 
 
 def _checked(column: EncodedColumn) -> Lists:
-    """Return the column as the kernels and the reference take it."""
+    """Return the column in the form that the kernels and the reference expect."""
     values, kind = _typed(column)
     splits = np.asarray(column.splits)
     if splits.dtype.kind not in "iu" or splits.ndim != 1 or not len(splits):
@@ -104,7 +109,7 @@ def _encode(kernels: ModuleType, lists: Sequence[Lists]) -> Strings:
     table = np.zeros((len(lists), kernels.COLUMNS), np.int64)
     parts: dict[int, list[Any]] = {TEXT: [], FLOAT: [], INT: []}
     for f, one in enumerate(lists):
-        # All values of a kind stand in one array: where those of a feature begin.
+        # All values of a kind are in one array; BASE is where this feature begins.
         table[f, kernels.BASE] = sum(len(part) for part in parts[one.kind])
         table[f, kernels.KIND], table[f, kernels.SPLITS] = one.kind, f * (rows + 1)
         parts[one.kind].append(one.values)
@@ -118,7 +123,7 @@ def _encode(kernels: ModuleType, lists: Sequence[Lists]) -> Strings:
     )
     sizes = np.empty(rows, np.int64)
     kernels.measure(*arguments, sizes)
-    # Before each row stand a tag and at most ten bytes of length.
+    # Each row is preceded by a tag of one byte and a length of at most ten bytes.
     out = np.empty(int(sizes.sum()) + 11 * rows, np.uint8)
     ends = np.empty(rows + 1, np.int64)
     kernels.encode(*arguments, sizes, out, ends)

@@ -1,12 +1,15 @@
-"""The memory that the kernels for Examples read and write: tables and flat arrays.
+"""The arrays of the Example kernels: feature tables, outputs, key tables and heads.
 
     plan = CompiledPlan(kernels, wanted)
     raw = plan.run(data, offsets)             # RawColumns, or a Problem
     raw.fixed(0, ())
 
-All features of a kind share one flat array, so that a batch needs few allocations. The
-table has a row for each feature; its columns (KIND, SIZE, BASE, … of the kernels) say
-where in the flat arrays the feature's values, offsets, splits and indices begin.
+- `CompiledPlan` allocates the arrays and calls the kernels; `RawColumns` is the result.
+  All features of a kind share one flat array, so that a batch needs few allocations. A
+  table has a row for each feature. Its columns (KIND, SIZE, BASE, … in the kernels) say
+  where in the flat arrays the feature's values, offsets, splits and indices begin.
+- `key_table` is a hash table of the keys; `heads_of` has the bytes that precede the
+  values of each feature in a record, with which the parser recognises it.
 """
 
 from __future__ import annotations
@@ -36,8 +39,9 @@ from estimax.native.features import (
     Wanted,
 )
 
-# Between columns of one array: columns a power of two apart would share few sets of
-# the processor's first cache and push each other out of it.
+# Items between two columns in a flat array. Without them, columns of batches of 2^n
+# rows would be a power of two apart, map to the same few sets of the first-level cache,
+# and evict each other.
 _GAP = 16
 
 _scratch = Scratch()
@@ -45,18 +49,20 @@ _scratch = Scratch()
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """The kernels' table for so many rows, and as lists, which Python reads faster."""
+    """The table of the kernels for batches of a number of rows."""
 
     rows: int
     table: NDArray[np.int64]
-    listed: list[list[int]]
-    splits: NDArray[np.int64]  # where those of each variable feature begin
+    listed: list[list[int]]  # the table as lists, which Python reads faster
+    splits: NDArray[np.int64]  # where the splits of each variable feature begin
 
 
 class CompiledPlan:
-    """The wanted features as the kernels' table; `run` parses a batch.
+    """A parser of batches by the kernels; threads may share it.
 
-    Safe for threads. `wanted` has been checked by `check_wanted`.
+    Args:
+      kernels: The module of kernels for Examples.
+      wanted: The features, which `check_wanted` has checked.
     """
 
     def __init__(self, kernels: ModuleType, wanted: Sequence[Wanted]) -> None:
@@ -76,7 +82,8 @@ class CompiledPlan:
         }
         self._texts = np.flatnonzero(kinds == TEXT)
         self._indexed = np.flatnonzero([one.indices for one in wanted])
-        # Replaced as a whole, so that threads may share a plan.
+        # The layout of the last batch size. Replaced as a whole and never changed, so
+        # that threads may share the plan.
         self._layout: _Layout | None = None
 
     def _set_columns(self) -> None:
@@ -112,15 +119,16 @@ class CompiledPlan:
     def run(
         self, data: NDArray[np.uint8], offsets: NDArray[np.int64]
     ) -> RawColumns | Problem:
-        """Parse records, each `data[offsets[i]:offsets[i + 1]]`.
+        """Parse records; record i is `data[offsets[i]:offsets[i + 1]]`.
 
-        Both arrays are contiguous; `scan` compares the offsets with the data's size.
+        Both arrays are contiguous. `scan` compares the offsets with the size of the
+        data.
         """
         rows = len(offsets) - 1
         layout = self._laid_out(rows)
         places = layout.splits
-        # Copied: where the values of variable features begin is entered into the table
-        # when all of them are counted.
+        # The table is copied if features are variable: `_fill` writes into it where
+        # their values begin, when all of them have been counted.
         table = layout.table.copy() if len(places) else layout.table
         floats = np.empty(self._fixed_capacity(FLOAT, rows), np.float32)
         ints = np.empty(self._fixed_capacity(INT, rows), np.int64)
@@ -160,7 +168,8 @@ class CompiledPlan:
     def _laid_out(self, rows: int) -> _Layout:
         kernels = self._kernels
         known = self._layout
-        # Batches of a dataset have one size, but for the last: made once for all.
+        # All batches of a dataset but the last have the same size, so the layout is
+        # made once.
         if known is None or known.rows != rows:
             table = self._table.copy()
             table[:, kernels.BASE] += self._before * rows
@@ -194,7 +203,8 @@ class CompiledPlan:
         sizes = fixed + counts[self._texts] + 1
         _lay_out(table, kernels.OFFSETS, self._texts, sizes)
         defaults = self._default_texts
-        # Eight bytes more than there can be: short texts are copied eight at once.
+        # An upper bound of the bytes of all texts: those of the records, the defaults
+        # in every row, and eight spare bytes, because texts are copied eight at a time.
         most = text_bytes + raw.rows * len(defaults.data) + 8
         raw.text = np.empty(most, np.uint8)
         raw.variable_floats = np.empty(capacity[FLOAT], np.float32)
@@ -213,7 +223,7 @@ class CompiledPlan:
 
 @dataclass(eq=False)
 class RawColumns:
-    """A parsed batch: the flat arrays, and the columns cut from them."""
+    """A parsed batch: the flat arrays, and methods that cut columns from them."""
 
     table: NDArray[np.int64]
     rows: int
@@ -230,7 +240,7 @@ class RawColumns:
 
     @functools.cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How many values each variable feature has, set after the scan."""
+        """The number of values of each variable feature, set after the scan."""
         return np.zeros(len(self.table), np.int64)
 
     @functools.cached_property
@@ -258,7 +268,7 @@ class RawColumns:
         return values.reshape((self.rows, *shape)) if shape else values
 
     def sparse(self, f: int) -> Sparse:
-        """Return feature f, whose indices were wanted, as `[rows, longest]`."""
+        """Return feature f, made with `indices`, as a tensor `[rows, longest]`."""
         place = self.listed[f]
         first, n, indices, longest = place[5], self._counts[f], self.indices, self._most
         assert indices is not None
@@ -289,7 +299,11 @@ def problem_of(
     data: NDArray[np.uint8],
     offsets: NDArray[np.int64],
 ) -> Problem:
-    """Return what a kernel reported; raise if the offsets themselves are wrong."""
+    """Return the problem that a kernel reported.
+
+    Raises:
+      InputError: The offsets of the records do not increase within their data.
+    """
     flaw, row, feature, *rest = problem.tolist()
     if flaw == Flaw.OUTSIDE:
         raise outside(data, offsets, row)
@@ -307,7 +321,7 @@ def _lay_out(
     features: NDArray[np.int64],
     sizes: NDArray[np.int64],
 ) -> int:
-    """Give each feature its place in a flat array; return the array's size."""
+    """Write where each feature begins in a flat array; return the array's size."""
     if not len(features):
         return 0
     ends = sizes.cumsum()
@@ -315,7 +329,7 @@ def _lay_out(
     return int(ends[-1])
 
 
-# Entries with longer keys have lengths of two bytes, and no head is made for them.
+# Entries with keys of this size or more have lengths of two bytes; they have no head.
 _LONGEST_KEY = 110
 
 
@@ -323,30 +337,38 @@ _LONGEST_KEY = 110
 def key_table(
     kernels: ModuleType, keys: tuple[str, ...]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Return distinct keys as bytes, where each ends, and the slots of a hash table.
+    """Return the keys as bytes, their offsets, and the slots of a hash table.
 
-    `kernels` is the module of kernels for Examples. A slot holds the number of a key,
-    or -1 if it is free. The table is kept and not to be written to.
+    A slot holds the number of a key, or -1 if it is free. The arrays are cached and
+    must not be changed.
+
+    Args:
+      kernels: The module of kernels for Examples.
+      keys: Distinct keys.
     """
     encoded = Strings.of(list(keys))
-    # At most a quarter full, so that a probe seldom takes a second step.
+    # At most a quarter of the slots is used, so that a lookup rarely needs a second
+    # probe.
     slots = np.full(1 << (4 * len(keys) + 1).bit_length(), -1, np.int64)
     kernels.fill_key_slots(encoded.data, encoded.offsets, slots)
     return encoded.data, encoded.offsets, slots
 
 
 def heads_of(wanted: Sequence[Wanted]) -> NDArray[np.int64]:
-    """Return the bytes that stand before the values of each feature, for `match_head`.
+    """Return the bytes that precede the values of each feature, for `match_head`.
 
-    Item f of the array is the place in it where the description of feature f begins:
+    Item f of the array is the index at which the description of feature f begins:
 
-        the size of the head in bytes; 0 if there is none
-        the size that the values must stay below, so that lengths fit in one byte
-        pairs of words (bytes, mask) for the first 8 bytes of the head, for the last 8,
-        and for each further 8 between them
+        0     the size of the head in bytes; 0 if the feature has no head
+        1     the values must have fewer bytes than this, so that all lengths fit into
+              one byte
+        2, 3  the first 8 bytes of the head and their mask, as little-endian words
+        4, 5  the last 8 bytes and their mask
+        6…    each further 8 bytes between them and their mask
 
-    The mask has a 1 in every byte that is a length. Each length grows by one with every
-    byte of values, so that the bytes of a head are `bytes + size * mask`.
+    The head is made for values of 0 bytes. Its mask has a 1 in every byte that is a
+    length or the size. Each of these grows by one with every byte of values, so the
+    head of an entry with `size` bytes of values is `bytes + size * mask`.
     """
     out = [0] * len(wanted)
     for f, one in enumerate(wanted):
@@ -369,7 +391,7 @@ def heads_of(wanted: Sequence[Wanted]) -> NDArray[np.int64]:
 def work_arrays(
     kernels: ModuleType, features: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return scratch memory for `locate`: the keys seen, and the places found."""
+    """Return scratch memory for `locate`: the arrays `seen` and `found`."""
     return (
         _scratch.take("seen", 3 * (kernels.REMEMBERED + 1)).reshape((-1, 3)),
         _scratch.take("found", 3 * features).reshape((-1, 3)),

@@ -1,10 +1,11 @@
-"""Example messages to columns, a batch at a time.
+"""Parse Example messages to columns, a batch at a time.
 
     plan = ExamplePlan([Wanted("age", "float32", size=1), Wanted("tags", "string")])
     found = plan.run(records)                 # Columns, or a Problem
     found.fixed(0, ()), found.variable(1)
 
-A plan is made once for a set of features and used for every batch, by any thread.
+A plan is made once for a set of features and used for every batch. Threads may share
+it.
 """
 
 from __future__ import annotations
@@ -35,16 +36,23 @@ from estimax.native.reference.protos import encode_varint, entry, field
 
 
 class ExamplePlan:
-    """Parses batches of Examples; raises `InputError` if `wanted` cannot be used."""
+    """A parser of batches of Examples.
+
+    Args:
+      wanted: The features to parse.
+
+    Raises:
+      InputError: A description in `wanted` is invalid.
+    """
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         check_wanted(wanted)
         self.wanted = tuple(wanted)
-        # Made when the kernels are first used, and replaced as a whole.
+        # Made at first use. Two threads may both make it, which is harmless.
         self._compiled: CompiledPlan | None = None
 
     def run(self, records: Strings) -> Columns | Problem:
-        """Parse a batch, or say what is wrong with the first record that has a problem.
+        """Parse a batch; return its columns, or the first problem of a record.
 
         Raises:
           InputError: The offsets of the records do not increase within their data.
@@ -66,9 +74,12 @@ def example_kernels() -> ModuleType | None:
 def record_arrays(
     records: Strings,
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return data and offsets of a vector of records, contiguous.
+    """Return data and offsets of a vector of records as contiguous arrays.
 
-    The kernels and the reference compare the offsets with the data's size.
+    The kernels and the reference compare the offsets with the size of the data.
+
+    Raises:
+      InputError: The records are not a vector.
     """
     data, offsets = text_of(records)
     if records.shape != (len(offsets) - 1,):
@@ -80,7 +91,7 @@ def record_arrays(
 
 
 def is_same(one: Values, other: Values) -> bool:
-    """Return whether two columns have the same dtype, shape and bits."""
+    """Return whether two columns have the same dtype, shape and bits, NaNs included."""
     if isinstance(one, Strings) or isinstance(other, Strings):
         both_texts = isinstance(one, Strings) and isinstance(other, Strings)
         return (
@@ -127,7 +138,7 @@ def _agrees(kernels: ModuleType) -> bool:
 
 
 def _proof_batches() -> list[list[bytes]]:
-    """Return a batch of good records, and batches that each have another problem."""
+    """Return a batch of valid records, and batches with one problem each."""
     one = np.float32(1.5).tobytes()
     regular = [
         entry(b"f", FLOAT, [one]),

@@ -1,10 +1,12 @@
-"""What the parsers of Examples are asked for, and what they answer.
+"""The request and the result types of the Example parsers.
 
     wanted = [Wanted("age", "float32", size=1), Wanted("tags", "string")]
     found = ExamplePlan(wanted).run(records)      # Columns, or a Problem
     found.fixed(0, ()), found.variable(1)
 
-The compiled parsers and the reference in Python share these types.
+`Wanted` describes a feature to parse. A parser returns `Columns` (or `FeatureLists` for
+SequenceExamples), or the first `Problem` of the batch. The compiled parsers and the
+reference in Python share these types.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 
-# The kind of a Feature message is the number of the field that is set in it.
+# The kind of a Feature message is the number of its field that is set.
 TEXT, FLOAT, INT = 1, 2, 3
 KINDS = {"string": TEXT, "float32": FLOAT, "int64": INT}
 
-# More values than a message can hold: its size is limited to 2 GB.
+# A message has fewer values than this, because its size is limited to 2 GB.
 _MOST_VALUES = 1 << 31
 
 Values = NDArray[Any] | Strings
@@ -33,15 +35,15 @@ Values = NDArray[Any] | Strings
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """A key to read from every record.
+    """A feature to read from every record.
 
     Args:
-      key: The feature's key.
+      key: The key of the feature.
       dtype: "string", "float32" or "int64".
-      size: How many values each record must have; None for any number.
+      size: The number of values that each record must have; None for any number.
       default: `size` values for records that lack the key; None if it is required.
-      multiple: For any number of values: a number that must divide it.
-      indices: Whether `Columns.sparse` will be called for this feature.
+      multiple: If `size` is None: the number of values must be a multiple of this.
+      indices: Whether to compute the indices that `Columns.sparse` returns.
     """
 
     key: str
@@ -53,7 +55,7 @@ class Wanted:
 
 
 def check_wanted(wanted: Sequence[Wanted]) -> None:
-    """Raise `InputError` for a description that no parser can use."""
+    """Raise `InputError` if a description is invalid or a key is repeated."""
     seen = set()
     for one in wanted:
         where = f"feature {one.key!r}: "
@@ -87,7 +89,7 @@ def check_wanted(wanted: Sequence[Wanted]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """The values of all rows, where each row's begin, and the most that a row has."""
+    """The values of all rows, flat; row splits; and the length of the longest row."""
 
     values: Values
     splits: NDArray[np.int64]
@@ -95,25 +97,25 @@ class Variable:
 
 
 class Columns(Protocol):
-    """A parsed batch, from which columns are cut by the number of a feature."""
+    """A parsed batch; features are numbered as in the list of `Wanted`."""
 
     @property
     def rows(self) -> int:
         """Return the number of records."""
 
     def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
-        """Return feature f, which has a size, as `[rows, *shape]`."""
+        """Return feature f, of fixed size, as an array `[rows, *shape]`."""
 
     def sparse(self, f: int) -> Sparse:
-        """Return feature f, whose indices were wanted, as `[rows, longest]`."""
+        """Return feature f, made with `indices`, as a tensor `[rows, longest]`."""
 
     def variable(self, f: int) -> Variable:
-        """Return feature f, which has no size, as flat values and splits."""
+        """Return feature f, of variable size, as flat values and row splits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The values of all steps of a feature list, and where each step's begin."""
+    """The values of all steps of a feature list, flat, and the splits of the steps."""
 
     values: Values
     splits: NDArray[np.int64]
@@ -123,10 +125,10 @@ class Steps:
 class FeatureLists:
     """The feature lists of a batch of SequenceExamples.
 
-    Feature f of row r has the steps `splits[f, r]` to `splits[f, r + 1]`;
-    `is_missing[f, r]` says that the record has no such list. `read(f, size)` returns
-    the values of all steps of feature f, each of which must have `size` values, or any
-    number if None.
+    Record r has the steps `splits[f, r]` to `splits[f, r + 1]` of feature f.
+    `is_missing[f, r]` is true if the record lacks the list. `read(f, size)` returns the
+    values of all steps of feature f, or a problem if a step has another number of
+    values than `size`; None allows any number.
     """
 
     splits: NDArray[np.int64]  # [F, rows + 1]
@@ -135,19 +137,19 @@ class FeatureLists:
 
 
 class Flaw(enum.IntEnum):
-    """What can be wrong with a record; numbered as in the kernels."""
+    """What is wrong with a record; the numbers are those of the kernels."""
 
-    MALFORMED = 1  # no protocol-buffer message
+    MALFORMED = 1  # not a valid protocol-buffer message
     WRONG_KIND = 2  # expected and found are kinds
     WRONG_COUNT = 3  # expected and found are numbers of values
     MISSING = 4  # expected is a kind; there is no default
-    NOT_MULTIPLE = 5  # expected is the divisor, found the number of values
+    NOT_MULTIPLE = 5  # expected is `Wanted.multiple`, found the number of values
     OUTSIDE = 6  # the record's offsets are not within the data
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The first flaw in a batch: which row, feature and byte of the record have it."""
+    """The first flaw in a batch, with its row, feature and byte of the record."""
 
     flaw: Flaw
     row: int

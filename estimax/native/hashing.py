@@ -1,4 +1,4 @@
-"""Hashes of columns: TensorFlow's fingerprint of strings, integers and crosses.
+"""Hash columns with TensorFlow's fingerprints: strings, integers and crosses.
 
 fingerprints(Strings.of(["hello"]))            # array([0xb48be5a931380ce8], uint64)
 hash_strings(city, 1000, drop_empty=True)      # ids in [0, 1000), or MISSING
@@ -22,7 +22,7 @@ from estimax.native.reference.hashing import MISSING
 
 __all__ = ["MISSING"]
 
-Ids = NDArray[np.int64]
+Int64s = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 _scratch = Scratch()
 
@@ -50,7 +50,11 @@ def integer_fingerprints(values: NDArray[np.integer[Any]]) -> Hashes:
 
 
 def concatenated(first: Hashes, second: Hashes) -> Hashes:
-    """Return FingerprintCat64 of every pair, flat; both have the same size."""
+    """Return FingerprintCat64 of every pair of hashes, flat.
+
+    Raises:
+      ValueError: The arrays have different sizes.
+    """
     a, b = _flat(first, np.uint64), _flat(second, np.uint64)
     if len(a) != len(b):
         raise ValueError(f"expected as many hashes as {len(a)}, got {len(b)}")
@@ -62,10 +66,10 @@ def concatenated(first: Hashes, second: Hashes) -> Hashes:
     return out
 
 
-def hash_strings(strings: Strings, size: int, *, drop_empty: bool) -> Ids:
-    """Return every string's fingerprint modulo `size`, flat.
+def hash_strings(strings: Strings, size: int, *, drop_empty: bool) -> Int64s:
+    """Return the fingerprint of every string modulo `size`, flat.
 
-    With `drop_empty`, empty strings are MISSING.
+    If `drop_empty` is true, the id of an empty string is MISSING.
     """
     _check_size(size)
     data, offsets = text_of(strings)
@@ -81,10 +85,10 @@ def hash_strings(strings: Strings, size: int, *, drop_empty: bool) -> Ids:
 
 def hash_integers(
     values: NDArray[np.integer[Any]], size: int, *, drop_minus_one: bool
-) -> Ids:
+) -> Int64s:
     """Return the fingerprint of every integer's decimal text modulo `size`, flat.
 
-    With `drop_minus_one`, -1 is MISSING.
+    If `drop_minus_one` is true, the id of -1 is MISSING.
     """
     _check_size(size)
     flat = _flat(values, np.int64)
@@ -97,11 +101,11 @@ def hash_integers(
     return out
 
 
-def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Ids]:
-    """Return the ids of several columns, each flat: `hash_strings` for all at once.
+def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Int64s]:
+    """Return the ids of several columns, each flat, as `hash_strings` would.
 
-    One call of compiled code hashes them all. For the columns of a batch, which take a
-    few microseconds each, that is faster than a call each, above all in threads.
+    All columns are hashed by one call of compiled code. A column of a batch takes only
+    a few microseconds, so separate calls would be slower, especially in threads.
     """
     for size in sizes:
         _check_size(size)
@@ -112,7 +116,8 @@ def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Ids]:
         pairs = zip(columns, sizes, strict=True)
         return [hash_strings(text, size, drop_empty=False) for text, size in pairs]
     data, shifts = columns[0].data, np.zeros(len(columns), np.int64)
-    if all(column.data is data for column in columns):  # as a parser's columns are
+    # The columns that a parser returns share one buffer, so nothing is copied.
+    if all(column.data is data for column in columns):
         data, _ = text_of(columns[0])
         offsets = [column.offsets for column in columns]
     else:
@@ -124,12 +129,12 @@ def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Ids]:
     out = np.empty(len(joined) - len(columns), np.int64)
     try:
         np.concatenate(offsets, out=joined, casting="no")
-        told = (data, joined, shifts, counts, np.array(sizes, np.uint64))
-        is_wrong = counts.min() < 0 or kernels.hash_columns(*told, out) >= 0
-    except (TypeError, ValueError):  # other offsets than int64 [count + 1]
+        arguments = (data, joined, shifts, counts, np.array(sizes, np.uint64))
+        is_wrong = counts.min() < 0 or kernels.hash_columns(*arguments, out) >= 0
+    except (TypeError, ValueError):  # the offsets are not int64 [count + 1]
         is_wrong = True
     if is_wrong:
-        for column in columns:  # raises for the one that it is
+        for column in columns:  # raises an error for the column that is wrong
             check_spans(*text_of(column))
         raise AssertionError("a wrong column was not found")
     ends = counts.cumsum().tolist()
@@ -137,28 +142,34 @@ def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Ids]:
 
 
 def _joined(
-    texts: Sequence[tuple[NDArray[np.uint8], Ids]],
-) -> tuple[NDArray[np.uint8], Ids]:
-    """Return the text of all columns in one array, and what to add to their offsets."""
-    # Clipped: a slice with wrong offsets is cut silently, and found by the kernel.
+    texts: Sequence[tuple[NDArray[np.uint8], Int64s]],
+) -> tuple[NDArray[np.uint8], Int64s]:
+    """Return the bytes of all columns in one array, and a shift for their offsets."""
+    # A slice with wrong offsets is cut without an error here; the kernel reports it.
     parts = [data[max(offsets[0], 0) : offsets[-1]] for data, offsets in texts]
     ends = np.cumsum([len(part) for part in parts])
     shifts = np.concatenate([[0], ends[:-1]]) - [offsets[0] for _, offsets in texts]
     return np.concatenate(parts), shifts
 
 
-def cross_rows(values: Hashes, starts: Ids, seed: int, size: int) -> tuple[Ids, Ids]:
+def cross_rows(
+    values: Hashes, starts: Int64s, seed: int, size: int
+) -> tuple[Int64s, Int64s]:
     """Hash every combination of one value per key, row by row, last key fastest.
 
     Args:
-      values: The values of all keys, already hashed.
-      starts: [K, R + 1]; key k's values of row r are
+      values: The hashes of the values of all keys.
+      starts: [K, R + 1]; the values of key k in row r are
         `values[starts[k, r]:starts[k, r + 1]]`.
-      seed: The hash that every combination begins with.
+      seed: The hash with which every combination begins.
       size: The number of buckets.
 
     Returns:
-      The ids of all rows, and [R + 1] where each row's begin.
+      The ids of all rows, flat; and where the ids of each row begin, [R + 1].
+
+    Raises:
+      ValueError: `starts` does not increase within the values, or `size` is not
+        positive.
     """
     _check_size(size)
     values, starts = _flat(values, np.uint64), np.ascontiguousarray(starts, np.int64)
@@ -182,8 +193,8 @@ def _kernels() -> ModuleType | None:
 
 
 def kernels_agree(kernels: ModuleType) -> bool:
-    """Return whether compiled hashes of tiny columns are those of the reference."""
-    # A string of every length class of the algorithm.
+    """Return whether the kernels agree with the reference on tiny columns."""
+    # At least one string for each formula of the algorithm, and all its limits.
     lengths = np.array([0, 1, 3, 4, 7, 8, 16, 17, 32, 33, 64, 65, 128, 200])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     data = (np.arange(offsets[-1]) * 37 % 251).astype(np.uint8)
@@ -208,10 +219,10 @@ def kernels_agree(kernels: ModuleType) -> bool:
     named = np.zeros(32, np.uint64)
     distinct &= kernels.fill_word_slots(data, offsets, named) == -1
     text_places = np.empty(len(lengths), np.int64)
-    told = (data, offsets, data, offsets, named, 0, -1, False, text_places)
+    arguments = (data, offsets, data, offsets, named, 0, -1, False, text_places)
     return (
         distinct
-        and kernels.find_words(*told) == -1
+        and kernels.find_words(*arguments) == -1
         and places.tolist() == [2, 0, -1, 1]
         and np.array_equal(text_places, np.arange(len(lengths)))
         and np.array_equal(found, expected)
@@ -225,13 +236,13 @@ def kernels_agree(kernels: ModuleType) -> bool:
     )
 
 
-def _spans(data: NDArray[np.uint8], offsets: Ids) -> tuple[Ids, Ids]:
-    """Return starts and lengths; raise if a string is not within the data."""
+def _spans(data: NDArray[np.uint8], offsets: Int64s) -> tuple[Int64s, Int64s]:
+    """Return starts and lengths; raise `InputError` if a string is out of bounds."""
     check_spans(data, offsets)
     return offsets[:-1], np.diff(offsets)
 
 
-def _check(bad: int, data: NDArray[np.uint8], offsets: Ids) -> None:
+def _check(bad: int, data: NDArray[np.uint8], offsets: Int64s) -> None:
     if bad >= 0:
         raise outside(data, offsets, bad)
 
@@ -241,7 +252,7 @@ def _check_size(size: int) -> None:
         raise ValueError(f"the number of buckets must be positive, got {size}")
 
 
-def _remainders(hashes: Hashes, size: int) -> Ids:
+def _remainders(hashes: Hashes, size: int) -> Int64s:
     return (hashes % np.uint64(size)).astype(np.int64)
 
 

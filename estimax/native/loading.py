@@ -1,14 +1,14 @@
-"""Loading compiled kernels: imported at first use, announced, proven, or left off.
+"""Load compiled kernels at first use, after a comparison with the reference.
 
     kernels = loading.kernels("hashing", proof=_agrees)
     if kernels is None:
         return reference.fingerprints(data, offsets)
     kernels.fingerprints(data, offsets, out)
 
-A module of kernels is used only after a tiny case gave the same result as the
-reference. One that cannot be imported, fails or disagrees is left off for the rest of
-the process, with one warning that names the versions. `ESTIMAX_NATIVE=off` leaves all
-of them off.
+A module of kernels is used only if it gives the result of the reference on a tiny case.
+If it cannot be imported, fails or differs, it is switched off for the rest of the
+process, with one warning that names the versions. `ESTIMAX_NATIVE=off` switches all of
+them off.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from types import ModuleType
 from estimax.core.errors import ConfigError
 
 _KERNELS = Path(__file__).parent / "kernels"
-# Functions and constants of these are compiled into several modules of kernels.
+# Modules whose functions and constants are compiled into several modules of kernels.
 _SHARED = [
     *(_KERNELS / name for name in ("call_frames.py", "memory.py", "protos.py")),
     *(_KERNELS.parent / "reference" / name for name in ("hashing.py", "records.py")),
 ]
 _log = logging.getLogger("estimax")
 
-# Read once: looking it up in the environment takes longer than many a check here.
+# Read once, because a lookup in the environment takes longer than the checks here.
 setting = os.environ.get("ESTIMAX_NATIVE", "on")
 
 _lock = threading.RLock()
@@ -45,8 +45,12 @@ Proof = Callable[[ModuleType], bool]
 
 
 def is_on() -> bool:
-    """Return whether compiled kernels may be used: `ESTIMAX_NATIVE` is not "off"."""
-    if setting == "on":  # at once: asked several times for every batch
+    """Return whether compiled kernels may be used: `ESTIMAX_NATIVE` is not "off".
+
+    Raises:
+      ConfigError: `ESTIMAX_NATIVE` is neither "on" nor "off".
+    """
+    if setting == "on":  # the fast path: called several times for every batch
         return True
     if setting != "off":
         raise ConfigError(
@@ -61,12 +65,12 @@ def kernels(name: str, proof: Proof) -> ModuleType | None:
 
     Args:
       name: The module's name, e.g. "hashing".
-      proof: Called once per process with the module; returns whether a tiny case has
-        the result of the reference.
+      proof: Called once per process with the module; returns whether it gives the
+        result of the reference on a tiny case.
     """
     if not is_on():
         return None
-    if name not in _loaded:  # read without the lock: entries are never removed
+    if name not in _loaded:  # safe without the lock, because entries are never removed
         with _lock:
             if name not in _loaded:
                 _loaded[name] = _proven(name, proof)
@@ -74,7 +78,7 @@ def kernels(name: str, proof: Proof) -> ModuleType | None:
 
 
 def is_loaded(name: str) -> bool:
-    """Return whether a module of kernels is in use already: calling it is cheap."""
+    """Return whether a module of kernels has been loaded, so that calls are cheap."""
     return _loaded.get(name) is not None and is_on()
 
 
@@ -85,7 +89,8 @@ def _proven(name: str, proof: Proof) -> ModuleType | None:
             _announce()
             return module
         reason = "a test case gave another result than the reference"
-    # Whatever goes wrong in a compiler or in code that it made: the reference is right.
+    # Any exception: a compiler, or the code that it made, may fail in many ways, and
+    # the reference works in all of them.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
     turned_off(name, reason)
@@ -98,7 +103,7 @@ def _announce() -> None:
 
 
 def turned_off(name: str, reason: str) -> None:
-    """Warn that kernels are left off for the rest of the process."""
+    """Log that kernels are switched off for the rest of the process."""
     _log.warning(
         "native kernels %r are off for this process: %s (%s). Results are the same "
         "without them, training and reading are slower. ESTIMAX_NATIVE=off turns all "
@@ -110,7 +115,7 @@ def turned_off(name: str, reason: str) -> None:
 
 
 def versions() -> str:
-    """Return the versions of what compiled code depends on, for messages."""
+    """Return the versions of the packages that compiled code depends on."""
     found = [f"Python {platform.python_version()}"]
     for package in ("numba", "llvmlite", "numpy", "jax", "jaxlib"):
         with contextlib.suppress(PackageNotFoundError):
@@ -119,20 +124,20 @@ def versions() -> str:
 
 
 def _import(name: str) -> ModuleType:
-    # Numba alone takes half a second to import: not at `import estimax`.
+    # Imported here and not at `import estimax`: Numba alone takes half a second.
     if not is_cached(_KERNELS / f"{name}.py"):
         _log.info("compiling native kernels %r (once per machine, ~10 seconds)", name)
     return importlib.import_module(f"estimax.native.kernels.{name}")
 
 
 def is_cached(source: Path) -> bool:
-    """Return whether Numba has compiled a module since its source changed.
+    """Return whether Numba's cache has a module in its present form.
 
-    Indices older than the functions that several modules share are removed: Numba looks
-    only at the file that a kernel is in.
+    Cache indices that are older than a shared module are removed: Numba itself only
+    compares the time of the file that a kernel is in.
     """
-    # Numba writes elsewhere when this folder is read-only; then the line is logged
-    # once per process, which is a line too many but never one too few.
+    # If this directory is read-only, Numba's cache is elsewhere, and False is returned
+    # although the module may be cached. The only effect is a superfluous log line.
     indices = list((source.parent / "__pycache__").glob(f"{source.stem}.*.nbi"))
     newest = max(file.stat().st_mtime for file in (source, *_SHARED))
     stale = [file for file in indices if file.stat().st_mtime < newest]

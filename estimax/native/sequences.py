@@ -1,10 +1,11 @@
-"""The feature lists of SequenceExamples, a batch at a time.
+"""Parse the feature lists of SequenceExamples, a batch at a time.
 
     lists = find_lists([Wanted("clicks", "int64")], records)    # or a Problem
     lists.splits[0]                     # where the steps of each record begin
     lists.read(0, None)                 # the values of all steps, or a Problem
 
-The context is field 1, as the features of an Example are: `ExamplePlan` reads it.
+The context of a SequenceExample is field 1, like the features of an Example, so
+`ExamplePlan` reads it.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from estimax.native.reference.protos import feature, field
 
 
 def find_lists(wanted: Sequence[Wanted], records: Strings) -> FeatureLists | Problem:
-    """Find the wanted lists; only key and dtype of each `Wanted` are used.
+    """Find the wanted feature lists; only key and dtype of each `Wanted` are used.
 
     Raises:
       InputError: The offsets of the records do not increase within their data.
     """
     check_wanted(wanted)
     data, offsets = record_arrays(records)
-    filling = example_kernels()  # these write the values of the steps
+    filling = example_kernels()  # `fill` of these writes the values of the steps
     kernels = None if filling is None else loading.kernels("sequences", _agrees)
     if filling is None or kernels is None:
         return reference.find_lists(wanted, data, offsets)
@@ -93,14 +94,14 @@ def _fill(
     counts: NDArray[np.int64],
     places: NDArray[np.int64],
 ) -> Values:
-    """Return what `fill` writes for a table of one feature; its rows are the steps."""
+    """Return the values of a feature, by `fill` with the steps as rows of a table."""
     table = np.zeros((1, kernels.COLUMNS), np.int64)
     columns = [kernels.KIND, kernels.SIZE, kernels.ROWS, kernels.INDICES]
     table[0, columns] = kind, kernels.VARIABLE, len(places), kernels.NONE
     n = int(counts[-1])
     floats = np.empty(n if kind == FLOAT else 0, np.float32)
     ints = np.empty(n if kind == INT else 0, np.int64)
-    # Eight bytes more than there can be: short texts are copied eight at once.
+    # Eight spare bytes, because `fill` copies short texts eight bytes at a time.
     text = np.empty(len(data) + 8 if kind == TEXT else 0, np.uint8)
     offsets = np.empty(n + 1 if kind == TEXT else 0, np.int64)
     pairs = np.empty(2 * n if kind == TEXT else 0, np.int64)

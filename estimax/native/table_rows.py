@@ -1,15 +1,16 @@
-"""Calls that XLA programs for a CPU make to compiled code: rows of embedding tables.
+"""Embedding lookups, gradient sums and Adagrad updates by kernels that XLA calls.
 
     if table_rows.can_lay():
         laid = table_rows.lay_rows([(table, ids), ...])      # [B, N]
 
-XLA gathers the rows of each table into an array, takes from those what each example
-has, lays all of it together, and goes back the same way with the gradient. Each pass
-goes through memory that no cache holds. Here a row is copied, summed or updated while
-it is at hand, and the next ones are fetched meanwhile.
+On a CPU, XLA gathers the rows of each table into an array, selects the rows of each
+example, concatenates them, and does the reverse for the gradient. Each of these passes
+reads and writes memory that is not in a cache. The kernels copy, sum or update a row in
+one pass, and prefetch the next rows meanwhile.
 
-The functions are traced; a program holds a call only if `can_lay` or `can_update` said,
-in this process, that the kernels gave the results of XLA on a tiny case.
+These functions are called while a program is traced. Call them only if `can_lay` or
+`can_update` returns true: then the kernels agreed with XLA on a tiny case in this
+process.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ def lay_rows(parts: Sequence[tuple[jax.Array, jax.Array]]) -> jax.Array:
     """Return the rows of several tables side by side.
 
     Args:
-      parts: Pairs of a table, float32 [V, D], V > 0, and ids, int32 [B]. A negative
-        id gives zeros, one beyond the table its last row.
+      parts: Pairs of a table, float32 [V, D] with V > 0, and ids, int32 [B]. A negative
+        id gives zeros, an id beyond the table gives the last row.
 
     Returns:
-      float32 [B, N], N being the sum of the tables' widths.
+      float32 [B, N], where N is the sum of the widths of the tables.
     """
     size = parts[0][1].shape[0]
     for table, ids in parts:
@@ -68,13 +69,14 @@ def add_rows(
     """Return the sums of the gradients of a table's rows.
 
     Args:
-      grads: Of what `lay_rows` returned, float32 [B, N].
-      start: Where the table's columns begin in it.
+      grads: Gradient of the result of `lay_rows`, float32 [B, N].
+      start: The first column of the table in it.
       ids: int32 [B]; an example with a negative id adds nothing.
-      places: int32 [B]; which row of the result an example adds to, if it has one.
-      shape: [U, D], of the result.
-      after: What `lay_rows` returned. It is not read: it tells XLA that tables are read
-        before what follows from these sums, their update. Otherwise it would copy them.
+      places: int32 [B]; the row of the result that each example adds to.
+      shape: The shape of the result, [U, D].
+      after: The result of `lay_rows`. The kernel does not read it. It makes XLA run
+        the lookup before the update that uses these sums; otherwise XLA would copy the
+        tables, because it could not update them in place.
     """
     _check("grads", grads, np.float32, (None, None))
     _check("ids", ids, np.int32, (grads.shape[0],))
@@ -93,17 +95,17 @@ def update_adagrad(
     rate: jax.Array,
     epsilons: tuple[float, float],
 ) -> tuple[jax.Array, jax.Array]:
-    """Return a table and its accumulator with some rows updated, in place.
+    """Update some rows of a table and its accumulator in place; return both.
 
     The update is `rate * grad / (sqrt(accumulator + inner) + outer)`.
 
     Args:
       table: float32 [V, D].
       accumulator: Sums of squared gradients, float32 [V, D].
-      ids: Distinct int32 [U]; those outside the table are padding.
-      grads: float32 [U, D].
+      ids: Distinct ids, int32 [U]; ids outside the table are padding.
+      grads: Gradients of the rows, float32 [U, D].
       rate: The learning rate.
-      epsilons: (inner, outer).
+      epsilons: The pair (inner, outer).
     """
     _check("table", table, np.float32, (None, None))
     _check("accumulator", accumulator, np.float32, table.shape)
@@ -121,7 +123,7 @@ def update_adagrad(
 def _check(
     name: str, array: jax.Array, dtype: Any, shape: tuple[int | None, ...]
 ) -> None:
-    """Raise unless an array is as the kernels read it; None stands for any size."""
+    """Raise `ValueError` unless an array has this dtype and shape; None is any size."""
     sizes = zip(shape, array.shape, strict=False)
     fits = array.ndim == len(shape) and all(
         wanted in (None, found) for wanted, found in sizes
@@ -146,7 +148,7 @@ def _struct(shape: tuple[int, ...]) -> Any:
 
 
 def _lookups_agree(kernels: ModuleType) -> bool:
-    """Return whether rows of two tiny tables, and their gradients, are XLA's."""
+    """Return whether lookups in two tiny tables and gradients agree with XLA."""
     numbers = np.arange(12, dtype=np.float32).reshape(4, 3)
     tables = [numbers, np.eye(5, dtype=np.float32)]
     ids = [np.array([3, -1, 0], np.int32), np.array([4, 4, 9], np.int32)]
@@ -168,7 +170,7 @@ def _lookups_agree(kernels: ModuleType) -> bool:
 
 
 def _adagrad_agrees(kernels: ModuleType) -> bool:
-    """Return whether two rows of a tiny table are updated as by XLA."""
+    """Return whether an update of two rows of a tiny table agrees with XLA."""
     table = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
     squares = np.full((4, 3), 0.1, np.float32)
     ids = np.array([1, 3, 4, 7], np.int32)  # the last two are padding
@@ -188,8 +190,9 @@ def _adagrad_agrees(kernels: ModuleType) -> bool:
 
 
 def _agree(by_kernels: Any, by_xla: Any, *arguments: Any) -> bool:
-    """Return whether two functions give the same on a CPU, up to rounding."""
-    # A model is being traced: without this the tiny case would become part of it.
+    """Return whether two functions give the same result on a CPU, up to rounding."""
+    # This may be called while a model is traced. `ensure_compile_time_eval` keeps the
+    # tiny case from becoming part of the model.
     cpu = jax.local_devices(backend="cpu")[0]
     with jax.ensure_compile_time_eval(), jax.default_device(cpu):
         found = jax.jit(by_kernels)(*arguments)
@@ -200,7 +203,7 @@ def _agree(by_kernels: Any, by_xla: Any, *arguments: Any) -> bool:
 
 @functools.cache
 def _has_cpu() -> bool:
-    """Return whether programs for the CPU can run; JAX_PLATFORMS may leave it out."""
+    """Return whether JAX has a CPU device; JAX_PLATFORMS may exclude it."""
     try:
         return bool(jax.local_devices(backend="cpu"))
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Strings gathered by their row numbers."""
+"""Gather strings by row number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def gather(strings: Strings, index: NDArray[np.integer[Any]]) -> Strings:
     """Return the strings of rank 1 at the rows of `index`, in that order.
 
     Raises:
-      IndexError: A row is negative, or beyond the last one.
+      IndexError: A row is negative or beyond the last one.
+      InputError: The offsets of the strings do not increase within their data.
 
     >>> gather(Strings.of(["a", "bc", "d"]), np.array([2, 0])).tolist()
     [b'd', b'a']
@@ -35,7 +36,7 @@ def gather(strings: Strings, index: NDArray[np.integer[Any]]) -> Strings:
     total = kernels.gathered_offsets(offsets, index, len(data), out_offsets)
     if total < 0:
         raise outside(data, offsets, -1 - total)
-    # Eight bytes to spare: the kernel copies eight at once.
+    # Eight spare bytes, because the kernel copies eight bytes at a time.
     out = np.empty(total + 8, np.uint8)
     kernels.gather(data, offsets, index, out_offsets, out)
     return Strings(out, out_offsets, (len(index),))
@@ -50,8 +51,7 @@ def _agrees(kernels: ModuleType) -> bool:
     words = Strings.of([b"", b"a", b"eight by", b"more than eight bytes", b"end"])
     index = np.array([3, 0, 4, 2, 2, 1, 4])
     offsets, out = np.empty(len(index) + 1, np.int64), np.empty(100, np.uint8)
-    told = (words.offsets, index, len(words.data))
-    total = kernels.gathered_offsets(*told, offsets)
+    total = kernels.gathered_offsets(words.offsets, index, len(words.data), offsets)
     kernels.gather(words.data, words.offsets, index, offsets, out)
     expected = [words[i] for i in index.tolist()]
     found = Strings(out, offsets, (len(index),)).tolist()

@@ -1,4 +1,4 @@
-"""Tables of words: the place of every string or integer in a vocabulary.
+"""`WordTable`: a hash table that finds the id of every word of a column.
 
 table = WordTable(Strings.of(["Rome", "Oslo"]))
 table.find(Strings.of(["Oslo", "Bonn"]), oov_buckets=0, default=-1, drop=False)
@@ -15,17 +15,20 @@ from numpy.typing import NDArray
 from estimax.core.strings import Strings
 from estimax.native import hashing, loading
 from estimax.native.checks import check_spans, outside, text_of
-from estimax.native.hashing import MISSING, Ids
+from estimax.native.features import Values
+from estimax.native.hashing import MISSING, Int64s
 
-Values = Strings | NDArray[Any]  # text, or integers of any width
 _MOST_WORDS = 2**31 - 1
 
 
 class WordTable:
-    """Distinct words, found by hash. All are strings, or all are integers.
+    """A hash table of distinct words, which are all strings or all integers.
 
-    `repeated` is the place of the first word that is there a second time, or None; a
-    table with a repeated word finds nothing.
+    The id of a word is its position among the words. `repeated` is the position of the
+    first word that occurs a second time, or None; `find` raises an error then.
+
+    Args:
+      words: The words, at most 2**31 - 1.
 
     >>> table = WordTable(np.array([10, 20]))
     >>> table.find(np.array([20, 7]), oov_buckets=0, default=-1, drop=False)
@@ -50,7 +53,8 @@ class WordTable:
             self._slots, self.repeated = self._fill(self._kernels)
 
     def _fill(self, kernels: ModuleType) -> tuple[NDArray[Any], int | None]:
-        # At most half full, so that a probe seldom takes a second step.
+        # At most half of the slots are used, so that a lookup rarely needs a second
+        # probe.
         size = 1 << (2 * self._size + 1).bit_length()
         slots: NDArray[Any]
         if self._is_text:
@@ -66,15 +70,19 @@ class WordTable:
 
     def find(
         self, values: Values, *, oov_buckets: int, default: int, drop: bool
-    ) -> Ids:
-        """Return the place of every value, flat.
+    ) -> Int64s:
+        """Return the id of every value, flat.
 
         Args:
-          values: Text for a table of text, else integers.
-          oov_buckets: Values that are no words get a place behind them, by hash, if
-            this is positive.
-          default: The place of other values if `oov_buckets` is 0.
-          drop: Make empty strings and -1 MISSING.
+          values: Strings for a table of strings, else integers.
+          oov_buckets: If positive, values that are not in the table get one of this
+            many ids behind those of the words, by hash.
+          default: The id of values that are not in the table if `oov_buckets` is 0.
+          drop: Return MISSING for empty strings and -1.
+
+        Raises:
+          TypeError: The values are not of the kind of the words.
+          ValueError: A word is repeated, or `oov_buckets` is negative.
         """
         if isinstance(values, Strings) != self._is_text:
             kind = "text" if self._is_text else "integers"
@@ -87,8 +95,8 @@ class WordTable:
         out = np.empty(values.size, np.int64)
         if isinstance(values, Strings):
             text = text_of(values)
-            told = (*text, *self._words, self._slots, *rest, out)
-            bad = self._kernels.find_words(*told)
+            arguments = (*text, *self._words, self._slots, *rest, out)
+            bad = self._kernels.find_words(*arguments)
             if bad >= 0:
                 raise outside(*text, bad)
         else:
@@ -98,7 +106,7 @@ class WordTable:
 
     def _find_by_dictionary(
         self, values: Values, oov_buckets: int, default: int, drop: bool
-    ) -> Ids:
+    ) -> Int64s:
         flat: list[Any]
         nothing: Any
         if isinstance(values, Strings):
@@ -126,7 +134,7 @@ def _dictionary(words: Values) -> dict[Any, int]:
     if isinstance(words, Strings):
         check_spans(*text_of(words))
     listed = words.tolist()
-    # Backwards: of a repeated word the first place stays.
+    # In reverse order, so that a repeated word keeps its first position.
     return {word: i for i, word in reversed(list(enumerate(listed)))}
 
 
@@ -137,5 +145,5 @@ def _first_repeated(words: Values, by_word: dict[Any, int]) -> int | None:
 
 
 def _kernels() -> ModuleType | None:
-    """The kernels of hashing, which a table of words is built on."""
+    """Return the kernels for hashing, which include those for tables of words."""
     return loading.kernels("hashing", hashing.kernels_agree)

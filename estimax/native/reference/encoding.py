@@ -1,4 +1,4 @@
-"""Columns written as Example messages in Python."""
+"""Encode columns as Example messages in Python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from estimax.native.reference.protos import entry, field
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """A checked column: flat `Strings`, float32 or int64 by kind, and row splits."""
+    """A checked column: flat values (`Strings`, float32 or int64) and row splits."""
 
     key: bytes
     kind: int
@@ -26,7 +26,7 @@ class Lists:
 
 
 def encode(columns: Sequence[Lists]) -> Strings:
-    """Return every row as an Example; rows without values have no entry."""
+    """Return an Example for every row; features without values are left out."""
     rows = [b""] * (len(columns[0].splits) - 1)
     for column in columns:
         values = _listed(column)
@@ -37,7 +37,7 @@ def encode(columns: Sequence[Lists]) -> Strings:
 
 
 def _listed(column: Lists) -> list[Any]:
-    """Return the values as `protos.feature` takes them."""
+    """Return the values in the form that `protos.feature` expects."""
     if column.kind != FLOAT:
         return column.values.tolist()
     packed = np.asarray(column.values, "<f4").tobytes()

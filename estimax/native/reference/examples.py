@@ -1,4 +1,4 @@
-"""Batches of Examples parsed in Python: what the compiled parser must agree with."""
+"""Parse batches of Examples in Python, with the results of the compiled parser."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from estimax.native.features import (
 from estimax.native.reference import protos
 from estimax.native.reference.protos import BrokenMessageError, Span
 
-_Cell = list[Any]  # the values of a feature in a record, as `protos.values` has them
+_Cell = list[Any]  # the values of a feature in a record, as `protos.values` returns
 
 
 def parse(
     wanted: Sequence[Wanted], data: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> ReferenceColumns | Problem:
-    """Parse the records `data[offsets[i]:offsets[i + 1]]` until one has a problem."""
+    """Parse all records; return their columns, or the first problem.
+
+    Record i is `data[offsets[i]:offsets[i + 1]]`.
+    """
     keys = [one.key.encode() for one in wanted]
     defaults = [_default_of(one) for one in wanted]
     rows = []
@@ -52,7 +55,7 @@ def parse(
 
 
 def records_of(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Iterator[bytes]:
-    """Yield every record; raise `InputError` for one that is not within the data."""
+    """Yield every record; raise `InputError` if one is not within the data."""
     for row, (start, end) in enumerate(itertools.pairwise(offsets.tolist())):
         if not 0 <= start <= end <= len(data):
             raise outside(data, offsets, row)
@@ -62,7 +65,7 @@ def records_of(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> Iterator[
 def read_feature(
     record: bytes, span: Span, dtype: str, place: tuple[int, int]
 ) -> tuple[int | None, _Cell] | Problem:
-    """Return kind and values of a Feature, which is feature f of a row, (row, f)."""
+    """Return kind and values of a Feature; `place` is (row, f), for problems."""
     wanted = KINDS[dtype]
     try:
         kind, cell = protos.values(record, span, wanted)
@@ -84,7 +87,7 @@ def array_of(kind: int, cells: Sequence[_Cell]) -> Values:
 
 
 def splits_of(counts: Sequence[int]) -> NDArray[np.int64]:
-    """Return where rows of these lengths begin, and the last one's end."""
+    """Return where rows of these lengths begin, and where the last ends."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 

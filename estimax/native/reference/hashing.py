@@ -1,7 +1,8 @@
 """TensorFlow's string hash, in NumPy: FarmHash's "na" 64-bit fingerprint.
 
-Strings are given as flat bytes with the start and the length of each. All strings of
-a length class are hashed at once, one array operation for each step of the algorithm.
+Strings are flat bytes with the start and the length of each. All strings to which the
+same formula applies are hashed at once, with an array operation for each step of the
+algorithm. `kernels/hashing.py` explains the algorithm.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-MISSING = np.int64(-(2**63))  # "no entry here", unlike the id -1, which is an entry
+# The id of a missing value. -1 is an id of its own: an unknown word.
+MISSING = np.int64(-(2**63))
 
 _Words = NDArray[np.uint64]
 _Int64s = NDArray[np.int64]
@@ -28,7 +30,7 @@ def fingerprints(data: NDArray[np.uint8], starts: _Int64s, lengths: _Int64s) -> 
     '0xb48be5a931380ce8'
     """
     out = np.full(len(starts), _K2, np.uint64)  # of an empty string
-    # Every load reads eight bytes; what it reads behind a string is masked out.
+    # Padded, because loads at the end of the data would read beyond it.
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
     classes = (
         (1, 3, _up_to_3),
@@ -65,14 +67,15 @@ def cross_rows(
 ) -> _Int64s:
     """Hash every combination of one value per key, row by row, last key fastest.
 
-    Key k's values of row r are `values[starts[k, r]:starts[k, r + 1]]`; row r's
-    results are `out[out_starts[r]:out_starts[r + 1]]`.
+    The values of key k in row r are `values[starts[k, r]:starts[k, r + 1]]`; the ids of
+    row r are `out[out_starts[r]:out_starts[r + 1]]`.
     """
     counts = np.diff(starts, axis=1)  # [K, R]
     rows = np.repeat(np.arange(counts.shape[1]), np.diff(out_starts))
-    rest = np.arange(len(rows)) - out_starts[rows]  # the number of the combination
+    rest = np.arange(len(rows)) - out_starts[rows]  # number of the combination
     hashed = np.full(len(rows), seed, np.uint64)
-    # How many combinations the keys after k have, for every row.
+    # after[k, r] is the number of combinations of the keys behind k in row r. Dividing
+    # the number of a combination by it gives the value of key k.
     after = np.cumprod(counts[::-1], axis=0)[::-1] // np.maximum(counts, 1)
     for k in range(len(starts)):
         step = np.maximum(after[k, rows], 1)
@@ -82,7 +85,7 @@ def cross_rows(
 
 
 def _load(data: NDArray[np.uint8], at: _Int64s, size: int = 8) -> _Words:
-    """Return the little-endian number in the `size` bytes at each place."""
+    """Return the little-endian number in the `size` bytes at each position."""
     bytes_ = np.zeros((len(at), 8), np.uint8)
     bytes_[:, :size] = data[at[:, None] + np.arange(size)]
     return bytes_.view("<u8").reshape(-1).astype(np.uint64)
@@ -165,7 +168,7 @@ def _weak(
 
 def _over_64(data: NDArray[np.uint8], s: _Int64s, n: _Int64s) -> _Words:
     ones = np.ones(len(s), np.uint64)
-    # x, y, z, v0, v1, w0, w1: the seven words that every 64 bytes are mixed into.
+    # The state is seven words: x, y, z, v0, v1, w0, w1. 81 is FarmHash's seed.
     seed = np.uint64(81)
     start = ones * seed * _K1 + np.uint64(113)
     z = _fold(start * _K2 + np.uint64(113)) * _K2
@@ -180,7 +183,7 @@ def _over_64(data: NDArray[np.uint8], s: _Int64s, n: _Int64s) -> _Words:
         state[:, which] = _mixed(data, place, state[:, which], _K1, np.uint64(1))
     z = state[2]
     m = _K1 + _shifted(z & np.uint64(0xFF), 1)
-    # The last 64 bytes, which may overlap those of the loop.
+    # The last 64 bytes, which may overlap the last block of the loop.
     state[5] += ((n - 1) & 63).astype(np.uint64)
     state[3] += state[5]
     state[5] += state[3]
@@ -196,7 +199,7 @@ def _mixed(
     m: _Words | np.uint64,
     nine: np.uint64,
 ) -> NDArray[np.uint64]:
-    """Mix 64 bytes into the state; `nine` is 9 for the last ones, 1 before."""
+    """Mix 64 bytes into the state; `nine` is 9 for the last block, 1 for others."""
     x, y, z, v0, v1, w0, w1 = state
     x = _rotate(x + y + v0 + _load(data, i + 8), 37) * m
     y = _rotate(y + v1 + _load(data, i + 48), 42) * m

@@ -1,10 +1,11 @@
-"""Example messages in Python: writing fields, and reading them place by place.
+"""Write and read the fields of Example messages in Python.
 
     data = field(1, b"abc")                        # tag, length and content
     [(tag, data[a:b]) for tag, a, b in fields(data, 0, len(data))]
 
-Readers take a message and the span (start, end) in it that they shall read. What they
-cannot read is a `BrokenMessageError`, which has the place, as in the compiled readers.
+A reader takes the bytes of a record and the span (start, end) of a message in it. It
+raises `BrokenMessageError` with the position of what it cannot read, which is the
+position that the compiled readers report. `kernels/protos.py` explains the wire format.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from estimax.native.features import FLOAT, INT, TEXT
 
 # Wire types: the lowest three bits of a tag.
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-# Field 1 as bytes, which packed numbers are too; as a lone varint; as a lone float.
+# Tags of field 1: with a length (also packed numbers), a single varint, a single float.
 ONE, _LONE_INT, _LONE_FLOAT = 1 << 3 | _BYTES, 1 << 3 | _VARINT, 1 << 3 | _FOUR
 _MASK = 0xFFFFFFFFFFFFFFFF
 
@@ -25,7 +26,7 @@ Span = tuple[int, int]
 
 
 class BrokenMessageError(InputError):
-    """Bytes that are no Example message; `at` is the first that makes no sense."""
+    """Bytes are not a valid Example message; `at` is the position of the first."""
 
     def __init__(self, at: int) -> None:
         super().__init__("not a valid Example message.")
@@ -33,12 +34,12 @@ class BrokenMessageError(InputError):
 
 
 def field(number: int, content: bytes) -> bytes:
-    """Return a length-delimited field."""
+    """Return a field with a length: tag, length and content."""
     return encode_varint(number << 3 | _BYTES) + encode_varint(len(content)) + content
 
 
 def encode_varint(value: int) -> bytes:
-    """Return seven bits a byte, the low ones first; negative numbers as 64 bits."""
+    """Return a varint: seven bits per byte, lowest first; negative ones as 64 bits."""
     value &= _MASK
     out = bytearray()
     while value >= 0x80:
@@ -49,12 +50,17 @@ def encode_varint(value: int) -> bytes:
 
 
 def entry(key: bytes, kind: int, values: list[Any]) -> bytes:
-    """Return the map entry of a feature: texts as bytes, floats as 4 bytes, or ints."""
+    """Return the map entry of a feature; `values` are as `feature` expects them."""
     return field(1, field(1, key) + field(2, feature(kind, values)))
 
 
 def feature(kind: int, values: list[Any]) -> bytes:
-    """Return a Feature message: one list of values, numbers packed."""
+    """Return a Feature message with one list of values, numbers packed.
+
+    Args:
+      kind: TEXT, FLOAT or INT.
+      values: Texts as bytes, floats as their 4 bytes, or integers.
+    """
     if kind == TEXT:
         return field(kind, b"".join([field(1, value) for value in values]))
     parts = values if kind == FLOAT else [encode_varint(value) for value in values]
@@ -62,8 +68,8 @@ def feature(kind: int, values: list[Any]) -> bytes:
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the number at a place, of at most 64 bits, and the place behind it."""
-    if at < end and data[at] < 0x80:  # nearly all are of one byte
+    """Return the varint at a position, and the position behind it."""
+    if at < end and data[at] < 0x80:  # nearly all varints have one byte
         return data[at], at + 1
     value, start = 0, at
     for shift in range(0, 70, 7):
@@ -99,9 +105,9 @@ def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 def entries(data: bytes, number: int) -> dict[bytes, Span]:
-    """Return where each key's value lies in the map that is field `number` of a record.
+    """Return the span of each key's value in the map in field `number` of a record.
 
-    The field may come several times. The last value of a key counts.
+    The field may occur several times. The last value of a key counts.
     """
     found: dict[bytes, Span] = {}
     for tag, start, end in fields(data, 0, len(data)):
@@ -131,11 +137,12 @@ def messages(data: bytes, span: Span) -> list[Span]:
 def values(
     data: bytes, span: Span, wanted: int | None = None
 ) -> tuple[int | None, list[Any]]:
-    """Return the kind of a Feature, None if none is set, and its values.
+    """Return the kind of a Feature (None if none is set) and its values.
 
-    Texts are bytes, floats their 4 bytes (so that every NaN stays what it is), ints
-    are int. A list of the same kind adds values, one of another kind replaces them. The
-    content of other kinds than `wanted` is not read, unless that is None.
+    Texts are bytes, floats are their 4 bytes (which keeps the bits of every NaN), and
+    integers are int. A list of the same kind adds values to those before; a list of
+    another kind replaces them. Only lists of the kind `wanted` are read; None reads
+    all.
     """
     kind: int | None = None
     found: list[Any] = []

@@ -1,7 +1,8 @@
 """TFRecord frames and CRC-32C in NumPy and Python.
 
-A CRC is linear: it is the XOR of what each byte adds at its distance from the end. All
-that bytes can add is in one table, so a block is one look-up and one reduction.
+A CRC is linear: it is the XOR of a contribution of each byte, which depends only on the
+byte and its distance from the end. A table holds all contributions, so the CRC of a
+block is one lookup and one reduction.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-HEADER, FOOTER = 12, 4  # bytes around a record
-# How a walk over records ended.
+HEADER, FOOTER = 12, 4  # bytes before and behind the data of a record
+# The status that `unframe` returns: why it stopped.
 NEEDS_MORE, BAD_LENGTH_CRC, BAD_DATA_CRC, ABSURD_LENGTH = 0, 1, 2, 3
-LONGEST = 1 << 60  # no file is as long, and sums with it do not overflow
+LONGEST = 1 << 60  # larger than any file, and sums with it do not overflow int64
 
-_POLYNOMIAL = 0x82F63B78  # Castagnoli's, reversed
+_POLYNOMIAL = 0x82F63B78  # Castagnoli's polynomial with reversed bits
 _BLOCK = 1024
 
 _Bytes = NDArray[np.uint8]
@@ -36,14 +37,14 @@ def crc32c(data: _Bytes) -> int:
 
 
 def masked(crc: int) -> int:
-    """Return a CRC as it is stored: a CRC of data that holds CRCs would be weak."""
+    """Return a CRC as TFRecord stores it: rotated right by 15 bits, plus a constant."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def unframe(
     buffer: _Bytes, start: int, size: int, check: bool, least: int, most: int
 ) -> tuple[int, int, int, NDArray[np.int64]]:
-    """Find records and move them together, as `native.records.unframe` says."""
+    """Find records and move them together; see `native.records.unframe`."""
     at, status = start, NEEDS_MORE
     spans: list[tuple[int, int]] = []
     while len(spans) < most and at + HEADER <= size:
@@ -97,14 +98,14 @@ def _is_intact(buffer: _Bytes, start: int, end: int) -> bool:
 
 
 def _after(state: int, block: _Bytes) -> int:
-    """Return the state after a block of bytes, given the one before."""
+    """Return the state of a CRC after a block of bytes, given the state before."""
     table = _table()
     length = len(block)
     if length < 4:
         for byte in block.tolist():
             state = (state >> 8) ^ int(table[0, (state ^ byte) & 0xFF])
         return state
-    # The state before acts as if XORed into the next four bytes.
+    # The state before the block acts as if it were XORed into the first four bytes.
     mixed = block.copy()
     mixed[:4] ^= np.array([state], "<u4").view(np.uint8)
     distances = np.arange(length - 1, -1, -1)
@@ -113,7 +114,7 @@ def _after(state: int, block: _Bytes) -> int:
 
 @functools.cache
 def _table() -> NDArray[np.uint32]:
-    """What each byte adds when so many bytes follow it: [_BLOCK, 256]."""
+    """Return the contribution of each byte with k bytes behind it: [_BLOCK, 256]."""
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         first = np.where(first & 1, first >> 1 ^ np.uint32(_POLYNOMIAL), first >> 1)

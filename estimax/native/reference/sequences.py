@@ -1,4 +1,4 @@
-"""Feature lists of SequenceExamples found and read in Python."""
+"""Find and read the feature lists of SequenceExamples in Python."""
 
 from __future__ import annotations
 
