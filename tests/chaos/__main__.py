@@ -14,7 +14,7 @@ from chaos.supervisor import Report, run_attack
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the attacks, print the table; returns 1 if any try failed."""
+    """Run the attacks and print a table; return 1 if a try failed."""
     given = _parse(arguments)
     names = given.attacks or list(ATTACKS)
     began = time.monotonic()
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _round(
     names: list[str], given: argparse.Namespace, round_number: int
 ) -> list[Report]:
-    """Run every attack once, with numbers that no other round has."""
+    """Run every attack once, with numbers of tries that no other round has."""
 
     def run(name: str) -> Report:
         tries = given.tries or make_attack(name).tries
@@ -96,28 +96,33 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/chaos",
         description="Attack estimax with damaged files, kills, full disks and rival "
-        "processes, and count what comes of it. Exit code 1 if any try failed.",
+        "processes, and count the outcomes. The exit status is 1 if a try failed.",
         epilog=f"attacks (default: all):\n{listed}\n\n"
-        "refused: an error of estimax that names the file.  harmless: the result of "
-        "the\nundamaged file.  fell back: the result of the checkpoint before.  "
-        "changed: another\nresult, where the format has no checksum or it was forged.",
+        "outcomes:\n"
+        "  refused    an error of estimax that names the file\n"
+        "  harmless   the result of the undamaged file\n"
+        "  fell back  the result of the previous checkpoint\n"
+        "  changed    another result; the format has no checksum, or it was forged\n"
+        "  FAILED     a defect: a wrong result, a crash, a hang or another error",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "attacks",
         nargs="*",
         metavar="ATTACK",
-        help="attacks to run, of those below; all if none is named",
+        help="attack to run, one of those below (default: all)",
     )
     parser.add_argument("--seed", type=int, help="seed of all tries (default: random)")
-    parser.add_argument("--rounds", type=int, help="rounds over all attacks")
     parser.add_argument(
-        "--minutes", type=float, help="begin no further round after so many minutes"
+        "--rounds", type=int, help="number of rounds over all attacks (default: 1)"
     )
-    parser.add_argument("--tries", type=int, help="tries of every attack in a round")
-    parser.add_argument("--number", type=int, help="run only the try of this number")
     parser.add_argument(
-        "--jobs", type=int, default=2, help="attacks at the same time (default: 2)"
+        "--minutes", type=float, help="start no new round after this many minutes"
+    )
+    parser.add_argument("--tries", type=int, help="tries of each attack in a round")
+    parser.add_argument("--number", type=int, help="run only the try with this number")
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="attacks to run at once (default: 2)"
     )
     given = parser.parse_args(arguments)
     for name in given.attacks:

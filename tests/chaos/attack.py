@@ -1,7 +1,7 @@
-"""What an attack is: it prepares something whole, damages it, and judges the result.
+"""The base classes of attacks: prepare undamaged files, damage them, judge the result.
 
-An attack is prepared once in a child process and then tried many times. Every try gets
-a random generator of its own, so a try can be repeated alone from seed and number.
+An attack is prepared once in a child process and then tried many times. Every try has a
+random generator of its own, so that it can be repeated alone from seed and number.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Note = Callable[[str], None]
 
 
 class Outcome(enum.Enum):
-    """What came of one try."""
+    """The outcome of one try."""
 
-    REFUSED = "refused"  # an error of ours, or the documented builtin
+    REFUSED = "refused"  # an error of estimax, or the documented builtin
     HARMLESS = "harmless"  # the same result as without damage
     FELL_BACK = "fell back"  # the result of the earlier checkpoint
     CHANGED = "changed"  # another result, where the format has no checksum
@@ -30,7 +30,7 @@ class Outcome(enum.Enum):
 
 
 class AttackFailedError(Exception):
-    """A try showed a defect. Raised by attacks, reported by the child process."""
+    """A try found a defect. Raised by attacks, reported by the child process."""
 
 
 class AttackSkippedError(Exception):
@@ -38,10 +38,10 @@ class AttackSkippedError(Exception):
 
 
 class Attack:
-    """The base of all attacks.
+    """The base class of all attacks.
 
     Attributes:
-      tries: How often the attack is tried in one round.
+      tries: The number of tries in one round.
       patience: Seconds after which a try counts as hanging.
       memory: Bytes by which the resident memory may grow in one try; None to allow any.
       isolated: Whether the child process gets its own mount namespace.
@@ -53,7 +53,7 @@ class Attack:
     isolated = False
 
     def prepare(self, folder: Path) -> None:
-        """Make what the tries need in `folder`, which is empty."""
+        """Create the files that the tries need in `folder`, which is empty."""
 
     def attempt(self, draw: random.Random, note: Note) -> Outcome:
         """Try once. Call `note` with a description of the damage before the attack."""
@@ -75,7 +75,7 @@ class FileAttack(Attack):
         self.whole = folder / "whole"
         self.whole.mkdir()
         self.make(self.whole)
-        # Read where the damaged copies will be: results may hold the path.
+        # Read a copy at the path of the damaged copies: results may contain the path.
         self.copy = folder / "copy"
         shutil.copytree(self.whole, self.copy, symlinks=True)
         self.expected = self.read(self.copy)
@@ -100,7 +100,7 @@ class FileAttack(Attack):
         raise NotImplementedError
 
     def read(self, folder: Path) -> Any:
-        """Return what the files hold, as values that compare with ==."""
+        """Return the content of the files, as values that compare with ==."""
         raise NotImplementedError
 
     def judge(self, found: Any) -> Outcome:
@@ -110,7 +110,7 @@ class FileAttack(Attack):
         return Outcome.HARMLESS
 
     def check_error(self, error: Exception) -> None:
-        """Check that an error says which file it is about."""
+        """Check that an error names the file that it is about."""
         if str(self.copy) not in str(error):
             raise AttackFailedError(
                 f"the error names no file of {self.copy}: "
@@ -119,6 +119,6 @@ class FileAttack(Attack):
 
 
 def shortened(value: Any, most: int = 600) -> str:
-    """The value as text, cut off."""
+    """Return a value as text of at most `most` characters."""
     text = str(value)
     return text if len(text) <= most else f"{text[:most]} …"

@@ -1,4 +1,4 @@
-"""Readers with a defect each, by which the harness is tested."""
+"""Readers with one defect each, with which the harness itself is tested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from estimax.core.errors import InputError
 
 
 class Sound(FileAttack):
-    """A reader that notices every damage."""
+    """A reader without a defect: it detects every damage."""
 
     tries = 3
 
@@ -35,21 +35,21 @@ class Sound(FileAttack):
 
 
 class WrongValues(Sound):
-    """Returns what is damaged as if it were right."""
+    """Returns damaged data as if it were valid."""
 
     def damaged(self, folder: Path) -> bytes:
         return (folder / "file").read_bytes()
 
 
 class ForeignException(Sound):
-    """Lets an exception through that is not ours."""
+    """Raises an exception that is not an `EstimaxError`."""
 
     def damaged(self, folder: Path) -> bytes:
         raise KeyError("file")
 
 
 class DiesBySignal(Sound):
-    """Ends its process, as a fault in compiled code does."""
+    """Ends its process by a signal, as a fault in compiled code does."""
 
     def damaged(self, folder: Path) -> bytes:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -57,7 +57,7 @@ class DiesBySignal(Sound):
 
 
 class Hangs(Sound):
-    """Waits for what never comes."""
+    """Never returns."""
 
     patience = 1.0
 
@@ -67,7 +67,7 @@ class Hangs(Sound):
 
 
 class TakesMemory(Sound):
-    """Fills far more memory than the file is worth, then refuses it."""
+    """Allocates far more memory than the size of the file, then raises an error."""
 
     memory = 64 << 20
 
@@ -77,7 +77,7 @@ class TakesMemory(Sound):
 
 
 class NamesNoFile(Sound):
-    """Refuses without saying what."""
+    """Raises an error that does not name the file."""
 
     def damaged(self, folder: Path) -> bytes:
         raise InputError("something is damaged.")

@@ -1,4 +1,4 @@
-"""Attacks on exported bundles: damage, and content that was forged with its hashes."""
+"""Attacks on exported bundles: damaged files, and forged files with valid hashes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from estimax import export
 from estimax.export.manifest import MANIFEST, _checksum, write_manifest
 
 VERSION = 1_700_000_000
-# What is read by jax's own parser, which does not promise to survive forgeries.
+# Files read by jax's own parser, which is not made for forged input.
 PROGRAMS = (".jaxexport", ".stablehlo")
 
 
 class Bundles(FileAttack):
-    """Damages any file of a bundle; it is refused, or predicts to the same bits."""
+    """Damages a file of a bundle: it is refused, or its predictions have equal bits."""
 
     tries = 200
 
@@ -33,7 +33,7 @@ class Bundles(FileAttack):
         )
         note.unlink()
         bundle = made.rename(folder / str(VERSION))
-        # Fixed times: the same try damages the same bytes in every run.
+        # Times are fixed, so that a try damages the same bytes in every run.
         _rewrite(bundle, version=VERSION, created="2023-11-14T22:13:20+00:00")
 
     def damage(self, folder: Path, draw: random.Random) -> str:
@@ -62,7 +62,7 @@ class Bundles(FileAttack):
 
 
 class ForgedBundles(Bundles):
-    """Content that lies, with a manifest that confirms it: any answer, but no crash."""
+    """Forges content and the manifest: any result is allowed, but no crash."""
 
     tries = 40
 
@@ -90,7 +90,7 @@ class ForgedBundles(Bundles):
         return ", ".join(done)
 
     def check_error(self, error: Exception) -> None:
-        """A forged signature can also make a request fail, which names the feature."""
+        """Check an error; one of a request may name a feature instead of the file."""
 
     def judge(self, found: Any) -> Outcome:
         return Outcome.HARMLESS if found == self.expected else Outcome.CHANGED
@@ -103,7 +103,7 @@ def _comparable(answers: dict[str, Any]) -> Any:
 
 
 def _rewrite(bundle: Path, **changes: Any) -> None:
-    """Make the manifest agree with the files, as a forger would."""
+    """Update the hashes in the manifest to those of the files."""
     path = bundle / MANIFEST
     about = json.loads(path.read_text())
     path.unlink()
@@ -112,6 +112,6 @@ def _rewrite(bundle: Path, **changes: Any) -> None:
 
 
 def _seal(path: Path, content: dict[str, Any]) -> None:
-    """Write a forged manifest with the checksum that it should have."""
+    """Write a forged manifest with a valid checksum."""
     text = json.dumps({**content, "checksum": _checksum(content)}, indent=2)
     path.write_text(text)

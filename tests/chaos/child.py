@@ -1,4 +1,4 @@
-"""Runs the tries of one attack; started by the supervisor as a process of its own.
+"""Run the tries of one attack; the supervisor starts this as a process.
 
 Writes one JSON line for every event to a pipe: {"ready": true}, {"start": 7},
 {"damage": "…"}, {"end": 7, "outcome": "refused"}. A crash therefore names the try.
@@ -20,7 +20,8 @@ from typing import Any
 from chaos.attack import GIGABYTE, Attack, AttackSkippedError, Outcome, shortened
 from chaos.registry import make_attack
 
-# Above what is mapped after the preparation: an absurd allocation is refused at once.
+# Address space above that mapped after the preparation. The system refuses an absurd
+# allocation at once then.
 ADDRESS_SPACE = 4 * GIGABYTE
 
 
@@ -58,7 +59,7 @@ def _try(attack: Attack, draw: random.Random, note: Any) -> tuple[Outcome, str]:
     _forget_peak()
     try:
         outcome = attack.attempt(draw, note)
-    # Everything is caught, as the point is to report what should not have come.
+    # Everything is caught, to report exceptions that should not have been raised.
     except BaseException as error:
         told = "".join(traceback.format_exception(error)[-12:])
         return Outcome.FAILED, f"{type(error).__name__}: {shortened(error)}\n{told}"
@@ -74,7 +75,7 @@ def _limit_address_space() -> None:
 
 
 def _resident(field: str) -> int:
-    """A value of /proc/self/status in bytes; 0 where there is no such file."""
+    """Return a value of /proc/self/status in bytes; 0 if there is no such file."""
     with contextlib.suppress(OSError), open("/proc/self/status") as status:
         for line in status:
             if line.startswith(f"{field}:"):
@@ -83,7 +84,7 @@ def _resident(field: str) -> int:
 
 
 def _forget_peak() -> None:
-    """Let VmHWM begin again at the present size."""
+    """Reset the peak of the resident memory, VmHWM, to the present size."""
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 

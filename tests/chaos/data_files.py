@@ -1,4 +1,4 @@
-"""Attacks on the files of the input: caches, TFRecords, CSV and Parquet."""
+"""Attacks on input files: caches, TFRecords, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
 
 
 class Caches(FileAttack):
-    """Damages the files that `Dataset.cache(path)` has left."""
+    """Damages the files that `Dataset.cache(path)` wrote."""
 
     tries = 400
 
@@ -53,7 +53,7 @@ class Caches(FileAttack):
 
 
 class ForgedCaches(Caches):
-    """Indexes of caches that lie, where a checksum cannot tell."""
+    """Forges the index of a cache, with a valid checksum."""
 
     def damage(self, folder: Path, draw: random.Random) -> str:
         path = folder / "rows.index"
@@ -73,12 +73,12 @@ class ForgedCaches(Caches):
 
 
 def _sealed(text: bytes) -> bytes:
-    """The index of a cache with the checksum that its text should have."""
+    """Return the text of an index with its checksum."""
     return b"%b\ncrc32c %08x\n" % (text, checksum.crc32c(text))
 
 
 class Records(FileAttack):
-    """Damages TFRecords, plain and compressed: no row may come out that went not in."""
+    """Damages TFRecords, plain and compressed: only written records may be read."""
 
     tries = 800
 
@@ -99,7 +99,7 @@ class Records(FileAttack):
         self.kind = draw.choice(["", "GZIP", "ZLIB"])
         path = folder / f"records{self.kind}"
         if self.kind and draw.random() < 0.3:
-            # Sound compression around damaged records.
+            # Damaged records in a valid compressed file.
             data, what = mutations.mutated_bytes(
                 draw, (folder / "records").read_bytes(), b"other"
             )
@@ -122,14 +122,14 @@ class Records(FileAttack):
             return Outcome.HARMLESS
         path = self.copy / f"records{self.kind}"
         if found == _rows_left(path.read_bytes(), self.kind, self.frames):
-            return Outcome.CHANGED  # whole records were cut off, which nothing shows
+            return Outcome.CHANGED  # whole records are missing, which is not detectable
         raise AttackFailedError(
             f"{len(found)} rows that the damaged file does not hold"
         )
 
 
 class CsvFiles(FileAttack):
-    """Damages a CSV file, whose values no checksum guards."""
+    """Damages a CSV file, which has no checksum."""
 
     tries = 300
 
@@ -162,7 +162,7 @@ class CsvFiles(FileAttack):
 
 
 class ParquetFiles(FileAttack):
-    """Damages a Parquet file, most of which no checksum guards."""
+    """Damages a Parquet file, most of which has no checksum."""
 
     tries = 300
 
@@ -198,7 +198,7 @@ class ParquetFiles(FileAttack):
 
 
 def plain_rows(data: Any) -> list[Any]:
-    """The elements of a dataset as values that compare with ==."""
+    """Return the elements of a dataset as values that compare with ==."""
     return [_plain(element) for element in data]
 
 
@@ -232,7 +232,7 @@ def _cached(folder: Path) -> Dataset:
 
 
 def _frames_of(plain: bytes, records: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The bytes of every record in the file, and the record."""
+    """Return the record of every frame, by the bytes of the frame."""
     frames, at = {}, 0
     for record in records:
         size = HEADER_BYTES + len(record) + 4
@@ -244,9 +244,9 @@ def _frames_of(plain: bytes, records: Sequence[bytes]) -> dict[bytes, bytes]:
 def _rows_left(
     data: bytes, kind: str, frames: dict[bytes, bytes]
 ) -> list[bytes] | None:
-    """The rows of a file of whole records; None if it holds anything else.
+    """Return the records of a file of whole frames; None if it has anything else.
 
-    Fewer bytes at the end than a header has are passed over, as TensorFlow does.
+    Fewer bytes at the end than a header are ignored, as in TensorFlow.
     """
     if kind:
         try:

@@ -1,4 +1,4 @@
-"""Attacks by a full disk: a small tmpfs, filled to a random byte before the attack.
+"""Attacks with a full disk: a small tmpfs with a random number of free bytes.
 
 Mounting needs root (CAP_SYS_ADMIN) and `unshare`; without them the attacks are skipped.
 """
@@ -32,7 +32,7 @@ PAGE = 4096
 
 
 class FullTraining(Attack):
-    """Trains until the disk is full; an error says so, and training can go on."""
+    """Trains until the disk is full: an error says so, and training can resume."""
 
     tries = 15
     patience = 600.0
@@ -53,15 +53,15 @@ class FullTraining(Attack):
     def attempt(self, draw: random.Random, note: Note) -> Outcome:
         shutil.rmtree(self.target, ignore_errors=True)
         self.ballast.unlink(missing_ok=True)
-        room = draw.randrange(0, int(1.1 * self.needed) // PAGE) * PAGE
-        note(f"{room} bytes free of {self.needed} needed")
-        self._fill(room)
+        free = draw.randrange(0, int(1.1 * self.needed) // PAGE) * PAGE
+        note(f"{free} bytes free of {self.needed} needed")
+        self._fill(free)
         outcome = self._work_on_full_disk()
         self.check_rest()
         self.ballast.unlink()
         self.work()
         if self.read() != self.expected:
-            raise AttackFailedError("differs from what comes of a disk with space")
+            raise AttackFailedError("the result differs from that with a free disk")
         if leftovers(self.disk):
             raise AttackFailedError(f"temporaries were left: {leftovers(self.disk)}")
         return outcome
@@ -75,7 +75,7 @@ class FullTraining(Attack):
         return Outcome.HARMLESS
 
     def _check_error(self, error: Exception) -> None:
-        """The error says which file, and that there is no space."""
+        """Check that an error names the file, and the lack of space as the cause."""
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])
         if str(self.disk) not in text:
             raise AttackFailedError(
@@ -86,14 +86,14 @@ class FullTraining(Attack):
                 f"the error names no cause: {shortened(text)}"
             ) from error
 
-    def _fill(self, room: int) -> None:
+    def _fill(self, free: int) -> None:
         with open(self.ballast, "wb") as file:
-            size = max(0, _free(self.disk) - room)
+            size = max(0, _free(self.disk) - free)
             os.posix_fallocate(file.fileno(), 0, size)
 
     def make(self, folder: Path) -> None:
-        """Prepare what the work needs."""
-        # One estimator for all tries, as its programs are compiled once.
+        """Create what `work` needs."""
+        # One estimator for all tries, so that its programs are compiled once.
         self.estimator = tiny.make_estimator(self.target)
 
     def work(self) -> None:
@@ -101,16 +101,16 @@ class FullTraining(Attack):
         self.estimator.train(tiny.input_fn, max_steps=tiny.STEPS)
 
     def check_rest(self) -> None:
-        """Check what is there after the disk was full."""
+        """Check the files that are there after the disk was full."""
         checkpoints.restore_latest(self.target)
 
     def read(self) -> Any:
-        """What was written, to compare with ==."""
+        """Return what was written, as values that compare with ==."""
         return tiny.final(self.target)
 
 
 class FullExport(FullTraining):
-    """Exports to a full disk: an error, and no half bundle."""
+    """Exports to a full disk: an error, and no incomplete bundle."""
 
     tries = 8
 
@@ -131,7 +131,7 @@ class FullExport(FullTraining):
 
 
 class FullCache(FullTraining):
-    """Fills a cache on a full disk: an error, and the next pass fills it."""
+    """Writes a cache to a full disk: an error, and the next pass writes it."""
 
     tries = 20
 
@@ -150,7 +150,7 @@ class FullCache(FullTraining):
 
 
 def _mount(folder: Path) -> None:
-    # Into the mount namespace that the supervisor made: it goes with this process.
+    # The supervisor made a mount namespace for this process, which ends with it.
     if os.readlink("/proc/self/ns/mnt") == os.readlink(f"/proc/{os.getppid()}/ns/mnt"):
         raise AttackSkippedError("mounting a tmpfs needs root and `unshare --mount`")
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]

@@ -1,4 +1,4 @@
-"""Attacks by SIGKILL, at random moments, on what writes files."""
+"""Attacks that kill a process with SIGKILL at a random moment while it writes files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from estimax import export
 
 
 class KillTraining(Attack):
-    """Kills a training program again and again; it ends with the undisturbed bits."""
+    """Kills a training program repeatedly: it ends with the bits of a whole run."""
 
     tries = 2
     patience = 3600.0  # every wait inside has its own limit
@@ -81,7 +81,7 @@ class KillTraining(Attack):
 
 
 class KillExport(Attack):
-    """Kills an export; no half bundle is ever seen, and the next export is whole."""
+    """Kills an export: no incomplete bundle is visible, and the next export works."""
 
     tries = 6
     patience = 2 * PATIENCE
@@ -117,7 +117,7 @@ class KillExport(Attack):
         return check_no_leftovers(self.folder)
 
     def _wait(self, trainer: Trainer, draw: random.Random) -> str:
-        """Wait for a random moment, half of the times while a file is written."""
+        """Wait for a random moment; in half of the tries while a file is written."""
         if draw.random() < 0.5:
             delay = draw.uniform(0, self.duration)
             time.sleep(delay)
@@ -129,11 +129,11 @@ class KillExport(Attack):
         return f"{delay:.4f} s after a temporary appeared"
 
     def clear(self) -> None:
-        """Remove what earlier tries wrote."""
+        """Remove the files of earlier tries."""
         shutil.rmtree(self.folder / "export", ignore_errors=True)
 
     def check_killed(self) -> None:
-        """Check what a killed process left: any version that is seen is whole."""
+        """Check that every version that a killed process left is complete."""
         for path in (self.folder / "export").glob("[0-9]*"):
             export.load(path, self_test=True)
 
@@ -143,7 +143,7 @@ class KillExport(Attack):
 
 
 class KillCache(KillExport):
-    """Kills a process that fills a cache; the next one fills or reads it rightly."""
+    """Kills a process that writes a cache: the next one can write or read it."""
 
     tries = 15
     job = "cache"
@@ -153,14 +153,14 @@ class KillCache(KillExport):
             path.unlink()
 
     def check_killed(self) -> None:
-        """Half a cache is no error: it is filled anew by the next process."""
+        """Check nothing: the next process writes an incomplete cache again."""
 
     def read(self) -> Any:
         return plain_rows(slow_rows(self.folder))
 
 
 def check_no_leftovers(folder: Path) -> Outcome:
-    """A finished process leaves no temporaries, its own or those of dead ones."""
+    """Check that there are no temporary files, not even of killed processes."""
     if leftovers(folder):
         raise AttackFailedError(f"temporaries were left: {leftovers(folder)}")
     return Outcome.HARMLESS

@@ -134,14 +134,14 @@ def mutate_file(path: Path, draw: random.Random, other: Path | None = None) -> s
     before = path.read_bytes()
     donor = (other or path).read_bytes()
     data, what = before, ""
-    while data == before:  # a damage that changes nothing is none
+    while data == before:  # some kinds of damage may change nothing
         data, what = mutated_bytes(draw, before, donor)
     path.write_bytes(data)
     return f"{path.name}: {what}"
 
 
 def break_file(path: Path, draw: random.Random) -> str:
-    """Put something else in the place of a file; return what was done."""
+    """Replace a file by nothing, a folder, a link or a pipe; return what was done."""
     path.unlink()
     kind = draw.choice(["gone", "gone", "folder", "dangling", "loop", "pipe", "empty"])
     if kind == "folder":
@@ -158,9 +158,9 @@ def break_file(path: Path, draw: random.Random) -> str:
 
 
 def mutated_json(value: Any, draw: random.Random) -> tuple[Any, str]:
-    """Change one random place of a JSON value; return the new value and the change.
+    """Change one random item of a JSON value; return the new value and the change.
 
-    The value may hold a mark that `json_text` turns into very deep nesting.
+    The value may contain a mark that `json_text` turns into very deep nesting.
     """
     value = json.loads(json.dumps(value))
     holders = list(_holders(value, "$"))
@@ -185,13 +185,13 @@ def mutated_json(value: Any, draw: random.Random) -> tuple[Any, str]:
 
 
 def json_text(value: Any) -> str:
-    """Write a value that `mutated_json` made."""
+    """Return a value that `mutated_json` made as JSON."""
     deep = "[" * DEEP + "]" * DEEP
     return json.dumps(value, indent=1).replace(f'"{_DEEP_MARK}"', deep)
 
 
 def is_deep(value: Any) -> bool:
-    """Whether `json_text` writes more nesting than can be checksummed."""
+    """Return whether `json_text` nests too deeply to compute a checksum."""
     return f'"{_DEEP_MARK}"' in json.dumps(value)
 
 
@@ -216,5 +216,5 @@ def swap(one: Path, other: Path) -> str:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """Every file below a folder, in a fixed order."""
+    """Return every file below a folder, in a fixed order."""
     return sorted(path for path in folder.rglob("*") if path.is_file())

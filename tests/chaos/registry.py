@@ -29,7 +29,7 @@ ATTACKS = {
     "two-trainers": "chaos.rivals:TwoTrainers",
     "stale-lock": "chaos.rivals:StaleLock",
 }
-# Attacks on readers with a known defect, each of which the harness must report.
+# Attacks on readers with a known defect, which the harness must report.
 BROKEN = {
     "broken-values": "chaos.broken:WrongValues",
     "broken-exception": "chaos.broken:ForeignException",
@@ -41,12 +41,12 @@ BROKEN = {
 }
 
 
-# Threads that import jax at the same time see each other's half-made modules.
+# Threads that import jax at the same time would see modules that are not complete.
 _importing = threading.Lock()
 
 
 def make_attack(name: str) -> Attack:
-    """Return a new attack of this name."""
+    """Return a new attack by its name."""
     module, _, kind = {**ATTACKS, **BROKEN}[name].partition(":")
     with _importing:
         attack = getattr(importlib.import_module(module), kind)()

@@ -1,4 +1,4 @@
-"""Attacks on the lock of a model directory: two trainers at once, and dead owners."""
+"""Attacks on the lock of a model directory: two trainers at once, and killed owners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.trainers import PATIENCE, Trainer, started
 
 
 class TwoTrainers(Attack):
-    """Starts two trainers in one directory: exactly one trains, to the same bits."""
+    """Starts two trainers in one directory: one trains, the other is refused."""
 
     tries = 8
     patience = 2 * PATIENCE
@@ -61,7 +61,7 @@ class TwoTrainers(Attack):
 
 
 class StaleLock(TwoTrainers):
-    """Kills a trainer at a random moment; the next one takes over at once."""
+    """Kills a trainer at a random moment: the next one can train at once."""
 
     def attempt(self, draw: random.Random, note: Note) -> Outcome:
         shutil.rmtree(self.model_dir, ignore_errors=True)
@@ -83,7 +83,7 @@ class StaleLock(TwoTrainers):
 
 
 def check_final(model_dir: Path, expected: object, outcome: Outcome) -> Outcome:
-    """Return the outcome if the last checkpoint is that of an undisturbed run."""
+    """Return the outcome if the last checkpoint equals that of an undisturbed run."""
     found = tiny.final(model_dir)
     if found != expected:
         raise AttackFailedError(f"other variables or position: {shortened(found)}")

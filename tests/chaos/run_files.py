@@ -1,4 +1,4 @@
-"""Attacks on run files and on what a model directory remembers of its run."""
+"""Attacks on run files, and on the run file that a model directory saves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 
 
 class RunFiles(FileAttack):
-    """Damages run files: each is then a run, or an error of ours."""
+    """Damages run files: each is a valid run, or an error of estimax."""
 
     tries = 600
     file = "run.yaml"
@@ -46,12 +46,12 @@ class RunFiles(FileAttack):
         again.write_text(text, encoding="utf-8")
         if load(again, environment={}).run != run:
             raise AttackFailedError(
-                f"the run changes by a round trip: {shortened(text)}"
+                f"the run differs after dump and load: {shortened(text)}"
             )
         return text
 
     def judge(self, found: Any) -> Outcome:
-        # What a run file says is up to its writer: another run is no error.
+        # A damaged file may be a valid run with other values.
         return Outcome.HARMLESS if found == self.expected else Outcome.CHANGED
 
 
@@ -59,11 +59,11 @@ class SavedConfig(FileAttack):
     """Damages `config/` of a model directory, then resumes the same run in it."""
 
     tries = 200
-    errors = (EstimaxError, OSError)  # the system's own where a file cannot be written
+    errors = (EstimaxError, OSError)  # OSError if a file cannot be written
 
     def make(self, folder: Path) -> None:
         _claim(folder)
-        # It tells the time, and would be other bytes in every run.
+        # It contains the time, so its bytes would differ in every run.
         (folder / "model" / "config" / "environment.json").write_text("{}")
 
     def damage(self, folder: Path, draw: random.Random) -> str:

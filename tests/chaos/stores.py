@@ -1,4 +1,4 @@
-"""Attacks on checkpoints: damage, forged manifests, and resuming from what is left."""
+"""Attacks on checkpoints: damaged files, forged manifests, and resuming after those."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ SECRET = b"SECRET!!" * 64
 
 
 class CheckpointAttack(FileAttack):
-    """Damages checkpoints, of which the older one must serve if it is whole."""
+    """Damages checkpoints; the older one must be used if it is intact."""
 
     spares_one = False  # whether the last damage left the older checkpoint alone
 
     def attempt(self, draw: random.Random, note: Note) -> Outcome:
         outcome = super().attempt(draw, note)
         if outcome is Outcome.REFUSED and self.spares_one:
-            raise AttackFailedError("the older checkpoint is whole, and was not used")
+            raise AttackFailedError("the older checkpoint is intact, but was not used")
         return outcome
 
 
 class Checkpoints(CheckpointAttack):
-    """Damages one or both of two checkpoints; either must be read right or refused."""
+    """Damages one or both of two checkpoints: each is read correctly or refused."""
 
     tries = 500
 
@@ -47,7 +47,7 @@ class Checkpoints(CheckpointAttack):
         for step in STEPS:
             path = checkpoints.path_of(folder, step)
             checkpoints.write(path, _arrays(step), step, _extra(step))
-            # A fixed time: the same try damages the same bytes in every run.
+            # The time is fixed, so that a try damages the same bytes in every run.
             _reseal(path / MANIFEST, written_at=1e9)
         state = {"latest": "model.ckpt-10", "all": ["model.ckpt-5", "model.ckpt-10"]}
         (folder / "checkpoint").write_text(json.dumps(state))
@@ -73,7 +73,7 @@ class Checkpoints(CheckpointAttack):
         raise AttackFailedError(f"values of no checkpoint: {shortened(found)}")
 
     def _read_one_by_one(self, folder: Path) -> None:
-        """Read by the other ways: each gives the right values or an error of ours."""
+        """Read by the other functions: each returns the values or raises our error."""
         checkpoints.all_checkpoints(folder)
         checkpoints.latest(folder)
         for step in STEPS:
@@ -84,7 +84,7 @@ class Checkpoints(CheckpointAttack):
             except (CheckpointError, MissingFileError) as error:
                 self.check_error(error)
                 continue
-            # A whole checkpoint under another name is still a whole checkpoint.
+            # An intact checkpoint under another name is still valid.
             if bits(found) not in [bits(_arrays(one)) for one in STEPS]:
                 raise AttackFailedError(f"{path}: values of no checkpoint")
 
@@ -138,13 +138,13 @@ class ForgedCheckpoints(Checkpoints):
 
 
 class Resume(CheckpointAttack):
-    """Trains on from damaged checkpoints to the bits of a run that nobody disturbed."""
+    """Resumes from damaged checkpoints: ends with the bits of an undisturbed run."""
 
     tries = 25
     patience = 300.0
 
     def prepare(self, folder: Path) -> None:
-        # One estimator for all tries, as its programs are compiled once.
+        # One estimator for all tries, so that its programs are compiled once.
         self.estimator = tiny.make_estimator(folder / "copy")
         super().prepare(folder)
 
@@ -196,7 +196,7 @@ def _damage_once(folder: Path, draw: random.Random, *, newest: bool) -> str:
     file = draw.choice(files)
     twin = other / file.name
     kind = draw.choice(["bytes"] * 6 + ["json", "break", "swap", "folders", "copy"])
-    # What is damaged already may be no JSON, or nothing that can be copied.
+    # A file that is damaged already may not be JSON, or may not be copyable.
     if kind == "json" and file.name == MANIFEST and newest:
         return _unsealed(file, draw)
     if kind == "break":
@@ -219,7 +219,7 @@ def _unsealed(path: Path, draw: random.Random) -> str:
 
 
 def _point_outside(path: Path, secret: Path, draw: random.Random) -> str:
-    """Let an array lie in a file outside the checkpoint, with checksums that agree."""
+    """Forge an array that is in a file outside the checkpoint, with valid checksums."""
     content = json.loads(path.read_text())
     del content["crc32"]
     name = draw.choice([f"../{secret.name}", str(secret), f"x/../../{secret.name}"])
@@ -242,7 +242,7 @@ def _reseal(path: Path, **changes: Any) -> None:
 
 
 def _seal(path: Path, content: Any) -> None:
-    """Write a manifest with the checksum that its content should have."""
+    """Write a manifest with a valid checksum."""
     if isinstance(content, dict) and not mutations.is_deep(content):
         compact = json.dumps(content, sort_keys=True, separators=(",", ":"))
         content = {**content, "crc32": zlib.crc32(compact.encode())}

@@ -1,4 +1,4 @@
-"""Runs an attack in child processes and counts outcomes, crashes and hangs included.
+"""Run an attack in child processes and count the outcomes, with crashes and hangs.
 
     report = run_attack("checkpoints", seed=1, numbers=range(400))
     report.counts[Outcome.REFUSED], report.failures
@@ -26,13 +26,13 @@ from chaos.registry import make_attack
 
 TESTS = Path(__file__).parents[1]
 PREPARATION = 600.0  # seconds
-# So many children may die before an attack is given up: each costs a preparation.
+# An attack is given up after this many children died, as each repeats the preparation.
 MOST_DEATHS = 8
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One try that showed a defect."""
+    """A try that found a defect."""
 
     number: int
     damage: str
@@ -41,7 +41,7 @@ class Failure:
 
 @dataclass
 class Report:
-    """What came of an attack."""
+    """The outcomes of an attack."""
 
     name: str
     counts: Counter[Outcome] = field(default_factory=Counter)
@@ -55,7 +55,7 @@ class Report:
 
 
 def run_attack(name: str, seed: int, numbers: range) -> Report:
-    """Try an attack with each of the numbers, as often as children have to be made."""
+    """Run the tries with these numbers, in a new child after each that died."""
     report = Report(name)
     first, deaths = numbers.start, 0
     while first < numbers.stop:
@@ -71,7 +71,7 @@ def run_attack(name: str, seed: int, numbers: range) -> Report:
 
 
 def _run_child(report: Report, seed: int, first: int, end: int) -> int:
-    """Run one child; returns the number to go on with."""
+    """Run one child; return the number of the next try."""
     attack = make_attack(report.name)
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         child = _Child(report.name, seed, first, end, Path(folder), attack.isolated)
@@ -80,7 +80,7 @@ def _run_child(report: Report, seed: int, first: int, end: int) -> int:
             while (event := child.next_event(watch.patience)) is not None:
                 watch.see(event, attack.patience)
         except TimeoutError:
-            told = child.stop_and_tell()
+            told = child.abort()
             message = f"no end after {watch.patience:.0f} s\n{told}"
             report.fail(watch.number, watch.damage, message)
             return watch.number + 1
@@ -88,14 +88,15 @@ def _run_child(report: Report, seed: int, first: int, end: int) -> int:
             child.kill()
         if report.skipped or watch.number == end:
             return end
-        told = f"the process ended with code {child.code}\n{child.log(40)}"
-        report.fail(watch.number, watch.damage, told)
-        return watch.number + 1 if watch.is_ready else end  # it cannot be prepared
+        message = f"the process ended with code {child.code}\n{child.log(40)}"
+        report.fail(watch.number, watch.damage, message)
+        # A child that died before its first try would die again.
+        return watch.number + 1 if watch.is_ready else end
 
 
 @dataclass
 class _Watch:
-    """Where a child is, by its events."""
+    """The state of a child, from the events that it sends."""
 
     report: Report
     number: int
@@ -104,7 +105,7 @@ class _Watch:
     is_ready: bool = False
 
     def see(self, event: dict[str, Any], patience: float) -> None:
-        """Note an event, and count the outcome if it is the end of a try."""
+        """Handle an event; count the outcome if it ends a try."""
         self.report.skipped = event.get("skipped", "")
         self.is_ready = True
         if "start" in event:
@@ -120,7 +121,7 @@ class _Watch:
 
 
 class _Child:
-    """A process that runs tries, in a session of its own with all that it starts."""
+    """A process that runs tries, in a session of its own with its children."""
 
     def __init__(
         self, name: str, seed: int, first: int, end: int, folder: Path, isolated: bool
@@ -139,7 +140,7 @@ class _Child:
             "pipe": writing,
         }
         command = [sys.executable, "-m", "chaos.child"]
-        # A tmpfs that is mounted there vanishes with the process.
+        # A tmpfs mounted in this namespace is removed with the process.
         prefix = ["unshare", "--mount"] if isolated and can_isolate() else []
         path = os.pathsep.join([str(TESTS), *_python_path()])
         with open(self._log, "wb") as log:
@@ -160,7 +161,7 @@ class _Child:
         os.close(writing)
 
     def next_event(self, patience: float) -> dict[str, Any] | None:
-        """Wait for the next event; None at the end, TimeoutError if none comes."""
+        """Return the next event; None at the end. Raise TimeoutError if none comes."""
         while b"\n" not in self._unread:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._reading, selectors.EVENT_READ)
@@ -177,12 +178,12 @@ class _Child:
 
     @property
     def code(self) -> int | None:
-        """The exit code, negative for a signal."""
+        """Return the exit code, negative for a signal."""
         return self._process.returncode
 
-    def stop_and_tell(self) -> str:
-        """End a child that hangs; returns where its threads were."""
-        self._process.send_signal(signal.SIGABRT)  # faulthandler prints all threads
+    def abort(self) -> str:
+        """End a child that hangs; return the stack traces of its threads."""
+        self._process.send_signal(signal.SIGABRT)  # faulthandler prints the traces
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -190,7 +191,7 @@ class _Child:
         return self.log(60)
 
     def kill(self) -> None:
-        """Kill the child and all that it started."""
+        """Kill the child and its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -199,13 +200,13 @@ class _Child:
             self._reading = -1
 
     def log(self, lines: int) -> str:
-        """The last lines that the child printed."""
+        """Return the last lines that the child printed."""
         text = self._log.read_text(errors="replace")
         return shortened("\n".join(text.splitlines()[-lines:]), 6000)
 
 
 def can_isolate() -> bool:
-    """Whether a child can have a mount namespace, and mount a tmpfs there."""
+    """Return whether a child can mount a tmpfs in a mount namespace of its own."""
     mount = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     try:
         done = subprocess.run(mount, capture_output=True, check=False)

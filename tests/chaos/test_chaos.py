@@ -1,4 +1,4 @@
-"""Every attack a few times, and the proof that the harness can fail."""
+"""A few tries of every attack, and tests that the harness detects defects."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A tiny model with all that a checkpoint holds: a table, layers, two slots, an input.
+"""A tiny model with everything a checkpoint saves: table, layer, slots, input position.
 
 estimator = make_estimator(folder)
 estimator.train(input_fn, max_steps=STEPS)
@@ -27,7 +27,7 @@ fc = ex.feature_columns
 
 
 def model_fn(features: Any, labels: Any, mode: Any) -> ex.EstimatorSpec:
-    """A line over a number and an embedding."""
+    """A linear model of a number and an embedding."""
     city = fc.categorical_column_with_hash_bucket("city", 20)
     columns = [fc.numeric_column("age"), fc.embedding_column(city, 2)]
     y = nn.Dense(1, name="line")(fc.input_layer(features, columns))
@@ -38,7 +38,7 @@ def model_fn(features: Any, labels: Any, mode: Any) -> ex.EstimatorSpec:
 
 
 def rows() -> ex.input.Dataset:
-    """A few rows of a number, a text and a label."""
+    """Return a few examples: a number, a string and a label."""
     draw = np.random.default_rng(0)
     features = {
         "age": draw.random(ROWS, np.float32),
@@ -50,12 +50,12 @@ def rows() -> ex.input.Dataset:
 
 
 def input_fn() -> ex.input.Dataset:
-    """Shuffled batches without end."""
+    """Return shuffled batches, repeated forever."""
     return rows().shuffle(ROWS, seed=3).repeat().batch(8)
 
 
 def make_estimator(model_dir: Path) -> ex.Estimator:
-    """An estimator that saves often."""
+    """Return an estimator that saves a checkpoint every SAVE_STEPS steps."""
     config = ex.RunConfig(
         tf_random_seed=1, save_checkpoints_steps=SAVE_STEPS, keep_checkpoint_max=3
     )
@@ -68,13 +68,13 @@ def train(model_dir: Path, hooks: Sequence[Any] = ()) -> None:
 
 
 def final(model_dir: Path) -> Any:
-    """All that the checkpoint of the last step holds, to compare with ==."""
+    """Return the checkpoint of the last step as values that compare with ==."""
     found = checkpoints.read(checkpoints.path_of(model_dir, STEPS))
     return found.step, bits(found.arrays), found.extra
 
 
 def bits(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrays as values that compare with ==, to the bit."""
+    """Return arrays as values that compare with ==, bit by bit."""
     return {
         name: (str(array.dtype), tuple(array.shape), np.asarray(array).tobytes())
         for name, array in arrays.items()

@@ -1,4 +1,4 @@
-"""Processes to kill and to set against each other, forked from one that imported jax.
+"""Processes that attacks kill or run at once, forked from one that has imported jax.
 
 trainer = Trainer("train", model_dir)
 trainer.hear() == "ready"
@@ -24,17 +24,17 @@ from chaos.attack import AttackFailedError
 from chaos.data_files import ROWS, plain_rows
 from estimax.core.errors import EstimaxError
 
-PATIENCE = 300.0  # seconds; a busy machine must not fail a try
-HELD_STEP = 6  # where a trainer tells that it trains, and waits
+PATIENCE = 300.0  # seconds; enough for a busy machine
+HELD_STEP = 6  # the step at which a trainer sends "training" and waits
 
-# Importing jax takes seconds; its threads start with the first computation only, so
-# that a process which has imported it can still be forked.
+# Importing jax takes seconds, so processes are forked from one that has imported it.
+# This works because jax starts its threads with the first computation, not on import.
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["chaos.trainers", "estimax.canned", "estimax.export"])
 
 
 class Trainer:
-    """A process that does one of the jobs below, under the eyes of an attack."""
+    """A process that runs one of the jobs below and talks to the attack by a pipe."""
 
     def __init__(self, job: str, folder: Path) -> None:
         self._mine, theirs = _context.Pipe()
@@ -43,12 +43,12 @@ class Trainer:
         theirs.close()
 
     def tell(self, text: str) -> None:
-        """Send the process a word; one that has died does not hear it."""
+        """Send a message to the process; do nothing if it has died."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._mine.send(text)
 
     def hear(self, within: float = PATIENCE) -> str:
-        """Wait for the process's next word; "dead" if it has none any more."""
+        """Return the next message of the process; "dead" if it has died."""
         if not self._mine.poll(within):
             raise AttackFailedError(f"a process said nothing for {within:.0f} s")
         try:
@@ -57,7 +57,7 @@ class Trainer:
             return "dead"
 
     def has_said(self) -> bool:
-        """Whether there is something to hear."""
+        """Return whether a message is waiting."""
         return self._mine.poll(0)
 
     def kill(self) -> None:
@@ -66,7 +66,7 @@ class Trainer:
         self._process.join()
 
     def finish(self) -> None:
-        """Let the process do its job undisturbed; an error if it cannot."""
+        """Let the process finish its job; raise an error if it cannot."""
         said = self.hear()
         while said != "done":
             if said.startswith(("refused", "failed", "dead")):
@@ -80,7 +80,7 @@ class Trainer:
 
 @contextlib.contextmanager
 def started(job: str, folder: Path) -> Iterator[Trainer]:
-    """A process that does not outlive the block."""
+    """Start a process, and kill it at the end of the block."""
     trainer = Trainer(job, folder)
     try:
         yield trainer
@@ -89,13 +89,13 @@ def started(job: str, folder: Path) -> Iterator[Trainer]:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """The temporaries in a folder, by name."""
+    """Return the names of the temporary files in a folder."""
     found = [*folder.rglob(".estimax-tmp*"), *folder.rglob("*.tmp*")]
     return sorted({str(path.relative_to(folder)) for path in found})
 
 
 def age_leftovers(folder: Path) -> None:
-    """Make temporaries an hour old, as the next start would mostly find them."""
+    """Make temporary files an hour old, as they mostly are at the next start."""
     before = time.time() - 3600
     for name in leftovers(folder):
         path = folder / name
@@ -109,7 +109,7 @@ def _work(job: str, folder: Path, pipe: Connection) -> None:
         pipe.send("done")
     except EstimaxError as error:
         pipe.send(f"refused: {type(error).__name__}: {error}")
-    # Whatever it is, the attack is to report it.
+    # Any exception is sent to the attack, which reports it.
     except BaseException:
         pipe.send(f"failed: {traceback.format_exc()}")
 
@@ -121,7 +121,7 @@ def _train(folder: Path, pipe: Connection) -> None:
 
 
 class _Held(ex.hooks.Hook):  # type: ignore[misc]
-    """Tells at a step that training is under way, and waits for an answer."""
+    """Sends "training" at a step, and waits for an answer."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -151,7 +151,7 @@ def _write_cache(folder: Path, pipe: Connection) -> None:
 
 
 def slow_rows(folder: Path) -> ex.input.Dataset:
-    """A cached dataset of many chunks."""
+    """Return a cached dataset of many chunks."""
     data = tiny.rows().repeat(200).batch(ROWS).map(lambda x, y: (x, y))
     return data.cache(str(folder / "rows"))
 
