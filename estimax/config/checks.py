@@ -168,28 +168,27 @@ def _check_best(
 
 
 # Metrics that the heads report, with the names of tf.estimator.
-_BINARY = [
-    *("accuracy", "accuracy_baseline", "auc", "auc_precision_recall"),
-    *("average_loss", "label/mean", "loss", "precision", "prediction/mean", "recall"),
-]
-_MULTI_CLASS = ["accuracy", "average_loss", "loss"]
-_REGRESSION = ["average_loss", "label/mean", "loss", "prediction/mean"]
+_METRICS: dict[type, list[str]] = {
+    BinaryHeadConfig: [
+        *("accuracy", "accuracy_baseline", "auc", "auc_precision_recall"),
+        *("average_loss", "label/mean", "loss", "precision", "prediction/mean"),
+        "recall",
+    ],
+    MultiClassHeadConfig: ["accuracy", "average_loss", "loss"],
+    RegressionHeadConfig: ["average_loss", "label/mean", "loss", "prediction/mean"],
+}
 
 
 def metrics_of(head: object) -> list[str]:
     """Return the metrics that a head reports; none for a custom model."""
-    if isinstance(head, BinaryHeadConfig):
-        named = ("accuracy", "precision", "recall")
-        at = [
-            f"{name}/positive_threshold_{threshold:g}"
-            for threshold in head.thresholds
-            for name in named
-            if isinstance(threshold, float)
-        ]
-        return [*_BINARY, *at]
-    if isinstance(head, MultiClassHeadConfig):
-        return _MULTI_CLASS
-    return _REGRESSION if isinstance(head, RegressionHeadConfig) else []
+    thresholds = head.thresholds if isinstance(head, BinaryHeadConfig) else ()
+    at = [
+        f"{name}/positive_threshold_{threshold:g}"
+        for threshold in thresholds
+        for name in ("accuracy", "precision", "recall")
+        if isinstance(threshold, float)
+    ]
+    return [*_METRICS.get(type(head), ()), *at]
 
 
 def better(metric: str) -> str | None:

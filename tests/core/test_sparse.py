@@ -52,3 +52,12 @@ def test_other_values_take_the_same_places(is_lists):
     assert other.indices.tolist() == given.indices.tolist()
     assert other.values.tolist() == [1, 2, 3]
     assert other.is_lists == is_lists
+
+
+def test_many_values_are_shown_by_the_first_four():
+    many = ex.Sparse.of_rows([list(range(1000)), []])
+    assert repr(many).splitlines() == [
+        "Sparse(values=[0, 1, 2, 3, … 996 more], "
+        "indices=[[0, 0], [0, 1], [0, 2], [0, 3], …],",
+        "  dense_shape=(2, 1000))",
+    ]

@@ -107,3 +107,22 @@ def test_replacing_the_predictions_replaces_the_exports_made_of_them():
     spec = EstimatorSpec(PREDICT, predictions={"y": Y})
     changed = spec._replace(predictions={"z": Y})
     assert list(changed.export_outputs["serving_default"].as_outputs()) == ["z"]
+
+
+def test_a_spec_is_shown_by_its_shapes_and_names():
+    spec = EstimatorSpec(
+        TRAIN,
+        predictions={"y": Y},
+        loss=LOSS,
+        train_op="SGD",
+        eval_metric_ops={"mean": metrics.mean(Y)},
+    )
+    assert repr(spec).splitlines() == [
+        "EstimatorSpec(mode='train', predictions={'y': float32[2, 1]}, loss=float32[],",
+        "  train_op='SGD', eval_metric_ops={'mean': Sums})",
+    ]
+
+
+def test_an_output_is_shown_by_the_arrays_of_its_signature():
+    assert repr(PredictOutput(Y)) == "PredictOutput({'output': float32[2, 1]})"
+    assert repr(RegressionOutput(Y)) == "RegressionOutput({'outputs': float32[2, 1]})"

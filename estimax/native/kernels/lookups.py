@@ -115,7 +115,7 @@ def lay(frame):
         return 0
     if not _can_lay(frame):
         return refusal(frame)
-    # Table by table, not example by example: prefetches then walk one table at a time.
+    # Table by table, so that the rows that are prefetched belong to the same table.
     # `out` moves to the right by the width of each table.
     out, step = address(output(frame, 0)), 4 * dimension(output(frame, 0), 1)
     for part in range(0, arguments(frame), 2):
