@@ -109,14 +109,14 @@ def _check_data(data: DataSection, note: Note) -> None:
         elif isinstance(delimiter, str) and (
             not delimiter.isascii() or delimiter in '\r\n"'
         ):
-            text = "must be an ASCII character other than a quote or a line's end"
+            text = "must be an ASCII character other than a quote or a line break"
             note(f"{path}.delimiter", f"{text}, got {delimiter!r}")
         for i, repeated in repeats(source.csv.columns or ()):
             note(f"{path}.columns.{i}", f"column {repeated!r} is named twice")
     for i, word in repeats(data.label_vocabulary or ()):
         note(f"data.label_vocabulary.{i}", f"{word!r} is listed twice")
     if isinstance(data.weight, str) and data.weight == data.label:
-        note("data.weight", f"{data.weight!r} is the label")
+        note("data.weight", f"{data.weight!r} is the label; name another column")
 
 
 def _check_sources(run: Run, note: Note) -> None:
@@ -246,7 +246,8 @@ def check_features(features: FeatureConfigs, label: str, note: Note) -> None:
         path = f"features.{name}"
         if "." in name or "*" in name:
             note(
-                path, "a feature's name holds no dots or stars; use `column` for those"
+                path,
+                "a feature name must not contain dots or stars; use `column` for those",
             )
         if isinstance(label, str) and column_key(name, feature) == label:
             note(path, f"reads the label {label!r}; a model may not see it")
@@ -332,12 +333,12 @@ def _check_bucketized(
 ) -> None:
     source = known_feature(feature.source, features, f"{path}.source", note)
     if source is not None and not isinstance(source, NumericConfig):
-        text = f"{feature.source!r} is {source.type}; only numeric features are cut"
+        text = f"{feature.source!r} is {source.type}; name a numeric feature"
         note(f"{path}.source", text)
     boundaries = [b for b in feature.boundaries if isinstance(b, float)]
     for i in range(1, len(boundaries)):
         if boundaries[i] <= boundaries[i - 1]:
-            text = f"must rise, got {boundaries[i]:g} after {boundaries[i - 1]:g}"
+            text = f"must increase, got {boundaries[i]:g} after {boundaries[i - 1]:g}"
             note(f"{path}.boundaries.{i}", text)
 
 
@@ -386,7 +387,10 @@ def check_model(run: Run, note: Note, *, complete: bool) -> None:
     if isinstance(dnn, DnnPart | ClickPart) and isinstance(dnn.features, DeepFeatures):
         references = list(_dnn_references(dnn.features))
         if complete and not references:
-            note("model.dnn.features", "names no feature: add numeric, embedding, ...")
+            note(
+                "model.dnn.features",
+                "names no feature; add numeric, embedding or indicator",
+            )
         _check_references(references, run.features, note)
         used += references
         if complete and isinstance(model, DeepFmModelConfig):
@@ -404,7 +408,7 @@ def parts(run: Run) -> tuple[LinearPart | None, DnnPart | ClickPart | None]:
 def _check_pairs(deep: DeepFeatures, note: Note) -> None:
     dims = [group.dim for group in deep.embedding for _ in group.of]
     if len(dims) < 2 or len(set(dims)) > 1:
-        text = "deepfm multiplies embeddings: name two or more, all of one dim"
+        text = "deepfm multiplies embeddings; give two or more features of the same dim"
         note("model.dnn.features", text)
 
 
@@ -500,7 +504,7 @@ def _check_optimizers(run: Run, note: Note) -> None:
             continue
         path = f"optimizers.{name}"
         if isinstance(run.model, CustomModelConfig):
-            note(path, "a class of your own brings its own optimizers; remove it")
+            note(path, "a custom model class sets its own optimizers; remove it")
         elif part is None and isinstance(run.model, _ONE_PART):
             note(path, f"a {run.model.type} model has no {name} part; remove it")
         _check_optimizer(optimizer, path, note)

@@ -158,8 +158,8 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
             and seen.missing
             and feature.default is None
         ):
-            text = f"{column!r} misses {seen.missing:,} values: give"
-            found.append(f"{text} features.{name}.default a number or mean")
+            text = f"{column!r} has {seen.missing:,} missing values; set"
+            found.append(f"{text} features.{name}.default to a number or mean")
         if isinstance(feature, IdentityConfig) and feature.default is None:
             found += _ids_out_of_range(name, feature, column, seen)
         if (
@@ -167,7 +167,7 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
             and not seen.words
             and seen.kind == "text"
         ):
-            found.append(f"{column!r} holds no word at all")
+            found.append(f"{column!r} has no words; all its values are missing")
     if column == run.data.label:
         found += _label_problems(run, column, seen)
     return found
@@ -178,7 +178,7 @@ def _ids_out_of_range(
 ) -> list[str]:
     if seen.high < feature.buckets:
         return []
-    text = f"{column!r} goes up to {seen.high:g}, beyond features.{name}.buckets"
+    text = f"{column!r} has values up to {seen.high:g}, beyond features.{name}.buckets"
     return [f"{text} ({feature.buckets})"]
 
 
@@ -189,11 +189,11 @@ def _label_problems(run: Run, column: str, seen: _Seen) -> list[str]:
     known = run.data.label_vocabulary
     unknown = [word for word in seen.words if known is not None and word not in known]
     if unknown:
-        text = f"the label {column!r} holds {shown(unknown[0])}, which is not in"
+        text = f"the label {column!r} has {shown(unknown[0])}, which is not in"
         found.append(f"{text} data.label_vocabulary")
     if len(seen.words) == 1:
         only = next(iter(seen.words))
-        found.append(f"the label {column!r} is always {shown(only)}: nothing to learn")
+        found.append(f"the label {column!r} is {shown(only)} in every row")
     return found
 
 

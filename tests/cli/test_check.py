@@ -33,7 +33,7 @@ def test_data_that_does_not_fit_is_an_error_with_all_reasons(cli, run_file):
     answer = cli("check", run_file, "--data", "--set", "features.age.default=null")
     assert answer.code == 1
     assert "train: 'age' should hold numbers; 1 do not, such as 'old'" in answer.err
-    assert "give features.age.default a number or mean" in answer.err
+    assert "set features.age.default to a number or mean" in answer.err
     assert "train: the label 'late' is missing in 1 rows" in answer.err
 
 

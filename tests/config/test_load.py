@@ -194,13 +194,13 @@ WRONG = [
     (
         "{type: hashed, buckets: 100}",
         "{type: bucketized, source: age, boundaries: [1, 3, 3]}",
-        "run.yaml:10:60: features.city.boundaries.2: must rise, got 3 after 3",
+        "run.yaml:10:60: features.city.boundaries.2: must increase, got 3 after 3",
     ),
     (
         "{type: hashed, buckets: 100}",
         "{type: bucketized, source: city, boundaries: [1]}",
         "run.yaml:10:28: features.city.source: 'city' is bucketized; "
-        "only numeric features are cut",
+        "name a numeric feature",
     ),
     (
         "{type: hashed, buckets: 100}",
@@ -537,8 +537,8 @@ def test_a_class_must_name_module_and_object(tmp_path):
 
 def test_a_model_of_pairs_wants_two_embeddings_of_one_width(tmp_path):
     wanted = [
-        "run.yaml:14:5: model.dnn.features: deepfm multiplies embeddings: name two or "
-        "more, all of one dim"
+        "run.yaml:14:5: model.dnn.features: deepfm multiplies embeddings; give two or "
+        "more features of the same dim"
     ]
     assert problems(tmp_path, spoiled("type: dnn", "type: deepfm")) == wanted
 
