@@ -139,7 +139,7 @@ def build(loaded: LoadedRun) -> Built:
             loaded, columns.all(), config, build_warm_start(run.warm_start)
         )
     else:
-        estimator = _build_stock(run, columns, config)
+        estimator = _build_canned(run, columns, config)
     return Built(run, estimator)
 
 
@@ -192,7 +192,7 @@ def _cache_dir(given: str) -> str | None:
     return str(Path(base) / "estimax" / "compiled")
 
 
-def _build_stock(run: Run, columns: ColumnBuilder, config: RunConfig) -> Estimator:
+def _build_canned(run: Run, columns: ColumnBuilder, config: RunConfig) -> Estimator:
     model = run.model
     assert not isinstance(model, CustomModelConfig)
     arguments = {

@@ -195,7 +195,7 @@ def test_the_run_config_is_that_of_the_section(tmp_path):
     assert (config.tf_random_seed, config.prefetch_batches) == (9, 3)
 
 
-def test_a_stock_run_becomes_its_estimator(tmp_path):
+def test_a_run_of_a_canned_model_becomes_its_estimator(tmp_path):
     built = build(small_run(tmp_path, "run.compilation_cache=off"))
     assert isinstance(built, Built)
     assert isinstance(built.estimator, canned.DNNEstimator)

@@ -1,4 +1,4 @@
-"""The section `model`: a built-in model, or a class of your own.
+"""The section `model`: a canned model, or a class of your own.
 
 model:
   type: dnn_linear_combined

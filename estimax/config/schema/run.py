@@ -204,7 +204,7 @@ class Run:
     features: Annotated[
         Mapping[str, FeatureConfig], About("The inputs of the model by name.")
     ] = field(default_factory=dict)
-    model: Annotated[ModelConfig, About("A built-in model, or a class of your own.")]
+    model: Annotated[ModelConfig, About("A canned model, or a class of your own.")]
     optimizers: Annotated[OptimizersSection, About("An optimizer for each part.")] = (
         field(default_factory=OptimizersSection)
     )
