@@ -198,7 +198,9 @@ def test_a_description_that_cannot_be_used_is_refused_at_once():
     refuse({"x": FixedLenSequenceFeature([], "int64")}, "allow_missing=True")
     refuse({"x": 3}, "got int")
     sparse = SparseFeature("x", "v", "float32", 9)
-    refuse({"x": FixedLenFeature([], "int64"), "s": sparse}, "two features read key 'x'")
+    refuse(
+        {"x": FixedLenFeature([], "int64"), "s": sparse}, "two features read key 'x'"
+    )
     refuse({"v": VarLenFeature("int64"), "s": sparse}, "'v', one as int64 and one as")
 
 
