@@ -42,7 +42,9 @@ def read_scalars(logdir: str | os.PathLike[str]) -> dict[str, list[tuple[int, fl
       ...     read_scalars(folder)
       {'loss': [(100, 0.5), (200, 0.25)]}
     """
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import (  # type: ignore[import-untyped]  # no types
+        DecodeError,
+    )
 
     found: dict[str, dict[int, float]] = {}
     for path in sorted(Path(logdir).glob("*.tfevents.*"), key=_age):
