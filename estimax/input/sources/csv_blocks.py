@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.input.sources.file_blocks import (
     LONGEST_ROW,
+    BlockStart,
     ByteFile,
-    Place,
     UnreadableError,
 )
 
@@ -55,7 +55,7 @@ class Block:
         """How many line breaks the rows hold."""
         return self.data.count(b"\n", 0, self.end)
 
-    def place(self, position: int) -> Place:
+    def place(self, position: int) -> BlockStart:
         """The byte in the file, and the line, of a position in the block."""
         line = self.line + self.data.count(b"\n", 0, position)
         return self.offset + position, line

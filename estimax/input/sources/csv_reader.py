@@ -30,7 +30,7 @@ from estimax.input.sources.csv_schema import (
     read_header,
     split_row,
 )
-from estimax.input.sources.file_blocks import OpenFile, Place
+from estimax.input.sources.file_blocks import BlockStart, OpenFile
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.columns import Column, row_of
 
@@ -52,7 +52,7 @@ class CsvReader:
         self._open = OpenFile(self.form.compression)
         self._most = self.form.block_bytes
 
-    def start(self, path: str) -> Place:
+    def start(self, path: str) -> BlockStart:
         """Behind the header, which must be that of the first file."""
         expected = self.schema.header
         found = read_header(path, self.form)
@@ -65,7 +65,9 @@ class CsvReader:
         _, offset, line = read_first_row(self._open.get(path), self.form)
         return offset, line
 
-    def read(self, path: str, place: Place, rows: int) -> tuple[Chunk, Place] | None:
+    def read(
+        self, path: str, place: BlockStart, rows: int
+    ) -> tuple[Chunk, BlockStart] | None:
         """The rows there, up to the first bad one; that one is an error."""
         from estimax.input.sources.csv_schema import BadRowError, parse
 

@@ -26,7 +26,7 @@ from estimax.input.sources.csv_blocks import (
     read_rows,
     row_ends,
 )
-from estimax.input.sources.file_blocks import ByteFile, Place, UnreadableError
+from estimax.input.sources.file_blocks import BlockStart, ByteFile, UnreadableError
 from estimax.input.streams.chunks import Columns
 from estimax.input.streams.columns import Column
 
@@ -384,7 +384,7 @@ def _find_problem(block: Block, schema: Schema, form: CsvFormat) -> BadRowError 
 class BadRowError(UnreadableError):
     """A row that cannot be read; `start` is where it begins in its block."""
 
-    def __init__(self, message: str, start: int, after: Place) -> None:
+    def __init__(self, message: str, start: int, after: BlockStart) -> None:
         super().__init__(message, after)
         self.start = start
 
