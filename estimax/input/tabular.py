@@ -23,7 +23,7 @@ from estimax.input.dataset import Dataset
 from estimax.input.sources.csv_blocks import CsvFormat, read_first_row, read_rows
 from estimax.input.sources.csv_reader import CsvReader
 from estimax.input.sources.csv_schema import (
-    Field,
+    CsvField,
     Schema,
     default_of,
     make_schema,
@@ -327,7 +327,7 @@ def _schema(
     if select_columns is not None:
         wanted = {_name(column, names) for column in select_columns}
         chosen = tuple(name for name in names if name in wanted)
-    fields = tuple(Field(name, "", inferred=True) for name in chosen)
+    fields = tuple(CsvField(name, "", inferred=True) for name in chosen)
     return Schema(names, fields, None if column_names is not None else names)
 
 
@@ -348,7 +348,7 @@ def _fields(
     schema: Schema,
     defaults: Sequence[Any] | None,
     rows: int | None,
-) -> tuple[Field, ...]:
+) -> tuple[CsvField, ...]:
     """Return the selected columns with dtypes, given or inferred from `rows` rows."""
     if defaults is not None:
         if len(defaults) != len(schema.fields):
@@ -365,7 +365,7 @@ def _fields(
     for field in schema.fields:
         values = columns[places[field.name]] if columns else ()
         dtype = infer_dtype(text for text in values if text not in form.null_values)
-        fields.append(Field(field.name, dtype, _DEFAULTS[dtype], inferred=True))
+        fields.append(CsvField(field.name, dtype, _DEFAULTS[dtype], inferred=True))
     return tuple(fields)
 
 
