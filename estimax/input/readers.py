@@ -30,7 +30,7 @@ from estimax.input.sources.record_files import (
 )
 from estimax.input.streams.stream import check_at_least
 from estimax.input.streams.structure import Structure, is_dataset
-from estimax.input.tabular import csv_dataset
+from estimax.input.tabular import csv_dataset, interleave_files
 from estimax.input.verbs.batching import MapBlocks
 from estimax.input.verbs.mixing import Interleave
 from estimax.wire.compression import LONGEST_COMPRESSED, check_compression
@@ -245,12 +245,9 @@ def CsvDataset(  # noqa: N802  # tf.data's name
     """
     if select_cols is not None and exclude_cols is not None:
         raise InputError("CsvDataset: pass select_cols or exclude_cols, not both.")
-    form = CsvFormat(
-        field_delim,
-        '"' if use_quote_delim else None,
-        tuple({"": None, na_value: None}),
-        header,
-        compression=check_compression(compression_type, "CsvDataset"),
+    compression = check_compression(compression_type, "CsvDataset")
+    form = CsvFormat.of_tensorflow(
+        field_delim, use_quote_delim, na_value, header=header, compression=compression
     )
 
     def rows(paths: tuple[str, ...]) -> Dataset:
@@ -368,26 +365,16 @@ def make_batched_features_dataset(
     """
     parser = ExampleParser(features)
     paths = list_paths(file_pattern)
-    names = Dataset.from_tensor_slices([os.fsencode(path) for path in paths])
-    if shuffle:
-        names = names.shuffle(len(paths), shuffle_seed)
     make = reader or TFRecordDataset
     rest = tuple(reader_args or ())
-    threads = reader_num_threads or 1
-
-    def records(path: bytes) -> Dataset:
-        return make(os.fsdecode(path), *rest)
-
-    node = Interleave(
-        names.node,
-        records,
-        threads,
-        1,
-        threads if threads > 1 else 0,
+    data = interleave_files(
+        paths,
+        lambda path: make(path, *rest),
+        reader_num_threads or 1,
         "make_batched_features_dataset",
-        columnar=True,
+        shuffle=shuffle,
+        seed=shuffle_seed,
     )
-    data = Dataset(node)
     if shuffle:
         data = data.shuffle(shuffle_buffer_size, shuffle_seed)
     drop = drop_final_batch or num_epochs is None

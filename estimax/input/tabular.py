@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -251,12 +251,9 @@ def make_csv_dataset(
     if encoding.lower().replace("_", "-") not in ("utf-8", "utf8", "ascii"):
         raise InputError(f"make_csv_dataset: encoding must be utf-8, got {encoding!r}.")
     paths = tuple(list_paths(file_pattern))
-    form = CsvFormat(
-        field_delim,
-        '"' if use_quote_delim else None,
-        tuple({"": None, na_value: None}),
-        header,
-        compression=check_compression(compression_type, "make_csv_dataset"),
+    compression = check_compression(compression_type, "make_csv_dataset")
+    form = CsvFormat.of_tensorflow(
+        field_delim, use_quote_delim, na_value, header=header, compression=compression
     )
     schema = _schema(paths, form, column_names, select_columns)
     fields = _fields(paths, form, schema, column_defaults, num_rows_for_inference)
@@ -286,20 +283,41 @@ def _rows(
     seed: int | None,
     parallel: int | None,
 ) -> Dataset:
+    name = "make_csv_dataset"
     if not shuffle and (parallel or 1) == 1:
-        return csv_dataset(paths, schema, form, "make_csv_dataset")
+        return csv_dataset(paths, schema, form, name)
+    return interleave_files(
+        paths,
+        lambda path: csv_dataset((path,), schema, form, name),
+        parallel or 1,
+        name,
+        shuffle=shuffle,
+        seed=seed,
+    )
+
+
+def interleave_files(
+    paths: Sequence[str],
+    read: Callable[[str], Dataset],
+    cycle: int,
+    name: str,
+    *,
+    shuffle: bool,
+    seed: int | None,
+) -> Dataset:
+    """Return the rows of `cycle` files at once, in turn, read by as many threads.
+
+    `shuffle` permutes the files. One file at a time is read without a thread.
+    """
     files = Dataset.from_tensor_slices([os.fsencode(path) for path in paths])
     if shuffle:
         files = files.shuffle(len(paths), seed)
+    threads = cycle if cycle > 1 else 0
 
     def rows(path: bytes) -> Dataset:
-        return csv_dataset((os.fsdecode(path),), schema, form, "make_csv_dataset")
+        return read(os.fsdecode(path))
 
-    threads = parallel if parallel and parallel > 1 else 0
-    node = Interleave(
-        files.node, rows, parallel or 1, 1, threads, "make_csv_dataset", columnar=True
-    )
-    return Dataset(node)
+    return Dataset(Interleave(files.node, rows, cycle, 1, threads, name, columnar=True))
 
 
 def _schema(

@@ -40,6 +40,20 @@ class CsvFormat:
     block_bytes: int = 4 << 20
     compression: str | None = None
 
+    @staticmethod
+    def of_tensorflow(
+        field_delim: str,
+        use_quote_delim: bool,
+        na_value: str,
+        *,
+        header: bool = False,
+        compression: str | None = None,
+    ) -> CsvFormat:
+        """Return the format that the arguments of TensorFlow's functions describe."""
+        quote = '"' if use_quote_delim else None
+        nulls = tuple({"": None, na_value: None})
+        return CsvFormat(field_delim, quote, nulls, header, compression=compression)
+
 
 @dataclass(frozen=True, eq=False)
 class Block:

@@ -141,8 +141,7 @@ def decode_csv(
     """
     single = isinstance(records, str | bytes)
     text = Strings.of([records] if single else records)
-    quote = '"' if use_quote_delim else None
-    form = CsvFormat(field_delim, quote, tuple({"": None, na_value: None}), False)
+    form = CsvFormat.of_tensorflow(field_delim, use_quote_delim, na_value)
     flat = text.reshape((-1,))
     count = len(record_defaults)
     if select_cols is not None and len(flat):

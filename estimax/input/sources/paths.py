@@ -29,12 +29,10 @@ def expand(files: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
     Raises:
       InputError: Nothing matches, or a path is a folder or a broken link.
     """
-    one = isinstance(files, str | os.PathLike)
-    given = [files] if isinstance(files, str | os.PathLike) else list(files)
-    paths = [path for item in given for path in _matches(os.fspath(item))]
+    # A single path or pattern always has a match: `_matches` raises otherwise.
+    paths = [path for item in _as_list(files) for path in _matches(item)]
     if not paths:
-        what = "the pattern" if one else "the list of files"
-        raise InputError(f"no input files: {what} is empty.")
+        raise InputError("no input files: the list of files is empty.")
     return tuple(paths)
 
 
@@ -44,13 +42,13 @@ def list_paths(patterns: PathLike | Iterable[PathLike]) -> list[str]:
     Raises:
       InputError: Nothing matches, or a match is a broken link.
     """
-    one = isinstance(patterns, str | os.PathLike)
-    given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
-    paths = [path for item in given for path in _glob(os.fspath(item))]
+    given = _as_list(patterns)
+    paths = [path for item in given for path in _glob(item)]
     if not paths:
-        shown = ", ".join(repr(os.fspath(item)) for item in given)
-        what = "no file matches" if one else "no file matches any of"
-        raise InputError(f"list_files: {what} {shown} (from {Path.cwd()}).")
+        shown = ", ".join(map(repr, given))
+        raise InputError(
+            f"list_files: no file matches any of [{shown}] (from {Path.cwd()})."
+        )
     return sorted(paths)
 
 
@@ -62,6 +60,12 @@ def given_paths(files: Any) -> tuple[str, ...]:
     if not paths:
         raise InputError("no input files: the list of files is empty.")
     return paths
+
+
+def _as_list(files: PathLike | Iterable[PathLike]) -> list[str]:
+    """Return one path or several as a list of text."""
+    several = [files] if isinstance(files, str | os.PathLike) else files
+    return [os.fspath(path) for path in several]
 
 
 def _matches(pattern: str) -> list[str]:
