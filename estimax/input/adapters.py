@@ -24,7 +24,7 @@ from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import State
 from estimax.input.streams.structure import Structure, leaves, map_leaves, named_leaves
 
-Batch = tuple[Structure, Structure]
+LabeledBatch = tuple[Structure, Structure]  # features, and labels or None
 
 
 class BatchIterator(Protocol):
@@ -43,10 +43,10 @@ class BatchIterator(Protocol):
       (array([2, 3]), None)
     """
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[LabeledBatch]:
         """Return the iterator itself."""
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> LabeledBatch:
         """Return the next `(features, labels)`."""
 
     def get_state(self) -> State:
@@ -114,7 +114,7 @@ def as_batches(
     )
 
 
-def as_pair(element: Any) -> Batch:
+def as_pair(element: Any) -> LabeledBatch:
     """Return an element as `(features, labels)`; raise unless a tuple has two parts.
 
     >>> as_pair({"x": 1})
@@ -150,7 +150,7 @@ def _is_iterable(value: Any) -> bool:
     return hasattr(value, "__iter__") or hasattr(value, "__getitem__")
 
 
-def _checked(batch: Batch) -> Batch:
+def _checked(batch: LabeledBatch) -> LabeledBatch:
     """Convert to columns and check that all have the same number of rows."""
     columns = leaves(batch)
     if all(map(is_column, columns)):  # batches of a Dataset need no conversion
@@ -202,13 +202,17 @@ class _Constant:
 
     is_endless = True
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: LabeledBatch) -> None:
         self._batch = _checked(batch)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __repr__(self) -> str:
+        rows = _rows(leaves(self._batch)[0])[0]
+        return f"BatchIterator(one batch of {rows} rows, repeated without end)"
+
+    def __iter__(self) -> Iterator[LabeledBatch]:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> LabeledBatch:
         return self._batch
 
     def get_state(self) -> State:
@@ -237,10 +241,13 @@ class _Batches:
     def __init__(self, elements: _Positioned) -> None:
         self._elements = elements
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __repr__(self) -> str:
+        return f"BatchIterator({self._elements!r})"
+
+    def __iter__(self) -> Iterator[LabeledBatch]:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> LabeledBatch:
         return _checked(as_pair(self._elements.__next__()))
 
     def get_state(self) -> State:
@@ -261,6 +268,9 @@ class _CursorIterator:
         self.get_state = cursor.get_state
         self.set_state = cursor.set_state
         self.close = cursor.close
+
+    def __repr__(self) -> str:
+        return "batches of a Python iterable"
 
     def __next__(self) -> Any:
         element = self._cursor.next()

@@ -180,6 +180,9 @@ class Output:
         self._logdir = logdir
         self.writer = writer
 
+    def __repr__(self) -> str:
+        return f"Output({self.writer or self._logdir!r})"
+
     def open(self) -> None:
         """Create a writer for the directory, if one was given."""
         if self._logdir is not None:

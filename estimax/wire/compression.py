@@ -124,6 +124,8 @@ class _Inflated:
 
     def _some(self, most: int) -> bytes:
         """Return 1 to `most` bytes; none at the end or at a failure."""
+        # Each turn feeds the decompressor the input at hand, at most 256 KB. A turn may
+        # yield no bytes: a member may end, or begin with a header only.
         while True:
             if not self._input:
                 self._input = self._file.read(_PIECE)

@@ -20,8 +20,8 @@ from estimax.native.reference import protos
 from estimax.native.reference.protos import encode_varint
 
 __all__ = [
-    "KINDS",
-    "NAMES",
+    "LIST_KINDS",
+    "LIST_NAMES",
     "FeatureParts",
     "decode_example",
     "decode_sequence_example",
@@ -32,10 +32,11 @@ __all__ = [
     "varint",
 ]
 
-KINDS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
-NAMES = {number: name for name, number in KINDS.items()}
+# The field number of each kind of list in a Feature message.
+LIST_KINDS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
+LIST_NAMES = {number: name for name, number in LIST_KINDS.items()}
 
-# The kind of a feature (a key of KINDS, or None) and its bytes, floats or integers.
+# The kind of a feature (in LIST_KINDS, or None) and its bytes, floats or integers.
 FeatureParts = tuple[str | None, Sequence[Any]]
 
 
@@ -155,14 +156,14 @@ def _feature(feature: FeatureParts) -> bytes:
         return b""
     if kind == "float_list":
         values = [struct.pack("<f", value) for value in values]
-    return protos.feature(KINDS[kind], list(values))
+    return protos.feature(LIST_KINDS[kind], list(values))
 
 
 def _decoded(data: bytes, span: protos.Span) -> FeatureParts:
     number, values = protos.values(data, span)
     if number is None:
         return None, []
-    kind = NAMES[number]
+    kind = LIST_NAMES[number]
     if kind == "float_list":
         return kind, list(struct.unpack(f"<{len(values)}f", b"".join(values)))
     return kind, values

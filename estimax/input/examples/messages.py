@@ -27,8 +27,11 @@ from estimax.native import encoding
 from estimax.native.encoding import EncodedColumn
 from estimax.wire import messages
 
+# How much a repr shows: lines of an example, values of a line, characters of a value.
+_MOST_LINES, _MOST_VALUES, _MOST_CHARACTERS = 3, 6, 40
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Feature:
     """The values of one feature of an Example, all of one kind.
 
@@ -44,19 +47,22 @@ class Feature:
 
     Example:
       >>> Feature.of([1, 2])
-      Feature(kind='int64_list', values=(1, 2))
+      Feature(int64_list [1, 2])
     """
 
     kind: str | None = None
     values: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind is not None and self.kind not in messages.KINDS:
+        if self.kind is not None and self.kind not in messages.LIST_KINDS:
+            kinds = ", ".join(messages.LIST_KINDS)
             raise InputError(
-                f"Feature: kind must be None or one of {', '.join(messages.KINDS)}, "
-                f"got {self.kind!r}."
+                f"Feature: kind must be None or one of {kinds}, got {self.kind!r}."
             )
         object.__setattr__(self, "values", tuple(self.values))
+
+    def __repr__(self) -> str:
+        return f"Feature({_feature_text(self)})"
 
     @staticmethod
     def of(values: Any) -> Feature:  # Any: a scalar or array of numbers or text
@@ -217,18 +223,21 @@ def _flat(values: Any) -> list[Any]:
     return list(listed)
 
 
-_MOST_LINES, _MOST_VALUES = 4, 6
-
-
 def _feature_lines(features: Mapping[str, Feature]) -> list[str]:
     """Return a line for each feature: key, kind and the first values."""
-    lines = []
-    for key, feature in features.items():
-        values = ", ".join(map(repr, feature.values[:_MOST_VALUES]))
-        more = len(feature.values) - _MOST_VALUES
-        rest = f", … {more} more" if more > 0 else ""
-        lines.append(f"{key}: {feature.kind} [{values}{rest}]")
-    return lines
+    return [f"{key}: {_feature_text(feature)}" for key, feature in features.items()]
+
+
+def _feature_text(feature: Feature) -> str:
+    """Return the kind and the first values, each cut to `_MOST_CHARACTERS`."""
+    shown = [repr(value) for value in feature.values[:_MOST_VALUES]]
+    shown = [
+        v if len(v) <= _MOST_CHARACTERS else v[:_MOST_CHARACTERS] + "…" for v in shown
+    ]
+    more = len(feature.values) - _MOST_VALUES
+    if more > 0:
+        shown.append(f"… {more} more")
+    return f"{feature.kind} [{', '.join(shown)}]"
 
 
 def _shown(name: str, lines: list[str]) -> str:

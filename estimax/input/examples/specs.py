@@ -289,7 +289,7 @@ def _described(problem: Problem, wanted: Sequence[Wanted], records: Strings) -> 
         )
     where = f"feature {key!r} (byte {offset})"
     if problem.flaw == Flaw.WRONG_KIND:
-        return f"{where}: expected {dtype}, found a {messages.NAMES[found]}."
+        return f"{where}: expected {dtype}, found a {messages.LIST_NAMES[found]}."
     if problem.flaw == Flaw.NOT_MULTIPLE:
         return (
             f"{where}: found {found} values, which is not a multiple of {expected}, "

@@ -26,7 +26,7 @@ from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import Context, State, check_same
 from estimax.input.streams.structure import Structure, map_leaves
 
-# A table is converted at least so many rows at a time.
+# The least number of rows of a table that are converted at once.
 _ROWS_AT_ONCE = 4096
 
 

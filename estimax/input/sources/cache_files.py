@@ -45,8 +45,8 @@ from estimax.native import checksum
 from estimax.wire import atomic, files, json_text
 
 _VERSION = 2  # version 1 had no checksums
-# Arrays begin at multiples of so many bytes in their chunk, which suits every dtype and
-# SIMD loads.
+# Arrays begin at multiples of 64 bytes in their chunk, which suits every dtype and SIMD
+# loads.
 ALIGNMENT = 64
 # The deepest structure that is read; examples have a few levels.
 _DEEPEST = 64

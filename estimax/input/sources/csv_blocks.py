@@ -209,6 +209,8 @@ def _good_end(
     if not len(quotes):
         return end
     data = np.frombuffer(block.data, np.uint8)[:end]
+    # Quotes alternate between opening and closing. A doubled quote in a field closes
+    # it and opens it again at once, so a quote is a valid neighbour, too.
     opening, closing = quotes[0::2], quotes[1::2]
     delimiter, quote = ord(form.delimiter), data[quotes[0]]
     before = data[np.maximum(opening - 1, 0)]

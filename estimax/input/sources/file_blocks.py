@@ -187,6 +187,9 @@ class ByteFile:
             if not data and offset > self._file.seek(0, 2):
                 raise self._too_short(offset)
             return data
+        # A compressed stream only goes forward. Readers mostly go back a little, to the
+        # row that the last block cut, so the bytes of the last read are kept. Before
+        # them, decompress from the start; after them, skip.
         if offset < self._at - len(self._held):
             self._file.seek(0)
             self._source = compressed.source_of(self._file, self._compression)
