@@ -6,8 +6,8 @@
 
 Hot paths parse and encode Examples with the compiled code of `native`. The functions
 here are for single messages. They read with the reference implementation that the
-kernels are tested against, so both refuse the same bytes; the protobuf library merges
-repeated map values and accepts groups, which the kernels do not.
+kernels are tested against, so both refuse the same bytes. The protobuf library merges
+repeated map values, accepts groups and refuses keys that are not UTF-8; kernels do not.
 """
 
 from __future__ import annotations
