@@ -399,7 +399,7 @@ def _text_rows(
                 # Rows with another number of fields raise when the data is read.
                 if len(row) == len(schema.names):
                     yield row
-            offset, line = block.place(block.end)
+            offset, line = block.start_at(block.end)
         file.close()
 
 

@@ -70,14 +70,14 @@ class Block:
         """The number of line breaks in the rows."""
         return self.data.count(b"\n", 0, self.end)
 
-    def place(self, position: int) -> BlockStart:
+    def start_at(self, position: int) -> BlockStart:
         """Return the byte and the line in the file of a byte of the block."""
         line = self.line + self.data.count(b"\n", 0, position)
         return self.offset + position, line
 
     def where(self, position: int) -> str:
         """Return the file, line and byte of a byte of the block, for messages."""
-        byte, line = self.place(position)
+        byte, line = self.start_at(position)
         return f"{self.path}, line {line} (byte {byte})"
 
 
@@ -231,7 +231,7 @@ def _good_end(
         f"{block.where(wrong)}: found a {form.quote} inside a field. Quote the whole "
         "field and double the quotes inside it; or pass quote=None if quotes are "
         "ordinary characters in this file.",
-        block.place(next_row),
+        block.start_at(next_row),
     )
 
 

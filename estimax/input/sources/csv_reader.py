@@ -71,14 +71,14 @@ class CsvReader:
         return offset, line
 
     def read(
-        self, path: str, place: BlockStart, rows: int
+        self, path: str, start: BlockStart, rows: int
     ) -> tuple[Chunk, BlockStart] | None:
         """Return a block of rows that ends before the first bad row.
 
         Raises:
           BadRowError: The first row of the block is bad.
         """
-        offset, line = place
+        offset, line = start
         form = replace(self.form, block_bytes=min(self._most, self.form.block_bytes))
         block = read_rows(self._open.get(path), offset, line, form)
         if not block.end:
@@ -94,7 +94,7 @@ class CsvReader:
                 raise
             block = replace(block, end=error.start)
             parsed = parse(block, self.schema, form)
-        return parsed, block.place(block.end)
+        return parsed, block.start_at(block.end)
 
     def close(self) -> None:
         """Close the file."""

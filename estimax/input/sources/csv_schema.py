@@ -493,7 +493,7 @@ def _find_problem(block: Block, schema: Schema, form: CsvFormat) -> BadRowError 
         if problem:
             start = int(ends[number - 1]) if number else 0
             words = f"{block.where(start)}: {problem}"
-            return BadRowError(words, start, block.place(int(ends[number])))
+            return BadRowError(words, start, block.start_at(int(ends[number])))
     return None
 
 

@@ -51,9 +51,9 @@ class BlockReader(Protocol):
         """Return where the first block of a file starts."""
 
     def read(
-        self, path: str, place: BlockStart, rows: int
+        self, path: str, start: BlockStart, rows: int
     ) -> tuple[Chunk, BlockStart] | None:
-        """Return the block at `place` and the start of the next; None at the end.
+        """Return the block at `start` and the start of the next; None at the end.
 
         `rows` is the number of rows that the caller wants now. A block may have any
         number of rows.
@@ -88,9 +88,8 @@ class FileBlocksStream:
         self._reader = reader
         self._counters = counters
         self._file = 0
-        self._place: BlockStart | None = (
-            None  # of the block; None before the first block
-        )
+        # Of the block; None before the first block of a file.
+        self._start: BlockStart | None = None
         self._row = 0  # in the block
         self._block: Chunk | None = None
         self._next: BlockStart = ()  # the start of the block after this one
@@ -106,7 +105,7 @@ class FileBlocksStream:
                 # Above 0 if blocks have become smaller since the position was saved:
                 # the row is then in a later block.
                 self._row -= rows
-                self._block, self._place = None, self._next
+                self._block, self._start = None, self._next
             if len(out):
                 return out
         return None
@@ -117,39 +116,39 @@ class FileBlocksStream:
             path = self._paths[self._file]
             self._counters.opened.setdefault(path)
             try:
-                if self._place is None:
-                    self._place = self._reader.start(path)
-                loaded = self._reader.read(path, self._place, wanted)
+                if self._start is None:
+                    self._start = self._reader.start(path)
+                loaded = self._reader.read(path, self._start, wanted)
             except InputError as error:
                 # Move past the part that cannot be read before raising: a caller that
                 # ignores the error continues there.
-                self._place = getattr(error, "after", None)
-                self._file += self._place is None
+                self._start = getattr(error, "after", None)
+                self._file += self._start is None
                 self._row = 0
                 raise
             if loaded is not None:
                 self._block, self._next = loaded
                 return True
-            self._file, self._place = self._file + 1, None
+            self._file, self._start = self._file + 1, None
         self._reader.close()
         return False
 
     def get_state(self) -> State:
-        """Return the start of the block, and the row in it."""
+        """Return the file, the start of the block ("place"), and the row in it."""
         return {
             "file": self._file,
             "name": self._name(),
-            "place": self._place and list(self._place),
+            "place": self._start and list(self._start),
             "row": self._row,
         }
 
     def set_state(self, state: State) -> None:
         """Go to a position; the block is read again at the next read."""
         self._file, self._row = int(state["file"]), int(state["row"])
-        place = state["place"]
-        self._place = None if place is None else tuple(map(int, place))
+        start = state["place"]
+        self._start = None if start is None else tuple(map(int, start))
         self._block = None
-        check_same("the file at this place of the list", state["name"], self._name())
+        check_same("the next file in the list", state["name"], self._name())
 
     def _name(self) -> str:
         ended = self._file >= len(self._paths)

@@ -51,10 +51,10 @@ class ParquetReader:
         return (0,)
 
     def read(
-        self, path: str, place: BlockStart, rows: int
+        self, path: str, start: BlockStart, rows: int
     ) -> tuple[Columns, BlockStart] | None:
         """Return one row group as columns, and start to read the next one."""
-        (group,) = place
+        (group,) = start
         file = self._get(path)
         if group >= file.num_row_groups:
             return None

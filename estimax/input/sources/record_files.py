@@ -46,10 +46,10 @@ class LineReader:
         return (0, 1)
 
     def read(
-        self, path: str, place: BlockStart, rows: int
+        self, path: str, start: BlockStart, rows: int
     ) -> tuple[Columns, BlockStart] | None:
         """Return as many whole lines as fit a block, at least one."""
-        offset, line = place
+        offset, line = start
         size = BLOCK_BYTES
         while True:
             data = self._open.get(path).read_at(offset, size)
@@ -126,10 +126,10 @@ class FixedLengthReader:
         return (min(size, found), 0)
 
     def read(
-        self, path: str, place: BlockStart, rows: int
+        self, path: str, start: BlockStart, rows: int
     ) -> tuple[Columns, BlockStart] | None:
         """Return as many records as fit a block, without the footer."""
-        offset, number = place
+        offset, number = start
         length, footer = self.form.record_bytes, self.form.footer_bytes
         size = max(1, BLOCK_BYTES // length) * length
         data = self._open.get(path).read_at(offset, size + footer)
@@ -166,13 +166,13 @@ class TFRecordReader:
         return (0, 0)
 
     def read(
-        self, path: str, place: BlockStart, rows: int
+        self, path: str, start: BlockStart, rows: int
     ) -> tuple[Columns, BlockStart] | None:
         """Return a block of records; reopen the file unless it is at that position."""
         reader = self._reader
-        if reader is None or self._path != path or reader.position != place:
+        if reader is None or self._path != path or reader.position != start:
             self.close()
-            offset, record = place
+            offset, record = start
             reader = RecordReader(
                 path,
                 self._compression,
