@@ -36,7 +36,7 @@ from estimax.input.sources.paths import PathLike, list_paths
 from estimax.input.streams.background import ROWS_AT_ONCE
 from estimax.input.streams.chunks import Elements, as_element
 from estimax.input.streams.positions import Resume
-from estimax.input.streams.stream import Node, verbs_of
+from estimax.input.streams.stream import DatasetNode, verbs_of
 from estimax.input.streams.structure import (
     Structure,
     describe,
@@ -46,11 +46,11 @@ from estimax.input.streams.structure import (
 )
 from estimax.input.verbs import sharding
 from estimax.input.verbs.batching import (
-    Batch,
     Filter,
     Map,
     MapBlocks,
     PaddedBatch,
+    StackedBatch,
     Unbatch,
     mapper_of,
 )
@@ -63,7 +63,7 @@ from estimax.input.verbs.options import Options, WithOptions, options_of
 from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
 from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
 from estimax.input.verbs.scanning import Scan, TakeWhile, Unique
-from estimax.input.verbs.shuffle import Resample, Shuffle
+from estimax.input.verbs.shuffle import Resample, WindowShuffle
 
 AUTOTUNE = -1
 # tf.data's default for interleave is the number of cores; a fixed one means the same
@@ -79,7 +79,7 @@ class Dataset:
     [[0, 1, 2, 3], [4, 0, 1, 2], [3, 4]]
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: DatasetNode) -> None:
         self.node = node
         # Numbers the passes, so that a seeded shuffle differs from pass to pass.
         self._passes = itertools.count()
@@ -194,7 +194,7 @@ class Dataset:
         if datasets is None:
             datasets = args[0] if len(args) == 1 else tuple(args)
 
-        def node(leaf: Any) -> Node:
+        def node(leaf: Any) -> DatasetNode:
             return _node_of(leaf, "zip")
 
         return Dataset(Zip(map_leaves(node, datasets)))
@@ -259,7 +259,7 @@ class Dataset:
         process, also without a seed.
         """
         reshuffle = reshuffle_each_iteration is not False
-        return Dataset(Shuffle(self.node, buffer_size, seed, reshuffle))
+        return Dataset(WindowShuffle(self.node, buffer_size, seed, reshuffle))
 
     def repeat(self, count: int | None = None) -> Dataset:
         """Go through the data `count` times; None or -1 is for ever.
@@ -353,7 +353,7 @@ class Dataset:
 
     def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
         """Stack elements; the last batch may be short unless dropped."""
-        return Dataset(Batch(self.node, batch_size, drop_remainder))
+        return Dataset(StackedBatch(self.node, batch_size, drop_remainder))
 
     def padded_batch(
         self,
@@ -629,7 +629,7 @@ class Dataset:
         >>> Dataset.range(10).repeat(2).batch(3).cardinality()
         7
         """
-        return sharding.of(self.node)
+        return sharding.cardinality_of(self.node)
 
     def __len__(self) -> int:
         count = self.cardinality()
@@ -720,8 +720,8 @@ def label_splitter(name: str) -> Callable[..., Structure]:
     return lambda *rows: split(rows[0] if len(rows) == 1 else rows)
 
 
-def _node_of(dataset: Any, verb: str) -> Node:
+def _node_of(dataset: Any, verb: str) -> DatasetNode:
     if not is_dataset(dataset):
         raise InputError(f"{verb}: expected a Dataset, got {type(dataset).__name__}.")
-    node: Node = dataset.node
+    node: DatasetNode = dataset.node
     return node

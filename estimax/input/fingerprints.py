@@ -37,7 +37,13 @@ from estimax.input.sources.arrays import Slices
 from estimax.input.sources.cache_files import CacheFile
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.ragged import Ragged
-from estimax.input.streams.stream import Counters, Node, State, inner_nodes, verbs_of
+from estimax.input.streams.stream import (
+    Counters,
+    DatasetNode,
+    State,
+    inner_nodes,
+    verbs_of,
+)
 from estimax.input.streams.structure import named_leaves
 from estimax.input.verbs.caching import Cache
 from estimax.wire import files
@@ -96,7 +102,7 @@ class _Source:
 class DataMarks:
     """The fingerprint of an iterator's data, which grows as files are opened."""
 
-    def __init__(self, node: Node, counters: Counters) -> None:
+    def __init__(self, node: DatasetNode, counters: Counters) -> None:
         self._sources = list(_sources_of(node, is_cached=False))
         self._opened = counters.opened
         self._known: dict[str, FileMark] = {}  # by path
@@ -173,7 +179,7 @@ class DataMarks:
             self._others.append(mark._replace(name=path))
 
 
-def fingerprint(node: Node) -> str:
+def fingerprint(node: DatasetNode) -> str:
     """A digest of a dataset's verbs and of all its data, sampled.
 
     Every local file is sampled, in threads.
@@ -310,7 +316,7 @@ def _unpacked(state: State) -> list[FileMark]:
     return marks
 
 
-def _sources_of(node: Node, *, is_cached: bool) -> Iterator[_Source]:
+def _sources_of(node: DatasetNode, *, is_cached: bool) -> Iterator[_Source]:
     if isinstance(node, FileBlocks | Slices):
         yield _Source(node, is_cached)
     if isinstance(node, Cache) and isinstance(node.store, CacheFile):

@@ -20,7 +20,7 @@ from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import (
     Context,
     Counters,
-    Node,
+    DatasetNode,
     State,
     Stream,
     chain_of,
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 class DatasetIterator:
     """One pass over a dataset, which can say where it is and go there again."""
 
-    def __init__(self, node: Node, seed: int | None, number: int) -> None:
+    def __init__(self, node: DatasetNode, seed: int | None, number: int) -> None:
         self._node = node
         self._seed = secrets.randbits(63) if seed is None else seed
         self._pass = number
@@ -137,7 +137,9 @@ def without_fingerprint(state: Any) -> Any:
 _SEARCH_SECONDS = 30.0
 
 
-def locate(error: ExampleError, node: Node, *, seconds: float | None = None) -> None:
+def locate(
+    error: ExampleError, node: DatasetNode, *, seconds: float | None = None
+) -> None:
     """Put file, record and byte before the message, where they are found in time."""
     if error.where is not None or not error.data:
         return
@@ -154,7 +156,7 @@ def locate(error: ExampleError, node: Node, *, seconds: float | None = None) -> 
         error.args = (f"{where}, {error}",)
 
 
-def _search(node: Node, data: bytes, deadline: float) -> str | None:
+def _search(node: DatasetNode, data: bytes, deadline: float) -> str | None:
     for source in _file_nodes(node):
         find = getattr(source.make_reader(), "find", None)
         for path in source.paths if find is not None else ():
@@ -165,7 +167,7 @@ def _search(node: Node, data: bytes, deadline: float) -> str | None:
     return None
 
 
-def _file_nodes(node: Node) -> Iterator[FileBlocks]:
+def _file_nodes(node: DatasetNode) -> Iterator[FileBlocks]:
     """The files at the beginning of a dataset, also those that functions open."""
     if isinstance(node, FileBlocks):
         yield node
@@ -179,7 +181,7 @@ def _file_nodes(node: Node) -> Iterator[FileBlocks]:
             yield from _file_nodes(inner)
 
 
-def _elements_once(node: Node) -> Iterator[object]:
+def _elements_once(node: DatasetNode) -> Iterator[object]:
     """The elements of one epoch, in any order."""
     first, *rest = chain_of(node)
     once = rebuilt(first, [one for one in rest if not isinstance(one, Repeat)])

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from estimax.input.streams.chunks import Chunk
-from estimax.input.streams.stream import Context, Node, State, Stream, chain_of
+from estimax.input.streams.stream import Context, DatasetNode, State, Stream, chain_of
 from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
 from estimax.input.verbs.sharding import rebuilt
 
@@ -107,7 +107,7 @@ class _Clock:
 class _Timed:
     """A node whose streams are timed."""
 
-    node: Node
+    node: DatasetNode
     clock: _Clock
     source = None
 
@@ -144,11 +144,11 @@ class _TimedStream:
         self._stream.set_state(state)
 
 
-def profile(node: Node, elements: int, seconds: float) -> Profile:
+def profile(node: DatasetNode, elements: int, seconds: float) -> Profile:
     """Read up to `elements` elements or `seconds` seconds, every stage timed."""
     chain = [one for one in chain_of(node) if one.name]
     clocks = [_Clock() for _ in chain]
-    timed: Node = _Timed(chain[0], clocks[0])
+    timed: DatasetNode = _Timed(chain[0], clocks[0])
     for one, clock in zip(chain[1:], clocks[1:], strict=True):
         stage = rebuilt(timed, [one])
         if isinstance(stage, ParallelMap):
@@ -164,7 +164,7 @@ def profile(node: Node, elements: int, seconds: float) -> Profile:
     return Profile(tuple(_stages(chain, clocks)), took)
 
 
-def _stages(chain: list[Node], clocks: list[_Clock]) -> list[Stage]:
+def _stages(chain: list[DatasetNode], clocks: list[_Clock]) -> list[Stage]:
     stages = []
     for i, (node, clock) in enumerate(zip(chain, clocks, strict=True)):
         source = clocks[i - 1] if i else None
