@@ -182,9 +182,9 @@ class Dataset:
         Args:
           generator: A function that returns an iterable. It is called for every pass.
             Pass the function itself, not its result.
-          output_types: Structure of dtypes. Elements are checked against it and
-            converted; numbers only within their kind (int64 to int32, not float to
-            int). None checks nothing.
+          output_types: Structure of dtypes, against which elements are checked. Python
+            numbers are converted, but never a float to an int. NumPy values of the same
+            kind must have exactly this dtype. None checks nothing.
           output_shapes: Structure of shapes, with None for a dimension of any size.
             Used together with `output_types`.
           args: Arguments for `generator`.

@@ -19,7 +19,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.sources.arrays import Range, Slices
 from estimax.input.streams.ragged import Ragged
-from estimax.input.streams.stream import DatasetNode, chain_of
+from estimax.input.streams.stream import DatasetNode, VerbNode, chain_of
 from estimax.input.streams.structure import Structure, call, map_leaves
 from estimax.input.verbs.batching import Filter, MapBlocks, StackedBatch
 from estimax.input.verbs.caching import Cache
@@ -64,7 +64,7 @@ def dataset_repr(node: DatasetNode) -> str:
 
 def _operation(node: DatasetNode) -> str:
     """Return the name of a node with the arguments that are not defaults."""
-    if node.source is None or not dataclasses.is_dataclass(node):
+    if not isinstance(node, VerbNode):
         return node.name
     hidden = {"name", "columnar", "is_ours", "at_once"}
     if node.name == "flat_map":  # an interleave with fixed arguments
