@@ -18,7 +18,7 @@ from typing import Any
 
 from estimax.core.errors import InputError
 from estimax.input.examples.specs import ExampleError
-from estimax.input.fingerprints import DataMarks
+from estimax.input.fingerprints import DataFingerprint
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import (
     Context,
@@ -66,7 +66,7 @@ class DatasetIterator:
         self._seed = secrets.randbits(63) if seed is None else seed
         self._pass = number
         self._counters = Counters()
-        self._data = DataMarks(node, self._counters)
+        self._data = DataFingerprint(node, self._counters)
         self._stream = self._open()
         self._closed = False
 

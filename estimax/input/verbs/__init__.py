@@ -1,1 +1,1 @@
-"""Verbs of a dataset: one node and one stream each."""
+"""The methods of a dataset, one node and one stream each. See `streams/stream.py`."""
