@@ -1,1 +1,1 @@
-"""The methods of a dataset, one node and one stream each. See `streams/stream.py`."""
+"""Verbs: the operations of a dataset (batch, map, …), one node and one stream each."""
