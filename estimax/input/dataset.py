@@ -75,11 +75,11 @@ _CYCLE_LENGTH = 8
 
 
 class Dataset:
-    """A description of input data: a source and the operations on its elements.
+    """A description of input data: a source followed by verbs, such as `batch`.
 
-    Use it as the result of an `input_fn`, or iterate over it. It has the methods of
-    `tf.data.Dataset`. Each returns a new dataset and reads nothing; reading starts with
-    an iterator. Iterating twice gives two passes.
+    Use it as the result of an `input_fn`, or iterate over it. A verb is a method that
+    returns a new dataset; verbs are those of `tf.data.Dataset`. They read nothing:
+    reading starts with an iterator. Iterating twice gives two passes.
 
     Start from a source: `from_tensor_slices`, `from_generator`, `from_batches`,
     `from_table`, `range`, `list_files`, or a reader such as `csv_files` and
@@ -1123,7 +1123,7 @@ class Dataset:
     def cache(self, filename: PathLike = "") -> Dataset:
         """Keep the elements of the first complete pass and reuse them afterwards.
 
-        Put it after slow operations and before `shuffle`: operations before the cache
+        Put it after slow verbs and before `shuffle`: verbs before the cache
         run once, so a shuffle before it has the same order in every epoch.
 
         Args:
@@ -1171,7 +1171,7 @@ class Dataset:
     def ignore_errors(self, log_warning: bool = False) -> Dataset:
         """Skip elements whose reading or mapping raises an error.
 
-        Put it directly after the operation that fails. `DatasetIterator.ignored_errors`
+        Put it directly after the verb that fails. `DatasetIterator.ignored_errors`
         counts the errors, and their number is logged at the end of the data.
 
         Args:
@@ -1254,9 +1254,9 @@ class Dataset:
     def fingerprint(self) -> str:
         """Return a digest that tells whether a dataset and its data are the same.
 
-        Use it to key caches or to compare runs. It covers the names of the operations,
+        Use it to key caches or to compare runs. It covers the names of the verbs,
         the names (without folders), sizes and samples of local files, and samples of
-        arrays in memory. It does not cover arguments of operations, user functions,
+        arrays in memory. It does not cover arguments of verbs, user functions,
         generators, and the contents of remote files. Up to 192 KiB of every local file
         are read: its first, middle and last 64 KiB.
 
@@ -1271,7 +1271,7 @@ class Dataset:
         return fingerprints.fingerprint(self.node)
 
     def profile(self, elements: int = 100, seconds: float = 10.0) -> profiling.Profile:
-        """Read part of a pass and measure the time of every operation.
+        """Read part of a pass and measure the time of every stage.
 
         Use it to find out what makes the input slow. `print` it for a table.
 
@@ -1280,7 +1280,7 @@ class Dataset:
           seconds: Time after which to stop, in seconds, if it is reached first.
 
         Returns:
-          A `Profile` with one `Stage` for each operation.
+          A `Profile` with one `Stage` for the source and each verb.
 
         Example:
           >>> Dataset.range(100).map(lambda x: sum(range(9999))).profile().slowest
@@ -1336,7 +1336,7 @@ class Dataset:
         `with`.
 
         Args:
-          seed: Seed of the operations that were given none, such as `shuffle`. None
+          seed: Seed of the verbs that were given none, such as `shuffle`. None
             draws one, which saved positions contain.
 
         Returns:

@@ -1,11 +1,11 @@
-"""The text of a dataset in `repr`: its operations, element spec and cardinality.
+"""The text of a dataset in `repr`: its verbs, element spec and cardinality.
 
     <Dataset from_tensor_slices > shuffle(buffer_size=100) > batch(batch_size=32)
      elements: {'age': int64 [B], 'city': string [B]}
      cardinality: 4>
 
 Nothing is read and no user function is called. The line of elements is left out after
-an operation whose result is unknown without running it, such as `map`.
+a verb whose result is unknown without running it, such as `map`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from estimax.input.verbs.parallel_map import Prefetch
 from estimax.input.verbs.sharding import INFINITE, UNKNOWN, cardinality_of
 from estimax.input.verbs.shuffle import WindowShuffle
 
-# Operations that return elements as they are.
+# Verbs that return elements as they are.
 _SAME_SPEC = (
     Cache,
     Filter,
@@ -52,7 +52,7 @@ _MOST_KEYS = 8
 def dataset_repr(node: DatasetNode) -> str:
     """Return one to three lines that describe a chain of nodes."""
     chain = chain_of(node)
-    lines = [" > ".join(_operation(one) for one in chain if one.name)]
+    lines = [" > ".join(_stage(one) for one in chain if one.name)]
     spec = _spec(chain)
     if spec is not None:
         lines.append(f"elements: {_spec_text(spec)}")
@@ -62,7 +62,7 @@ def dataset_repr(node: DatasetNode) -> str:
     return "<Dataset " + "\n ".join(_cut(line) for line in lines) + ">"
 
 
-def _operation(node: DatasetNode) -> str:
+def _stage(node: DatasetNode) -> str:
     """Return the name of a node with the arguments that are not defaults."""
     if not isinstance(node, VerbNode):
         return node.name

@@ -47,7 +47,7 @@ class DatasetIterator:
 
     Args:
       node: The description of the dataset.
-      seed: Seed of the operations that were given none. None draws one.
+      seed: Seed of the verbs that were given none. None draws one.
       number: Number of the pass. Shuffles use another order for each.
 
     Example:
@@ -116,18 +116,19 @@ class DatasetIterator:
     def set_state(self, state: State) -> None:
         """Continue after a saved position, exactly as the first iterator would have.
 
-        Nothing is read up to the position, so the cost does not depend on how far it
-        is. Exceptions are generators and other iterables without a position, which are
-        read again.
+        The cost does not depend on how far the position is: only the current window of
+        a shuffle and elements that wait in groups are read again. Exceptions are
+        generators and other iterables without a position, which are read from their
+        start.
 
         Args:
           state: A position that `get_state` returned, for a dataset with the same
-            operations over the same data.
+            verbs over the same data.
 
         Raises:
           ChangedInputError: A file, the list of files or an array in memory has changed
             since the position was saved.
-          InputError: The position was saved by a dataset with other operations.
+          InputError: The position was saved by a dataset with other verbs.
         """
         verbs = verbs_of(self._node)
         if state.get("verbs") != verbs:

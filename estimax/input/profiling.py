@@ -55,7 +55,7 @@ class Profile:
     """The result of `Dataset.profile`. `print` shows it as a table.
 
     Attributes:
-      stages: One `Stage` for each operation, source first.
+      stages: One `Stage` for the source and each verb, in order.
       seconds: Total time of the measurement.
 
     Example:
@@ -92,11 +92,11 @@ class Profile:
 
 @dataclass(frozen=True)
 class Stage:
-    """The measurements of one operation of a dataset.
+    """The measurements of one source or verb of a dataset.
 
     Attributes:
       name: The method of `Dataset`, such as `"map"`.
-      seconds: Time spent in this operation, without its source.
+      seconds: Time spent in this stage, without the stages before it.
       elements: Number of elements that it returned.
       is_waiting: Whether the time was spent waiting for a thread (prefetch).
     """
@@ -108,7 +108,7 @@ class Stage:
 
     @property
     def rate(self) -> float:
-        """Elements per second of this operation's own time."""
+        """Elements per second of this stage's own time."""
         return self.elements / self.seconds if self.seconds > 0 else float("inf")
 
 
