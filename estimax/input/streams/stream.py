@@ -18,13 +18,15 @@ discarding an exact number of elements, and checks with their error messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 from estimax.core.errors import InputError
 from estimax.input.streams.chunks import Chunk, concatenate
-from estimax.input.streams.structure import named_leaves
+from estimax.input.streams.structure import Structure, named_leaves
 
 # A position, as json.dumps takes it. Any, because positions nest.
 State = dict[str, Any]
@@ -204,6 +206,36 @@ def read_up_to_error(stream: Stream, n: int) -> tuple[Chunk | None, Exception | 
     except Exception as error:
         found = error
     return concatenate(parts) if parts else None, found
+
+
+def elements_at(
+    node: DatasetNode, context: Context, positions: Sequence[State]
+) -> list[Structure]:
+    """Read single elements at saved positions, with one stream opened for this.
+
+    A position is that of a `Lookahead`: row `"given"` of the chunk that begins at
+    position `"source"`. Rows of one chunk are read together.
+    """
+    if not positions:
+        return []
+    by_chunk: dict[str, list[int]] = defaultdict(list)
+    for i, position in enumerate(positions):
+        by_chunk[json.dumps(position["source"], sort_keys=True)].append(i)
+    elements: list[Structure] = [None] * len(positions)
+    stream = node.open(context)
+    for numbers in by_chunk.values():
+        stream.set_state(positions[numbers[0]]["source"])
+        rows = [int(positions[i]["given"]) for i in numbers]
+        chunk = read_fully(stream, max(rows) + 1)
+        if chunk is None or len(chunk) <= max(rows):
+            raise InputError(
+                "cannot resume the input: there is no element at a saved position. "
+                "Has the data changed?"
+            )
+        for i, row in zip(numbers, rows, strict=True):
+            elements[i] = chunk.element(row)
+    stream.close()
+    return elements
 
 
 def saved_error(error: Exception | None) -> str | None:

@@ -16,8 +16,7 @@ constructor of `Dataset`, because that class is in a higher layer.
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +35,7 @@ from estimax.input.streams.stream import (
     VerbStream,
     check_at_least,
     discard,
+    elements_at,
     read_fully,
 )
 from estimax.input.streams.structure import Structure, call, is_dataset, map_leaves
@@ -172,30 +172,6 @@ class _GroupStream:
             self._out.close()
         self._waiting.clear()
         self._source.close()
-
-
-def elements_at(
-    node: DatasetNode, context: Context, positions: Sequence[State]
-) -> list[Structure]:
-    """Read the elements at positions of a `Lookahead`, each chunk only once."""
-    by_chunk: dict[str, list[int]] = defaultdict(list)
-    for i, position in enumerate(positions):
-        by_chunk[json.dumps(position["source"], sort_keys=True)].append(i)
-    elements: list[Structure] = [None] * len(positions)
-    stream = node.open(context)
-    for numbers in by_chunk.values():
-        stream.set_state(positions[numbers[0]]["source"])
-        rows = [int(positions[i]["given"]) for i in numbers]
-        chunk = read_fully(stream, max(rows) + 1)
-        if chunk is None or len(chunk) <= max(rows):
-            raise InputError(
-                "cannot resume the input: there is no element at a saved position. "
-                "Has the data changed?"
-            )
-        for i, row in zip(numbers, rows, strict=True):
-            elements[i] = chunk.element(row)
-    stream.close()
-    return elements
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,6 +36,7 @@ from estimax.input.streams.stream import (
     VerbNode,
     chains_of,
     check_at_least,
+    elements_at,
     restored_error,
     saved_error,
 )
@@ -419,12 +420,13 @@ class _InterleaveStream:
         # Each slot's dataset is made again: read its input element, call `fn` with it.
         self._close_slots()
         check_slots(len(state["slots"]), len(self._slots), self._node.name)
-        for i, saved in enumerate(state["slots"]):
-            if saved is not None:
-                element = element_at(self._node.source, self._context, saved["input"])
-                slot = self._slot(saved["input"], element, int(saved["number"]))
-                slot.rows.set_state(saved["rows"])
-                self._slots[i] = slot
+        used = [(i, saved) for i, saved in enumerate(state["slots"]) if saved]
+        inputs = [{"source": saved["input"], "given": 0} for _, saved in used]
+        elements = elements_at(self._node.source, self._context, inputs)
+        for (i, saved), element in zip(used, elements, strict=True):
+            slot = self._slot(saved["input"], element, int(saved["number"]))
+            slot.rows.set_state(saved["rows"])
+            self._slots[i] = slot
         self._inputs.set_state(state["source"])
         self._no_more, self._error = False, restored_error(state["error"])
         self._turn, self._taken, self._opened = map(int, state["turn"])
@@ -513,17 +515,3 @@ def check_slots(saved: int, now: int, name: str) -> None:
             f"saved and has {now} now. Restore the old cycle_length, or start the "
             "input from its beginning."
         )
-
-
-def element_at(node: DatasetNode, context: Context, state: State) -> Structure:
-    """Read the element at a position, with a stream that is opened for this."""
-    stream: Stream = node.open(context)
-    stream.set_state(state)
-    chunk = stream.read(1)
-    stream.close()
-    if chunk is None:
-        raise InputError(
-            "cannot resume the input: there is no element at a saved position. Has "
-            "the data changed?"
-        )
-    return chunk.element(0)
