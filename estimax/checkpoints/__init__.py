@@ -1,4 +1,8 @@
-"""Checkpoints: a state as named arrays in a folder, written beside training."""
+"""Checkpoints: training states on disk, and warm starts from them.
+
+Read `format.py` for the files, `saver.py` for writing during training, `manager.py` for
+finding the latest one, `warm_start.py` for starting a new model from an old one.
+"""
 
 from estimax.checkpoints.finished import finished, forget_finished, mark_finished
 from estimax.checkpoints.format import (

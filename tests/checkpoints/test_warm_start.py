@@ -116,7 +116,7 @@ def test_variables_can_have_had_other_names(source):
     )
     assert new.params["c/w"][0, 0] == 7
     assert new.opt_state["0"]["m"]["c/w"][0, 0] == -7
-    assert "there: a/w" in report.loaded["c/w"]
+    assert "from a/w" in report.loaded["c/w"]
 
 
 def test_what_does_not_fit_is_told_with_names_and_shapes(source):
