@@ -101,8 +101,8 @@ class RunContext:
         """
         if self.fetcher is None:
             raise SpecError(
-                f"a hook asked for {sorted(names)} where no step has been run. Values "
-                "can be fetched in train, from the first step on."
+                f"a hook asked for {sorted(names)}, but no training step has run yet. "
+                "Values can be fetched in train, after the first step."
             )
         return self.fetcher(names)
 

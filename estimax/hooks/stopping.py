@@ -79,12 +79,12 @@ class GlobalStepWaiterHook(Hook):
 
     Use it to start a run from a model that another process is still training. The hook
     polls the folder of that run. Without `checkpoint_dir` it logs a warning and does
-    not wait: the processes of one run step together, so there is nothing to wait for.
+    not wait: one process trains a model, so it would wait for itself.
 
     Args:
       wait_until_step: Step that the other run must have saved; 0 does not wait.
       checkpoint_dir: Folder in which the other run saves checkpoints.
-      poll_secs: Seconds between two looks at the folder.
+      poll_secs: Seconds between two checks of the folder.
       sleep: Function that waits for a number of seconds; tests pass their own.
 
     Example:
@@ -120,8 +120,8 @@ class GlobalStepWaiterHook(Hook):
             return
         if self._directory is None:
             _log.warning(
-                "GlobalStepWaiterHook: processes of one run step together, so there is "
-                "nothing to wait for; give checkpoint_dir to wait for another run"
+                "GlobalStepWaiterHook: there is nothing to wait for within one run; "
+                "give checkpoint_dir to wait for another run"
             )
             return
         _log.info("waiting for step %d of %s", self._wait_until_step, self._directory)

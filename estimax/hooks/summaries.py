@@ -71,8 +71,7 @@ class SummarySaverHook(Hook):
         self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
         if (output_dir is None) == (summary_writer is None):
             raise ConfigError(
-                "SummarySaverHook: give either output_dir or summary_writer, which "
-                "say where to write."
+                "SummarySaverHook: give exactly one of output_dir and summary_writer."
             )
         self._output = summary.Output(output_dir, summary_writer)
         self._histograms_every = histograms_every
