@@ -38,13 +38,7 @@ def check_model_fn(model_fn: Any, *, has_params: bool) -> None:
             "Estimator: model_fn must be a function of (features, labels, mode, "
             f"params, config) returning an EstimatorSpec, got {model_fn!r}."
         )
-    names = accepted_names(model_fn)
-    for name in names:
-        if name not in MODEL_FN_ARGUMENTS:
-            raise SpecError(
-                f"Estimator: model_fn has an unknown argument {name!r}"
-                f"{did_you_mean(name, MODEL_FN_ARGUMENTS)}"
-            )
+    names = known_names("Estimator: model_fn", model_fn, MODEL_FN_ARGUMENTS)
     if "features" not in names:
         raise SpecError("Estimator: model_fn must have an argument 'features'.")
     if has_params and "params" not in names:
@@ -159,6 +153,19 @@ def accepted_names(function: Callable[..., Any]) -> list[str]:
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind in kinds and p.name not in bound]
+
+
+def known_names(
+    where: str, function: Callable[..., Any], allowed: Sequence[str]
+) -> list[str]:
+    """Return the argument names of a function; raise SpecError if one is unknown."""
+    names = accepted_names(function)
+    for name in names:
+        if name not in allowed:
+            raise SpecError(
+                f"{where} has an unknown argument {name!r}{did_you_mean(name, allowed)}"
+            )
+    return names
 
 
 def with_model_dir(

@@ -10,9 +10,9 @@ from typing import Any
 
 import jax
 
-from estimax.core.errors import SpecError, did_you_mean
+from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ModeKeys
-from estimax.estimator.calling import accepted_names
+from estimax.estimator.calling import known_names
 from estimax.estimator.estimator import Estimator
 
 _METRIC_FN_ARGUMENTS = ("features", "labels", "predictions", "config")
@@ -57,7 +57,7 @@ def add_metrics(
         raise TypeError(
             f"add_metrics: expected an Estimator, got {type(estimator).__name__}."
         )
-    names = _checked_names("add_metrics: metric_fn", metric_fn, _METRIC_FN_ARGUMENTS)
+    names = known_names("add_metrics: metric_fn", metric_fn, _METRIC_FN_ARGUMENTS)
 
     def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
         spec: EstimatorSpec = estimator.model_fn(features, labels, mode, config)
@@ -109,7 +109,7 @@ def call_logit_fn(
       >>> call_logit_fn(logit_fn, features, "eval", {"scale": 3.0}, None).tolist()
       [[3.0], [3.0]]
     """
-    names = _checked_names("call_logit_fn: logit_fn", logit_fn, _LOGIT_FN_ARGUMENTS)
+    names = known_names("call_logit_fn: logit_fn", logit_fn, _LOGIT_FN_ARGUMENTS)
     given = {"features": features, "mode": mode, "params": params, "config": config}
     logits = logit_fn(**{name: given[name] for name in names})
     arrays = logits if isinstance(logits, Mapping) else {"logits": logits}
@@ -121,15 +121,3 @@ def call_logit_fn(
                 f"{type(array).__name__}."
             )
     return logits
-
-
-def _checked_names(
-    what: str, function: Callable[..., Any], allowed: tuple[str, ...]
-) -> list[str]:
-    names = accepted_names(function)
-    for name in names:
-        if name not in allowed:
-            raise SpecError(
-                f"{what} has an unknown argument {name!r}{did_you_mean(name, allowed)}"
-            )
-    return names
