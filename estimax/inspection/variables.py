@@ -20,7 +20,7 @@ from estimax.training import UpdateKind, UpdatePlan
 from estimax.training.updates import TableUpdate
 
 # How a variable is updated, in words.
-_WAYS = {
+_UPDATED = {
     UpdateKind.ROWS: "the rows of its batch",
     UpdateKind.MASKED: "the rows of its batch, found on the device",
     UpdateKind.WHOLE: "whole",
@@ -133,16 +133,16 @@ def _infos(plan: UpdatePlan, state: TrainState) -> Iterator[VariableInfo]:
         if name in plan.tables:
             update = plan.tables[name]
             group = None if update.kind is UpdateKind.FROZEN else update.group
-            yield _info(plan, name, leaf, group, _WAYS[_table_way(plan, update)])
+            yield _info(plan, name, leaf, group, _UPDATED[_table_kind(plan, update)])
         elif name in plan.param_groups:
             group = plan.param_groups[name]
             way = UpdateKind.FROZEN if group is None else UpdateKind.WHOLE
-            yield _info(plan, name, leaf, group, _WAYS[way])
+            yield _info(plan, name, leaf, group, _UPDATED[way])
         else:
             yield _info(plan, name, leaf, None, "by the model")
 
 
-def _table_way(plan: UpdatePlan, update: TableUpdate) -> UpdateKind:
+def _table_kind(plan: UpdatePlan, update: TableUpdate) -> UpdateKind:
     if update.kind is not UpdateKind.ROWS or update.group is None:
         return update.kind
     # Adam that is not lazy updates all rows, also those that the batch does not use.
