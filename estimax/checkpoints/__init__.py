@@ -4,7 +4,7 @@ Read `format.py` for the files, `saver.py` for writing during training, `manager
 finding the latest one, `warm_start.py` for starting a new model from an old one.
 """
 
-from estimax.checkpoints.finished import finished, forget_finished, mark_finished
+from estimax.checkpoints.end_of_training import finished, forget_finished, mark_finished
 from estimax.checkpoints.format import (
     ArrayEntry,
     Checkpoint,

@@ -21,7 +21,6 @@ from typing import Any, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from estimax import checkpoints
-from estimax.checkpoints.finished import forget_finished
 from estimax.core.errors import ConfigError, SpecError
 from estimax.core.state import TrainState
 from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
@@ -169,7 +168,7 @@ class CheckpointSaverHook(Hook):
         self._timer.reset()
         # An evaluator in another process must not take the mark of the last run for
         # the end of this one.
-        forget_finished(self._directory)
+        checkpoints.forget_finished(self._directory)
         for listener in self._listeners:
             listener.begin()
 

@@ -25,8 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from estimax import summary
-from estimax.checkpoints.finished import mark_finished
+from estimax import checkpoints, summary
 from estimax.core.errors import ConfigError, did_you_mean
 from estimax.hooks.hook import Hook, RunContext, Values, check_interval, described
 from estimax.wire.files import Pathish
@@ -461,7 +460,7 @@ class EarlyStoppingHook(Hook):
 
     def end(self, context: RunContext) -> None:
         if self._reason is not None:
-            mark_finished(self._model_dir, context.step, self._reason)
+            checkpoints.mark_finished(self._model_dir, context.step, self._reason)
 
     def next_step(self, step: int) -> int:
         every = self._every_steps
