@@ -30,6 +30,7 @@ from estimax.core.state import TrainState
 
 REMEMBERED_LOSSES = 256
 
+# Values that a hook has requested, by name.
 Values = Mapping[str, NDArray[Any] | np.generic]
 
 
