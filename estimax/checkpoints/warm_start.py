@@ -45,7 +45,7 @@ _MOST_LISTED = 20
 _MOST_IN_A_TABLE = 200
 _log = logging.getLogger("estimax")
 
-Words = str | os.PathLike[str] | Sequence[str]  # a vocabulary file, or its words
+WordsOrFile = str | os.PathLike[str] | Sequence[str]  # a vocabulary file, or its words
 SlotNames = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
 
 
@@ -139,18 +139,26 @@ class VocabInfo:
         0 nor 1.
 
     Example:
-      >>> info = VocabInfo(["z", "q", "x"], 3, 1, old_vocab=["x", "y", "z"])
-      >>> info  # doctest: +NORMALIZE_WHITESPACE
-      VocabInfo(new_vocab=['z', 'q', 'x'], new_vocab_size=3, num_oov_buckets=1,
-                old_vocab=['x', 'y', 'z'])
-      >>> matches(info).tolist()  # z was row 2, x was row 0; q and the bucket are new
-      [2, -1, 0, -1]
+      >>> import jax.numpy as jnp
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> def model_fn(features, mode):
+      ...     rows = ex.get_variable("rows", (3,), initializer=0.0)
+      ...     loss = jnp.mean(rows[features["id"]])
+      ...     return ex.EstimatorSpec(mode, loss=loss, train_op="SGD")
+      >>> old = ex.Estimator(model_fn).train(lambda: {"id": np.array([2])}, steps=1)
+      >>> info = ex.VocabInfo(["c", "d", "a"], 3, 0, old_vocab=["a", "b", "c"])
+      >>> settings = ex.WarmStartSettings(old.model_dir, None, {"rows": info})
+      >>> new = ex.Estimator(model_fn, warm_start_from=settings)
+      >>> new = new.train(lambda: {"id": np.array([1])}, steps=1)
+      >>> new.get_variable_value("rows") < 0  # "c" was trained before, "d" now
+      array([ True,  True, False])
     """
 
-    new_vocab: Words
+    new_vocab: WordsOrFile
     new_vocab_size: int
     num_oov_buckets: int
-    old_vocab: Words
+    old_vocab: WordsOrFile
     old_vocab_size: int = -1
     backup_initializer: Callable[..., Any] | None = None
     axis: int = 0
@@ -173,11 +181,12 @@ class VocabInfo:
 
 def _short_repr(settings: WarmStartSettings | VocabInfo) -> str:
     """Return a repr of the fields that are not the default, long lists shortened."""
-    shown = [
-        f"{one.name}={reprlib.repr(getattr(settings, one.name))}"
-        for one in fields(settings)
-        if getattr(settings, one.name) != one.default
-    ]
+    shown = []
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if value != one.default:
+            text = reprlib.repr(value) if isinstance(value, list) else repr(value)
+            shown.append(f"{one.name}={text}")
     return f"{type(settings).__name__}({', '.join(shown)})"
 
 
@@ -459,7 +468,7 @@ def remapped(
     return result
 
 
-def _words(given: Words, size: int) -> Any:  # an Arrow array; it has no types
+def _words(given: WordsOrFile, size: int) -> Any:  # an Arrow array; it has no types
     """Return the words, each with its line feed, as an Arrow array.
 
     The array points into the bytes of the file. A table may have ten million rows, so
@@ -480,7 +489,7 @@ def _words(given: Words, size: int) -> Any:  # an Arrow array; it has no types
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
 
 
-def _lines(given: Words) -> bytes:
+def _lines(given: WordsOrFile) -> bytes:
     """Return the text of a vocabulary with one line feed after every word."""
     if not isinstance(given, str | os.PathLike):
         return "".join(f"{word}\n" for word in given).encode()
@@ -495,7 +504,7 @@ def _lines(given: Words) -> bytes:
     return text if text.endswith(b"\n") or not text else text + b"\n"
 
 
-def _shown(given: Words) -> str:
+def _shown(given: WordsOrFile) -> str:
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
     return "a list of words"

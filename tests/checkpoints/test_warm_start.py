@@ -289,3 +289,13 @@ def test_large_vocabularies_are_remapped_at_once(tmp_path):
     at = matches(VocabInfo(path, n, 1, back))
     assert at[0] == n - 1
     assert at[-2:].tolist() == [0, -1]
+
+
+def test_its_repr_shows_only_what_differs_from_the_default():
+    settings = WarmStartSettings("runs/a", vars_to_warm_start="dnn/.*", partial=True)
+    assert repr(settings) == (
+        "WarmStartSettings(ckpt_to_initialize_from='runs/a', "
+        "vars_to_warm_start='dnn/.*', partial=True)"
+    )
+    words = [str(number) for number in range(1000)]
+    assert len(repr(VocabInfo(words, 1000, 0, words))) < 200
