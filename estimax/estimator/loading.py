@@ -91,6 +91,8 @@ class Loader:
     ) -> Loaded:
         key = (os.fspath(path), tuple(shapes.params), tuple(shapes.tables))
         stamp = _stamp_of(path)
+        # A checkpoint that has been removed (stamp None) is still used if it is loaded;
+        # one that was written again at the same step is not.
         is_known = key == self._key and stamp in (self._stamp, None)
         if self._loaded is None or not is_known:
             loaded = self._loaded_from(checkpoints.read(path), path, shapes)

@@ -179,6 +179,8 @@ class CheckpointSaverHook(Hook):
         return ["loss"] if self._timer.is_due_next() else None
 
     def after_run(self, context: RunContext, values: Values) -> None:
+        # Without a loss, `before_run` saw that no save is due. A save needs the loss:
+        # one that has become due during the step waits for the next call.
         if "loss" in values and self._timer.should_trigger_for_step(context.step):
             self._save(context, loss=float(values["loss"]))
 

@@ -189,6 +189,7 @@ class LoggingTensorHook(Hook):
         return self._wanted
 
     def after_run(self, context: RunContext, values: Values) -> None:
+        # Values are missing if `before_run` saw that no line is due.
         if self._timer is None or any(name not in values for name in self._wanted):
             return
         if self._timer.should_trigger_for_step(context.step):
