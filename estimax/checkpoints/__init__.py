@@ -1,6 +1,10 @@
-"""Checkpoints: a state as named arrays in a folder, written beside training."""
+"""Checkpoints: training states on disk, and warm starts from them.
 
-from estimax.checkpoints.finished import finished, forget_finished, mark_finished
+Read `format.py` for the files, `saver.py` for writing during training, `manager.py` for
+finding the latest one, `warm_start.py` for starting a new model from an old one.
+"""
+
+from estimax.checkpoints.end_of_training import finished, forget_finished, mark_finished
 from estimax.checkpoints.format import (
     ArrayEntry,
     Checkpoint,

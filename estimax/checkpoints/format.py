@@ -1,13 +1,14 @@
-"""A checkpoint on disk: a folder of safetensors files and a manifest of them.
+"""The files of a checkpoint: a folder with a safetensors file and a JSON manifest.
 
     format.write(model_dir / "model.ckpt-100", arrays, 100, {"input": position})
     checkpoint = format.read(model_dir / "model.ckpt-100")
     checkpoint.step, checkpoint.arrays["dnn/logits/kernel"], checkpoint.extra
 
-The folder appears whole or not at all. Reading verifies sizes and checksums, the
-manifest's own included: an input position with a flipped bit would resume elsewhere.
-A checksum finds accidents, not forgeries. So every field of the manifest is checked as
-well: it names files of its own folder only, and no more bytes than they have.
+Writing is atomic: the folder is written under a temporary name and renamed. Reading
+verifies sizes and checksums, also that of the manifest, because a flipped bit in the
+input position would resume at another place. Checksums find accidents, not forgeries,
+so every field of the manifest is checked as well: files must be inside the folder, and
+arrays inside their files.
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ from estimax.wire.atomic import Pathish
 
 VERSION = 1
 MANIFEST = "manifest.json"
-# Numbered so that several processes can each write what they hold.
 STATE_FILE = "state-00000-of-00001.safetensors"
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One file of a checkpoint."""
+    """Size and CRC-32 of one file of a checkpoint."""
 
     size: int
     crc: int
@@ -44,7 +44,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class ArrayEntry:
-    """One array of a checkpoint: what it is, and where it lies in its file."""
+    """One array of a checkpoint: its file, and dtype, shape and offset there."""
 
     file: str
     place: tensors.Entry
@@ -62,7 +62,7 @@ class ArrayEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint holds, without its arrays."""
+    """The content of a checkpoint without the values of its arrays."""
 
     step: int
     written_at: float  # seconds since 1970
@@ -73,7 +73,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint in memory."""
+    """A checkpoint in memory: step, arrays by name, and the extra JSON value."""
 
     step: int
     arrays: dict[str, NDArray[Any]]
@@ -86,7 +86,7 @@ def write(
     step: int,
     extra: Any = None,
 ) -> Path:
-    """Write a checkpoint, in place of one that is there; `extra` is any JSON value."""
+    """Write a checkpoint, replacing one in this folder; `extra` is any JSON value."""
     final = Path(folder)
     check_extra(extra)
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def write(
 
 
 def read(folder: Pathish) -> Checkpoint:
-    """Read a whole checkpoint; CheckpointError says what is damaged."""
+    """Read a whole checkpoint; raise CheckpointError if it is damaged."""
     path = Path(folder)
     manifest = read_manifest(path)
     check_sizes(path, manifest)
@@ -112,7 +112,7 @@ def read(folder: Pathish) -> Checkpoint:
 
 
 def read_array(folder: Pathish, name: str) -> NDArray[Any]:
-    """Read and verify one array, without reading the others."""
+    """Read and verify one array by name, without reading the others."""
     path = Path(folder)
     manifest = read_manifest(path)
     if name not in manifest.arrays:
@@ -132,7 +132,7 @@ def read_entry(folder: Pathish, entry: ArrayEntry, name: str) -> NDArray[Any]:
 
 
 def file_path(folder: Path, name: str) -> Path:
-    """Return the path of a checkpoint's file; CheckpointError if it is elsewhere."""
+    """Return the path of a file; raise CheckpointError if it is outside `folder`."""
     try:
         return files.regular_file(folder, name)
     except ValueError as error:
@@ -140,24 +140,24 @@ def file_path(folder: Path, name: str) -> Path:
 
 
 def names(folder: Pathish) -> tuple[str, ...]:
-    """The names of the arrays in a checkpoint, sorted."""
+    """Return the names of the arrays in a checkpoint, sorted."""
     return tuple(sorted(read_manifest(folder).arrays))
 
 
 def read_manifest(folder: Pathish) -> Manifest:
-    """Read what a checkpoint holds; no array is read."""
+    """Read the manifest of a checkpoint, but no arrays."""
     path = file_path(Path(folder), MANIFEST)
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         if not path.parent.is_dir():
             raise MissingFileError(f"there is no checkpoint {path.parent}.") from None
-        raise CheckpointError(f"{path} is missing: not a whole checkpoint.") from None
+        raise CheckpointError(f"{path} is missing: incomplete checkpoint.") from None
     return _decoded(data, path)
 
 
 def check_sizes(folder: Pathish, manifest: Manifest) -> None:
-    """Check cheaply that every file is there in full."""
+    """Raise CheckpointError if a file is missing or has another size."""
     for name, file in manifest.files.items():
         path = file_path(Path(folder), name)
         try:
@@ -171,7 +171,7 @@ def check_sizes(folder: Pathish, manifest: Manifest) -> None:
 
 
 def holds(folder: Pathish, arrays: Mapping[str, NDArray[Any]], extra: Any) -> bool:
-    """Whether a checkpoint is there in full and has just this content, by checksums."""
+    """Return whether a checkpoint is complete and has this content, by checksums."""
     try:
         manifest = read_manifest(folder)
         check_sizes(folder, manifest)
@@ -186,19 +186,19 @@ def holds(folder: Pathish, arrays: Mapping[str, NDArray[Any]], extra: Any) -> bo
 
 
 def check_extra(extra: Any) -> None:
-    """Refuse what JSON would not give back as it was, before anything is written."""
+    """Raise CheckpointError if `extra` would change when written as JSON and read."""
     try:
         json_text.check_depth(extra)
         same = json.loads(json.dumps(extra)) == _with_lists(extra)
     except (TypeError, ValueError) as error:
         raise CheckpointError(
             f"a checkpoint's extra value must be JSON: {error}. The position of an "
-            "input is made of dicts with text keys, lists, numbers and text."
+            "input may contain dicts with text keys, lists, numbers and text."
         ) from error
     if not same:
         raise CheckpointError(
-            "a checkpoint's extra value must be JSON: it does not come back as it was. "
-            "Use text as the keys of dicts."
+            "a checkpoint's extra value must be JSON: it is not the same after writing "
+            "and reading. Use text as the keys of dicts."
         )
 
 
@@ -254,7 +254,7 @@ def _decoded(data: bytes, path: Path) -> Manifest:
 
 
 def _checked(content: Mapping[str, Any]) -> Manifest:
-    """Build the manifest from JSON; ValueError names the first field that is wrong."""
+    """Build the manifest from JSON; raise ValueError for the first wrong field."""
     files = {
         name: _file_from_json(name, json_text.mapping(entry, name))
         for name, entry in json_text.mapping(content["files"], "files").items()
@@ -304,6 +304,6 @@ def _place_to_json(place: tensors.Entry) -> dict[str, Any]:
 
 
 def _content_crc(content: Mapping[str, Any]) -> int:
-    # Of the values and not of the bytes: the checksum is itself in the file.
+    # The checksum is in the same file, so it covers the values and not the bytes.
     compact = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return zlib.crc32(compact.encode())

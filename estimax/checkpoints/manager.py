@@ -1,10 +1,12 @@
-"""The checkpoints of a model directory: which there are, which is newest and sound.
+"""The checkpoints of a model_dir: list them, and read the latest intact one.
 
     path = manager.latest(model_dir)                  # None when there is none
     checkpoint = manager.restore_latest(model_dir)
 
-The directory is the authority. The file `checkpoint` beside them says the same to
-people and tools, and losing it loses nothing.
+Functions list the folder itself. The file `checkpoint` in it holds the same list for
+people and other tools; nothing depends on it.
+
+Also here: copying a state to the host, and looking for NaN in it, before it is saved.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from estimax.wire.atomic import Pathish
 
 STATE_FILE = "checkpoint"
 PREFIX = "model.ckpt-"
-# A checkpoint that holds a file of this name is never removed: made for those kept
-# every few hours, and by hand (`touch`) for any other.
+# A checkpoint that contains a file of this name is never removed. `Saver` makes it for
+# `keep_every_n_hours`; users make it by hand (`touch`) to keep any other checkpoint.
 KEEP_MARK = "keep"
 _FOLDER = re.compile(re.escape(PREFIX) + r"(\d+)")
 
@@ -35,12 +37,12 @@ log = logging.getLogger("estimax")
 
 
 def path_of(model_dir: Pathish, step: int) -> Path:
-    """Where the checkpoint of a step lies, or would lie."""
+    """Return the folder of the checkpoint of a step, which may not exist."""
     return Path(model_dir) / f"{PREFIX}{step}"
 
 
 def step_of(path: Pathish) -> int:
-    """The step that a checkpoint's path names."""
+    """Return the step in the name of a checkpoint's folder."""
     match = _FOLDER.fullmatch(Path(path).name)
     if match is None:
         raise CheckpointError(
@@ -50,7 +52,7 @@ def step_of(path: Pathish) -> int:
 
 
 def is_checkpoint_name(name: str) -> bool:
-    """Return whether a folder of this name is a checkpoint.
+    """Return whether a name is that of a checkpoint's folder.
 
     >>> is_checkpoint_name("model.ckpt-100")
     True
@@ -59,67 +61,68 @@ def is_checkpoint_name(name: str) -> bool:
 
 
 def all_checkpoints(model_dir: Pathish) -> list[Path]:
-    """Every checkpoint that is there in full, oldest step first; sizes are checked."""
+    """Return the complete checkpoints, oldest step first; only sizes are checked."""
     return [path for path in _folders(model_dir) if _problem(path) is None]
 
 
 def latest(model_dir: Pathish) -> Path | None:
-    """The newest checkpoint that is there in full; its content is not read.
+    """Return the newest complete checkpoint; None if there is none.
 
-    One of which something is missing is reported and passed over.
+    Only sizes are checked. An incomplete checkpoint is logged and skipped.
     """
     for path in reversed(_folders(model_dir)):
         problem = _problem(path)
         if problem is None:
             return path
-        if path.is_dir():  # else its trainer has removed it since
+        if path.is_dir():  # otherwise the process that trains has just removed it
             _report(path, problem)
     return None
 
 
 def restore_latest(model_dir: Pathish) -> Checkpoint | None:
-    """Read the newest sound checkpoint; None when the directory has none at all.
+    """Read the newest intact checkpoint; None if the folder has no checkpoints.
 
-    A damaged one is reported and passed over for the one before it; it stays on disk.
-    When all are damaged this raises, rather than start again from nothing.
+    A damaged checkpoint is logged and skipped; it stays on disk. If all are damaged,
+    raise CheckpointError: training must not start from nothing without notice.
     """
     problems: list[str] = []
     for path in reversed(_folders(model_dir)):
         try:
             checkpoint = _read_checked(path)
         except MissingFileError:
-            continue  # removed by its trainer since the directory was listed
+            continue  # the process that trains has removed it since the listing
         except (CheckpointError, OSError) as error:
             problems.append(f"{path}: {error}")
             _report(path, error)
             continue
         if problems:
-            log.warning("going back to %s", path)
+            log.warning("using the earlier checkpoint %s", path)
         return checkpoint
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems)
         raise CheckpointError(
             f"no checkpoint in {model_dir} can be read:{listed}\n"
-            "To start again from nothing, move them away or use another model_dir."
+            "To start a new model, move them away or use another model_dir."
         )
     return None
 
 
 def snapshot(arrays: Mapping[str, jax.Array]) -> dict[str, NDArray[Any]]:
-    """Copy arrays to the host, so that the device may overwrite them right after."""
+    """Copy arrays to the host, so that the next step may overwrite them."""
+    # Start all transfers before waiting for the first.
     for array in arrays.values():
         if isinstance(array, jax.Array):
-            array.copy_to_host_async()  # all transfers under way before the first wait
+            array.copy_to_host_async()
     return {name: _host_copy(array) for name, array in arrays.items()}
 
 
 def first_nan(arrays: Mapping[str, NDArray[Any]]) -> str | None:
-    """The first array that holds a NaN, if any. Infinities are let through."""
+    """Return the name of the first array that holds a NaN; infinities are allowed."""
     return next((name for name, array in arrays.items() if _has_nan(array)), None)
 
 
 def _folders(model_dir: Pathish) -> list[Path]:
-    """The folders named as checkpoints, by step."""
+    """Return the folders with the name of a checkpoint, by step."""
     try:
         entries = list(Path(model_dir).iterdir())
     except FileNotFoundError:
@@ -129,7 +132,7 @@ def _folders(model_dir: Pathish) -> list[Path]:
 
 
 def _report(path: Path, problem: object) -> None:
-    log.warning("passing over a damaged checkpoint, %s: %s", path, problem)
+    log.warning("skipping a damaged checkpoint, %s: %s", path, problem)
 
 
 def _problem(path: Path) -> str | None:
@@ -167,7 +170,8 @@ def _read_manifest(path: Path) -> Manifest:
 
 def _host_copy(array: Any) -> NDArray[Any]:
     host = np.asarray(array)
-    # NumPy sees a CPU array's own memory; other devices have just made a copy.
+    # On a CPU, np.asarray returns the array's own memory, which the next step
+    # overwrites. From other devices it has already made a copy.
     shares = not isinstance(array, jax.Array) or any(
         device.platform == "cpu" for device in array.devices()
     )
@@ -178,7 +182,8 @@ def _has_nan(array: NDArray[Any]) -> bool:
     if array.size == 0 or array.dtype.kind in "iub":
         return False
     if array.dtype in (np.float32, np.float64):
-        # The minimum of an array with a NaN is NaN: 17 GB/s, and no array of booleans.
+        # The minimum of an array with a NaN is NaN. This reads 17 GB/s and allocates no
+        # array of booleans, as isnan would.
         with np.errstate(invalid="ignore"):
             return bool(np.isnan(array.min()))
     return bool(np.isnan(array).any())

@@ -1,11 +1,13 @@
-"""Writing checkpoints beside training, and removing old ones.
+"""Write checkpoints in a background thread, and remove old ones.
 
     saver = Saver(model_dir, keep_max=5)
     saver.save(100, snapshot(flatten_state(state)), {"input": position})
-    saver.wait()                                # raises what went wrong while writing
+    saver.wait()                                # raises an error of the thread, if any
 
-`save` returns as soon as the write before it is done; the file work is a thread's. A
-process killed at any moment leaves the checkpoints that were there before.
+The caller's thread copies the state (`snapshot`) and calls `save`, which waits for the
+last write, starts the next one and returns. All files are written and removed by one
+thread of the saver, so there is never more than one writer. A process killed at any
+moment leaves the earlier checkpoints intact.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from estimax.wire.atomic import Pathish
 
 
 class Saver:
-    """Writes the checkpoints of one model directory, at most one at a time.
+    """Write the checkpoints of one model_dir, one at a time.
 
-    Keeps the newest `keep_max` (0 or None: all). Of those that would go, one every
-    `keep_every_n_hours` is marked and stays for good.
+    The newest `keep_max` checkpoints are kept (0 or None: all). Of the older ones, one
+    every `keep_every_n_hours` is marked and never removed.
     """
 
     def __init__(
@@ -59,10 +61,10 @@ class Saver:
     def save(
         self, step: int, snapshot: Mapping[str, NDArray[Any]], extra: Any = None
     ) -> Path:
-        """Start writing a checkpoint; returns where it will be.
+        """Start writing a checkpoint and return its path.
 
-        The arrays must not change until the next call: hand over a `snapshot`. Waits
-        for the write before this one and raises what went wrong there.
+        The arrays must not change until the write is done: pass a `snapshot`. Waits for
+        the write before this one and raises its error, if it failed.
         """
         formats.check_extra(extra)
         self.wait()
@@ -70,13 +72,13 @@ class Saver:
         return manager.path_of(self.model_dir, step)
 
     def wait(self) -> None:
-        """Wait until nothing is being written; raises what went wrong in the thread."""
+        """Wait for the write in progress; raise its error, if it failed."""
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
 
     def close(self) -> None:
-        """Wait, then let the thread go."""
+        """Wait for the write in progress, and stop the thread."""
         try:
             self.wait()
         finally:
@@ -85,17 +87,20 @@ class Saver:
     def _write(
         self, step: int, snapshot: Mapping[str, NDArray[Any]], extra: Any
     ) -> None:
+        # Runs in the thread. The order matters: write the new checkpoint, then remove
+        # old ones, then the file that lists them. A process killed in between leaves
+        # too many checkpoints, never too few.
         path = manager.path_of(self.model_dir, step)
         self._check_directory()
-        # A resumed run begins by saving what it has just read: that is there already.
+        # A resumed run first saves the state that it has just read. Skip that write.
         if not formats.holds(path, snapshot, extra):
             was_marked = _marked(path)
             try:
                 formats.write(path, snapshot, step, extra)
-            except FileNotFoundError:  # perhaps deleted while it was being written
+            except FileNotFoundError:  # perhaps the model_dir was deleted meanwhile
                 self._check_directory()
                 raise
-            except OSError as error:  # a full disk does not say whose
+            except OSError as error:  # such as a full disk, which names no file
                 error.add_note(f"while writing the checkpoint {path}")
                 raise
             if was_marked:
@@ -104,9 +109,9 @@ class Saver:
         self._write_state_file()
 
     def _check_directory(self) -> None:
-        """Raise if the directory was deleted or taken over since training began."""
+        """Raise if the folder was deleted, or locked by another process, meanwhile."""
         locks.check_held(self.model_dir)
-        if not self.model_dir.is_dir():  # it may have no lock
+        if not self.model_dir.is_dir():  # a Saver may be used without a lock
             raise MissingFileError(
                 f"{self.model_dir} was deleted while it was trained in. Start training "
                 "again."
@@ -116,8 +121,8 @@ class Saver:
         if not self._keep_max:
             return
         paths = [p for p in manager.all_checkpoints(self.model_dir) if not _marked(p)]
-        # By step, but never the one just written: after a damaged checkpoint was passed
-        # over, training continues below steps that are still on disk.
+        # Oldest step first, but never the one just written: if training resumed from an
+        # earlier checkpoint because a later one is damaged, the new step is the lower.
         old = [path for path in paths if path != just_written]
         excess = max(0, len(paths) - self._keep_max)
         for path in old[:excess]:
@@ -135,7 +140,7 @@ class Saver:
         return True
 
     def _first_preservation(self) -> float:
-        """When the next checkpoint to stay is due; the hours go on across restarts."""
+        """Return the time after which a checkpoint is kept; it survives restarts."""
         if self._hours is None:
             return float("inf")
         try:

@@ -1,14 +1,14 @@
-"""A training state as named arrays, and back: the names that a checkpoint shows.
+"""The names of the arrays in a checkpoint: from a training state to names, and back.
 
     global_step                       the step counter
-    dnn/logits/kernel                 variables, whatever collection they live in
+    dnn/logits/kernel                 variables of all collections
     training/<group>/<path>           optimizer state
     training/slots/<table>/<slot>     optimizer state of tables updated by row
-    dnn/logits/kernel/ExponentialMovingAverage      where averages are kept
-    random_key                        the run's key, as numbers
+    dnn/logits/kernel/ExponentialMovingAverage      averages, with average_decay
+    random_key                        the random key, as uint32
 
-Hyper-parameters that optax keeps in its state (`inject_hyperparams`) are left out: a
-learning rate comes from the code, so that changing it there changes it on resume.
+Hyper-parameters that optax keeps in its state (`inject_hyperparams`) are not saved. A
+learning rate changed in the code therefore applies when the run resumes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ AVERAGE = "ExponentialMovingAverage"
 _TRAINING = "training"
 _MOST_LISTED = 20
 
-KeyPath = tuple[Any, ...]  # as jax hands it out; its own alias is generic
+KeyPath = tuple[Any, ...]  # as in jax.tree_util, whose alias is generic
 
 
 def flatten_state(state: TrainState) -> dict[str, Any]:
-    """Name every array of a state; arrays are not copied.
+    """Return the arrays of a state by name, without copying them.
 
     >>> import jax.numpy as jnp
     >>> key = jax.random.key(0)
@@ -58,9 +58,10 @@ def flatten_state(state: TrainState) -> dict[str, Any]:
 def unflatten_state(
     template: TrainState, arrays: Mapping[str, NDArray[Any]]
 ) -> TrainState:
-    """Fill a state of the template's form and placement; every name has to match.
+    """Return a state with the structure and placement of `template` and these arrays.
 
-    The template's leaves may be arrays or `jax.ShapeDtypeStruct`s.
+    The leaves of the template may be arrays or `jax.ShapeDtypeStruct`s. Raise
+    CheckpointError unless names, shapes and dtypes are the same.
     """
     _check(flatten_state(template), arrays, extra_is_wrong=True)
     return filled(template, arrays)
@@ -69,9 +70,10 @@ def unflatten_state(
 def unflatten_variables(
     template: TrainState, arrays: Mapping[str, NDArray[Any]]
 ) -> TrainState:
-    """Fill the step and the variables alone, as evaluation and prediction need.
+    """Return the template with step and variables from `arrays`.
 
-    Optimizer state, slots and key stay the template's, and a checkpoint may hold more.
+    For evaluation and prediction: optimizer state, slots and key are those of the
+    template, and `arrays` may contain more.
     """
     bare = replace(template, opt_state={}, slots={}, averages={})
     wanted = {n: v for n, v in flatten_state(bare).items() if n != KEY}
@@ -80,7 +82,7 @@ def unflatten_variables(
 
 
 def averaged(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays of a checkpoint, with averages in the place of what they average.
+    """Return the arrays of a checkpoint with averages in place of the variables.
 
     >>> import numpy as np
     >>> arrays = {"w": np.ones(1), "w/ExponentialMovingAverage": np.zeros(1)}
@@ -93,7 +95,7 @@ def averaged(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def variable_names(state: TrainState) -> list[str]:
-    """The names of a state's variables: no optimizer state, step or key."""
+    """Return the names of the variables, without optimizer state, step and key."""
     bare = replace(state, opt_state={}, slots={}, averages={})
     return [name for name in flatten_state(bare) if name not in (STEP, KEY)]
 
@@ -101,10 +103,10 @@ def variable_names(state: TrainState) -> list[str]:
 def slots_of(
     names: Iterable[str], variables: Iterable[str]
 ) -> dict[str, dict[str, str]]:
-    """The optimizer's arrays of each variable: variable -> slot -> name.
+    """Return the names of optimizer state as a dict: variable -> slot -> name.
 
-    The same slot has one label, whichever way a variable is updated and whichever
-    group of a model it belongs to.
+    A slot has the same label for variables updated as a whole and row by row, and for
+    all optimizers of a model.
 
     >>> slots_of(["training/0/m/w", "training/slots/w/v", "training/0/0/count"], ["w"])
     {'w': {'m': 'training/0/m/w', 'v': 'training/slots/w/v'}}
@@ -125,7 +127,7 @@ def slots_of(
 
 
 def filled(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> TrainState:
-    """A state with these arrays in the place of its own, the rest as it was."""
+    """Return the template with those leaves replaced that `arrays` contains."""
 
     def fill(path: KeyPath, leaf: Any) -> Any:
         name = _name(path)
@@ -142,7 +144,7 @@ def filled(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> TrainSta
 
 
 def _variable_at_end(parts: list[str], known: set[str]) -> tuple[str, str]:
-    """Split a path of optimizer state where the name of its variable begins."""
+    """Split the path of optimizer state into the variable at its end and the slot."""
     for start in range(1, len(parts)):
         variable = "/".join(parts[start:])
         if variable in known:
@@ -158,7 +160,7 @@ def _named_leaves(state: TrainState) -> Iterator[tuple[str, Any]]:
 
 
 def _name(path: KeyPath) -> str | None:
-    """The name of a leaf of a TrainState; None for one that is not kept."""
+    """Return the name of a leaf of a TrainState; None if it is not saved."""
     field, rest = path[0].name, path[1:]
     match field:
         case "step":
@@ -184,7 +186,8 @@ def _joined(path: KeyPath) -> str:
 
 
 def _on_device(array: NDArray[Any], sharding: Any) -> jax.Array:
-    # Not aliased: the step donates its state, and must own what it overwrites.
+    # may_alias=False: the train step donates its state and overwrites that memory, so
+    # the memory must not be NumPy's.
     placed: jax.Array = jax.device_put(array, sharding, may_alias=False)
     return placed
 
@@ -194,7 +197,7 @@ def _is_typed_key(leaf: Any) -> bool:
 
 
 def _key_data(leaf: Any) -> Any:
-    """A key as uint32 numbers, or their shape when the leaf is only a shape."""
+    """Return a random key as uint32 values, or their shape if the leaf is a shape."""
     if not _is_typed_key(leaf):
         return leaf
     if isinstance(leaf, jax.ShapeDtypeStruct):
@@ -202,7 +205,7 @@ def _key_data(leaf: Any) -> Any:
     return jax.random.key_data(leaf)
 
 
-@functools.cache  # jax remembers every trace of a shape, even of the same one
+@functools.cache  # jax keeps a trace for every eval_shape call, also of the same shape
 def _key_data_form(key: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     form: jax.ShapeDtypeStruct = jax.eval_shape(jax.random.key_data, key)
     return form
@@ -210,7 +213,7 @@ def _key_data_form(key: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
 
 def _key_impl(leaf: Any) -> Any:
     if isinstance(leaf, jax.ShapeDtypeStruct):
-        return leaf.dtype._impl  # jax 0.10 tells it of arrays only
+        return leaf.dtype._impl  # jax 0.10: key_impl takes arrays only
     return jax.random.key_impl(leaf)
 
 
@@ -244,8 +247,9 @@ def _check(
     listed = "".join(f"\n  {line}" for line in lines)
     raise CheckpointError(
         "the checkpoint does not fit the model (or its optimizer):"
-        f"{listed}\nTrain the changed model in a new model_dir, and keep what still "
-        "fits: warm_start_from=ex.WarmStartSettings(old_model_dir, partial=True)."
+        f"{listed}\nTrain the changed model in a new model_dir. To start from the "
+        "variables that still fit, use "
+        "warm_start_from=ex.WarmStartSettings(old_model_dir, partial=True)."
     )
 
 

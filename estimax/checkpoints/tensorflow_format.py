@@ -1,12 +1,14 @@
-"""TensorFlow's checkpoints, read without TensorFlow: `model.ckpt-1000.index` and data.
+"""Read checkpoints of TensorFlow, without TensorFlow: `model.ckpt-1000.index` and data.
 
     entries = read_index("runs/tf/model.ckpt-1000")
     array = read_array("runs/tf/model.ckpt-1000", "dnn/logits/kernel", entries)
 
-The index is a sorted table in LevelDB's layout: blocks of key and value pairs, a block
-that lists the blocks, a footer that says where that one is. A value tells the dtype,
-shape and place of an array in the data files. Checksums are verified throughout, and no
-memory is taken for a size that the files do not bear out: both may have been forged.
+The index is a sorted table in the layout of LevelDB: blocks of key and value pairs, a
+block that lists the other blocks, and a footer with the offset of that list. A value
+holds the dtype, the shape and the offset of an array in the data files.
+
+The files may be forged. All checksums are verified, and no memory is allocated for a
+size before it is compared with the sizes of the files.
 """
 
 from __future__ import annotations
@@ -30,15 +32,17 @@ from estimax.wire.messages import fields, varint
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
-_TRAILER = 5  # how a block is compressed, and its checksum
+_TRAILER = 5  # bytes after a block: compression type and checksum
 _SNAPPY = 1
-# Three bytes of snappy stand for at most 64.
+# Three bytes of snappy unpack to at most 64 bytes.
 _SNAPPY_RATIO = 22
-# Every 16th key of a block is stored in full; the keys between may repeat all of it.
+# Every 16th key of a block is stored in full. Each key in between may share all of it,
+# so that keys unpack to at most 16 times the size of their block.
 _KEY_RATIO = 16
 _MOST_AXES = 32
 
-# TensorFlow's numbers of the dtypes that an array can have here; text has none.
+# The numbers of dtypes in TensorFlow. Types that are not numbers, such as strings, are
+# left out.
 _DTYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.float32),
     2: np.dtype(np.float64),
@@ -55,7 +59,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     22: np.dtype(np.uint32),
     23: np.dtype(np.uint64),
 }
-# What the first generation of optimizers called their slots.
+# Slot names of the optimizers of TensorFlow 1, and ours.
 _V1_SLOTS = {
     "Adagrad": "accumulator",
     "Ftrl": "accumulator",
@@ -68,12 +72,12 @@ _V1_SLOTS = {
     "Adadelta": "accum_grad",
     "Adadelta_1": "accum_var",
 }
-Slice = tuple[tuple[int, int], ...]  # (start, length) of each axis; -1: all of it
+Slice = tuple[tuple[int, int], ...]  # (start, length) of each axis; -1 for all
 
 
 @dataclass(frozen=True)
-class Entry:
-    """Where an array lies: in one piece, or in the slices of a partitioned variable."""
+class TensorEntry:
+    """Where an array is stored: as one, or as slices of a partitioned variable."""
 
     dtype: np.dtype[Any] | None
     shape: tuple[int, ...]
@@ -84,18 +88,18 @@ class Entry:
     slices: tuple[Slice, ...]
 
 
-Entries = dict[bytes, Entry]
+TensorEntries = dict[bytes, TensorEntry]
 
 
-def read_index(prefix: str) -> Entries:
-    """Every entry of a checkpoint, by its key; a name is its own key."""
+def read_index(prefix: str) -> TensorEntries:
+    """Return the entries of a checkpoint by key; the key of an array is its name."""
     path = Path(f"{prefix}.index")
     data = path.read_bytes()
     if len(data) < _FOOTER or _number(data[-8:]) != _MAGIC:
         raise CheckpointError(f"{path} is no TensorFlow checkpoint (version 2).")
     try:
         place = len(data) - _FOOTER
-        for _ in range(2):  # past the table of filters, which has none
+        for _ in range(2):  # skip offset and size of the filter table, which is empty
             _, place = varint(data, place)
         offset, place = varint(data, place)
         size, _ = varint(data, place)
@@ -109,7 +113,7 @@ def read_index(prefix: str) -> Entries:
             end = start + length
             found |= _pairs(_block(data, start, length, path))
         entries = {key: _entry(value) for key, value in found.items() if key}
-        names(entries)  # which must be text
+        names(entries)  # raises if a name is not valid text
     except CheckpointError:
         raise
     except (ValueError, TypeError, struct.error) as error:
@@ -117,15 +121,15 @@ def read_index(prefix: str) -> Entries:
     return entries
 
 
-def names(entries: Entries) -> list[str]:
-    """The names of the arrays that can be read, sorted."""
-    # Keys that begin with a zero are slices of others.
+def names(entries: TensorEntries) -> list[str]:
+    """Return the names of the arrays that can be read, sorted."""
+    # Keys that begin with a zero byte are slices of other arrays.
     known = [k for k, e in entries.items() if not k.startswith(b"\0") and e.dtype]
     return sorted(key.decode() for key in known)
 
 
-def read_array(prefix: str, name: str, entries: Entries) -> NDArray[Any]:
-    """One array, verified; the slices of a partitioned variable are put together."""
+def read_array(prefix: str, name: str, entries: TensorEntries) -> NDArray[Any]:
+    """Return one array with its checksum verified, joining slices if there are any."""
     entry = entries[name.encode()]
     if not entry.slices:
         return _read(prefix, name, entry)
@@ -142,7 +146,8 @@ def read_array(prefix: str, name: str, entries: Entries) -> NDArray[Any]:
                 f"{prefix}: a slice of {name!r} should be {entry.dtype} of shape "
                 f"{list(lengths)}, found {part.dtype} of {list(part.shape)}."
             )
-        _data_file(prefix, name, part)  # which has as many bytes as the whole needs
+        # Check that the file has all bytes of the slice, before the whole is allocated.
+        _data_file(prefix, name, part)
         parts.append((tuple(slice(*extent) for extent in place), part))
     whole = np.empty(entry.shape, entry.dtype)
     for into, part in parts:
@@ -153,7 +158,7 @@ def read_array(prefix: str, name: str, entries: Entries) -> NDArray[Any]:
 def slots_of(
     shapes: Mapping[str, Any], variables: set[str]
 ) -> dict[str, dict[str, str]]:
-    """The optimizer's arrays of each variable, by the names that optimizers here use.
+    """Return the names of optimizer state: variable -> our slot name -> name.
 
     >>> slots_of({"w/Ftrl": (), "w/Ftrl_1": (), "training/Adam/b/m": ()}, {"w"})
     {'w': {'accumulator': 'w/Ftrl', 'linear': 'w/Ftrl_1'}}
@@ -172,7 +177,7 @@ def slots_of(
     return found
 
 
-def _read(prefix: str, name: str, entry: Entry) -> NDArray[Any]:
+def _read(prefix: str, name: str, entry: TensorEntry) -> NDArray[Any]:
     path = _data_file(prefix, name, entry)
     with open(path, "rb") as file:
         file.seek(entry.offset)
@@ -187,8 +192,8 @@ def _read(prefix: str, name: str, entry: Entry) -> NDArray[Any]:
     return np.frombuffer(data, entry.dtype).reshape(entry.shape)
 
 
-def _data_file(prefix: str, name: str, entry: Entry) -> Path:
-    """Return the file that holds an array, in which all of its bytes are there."""
+def _data_file(prefix: str, name: str, entry: TensorEntry) -> Path:
+    """Return the file of an array; raise CheckpointError if bytes are missing."""
     pattern = f"{glob.escape(prefix)}.data-{entry.shard:05d}-of-*"
     found = sorted(glob.glob(pattern))
     if not found:
@@ -209,7 +214,7 @@ Bounds = tuple[tuple[int, int], ...]  # (start, stop) of each axis
 
 
 def _bounds(prefix: str, name: str, shape: tuple[int, ...], one: Slice) -> Bounds:
-    """Return where a slice lies in the whole."""
+    """Return (start, stop) of a slice along each axis of the whole array."""
     if len(one) == len(shape):
         bounds = tuple(
             (start, size if length < 0 else start + length)
@@ -226,7 +231,7 @@ def _bounds(prefix: str, name: str, shape: tuple[int, ...], one: Slice) -> Bound
 def _check_tiling(
     prefix: str, name: str, shape: tuple[int, ...], places: list[Bounds]
 ) -> None:
-    """Raise unless the slices fill the whole, each element once."""
+    """Raise CheckpointError unless the slices cover each element exactly once."""
     filled = sum(math.prod(stop - start for start, stop in one) for one in places)
     bounds = np.array(places, np.int64)  # [slices, axes, 2]
     starts, stops = bounds[..., 0], bounds[..., 1]
@@ -237,7 +242,7 @@ def _check_tiling(
     if overlap or filled != math.prod(shape):
         raise CheckpointError(
             f"{prefix}: {name!r} has shape {list(shape)}, but its {len(places)} slices "
-            "do not fill it, each element once."
+            "do not cover each element exactly once."
         )
 
 
@@ -265,9 +270,10 @@ def _block(data: bytes, offset: int, size: int, path: Path) -> bytes:
 
 
 def _pairs(block: bytes) -> dict[bytes, bytes]:
-    """The keys and values of a block; a key is stored as how it differs from the last.
+    """Return the keys and values of a block.
 
-    Behind them are places to start reading in the middle, and the number of those.
+    A key is stored as the number of bytes shared with the key before it, and the rest.
+    After the pairs come the offsets of full keys ("restarts") and their number.
     """
     restarts = _number(block[-4:])
     end = len(block) - 4 * (restarts + 1)
@@ -293,7 +299,7 @@ def _pairs(block: bytes) -> dict[bytes, bytes]:
     return found
 
 
-def _entry(message: bytes) -> Entry:
+def _entry(message: bytes) -> TensorEntry:
     values: dict[int, Any] = {}
     slices: list[Slice] = []
     for number, value in fields(message):
@@ -301,7 +307,7 @@ def _entry(message: bytes) -> Entry:
             slices.append(_slice(value))
         else:
             values[number] = value
-    return Entry(
+    return TensorEntry(
         dtype=_DTYPES.get(_whole(values, 1)),
         shape=_sizes(values.get(2, b"")),
         shard=_whole(values, 3),
@@ -313,7 +319,7 @@ def _entry(message: bytes) -> Entry:
 
 
 def _whole(values: Mapping[int, Any], number: int, default: int = 0) -> int:
-    """Return a number of a message; a field that holds something else is damage."""
+    """Return an integer field of a message; raise ValueError if it is no integer."""
     value = values.get(number, default)
     if not isinstance(value, int):
         raise ValueError(f"field {number} of a message is no number")
@@ -325,7 +331,7 @@ def _sizes(shape: bytes) -> tuple[int, ...]:
     if len(axes) > _MOST_AXES:
         raise ValueError(f"an array has {len(axes)} axes")
     sizes = tuple(_whole(dict(fields(dimension)), 1) for dimension in axes)
-    # Sizes of 0 must not hide others that no array can have.
+    # Treat 0 as 1: an axis of size 0 must not hide one that is impossibly large.
     if math.prod(max(n, 1) for n in sizes) >= 2**59:
         raise ValueError(f"an array has the shape {list(sizes)}")
     return sizes
@@ -341,8 +347,8 @@ def _slice(message: bytes) -> Slice:
 
 
 def _slice_key(name: str, one: Slice) -> bytes:
-    """The key of a slice: a zero, the name, and numbers that sort as their bytes do."""
-    # The bytes 0 and 255 would be escaped, but no name of a variable has them.
+    """Return the key of a slice: a zero, the name, and numbers in sortable bytes."""
+    # The bytes 0 and 255 in a name would have to be escaped, but names have none.
     key = _rising(0) + name.encode() + b"\0\1" + _rising(len(one))
     return key + b"".join(_signed(n) for extent in one for n in extent)
 
@@ -353,7 +359,10 @@ def _rising(value: int) -> bytes:
 
 
 def _signed(value: int) -> bytes:
-    """As many leading ones as bytes, then the number; inverted when it is negative."""
+    """Return a signed number such that bytes sort as the numbers do.
+
+    The leading one-bits give the number of bytes. Negative numbers are inverted.
+    """
     bits = (~value if value < 0 else value).bit_length()
     length = bits // 7 + 1
     header = ((1 << length) - 1) << (7 * length)

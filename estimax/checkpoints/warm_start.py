@@ -1,12 +1,16 @@
-"""A new model that starts from what another one has learned.
+"""Warm start: begin a new model with variables of a checkpoint.
 
     settings = WarmStartSettings("runs/a", vars_to_warm_start="dnn/.*")
     state, report = warm_start(state, settings)
     print(report)                 # what was loaded, what was not, and why
 
-Variables are found by name. The optimizer's slots come along when all of a variable's
-are there: a fresh Ftrl, for one, would pull a loaded weight almost to zero in its first
-step. The step counter starts at 0, unless a list names `global_step`.
+Variables are matched by name. The optimizer state of a variable is loaded with it if
+all of it is in the checkpoint. This matters: with fresh state, the first update of Ftrl
+would move a loaded weight almost to zero. The step starts at 0, unless the list
+`vars_to_warm_start` names `global_step`.
+
+In order: the settings, `warm_start` and its report; remapping rows from one vocabulary
+to another; readers for checkpoints of estimax and of TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ import difflib
 import logging
 import os
 import re
+import reprlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,22 +45,43 @@ _MOST_LISTED = 20
 _MOST_IN_A_TABLE = 200
 _log = logging.getLogger("estimax")
 
+WordsOrFile = str | os.PathLike[str] | Sequence[str]  # a vocabulary file, or its words
+SlotNames = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
+
 
 @dataclass(frozen=True)
 class WarmStartSettings:
-    """Which variables start from a checkpoint, under which names.
+    """Which variables of a new model start from a checkpoint.
 
-    `ckpt_to_initialize_from` is a checkpoint or a model_dir. `vars_to_warm_start` is a
-    regular expression, or a list of them, that a variable's name must match at its
-    start; a list may also name `global_step`. None takes only the variables of
-    `var_name_to_vocab_info`, whose rows follow another vocabulary.
-    `var_name_to_prev_var_name` maps names in the model to those in the checkpoint.
+    Pass it as `warm_start_from` to an Estimator. A path in its place loads all
+    variables. The checkpoint may be one of estimax or of TensorFlow. It is used only
+    if the model_dir has no checkpoint yet.
 
-    Every selected variable must be there in the same shape; with `partial` one that is
-    not keeps its initial value. `slots` False leaves the optimizer's state behind.
+    Args:
+      ckpt_to_initialize_from: A checkpoint, or a model_dir for its latest one.
+      vars_to_warm_start: Regular expression, or a list of them; a variable is loaded if
+        the start of its name matches one. A list may also name `global_step`. None
+        loads only the variables in `var_name_to_vocab_info`.
+      var_name_to_vocab_info: `VocabInfo` by variable, for variables whose rows belong
+        to a vocabulary that has changed.
+      var_name_to_prev_var_name: Name in the checkpoint by name in the model, for
+        variables that were renamed.
+      slots: Whether to load the optimizer state of the variables too.
+      partial: Whether a selected variable may be missing in the checkpoint or have
+        another shape. It then keeps its initial value. By default it is an error.
 
-    >>> WarmStartSettings("runs/a", vars_to_warm_start="dnn/.*").slots
-    True
+    Raises:
+      ConfigError: The path is empty, or a regular expression is not valid.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> old = ex.BaselineRegressor().train(lambda: data, steps=50)
+      >>> settings = ex.WarmStartSettings(old.model_dir, "baseline/.*")
+      >>> new = ex.BaselineRegressor(warm_start_from=settings)
+      >>> bool(new.evaluate(lambda: data, steps=1)["loss"] < 0.1)  # not yet trained
+      True
     """
 
     ckpt_to_initialize_from: str | os.PathLike[str]
@@ -82,12 +108,93 @@ class WarmStartSettings:
                     f"expression or a list of them, got {pattern!r} ({error})."
                 ) from None
 
+    def __repr__(self) -> str:
+        return _short_repr(self)
+
+
+@dataclass(frozen=True)
+class VocabInfo:
+    """The old and the new vocabulary of a variable, for a warm start.
+
+    Use it in `WarmStartSettings.var_name_to_vocab_info` when a vocabulary has changed:
+    each row of the new variable is loaded from the row of the same word. Rows of words
+    that the old vocabulary does not have keep their initial values.
+
+    Args:
+      new_vocab: The vocabulary of the new model: a file with one word per line, or a
+        list of words.
+      new_vocab_size: Number of words of `new_vocab` that are used.
+      num_oov_buckets: Rows behind the vocabulary for unknown words. They keep their
+        initial values.
+      old_vocab: The vocabulary of the checkpoint, as a file or a list.
+      old_vocab_size: Number of words of `old_vocab` that were used; -1 for all.
+      backup_initializer: Function `f(key, shape)`, such as JAX's initializers, for rows
+        without a match. It is called with the shape of the whole variable. None keeps
+        the initial values of the variable.
+      axis: Axis of the vocabulary: 0 for rows, 1 for columns, as in the logits of a
+        class vocabulary. A vector is remapped along its only axis.
+
+    Raises:
+      ConfigError: A vocabulary is empty, a size is out of range, or `axis` is neither
+        0 nor 1.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> def model_fn(features, mode):
+      ...     rows = ex.get_variable("rows", (3,), initializer=0.0)
+      ...     loss = jnp.mean(rows[features["id"]])
+      ...     return ex.EstimatorSpec(mode, loss=loss, train_op="SGD")
+      >>> old = ex.Estimator(model_fn).train(lambda: {"id": np.array([2])}, steps=1)
+      >>> info = ex.VocabInfo(["c", "d", "a"], 3, 0, old_vocab=["a", "b", "c"])
+      >>> settings = ex.WarmStartSettings(old.model_dir, None, {"rows": info})
+      >>> new = ex.Estimator(model_fn, warm_start_from=settings)
+      >>> new = new.train(lambda: {"id": np.array([1])}, steps=1)
+      >>> new.get_variable_value("rows") < 0  # "c" was trained before, "d" now
+      array([ True,  True, False])
+    """
+
+    new_vocab: WordsOrFile
+    new_vocab_size: int
+    num_oov_buckets: int
+    old_vocab: WordsOrFile
+    old_vocab_size: int = -1
+    backup_initializer: Callable[..., Any] | None = None
+    axis: int = 0
+
+    def __post_init__(self) -> None:
+        if self.axis not in (0, 1):
+            raise ConfigError(f"VocabInfo: axis must be 0 or 1, got {self.axis}.")
+        for name in ("new_vocab", "old_vocab"):
+            if not getattr(self, name):
+                raise ConfigError(f"VocabInfo: {name} is empty; name a file or words.")
+        if self.new_vocab_size < 1 or self.num_oov_buckets < 0:
+            raise ConfigError(
+                "VocabInfo: new_vocab_size must be >= 1 and num_oov_buckets >= 0, got "
+                f"{self.new_vocab_size} and {self.num_oov_buckets}."
+            )
+
+    def __repr__(self) -> str:
+        return _short_repr(self)
+
+
+def _short_repr(settings: WarmStartSettings | VocabInfo) -> str:
+    """Return a repr of the fields that are not the default, long lists shortened."""
+    shown = []
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if value != one.default:
+            text = reprlib.repr(value) if isinstance(value, list) else repr(value)
+            shown.append(f"{one.name}={text}")
+    return f"{type(settings).__name__}({', '.join(shown)})"
+
 
 WarmStart = str | bytes | os.PathLike[str] | WarmStartSettings | None
 
 
 def as_settings(given: Any) -> WarmStartSettings | None:
-    """The settings that a `warm_start_from` argument means; a path means all of it."""
+    """Return a `warm_start_from` argument as settings; a path loads all variables."""
     if given is None or isinstance(given, WarmStartSettings):
         return given
     if isinstance(given, str | bytes | os.PathLike):
@@ -99,13 +206,13 @@ def as_settings(given: Any) -> WarmStartSettings | None:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a warm start did with each variable; `str` makes a table of it."""
+class WarmStartReport:
+    """What a warm start did with each variable; print it for a table."""
 
     source: str
     loaded: dict[str, str]  # variable -> how
-    kept: dict[str, str]  # variable -> why its initial value stayed
-    unused: tuple[str, ...]  # variables of the checkpoint that nothing took
+    kept: dict[str, str]  # variable -> why it keeps its initial value
+    unused: tuple[str, ...]  # variables of the checkpoint that were not loaded
 
     def __str__(self) -> str:
         total = len(self.loaded) + len(self.kept)
@@ -120,18 +227,19 @@ class Report:
 
 def warm_start(
     state: TrainState, settings: WarmStartSettings
-) -> tuple[TrainState, Report]:
-    """Put a checkpoint's arrays in the place of a new state's own."""
-    transfer = _Transfer(state, settings, open_source(settings.ckpt_to_initialize_from))
+) -> tuple[TrainState, WarmStartReport]:
+    """Return a new state with arrays of a checkpoint, and a report of them."""
+    reader = open_source(settings.ckpt_to_initialize_from)
+    transfer = _Transfer(state, settings, reader)
     arrays = transfer.arrays()
     return state_names.filled(state, arrays), transfer.report()
 
 
 class _Transfer:
-    """One warm start under way."""
+    """One warm start: selects, checks and reads arrays, and records what it did."""
 
     def __init__(
-        self, state: TrainState, settings: WarmStartSettings, source: Source
+        self, state: TrainState, settings: WarmStartSettings, source: CheckpointReader
     ) -> None:
         self._settings = settings
         self._source = source
@@ -147,7 +255,7 @@ class _Transfer:
         _check_names(settings, self._selected, self._variables)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Every array to be put into the state, by its name there."""
+        """Return the arrays to load, by their names in the state."""
         problems = {n: self._problem(n) for n in self._selected}
         wrong = {name: why for name, why in problems.items() if why}
         if wrong and not self._settings.partial:
@@ -173,8 +281,8 @@ class _Transfer:
             arrays |= self._one(name, old_slots)
         return arrays
 
-    def report(self) -> Report:
-        """What was done."""
+    def report(self) -> WarmStartReport:
+        """Return what was loaded; call it after `arrays`."""
         rest = [n for n in self._variables if n not in self._loaded | self._kept]
         used = {self._old(name) for name in self._loaded}
         own = self._source.slots(self._source.shapes)
@@ -187,7 +295,7 @@ class _Transfer:
             and name not in (state_names.STEP, state_names.KEY)
         ]
         not_selected = dict.fromkeys(rest, "not selected")
-        return Report(
+        return WarmStartReport(
             self._source.path, self._loaded, self._kept | not_selected, tuple(unused)
         )
 
@@ -195,10 +303,10 @@ class _Transfer:
         return self._old_names.get(name, name)
 
     def _problem(self, name: str) -> str | None:
-        """Why a variable cannot be loaded, if it cannot."""
+        """Return why a variable cannot be loaded; None if it can."""
         old, shapes = self._old(name), self._source.shapes
         if old not in shapes:
-            called = "" if old == name else f" (there: {old!r})"
+            called = "" if old == name else f" (named {old!r} there)"
             near = difflib.get_close_matches(old, shapes, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             return f"missing in the checkpoint{called}{hint}"
@@ -209,23 +317,23 @@ class _Transfer:
             )
         return None
 
-    def _one(self, name: str, old_slots: Slots) -> dict[str, NDArray[Any]]:
-        """A variable, its slots and its average."""
+    def _one(self, name: str, old_slots: SlotNames) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a variable, its slots and its average, by name."""
         info = self._vocabularies.get(name)
         at = None if info is None else matches(info)
         value = self._moved(name, self._old(name), info, at, initialize=True)
         arrays = {name: value}
-        notes = [_form(value)]
+        details = [_form(value)]
         if at is not None:
-            notes.append(f"{np.count_nonzero(at >= 0)} of {len(at)} by vocabulary")
-        notes += [f"there: {self._old(name)}"] if self._old(name) != name else []
+            details.append(f"{np.count_nonzero(at >= 0)} of {len(at)} by vocabulary")
+        details += [f"from {self._old(name)}"] if self._old(name) != name else []
         wanted, found = self._slots.get(name, {}), old_slots.get(self._old(name), {})
         if wanted and self._fits(name, wanted, found):
             for slot, slot_name in wanted.items():
                 arrays[slot_name] = self._moved(slot_name, found[slot], info, at)
-            notes.append(f"with {', '.join(wanted)}")
+            details.append(f"with {', '.join(wanted)}")
         elif wanted:
-            notes.append(f"fresh {', '.join(wanted)}")
+            details.append(f"fresh {', '.join(wanted)}")
             if "linear" in wanted:
                 _log.warning(
                     "warm start: %s is loaded without its Ftrl slots, so the first "
@@ -234,14 +342,14 @@ class _Transfer:
                 )
         average = f"{name}/{state_names.AVERAGE}"
         if average in self._named:
-            arrays[average] = value.copy()  # an average begins at its variable
-        self._loaded[name] = ", ".join(notes)
+            arrays[average] = value.copy()  # an average starts at its variable
+        self._loaded[name] = ", ".join(details)
         return arrays
 
     def _fits(
         self, name: str, wanted: Mapping[str, str], found: Mapping[str, str]
     ) -> bool:
-        """Whether every slot is there in the variable's shape; one alone is no use."""
+        """Return whether all slots are in the checkpoint, in the variable's shape."""
         old = self._source.shapes[self._old(name)]
         return self._settings.slots and all(
             slot in found and self._source.shapes[found[slot]] == old for slot in wanted
@@ -256,7 +364,7 @@ class _Transfer:
         *,
         initialize: bool = False,
     ) -> NDArray[Any]:
-        """An array of the checkpoint in the form that the state has."""
+        """Return an array of the checkpoint, remapped and cast for the state."""
         old, leaf = self._source.read(old_name), self._named[name]
         if info is not None and at is not None:
             initial = np.asarray(leaf)
@@ -273,7 +381,7 @@ def _selected(settings: WarmStartSettings, names: Sequence[str]) -> list[str]:
         mapped = settings.var_name_to_vocab_info or {}
         return [name for name in names if name in mapped]
     if isinstance(given, str):
-        # As in tf.estimator: a single expression is about variables alone.
+        # As in tf.estimator, a single expression never selects global_step.
         names = [name for name in names if name != state_names.STEP]
         given = [given]
     return [name for name in names if any(re.match(p, name) for p in given)]
@@ -300,7 +408,7 @@ def _form(array: NDArray[Any]) -> str:
 def _listed(
     label: str, rows: Mapping[str, str], most: int = _MOST_IN_A_TABLE
 ) -> list[str]:
-    """Lines of a table, cut when there are very many."""
+    """Return lines of a table, at most `most` of them."""
     shown = list(rows.items())[:most]
     width = max((len(name) for name, _ in shown), default=0)
     lines = [f"  {label} {name:<{width}}  {text}".rstrip() for name, text in shown]
@@ -308,47 +416,8 @@ def _listed(
     return [*lines, f"  {label} … and {more} more"] if more > 0 else lines
 
 
-Vocabulary = str | os.PathLike[str] | Sequence[str]
-Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class VocabInfo:
-    """How the rows of a variable follow from a vocabulary, then and now.
-
-    A vocabulary is a file of one word per line, or the words themselves. Rows without
-    a match keep the variable's own initial values, unless a `backup_initializer`
-    (`f(key, shape)`, as JAX's are) makes others; it is called with the whole
-    variable's shape. `axis` 1 remaps columns, as for a class vocabulary; a vector has
-    one axis only, which is then meant. `old_vocab_size` -1 means all of the words.
-
-    >>> VocabInfo(["z", "q", "x"], 3, 1, ["x", "y", "z"]).axis
-    0
-    """
-
-    new_vocab: Vocabulary
-    new_vocab_size: int
-    num_oov_buckets: int
-    old_vocab: Vocabulary
-    old_vocab_size: int = -1
-    backup_initializer: Callable[..., Any] | None = None
-    axis: int = 0
-
-    def __post_init__(self) -> None:
-        if self.axis not in (0, 1):
-            raise ConfigError(f"VocabInfo: axis must be 0 or 1, got {self.axis}.")
-        for name in ("new_vocab", "old_vocab"):
-            if not getattr(self, name):
-                raise ConfigError(f"VocabInfo: {name} is empty; name a file or words.")
-        if self.new_vocab_size < 1 or self.num_oov_buckets < 0:
-            raise ConfigError(
-                "VocabInfo: new_vocab_size must be >= 1 and num_oov_buckets >= 0, got "
-                f"{self.new_vocab_size} and {self.num_oov_buckets}."
-            )
-
-
 def matches(info: VocabInfo) -> NDArray[np.int64]:
-    """For each new row the old row of the same word, -1 where there is none."""
+    """Return the old row of each new row's word; -1 if the word is new."""
     import pyarrow.compute as pc
 
     new = _words(info.new_vocab, info.new_vocab_size)
@@ -359,9 +428,14 @@ def matches(info: VocabInfo) -> NDArray[np.int64]:
 
 
 def remapped(
-    info: VocabInfo, at: NDArray[np.int64], old: Array, initial: Array, *, name: str
-) -> Array:
-    """The new array: old rows (or columns) where `at` names one, else the initial."""
+    info: VocabInfo,
+    at: NDArray[np.int64],
+    old: NDArray[Any],
+    initial: NDArray[Any],
+    *,
+    name: str,
+) -> NDArray[Any]:
+    """Return `initial` with the old rows (or columns) that `at` names."""
     axis = min(info.axis, initial.ndim - 1)
     length = initial.shape[axis] if initial.ndim else 0
     others = [n for i, n in enumerate(initial.shape) if i != axis]
@@ -376,7 +450,7 @@ def remapped(
     if length > len(at):
         raise CheckpointError(
             f"warm start: {name} has {length} entries along axis {axis}, but its "
-            f"VocabInfo tells of {len(at)}: new_vocab_size {info.new_vocab_size} and "
+            f"VocabInfo has {len(at)}: new_vocab_size {info.new_vocab_size} and "
             f"{info.num_oov_buckets} out-of-vocabulary buckets."
         )
     at = at[:length]
@@ -394,10 +468,11 @@ def remapped(
     return result
 
 
-def _words(given: Vocabulary, size: int) -> Any:  # an Arrow array; it has no types
-    """The words, each with its line feed: an array over the file's own bytes.
+def _words(given: WordsOrFile, size: int) -> Any:  # an Arrow array; it has no types
+    """Return the words, each with its line feed, as an Arrow array.
 
-    A table of ten million rows has as many words; none of them becomes an object.
+    The array points into the bytes of the file. A table may have ten million rows, so
+    no Python object is made per word.
     """
     import pyarrow as pa
 
@@ -405,8 +480,8 @@ def _words(given: Vocabulary, size: int) -> Any:  # an Arrow array; it has no ty
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
     if size > len(ends):
         raise ConfigError(
-            f"VocabInfo: {_shown(given)} has {len(ends)} words, fewer than the size "
-            f"of {size} that is given for it."
+            f"VocabInfo: {_shown(given)} has {len(ends)} words, fewer than the size of "
+            f"{size} given for it."
         )
     ends = ends if size < 0 else ends[:size]
     offsets = np.concatenate([[0], ends]).astype(np.int64)
@@ -414,8 +489,8 @@ def _words(given: Vocabulary, size: int) -> Any:  # an Arrow array; it has no ty
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
 
 
-def _lines(given: Vocabulary) -> bytes:
-    """The text of a vocabulary, every word ended by one line feed."""
+def _lines(given: WordsOrFile) -> bytes:
+    """Return the text of a vocabulary with one line feed after every word."""
     if not isinstance(given, str | os.PathLike):
         return "".join(f"{word}\n" for word in given).encode()
     try:
@@ -429,35 +504,32 @@ def _lines(given: Vocabulary) -> bytes:
     return text if text.endswith(b"\n") or not text else text + b"\n"
 
 
-def _shown(given: Vocabulary) -> str:
+def _shown(given: WordsOrFile) -> str:
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
     return "a list of words"
 
 
-Slots = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
-
-
-class Source(Protocol):
-    """Named arrays on disk."""
+class CheckpointReader(Protocol):
+    """Reads named arrays from a checkpoint on disk."""
 
     @property
     def path(self) -> str:
-        """What was opened."""
+        """The path of the checkpoint."""
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """The shape of every array, by name."""
 
     def read(self, name: str) -> NDArray[Any]:
-        """One array, verified."""
+        """Return one array, with its checksum verified."""
 
-    def slots(self, variables: Iterable[str]) -> Slots:
-        """The optimizer's arrays of each variable that has some."""
+    def slots(self, variables: Iterable[str]) -> SlotNames:
+        """Return the names of the optimizer state of each variable that has some."""
 
 
-def open_source(given: str | os.PathLike[str]) -> Source:
-    """Open a checkpoint, or the latest one of a model_dir; TensorFlow's as well.
+def open_source(given: str | os.PathLike[str]) -> CheckpointReader:
+    """Open a checkpoint, or the latest one of a model_dir, of estimax or TensorFlow.
 
     >>> import tempfile
     >>> import numpy as np
@@ -467,22 +539,22 @@ def open_source(given: str | os.PathLike[str]) -> Source:
     """
     path = Path(given)
     if (path / formats.MANIFEST).exists():
-        return _Folder(path)
+        return _EstimaxReader(path)
     found = manager.latest(path)
     if found is not None:
-        return _Folder(found)
+        return _EstimaxReader(found)
     prefix = tensorflow_checkpoint(path)
     if prefix is not None:
-        return _TensorFlow(prefix)
+        return _TensorFlowReader(prefix)
     raise MissingFileError(
         f"warm start: {os.fspath(given)!r} is neither a checkpoint nor a model_dir "
-        "with one. Give the folder that a model was trained in, or one of the "
-        "model.ckpt-<step> inside; TensorFlow's are named without .index."
+        "with one. Give the folder that a model was trained in, or a model.ckpt-<step> "
+        "in it; for a checkpoint of TensorFlow, the path without .index."
     )
 
 
 def tensorflow_checkpoint(given: str | os.PathLike[str]) -> str | None:
-    """What the files of a TensorFlow checkpoint begin with, if there is one."""
+    """Return the path prefix of a TensorFlow checkpoint; None if there is none."""
     path = Path(given)
     candidates = [path, path / "variables" / "variables"]
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -496,8 +568,8 @@ def tensorflow_checkpoint(given: str | os.PathLike[str]) -> str | None:
     return None
 
 
-class _Folder:
-    """An estimax checkpoint."""
+class _EstimaxReader:
+    """Reads a checkpoint of estimax."""
 
     def __init__(self, path: Path) -> None:
         self._folder = path
@@ -514,12 +586,12 @@ class _Folder:
     def read(self, name: str) -> NDArray[Any]:
         return formats.read_entry(self._folder, self._manifest.arrays[name], name)
 
-    def slots(self, variables: Iterable[str]) -> Slots:
+    def slots(self, variables: Iterable[str]) -> SlotNames:
         return state_names.slots_of(self._manifest.arrays, variables)
 
 
-class _TensorFlow:
-    """A checkpoint that tf.estimator wrote, or the variables of a SavedModel."""
+class _TensorFlowReader:
+    """Reads a checkpoint of tf.estimator, or the variables of a SavedModel."""
 
     def __init__(self, prefix: str) -> None:
         self.path = prefix
@@ -532,5 +604,5 @@ class _TensorFlow:
     def read(self, name: str) -> NDArray[Any]:
         return tensorflow_format.read_array(self.path, name, self._entries)
 
-    def slots(self, variables: Iterable[str]) -> Slots:
+    def slots(self, variables: Iterable[str]) -> SlotNames:
         return tensorflow_format.slots_of(self.shapes, set(variables))

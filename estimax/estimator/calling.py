@@ -1,4 +1,8 @@
-"""Calling what users write: arguments by name, only those that a function accepts."""
+"""Calls of the user's functions, and checks of the arguments of an Estimator.
+
+A `model_fn` or `input_fn` is called with the arguments that it accepts, by name. The
+checks raise when a wrong argument is given, not later when it is used.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +32,13 @@ _log = logging.getLogger("estimax")
 
 
 def check_model_fn(model_fn: Any, *, has_params: bool) -> None:
-    """Refuse a `model_fn` whose arguments cannot be given, when it is handed over."""
+    """Raise SpecError if a `model_fn` is no function or has unknown arguments."""
     if not callable(model_fn):
         raise SpecError(
             "Estimator: model_fn must be a function of (features, labels, mode, "
             f"params, config) returning an EstimatorSpec, got {model_fn!r}."
         )
-    names = accepted_names(model_fn)
-    for name in names:
-        if name not in MODEL_FN_ARGUMENTS:
-            raise SpecError(
-                f"Estimator: model_fn has an argument {name!r} that nothing is known "
-                f"to fill{did_you_mean(name, MODEL_FN_ARGUMENTS)}"
-            )
+    names = known_names("Estimator: model_fn", model_fn, MODEL_FN_ARGUMENTS)
     if "features" not in names:
         raise SpecError("Estimator: model_fn must have an argument 'features'.")
     if has_params and "params" not in names:
@@ -48,13 +46,14 @@ def check_model_fn(model_fn: Any, *, has_params: bool) -> None:
             "Estimator: params were given, but model_fn has no argument 'params'."
         )
     if "params" in names and not has_params:
-        _log.warning("Estimator: model_fn takes params, and none were given")
+        _log.warning("Estimator: model_fn takes params, but none were given")
 
 
 def check_subclass(kind: type, base: type) -> None:
-    """Refuse a subclass that redefines what the base is made of.
+    """Raise SpecError if a subclass overrides a member that is not `OVERRIDABLE`.
 
-    Its parts call each other; one that was meant to be new would break the others.
+    The members of `base` call each other, also the private ones. A subclass that uses
+    one of their names by accident would break the others.
     """
     if kind is base:
         return
@@ -77,7 +76,7 @@ def call_model_fn(
     params: Any,
     config: Any,
 ) -> EstimatorSpec:
-    """Call a `model_fn` and check that it answers with a spec."""
+    """Call a `model_fn`; raise SpecError if it does not return an EstimatorSpec."""
     given = {"features": features, "mode": mode, "params": params, "config": config}
     names = accepted_names(model_fn)
     if mode == ModeKeys.PREDICT:
@@ -86,8 +85,8 @@ def call_model_fn(
         given["labels"] = labels
     elif labels is not None:
         raise SpecError(
-            "the input_fn gives labels, but model_fn has no argument 'labels'. Add it, "
-            "or return features alone."
+            "the input_fn returns labels, but model_fn has no argument 'labels'. Add "
+            "the argument, or return features alone."
         )
     with _explaining_errors(features):
         spec = model_fn(**{name: given[name] for name in names if name in given})
@@ -101,30 +100,31 @@ def call_model_fn(
 
 @contextmanager
 def _explaining_errors(features: Any) -> Iterator[None]:
-    """Add to errors that are not ours how to go on."""
+    """Add advice to errors of JAX and Python that leave the block."""
     try:
         yield
     except jax.errors.ConcretizationTypeError as error:
         error.add_note(
-            "A model_fn describes what to compute, and is compiled. Choose by values "
-            "with jnp.where or jax.lax.cond; to see them, run with "
-            "RunConfig(debug=True) and look at ex.inspection.value(x)."
+            "A model_fn is compiled, so it cannot read the values of arrays. To choose "
+            "by a value, use jnp.where or jax.lax.cond. To print values, run with "
+            "RunConfig(debug=True) and use ex.inspection.value(x)."
         )
         raise
     except KeyError as error:
         key = error.args[0] if error.args else None
         if isinstance(features, Mapping) and key not in features:
             names = ", ".join(sorted(map(str, features)))
-            error.add_note(f"If {key!r} is to be a feature: the input has {names}.")
+            error.add_note(f"If {key!r} is a feature: the input has {names}.")
         raise
 
 
 def call_input_fn(
     input_fn: Callable[..., Any], *, mode: str, params: Any, config: Any
 ) -> Any:
-    """Call an `input_fn` with what it names of mode, params, config, input_context.
+    """Call an `input_fn` with the arguments that it accepts.
 
-    An `input_context` with a default is left alone where one process reads all, as in
+    The arguments are `mode`, `params`, `config` and `input_context`. If one process
+    reads all data, an `input_context` that has a default is not passed, as in
     tf.estimator without a strategy.
     """
     check_input_fn(input_fn)
@@ -139,7 +139,7 @@ def call_input_fn(
 
 
 def check_input_fn(input_fn: Any, where: str = "") -> None:
-    """Refuse the data itself in the place of what makes it."""
+    """Raise TypeError if data was given in place of a function that returns it."""
     if not callable(input_fn):
         raise TypeError(
             f"{where}input_fn must be a function that returns the data, got "
@@ -148,17 +148,30 @@ def check_input_fn(input_fn: Any, where: str = "") -> None:
 
 
 def accepted_names(function: Callable[..., Any]) -> list[str]:
-    """The argument names of a function, without those that a partial has bound."""
+    """Return the argument names of a function, without those bound by a partial."""
     bound = getattr(function, "keywords", None) or {}
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     parameters = inspect.signature(function).parameters.values()
     return [p.name for p in parameters if p.kind in kinds and p.name not in bound]
 
 
+def known_names(
+    where: str, function: Callable[..., Any], allowed: Sequence[str]
+) -> list[str]:
+    """Return the argument names of a function; raise SpecError if one is unknown."""
+    names = accepted_names(function)
+    for name in names:
+        if name not in allowed:
+            raise SpecError(
+                f"{where} has an unknown argument {name!r}{did_you_mean(name, allowed)}"
+            )
+    return names
+
+
 def with_model_dir(
     config: RunConfig | None, model_dir: str | os.PathLike[str] | None
 ) -> RunConfig:
-    """The config with the model_dir that it or the argument names, or a new one."""
+    """Return the config with its model_dir, the given one, or a temporary one."""
     if config is not None and not isinstance(config, RunConfig):
         raise ConfigError(
             f"Estimator: config must be a RunConfig, got {type(config).__name__}."
@@ -178,7 +191,7 @@ def with_model_dir(
 
 
 def check_steps(**given: int | None) -> None:
-    """Refuse counts of steps that cannot be meant."""
+    """Raise SpecError if two counts are given, or one is not a number above 0."""
     values = {name: value for name, value in given.items() if value is not None}
     if len(values) > 1:
         raise SpecError(
@@ -190,7 +203,7 @@ def check_steps(**given: int | None) -> None:
 
 
 def check_count(name: str, value: Any) -> None:
-    """Refuse what is neither a number of steps nor None."""
+    """Raise SpecError unless `value` is None or a whole number above 0."""
     if value is None:
         return
     if not isinstance(value, Integral):
@@ -202,7 +215,7 @@ def check_count(name: str, value: Any) -> None:
 
 
 def checked_hooks(hooks: Sequence[Hook] | None, where: str = "") -> tuple[Hook, ...]:
-    """The hooks, which must be some."""
+    """Return `hooks` as a tuple; raise TypeError if one is not a `Hook`."""
     if hooks is not None and not isinstance(hooks, Iterable):
         raise TypeError(
             f"{where}hooks must be a list of Hooks, got {type(hooks).__name__}."
@@ -223,19 +236,22 @@ def checked_hooks(hooks: Sequence[Hook] | None, where: str = "") -> tuple[Hook, 
 
 
 def needed(feed: Feed, what: str) -> dict[Origin, Any]:
-    """The first batch, where there must be one."""
+    """Return the first batch; raise SpecError if the input is empty."""
     if feed.first is None:
         raise SpecError(
-            f"{what}: the input_fn gave no data; check its files and filters."
+            f"{what}: the input_fn returned no data; check its files and filters."
         )
     return feed.first
 
 
 def check_folder(model_dir: str) -> None:
-    """Refuse to start from nothing in the folder of a model that TensorFlow trained."""
+    """Raise ConfigError if a folder holds a checkpoint of TensorFlow.
+
+    Training there would start a new model beside the old checkpoint.
+    """
     found = checkpoints.tensorflow_checkpoint(model_dir)
     if found is not None:
         raise ConfigError(
-            f"train: {model_dir!r} holds a checkpoint of TensorFlow's. Use a new "
-            f"model_dir, and go on from it with warm_start_from={found!r}."
+            f"train: {model_dir!r} holds a checkpoint of TensorFlow. Use a new "
+            f"model_dir, and start from the checkpoint with warm_start_from={found!r}."
         )

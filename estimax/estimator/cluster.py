@@ -1,10 +1,10 @@
-"""Who this process is among others: the environment's TF_CONFIG.
+"""The TF_CONFIG environment variable: the processes of a cluster, and this one's role.
 
     TF_CONFIG='{"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"]},
                 "task": {"type": "worker", "index": 1}}'
     read_cluster().global_id_in_cluster        # 2
 
-The chief counts as a worker. An evaluator stands outside the cluster.
+The chief counts as a worker. An evaluator is not counted as part of the cluster.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOCAL = "local execution, without a cluster,"
 
 @dataclass(frozen=True)
 class Cluster:
-    """One process's view of a cluster; the default is a process by itself."""
+    """The content of TF_CONFIG; the default is one process without a cluster."""
 
     cluster_spec: dict[str, tuple[str, ...]] = field(default_factory=dict)
     task_type: str = WORKER
@@ -39,7 +39,7 @@ class Cluster:
 
 
 class ClusterMember:
-    """What a RunConfig says of the cluster, as tf.estimator's does."""
+    """The properties of a RunConfig that come from TF_CONFIG, as in tf.estimator."""
 
     _cluster: Cluster
 
@@ -50,12 +50,12 @@ class ClusterMember:
 
     @property
     def task_type(self) -> str:
-        """What this process is: "chief", "worker", "evaluator" or "master"."""
+        """The role of this process: "chief", "worker", "evaluator" or "master"."""
         return self._cluster.task_type
 
     @property
     def task_id(self) -> int:
-        """Which one of its type this process is, from 0."""
+        """The index of this process among those of its type, from 0."""
         return self._cluster.task_id
 
     @property
@@ -65,37 +65,37 @@ class ClusterMember:
 
     @property
     def num_worker_replicas(self) -> int:
-        """How many processes train, the chief included."""
+        """The number of processes that train, including the chief."""
         return self._cluster.num_worker_replicas
 
     @property
     def num_ps_replicas(self) -> int:
-        """How many parameter servers TF_CONFIG names; they are not used."""
+        """The number of parameter servers in TF_CONFIG; they are not used."""
         return self._cluster.num_ps_replicas
 
     @property
     def global_id_in_cluster(self) -> int | None:
-        """This process's number among all, the chief's being 0; None outside."""
+        """The index of this process in the cluster; 0 is the chief, None outside."""
         return self._cluster.global_id_in_cluster
 
     @property
     def master(self) -> str:
-        """The address of this process as TF_CONFIG gives it; empty when alone."""
+        """The address of this process in TF_CONFIG; empty without a cluster."""
         return self._cluster.master
 
     @property
     def evaluation_master(self) -> str:
-        """The address to evaluate at, where TF_CONFIG gives one."""
+        """The evaluation address in TF_CONFIG; empty if there is none."""
         return self._cluster.evaluation_master
 
     @property
     def service(self) -> dict[str, Any] | None:
-        """What TF_CONFIG says of the service, unread."""
+        """The "service" object of TF_CONFIG, not interpreted."""
         return self._cluster.service
 
 
 def read_cluster(environ: Mapping[str, str] | None = None) -> Cluster:
-    """Read TF_CONFIG; without one, the process is by itself.
+    """Read TF_CONFIG from `environ`, by default the process environment.
 
     >>> read_cluster({}).is_chief
     True
@@ -121,18 +121,17 @@ def read_cluster(environ: Mapping[str, str] | None = None) -> Cluster:
 
 
 def check_trains(config: ClusterMember) -> None:
-    """Refuse to train in a process that should not, or cannot do it right."""
+    """Raise ConfigError if this process is an evaluator or one of several workers."""
     if config.task_type == EVALUATOR:
         raise ConfigError(
             "train: TF_CONFIG makes this process an evaluator. Call evaluate, or "
-            "train_and_evaluate, which does what each process is for."
+            "train_and_evaluate, which trains or evaluates by the role of the process."
         )
     if config.num_worker_replicas > 1:
         raise ConfigError(
             f"train: TF_CONFIG names {config.num_worker_replicas} processes that "
-            "train. Each would train a model of its own in one model_dir: estimax does "
-            "not yet train one model in several processes. Start the chief alone, "
-            "with an evaluator beside it if you like."
+            "train, but estimax does not train one model in several processes. Start "
+            "the chief alone, or the chief and an evaluator."
         )
 
 
@@ -241,9 +240,8 @@ def _task(
         return task_type, index
     if task_type == PS:
         raise ConfigError(
-            "TF_CONFIG: this process is a parameter server (ps), which estimax has no "
-            "use for: every process holds the model, or its shard of it, and gradients "
-            "are summed between them. Start chief and workers only."
+            "TF_CONFIG: this process is a parameter server (ps), which estimax does "
+            "not use: the process that trains holds the model. Start the chief only."
         )
     if task_type not in jobs:
         raise ConfigError(
@@ -271,7 +269,7 @@ def _index(given: Any) -> int:
 def _global_id(
     jobs: Mapping[str, tuple[str, ...]], task_type: str, index: int, chief: str
 ) -> int:
-    """The chief is 0; then come the other jobs by name, parameter servers last."""
+    """Return an index over all jobs: the chief, others by name, parameter servers."""
     others = sorted(job for job in jobs if job not in (chief, PS))
     order = [chief, *others, PS]
     before = order[: order.index(task_type)]

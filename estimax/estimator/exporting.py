@@ -1,4 +1,8 @@
-"""What an Estimator hands to the export room: a function, weights and transforms."""
+"""What an Estimator passes to `estimax.export`: a function, weights and transforms.
+
+The features that a request carries come from a serving_input_receiver_fn, or from rows
+of the training data that `train` keeps in the model_dir.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ def servable(
     variables: training.Variables,
     example: RawBatch,
 ) -> export.Servable:
-    """Everything that a bundle is written from."""
+    """Return all that a bundle is written from."""
     outputs = recording.spec.export_outputs or {}
     return export.Servable(
         function=_signatures_function(model, recording),
@@ -57,18 +61,19 @@ def _signatures_function(
 
 
 def check_mode(mode: str) -> None:
-    """Refuse to export anything but predictions."""
+    """Raise SpecError for a mode other than PREDICT."""
     if mode != ModeKeys.PREDICT:
         raise SpecError(
             f"export: a bundle serves predictions, mode {ModeKeys.PREDICT!r}; got "
-            f"{mode!r}. To train or evaluate elsewhere, take the model_dir along."
+            f"{mode!r}. To train or evaluate elsewhere, copy the model_dir."
         )
 
 
 def remember_example(model_dir: str, batch: RawBatch) -> None:
-    """Keep a few rows of the training features, which tell what a request carries.
+    """Write a few rows of the training features to the model_dir.
 
-    In the model's folder, so that a process without the data can export as well.
+    They give the names, dtypes and shapes of a request, so that a process without the
+    training data can export.
     """
     rows = selftest.first_rows(_features(batch))
     path = Path(model_dir) / _EXAMPLE_FILE
@@ -79,21 +84,21 @@ def remember_example(model_dir: str, batch: RawBatch) -> None:
 def serving_example(
     receiver_fn: Callable[[], Any] | None, model_dir: str
 ) -> dict[Origin, Any]:
-    """The features that a request carries: as told, or those of the training."""
+    """Return example features of a request, from the receiver or from training."""
     if receiver_fn is not None:
         return flatten(receiver_fn().features, None)
     example = _recall_example(model_dir)
     if example is None:
         raise SpecError(
-            "export: which features a request carries is not known, because this "
-            "model_dir was trained elsewhere. Give a serving_input_receiver_fn, "
+            "export: the features of a request are not known, because no training has "
+            "written example.json to this model_dir. Give a serving_input_receiver_fn, "
             "such as ex.export.build_raw_serving_input_receiver_fn(features)."
         )
     return example
 
 
 def _recall_example(model_dir: str) -> dict[Origin, Any] | None:
-    """The rows that training kept, if it ever ran here."""
+    """Return the rows that `remember_example` wrote; None if there are none."""
     path = Path(model_dir) / _EXAMPLE_FILE
     if not path.exists():
         return None

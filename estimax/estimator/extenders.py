@@ -1,4 +1,4 @@
-"""Estimators made of other estimators, and model functions made of parts.
+"""`add_metrics` adds metrics to an Estimator; `call_logit_fn` calls a logit function.
 
 model = ex.add_metrics(model, lambda labels, predictions: {"mae": …})
 """
@@ -10,9 +10,9 @@ from typing import Any
 
 import jax
 
-from estimax.core.errors import SpecError, did_you_mean
+from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ModeKeys
-from estimax.estimator.calling import accepted_names
+from estimax.estimator.calling import known_names
 from estimax.estimator.estimator import Estimator
 
 _METRIC_FN_ARGUMENTS = ("features", "labels", "predictions", "config")
@@ -22,24 +22,42 @@ _LOGIT_FN_ARGUMENTS = ("features", "mode", "params", "config")
 def add_metrics(
     estimator: Estimator, metric_fn: Callable[..., Mapping[str, Any]]
 ) -> Estimator:
-    """Make an estimator of the same model and folder with more metrics.
+    """Return an Estimator of the same model and folder with additional metrics.
 
-    `metric_fn` takes any of features, labels, predictions and config by name and
-    returns metrics, which replace those of the same name.
+    Use it to evaluate a canned Estimator by metrics of your own. The given Estimator
+    does not change; train either of the two.
 
-    >>> import jax.numpy as jnp
-    >>> import estimax as ex
-    >>> model = ex.BaselineRegressor(model_dir="/tmp/estimax-doc-metrics")
-    >>> def metric_fn(labels, predictions):
-    ...     off = jnp.abs(labels - predictions["predictions"])
-    ...     return {"mae": ex.metrics.mean(off)}
-    >>> model = ex.add_metrics(model, metric_fn)
+    Args:
+      estimator: The Estimator to add metrics to.
+      metric_fn: Function that takes any of `features`, `labels`, `predictions` and
+        `config`, by name, and returns a dict of metrics by name. It replaces metrics of
+        the same name.
+
+    Returns:
+      A new Estimator.
+
+    Raises:
+      TypeError: `estimator` is not an Estimator.
+      SpecError: `metric_fn` has another argument.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> def metric_fn(labels, predictions):
+      ...     off = jnp.abs(labels - predictions["predictions"])
+      ...     return {"mae": ex.metrics.mean(off)}
+      >>> def input_fn():
+      ...     return iter([({"x": np.ones((4, 1))}, np.ones(4))])
+      >>> model = ex.add_metrics(ex.BaselineRegressor(), metric_fn)
+      >>> "mae" in model.train(input_fn).evaluate(input_fn)
+      True
     """
     if not isinstance(estimator, Estimator):
         raise TypeError(
             f"add_metrics: expected an Estimator, got {type(estimator).__name__}."
         )
-    names = _checked_names("add_metrics: metric_fn", metric_fn, _METRIC_FN_ARGUMENTS)
+    names = known_names("add_metrics: metric_fn", metric_fn, _METRIC_FN_ARGUMENTS)
 
     def model_fn(features: Any, labels: Any, mode: str, config: Any) -> EstimatorSpec:
         spec: EstimatorSpec = estimator.model_fn(features, labels, mode, config)
@@ -65,18 +83,33 @@ def add_metrics(
 def call_logit_fn(
     logit_fn: Callable[..., Any], features: Any, mode: str, params: Any, config: Any
 ) -> Any:
-    """Call a function that makes logits with those arguments that it names.
+    """Call a function that computes logits, with the arguments that it accepts.
 
-    It must return an array, or a dict of arrays by name.
+    Use it in a `model_fn` that takes the network as a function.
 
-    >>> import jax.numpy as jnp
-    >>> def logit_fn(features, params):
-    ...     return features["x"] * params["scale"]
-    >>> features = {"x": jnp.ones((2, 1))}
-    >>> call_logit_fn(logit_fn, features, "eval", {"scale": 3.0}, None).tolist()
-    [[3.0], [3.0]]
+    Args:
+      logit_fn: Function that takes any of `features`, `mode`, `params` and `config`, by
+        name, and returns an array, or a dict of arrays by name.
+      features: The features of a batch.
+      mode: A `ModeKeys` value.
+      params: Hyper-parameters of the model.
+      config: The RunConfig.
+
+    Returns:
+      What `logit_fn` returns.
+
+    Raises:
+      SpecError: `logit_fn` has another argument, or returns something else.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> def logit_fn(features, params):
+      ...     return features["x"] * params["scale"]
+      >>> features = {"x": jnp.ones((2, 1))}
+      >>> call_logit_fn(logit_fn, features, "eval", {"scale": 3.0}, None).tolist()
+      [[3.0], [3.0]]
     """
-    names = _checked_names("call_logit_fn: logit_fn", logit_fn, _LOGIT_FN_ARGUMENTS)
+    names = known_names("call_logit_fn: logit_fn", logit_fn, _LOGIT_FN_ARGUMENTS)
     given = {"features": features, "mode": mode, "params": params, "config": config}
     logits = logit_fn(**{name: given[name] for name in names})
     arrays = logits if isinstance(logits, Mapping) else {"logits": logits}
@@ -88,16 +121,3 @@ def call_logit_fn(
                 f"{type(array).__name__}."
             )
     return logits
-
-
-def _checked_names(
-    what: str, function: Callable[..., Any], allowed: tuple[str, ...]
-) -> list[str]:
-    names = accepted_names(function)
-    for name in names:
-        if name not in allowed:
-            raise SpecError(
-                f"{what} has an argument {name!r} that nothing is known to fill"
-                f"{did_you_mean(name, allowed)}"
-            )
-    return names

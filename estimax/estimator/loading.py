@@ -1,4 +1,8 @@
-"""A checkpoint's variables on the device, read once however often they are used."""
+"""Variables and states from checkpoints, for evaluation, prediction and training.
+
+`Loader` keeps the variables of the last checkpoint on the device, so that repeated
+`evaluate` and `predict` calls read it once.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ class Loaded(NamedTuple):
 
 
 class Loader:
-    """Keeps the variables of the checkpoint that was loaded last."""
+    """Load variables of checkpoints, and keep those of the last one."""
 
     def __init__(self, *, use_averages: bool) -> None:
         self._use_averages = use_averages
@@ -44,9 +48,10 @@ class Loader:
         *,
         or_earlier: bool,
     ) -> Loaded:
-        """The variables that a model needs from a checkpoint.
+        """Return the variables that a model needs from a checkpoint.
 
-        `or_earlier`: if it is damaged, from the newest sound one beside it.
+        With `or_earlier`, a damaged checkpoint is replaced by the newest intact one in
+        the same folder.
         """
         try:
             return self._cached(path, shapes)
@@ -54,10 +59,10 @@ class Loader:
             if not or_earlier:
                 raise
             folder, step = Path(path).parent, checkpoints.step_of(path)
-            # Raises when there is none, and warns of those that it passes over.
+            # Logs a warning for each damaged checkpoint, and raises if all are.
             sound = checkpoints.restore_latest(folder)
             if sound is None or sound.step == step:
-                raise  # not damaged: it does not fit the model
+                raise  # the checkpoint is intact, but does not fit the model
             path = checkpoints.path_of(folder, sound.step)
             return self._loaded_from(sound, path, shapes)
 
@@ -69,7 +74,7 @@ class Loader:
         key: jax.Array,
         settings: checkpoints.WarmStartSettings,
     ) -> Loaded:
-        """The variables of a model that was never trained, but starts from another."""
+        """Return the initial variables of an untrained model with a warm start."""
         structure = {origin: kind_of(value) for origin, value in batch.items()}
         cache_key = ("warm start", model.mode, frozenset(structure.items()))
         if self._loaded is None or cache_key != self._key:
@@ -86,6 +91,8 @@ class Loader:
     ) -> Loaded:
         key = (os.fspath(path), tuple(shapes.params), tuple(shapes.tables))
         stamp = _stamp_of(path)
+        # A checkpoint that has been removed (stamp None) is still used if it is loaded;
+        # one that was written again at the same step is not.
         is_known = key == self._key and stamp in (self._stamp, None)
         if self._loaded is None or not is_known:
             loaded = self._loaded_from(checkpoints.read(path), path, shapes)
@@ -106,9 +113,10 @@ class Loader:
 
 
 def _stamp_of(path: str | os.PathLike[str]) -> int | None:
-    """What tells a step that was saved again, under the same path; None if it is gone.
+    """Return the time at which a checkpoint was written; None if it is removed.
 
-    A training elsewhere removes old checkpoints while they are evaluated and exported.
+    A step can be saved again under the same path, and another process that trains may
+    remove a checkpoint while this one evaluates it.
     """
     try:
         return (Path(path) / "manifest.json").stat().st_mtime_ns
@@ -117,7 +125,7 @@ def _stamp_of(path: str | os.PathLike[str]) -> int | None:
 
 
 def live(state: TrainState, shapes: training.Variables, use_averages: bool) -> Loaded:
-    """The variables that a model needs from a training under way; of no path."""
+    """Return the variables that a model needs from a training state in memory."""
     params, tables = state.params, state.tables
     if use_averages and state.averages:
         params = {name: state.averages.get(name, v) for name, v in params.items()}
@@ -136,26 +144,27 @@ def restored(
     batch: Packed,
     checkpoint: checkpoints.Checkpoint,
 ) -> TrainState:
-    """The state of a checkpoint, which must fit the program's."""
+    """Return the training state of a checkpoint; raise if it does not fit."""
     state = checkpoints.unflatten_state(program.form(key, batch), checkpoint.arrays)
     is_whole = all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state))
     if is_whole:
         return state
-    # Hyper-parameters in an optimizer's state are the code's: no checkpoint has them.
+    # Checkpoints leave out hyper-parameters that optax keeps in its state (see
+    # `state_names`), so their values come from a fresh state.
     return checkpoints.unflatten_state(program.init(key, batch), checkpoint.arrays)
 
 
 def warm_started(
     state: TrainState, settings: checkpoints.WarmStartSettings
 ) -> TrainState:
-    """A new state with what it takes from a checkpoint; logs what that is."""
+    """Return a new state with arrays from another checkpoint; log which ones."""
     state, report = checkpoints.warm_start(state, settings)
     _log.info("%s", report)
     return state
 
 
 def _state_of(variables: training.Variables) -> TrainState:
-    """A state of nothing but variables."""
+    """Return a training state that holds variables only."""
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=variables.params,

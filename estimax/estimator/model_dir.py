@@ -1,4 +1,10 @@
-"""The folder of a model, as the one process that trains in it treats it."""
+"""What surrounds a `train` call: lock, note of its end, compilation cache, NaN report.
+
+- `training_in` keeps other trainers out of the model_dir.
+- `mark_ended` and `ended_at` tell a call that ended normally from one that was killed.
+- `keep_compiled_programs` sets the folder of JAX's compilation cache.
+- `explaining_nan` adds the first value that was not finite to a NanLossError.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +22,22 @@ from estimax.estimator.run_config import RunConfig
 from estimax.training import NonFinite
 from estimax.wire import atomic, locks
 
+LAST_CALL_FILE = "last_train_call.json"
+# Most seconds to search for the reason of a NaN after a run has failed.
+REPLAY_SECS = 30.0
+
 _DEPTH = 2  # of export/<name>/, where exporters write
+_log = logging.getLogger("estimax")
 
 
 @contextmanager
 def training_in(config: RunConfig, purpose: str) -> Iterator[None]:
-    """Keep other trainers out of the model_dir, and clear what a killed one left.
+    """Hold the lock of the model_dir, and remove what a killed trainer left there.
 
-    Of a cluster's processes only the chief writes there; others need no lock.
+    In a cluster only the chief writes to the model_dir; other processes take no lock.
 
     Raises:
-      InUseError: Somebody else is training there.
+      InUseError: Another process or thread holds the lock.
       MissingFileError: The folder was deleted within the block.
     """
     if not config.is_chief:
@@ -34,18 +45,16 @@ def training_in(config: RunConfig, purpose: str) -> Iterator[None]:
         return
     model_dir = str(config.model_dir)
     with locks.hold(model_dir, purpose):
-        # Checkpoints are written by trainers only, and there is no other one.
+        # Only trainers write checkpoints, and the lock keeps others out. An incomplete
+        # checkpoint here was therefore left by a process that no longer runs.
         atomic.remove_leftovers(
             model_dir, depth=_DEPTH, sole_writer_of=checkpoints.is_checkpoint_name
         )
         yield
 
 
-FILE = "last_train_call.json"
-
-
 def mark_ended(model_dir: atomic.Pathish, step: int) -> None:
-    """Note that a `train` call ended normally at a step.
+    """Write to the model_dir that a `train` call ended normally at a step.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -53,23 +62,23 @@ def mark_ended(model_dir: atomic.Pathish, step: int) -> None:
     ...     ended_at(folder)
     100
     """
-    atomic.write_json(Path(model_dir) / FILE, {"ended_at_step": step})
+    atomic.write_json(Path(model_dir) / LAST_CALL_FILE, {"ended_at_step": step})
 
 
 def ended_at(model_dir: atomic.Pathish) -> int | None:
-    """Return the step that was marked last; None if there is none."""
+    """Return the step of the last `mark_ended`; None if there was none."""
     try:
-        content = json.loads((Path(model_dir) / FILE).read_text())
+        content = json.loads((Path(model_dir) / LAST_CALL_FILE).read_text())
         return int(content["ended_at_step"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
 
 def keep_compiled_programs(folder: str | None) -> None:
-    """Have jax keep every program it compiles in a folder, from now on.
+    """Make JAX keep every program that it compiles in a folder, from now on.
 
-    This setting belongs to the process: the last one named is used by all of it. Small
-    programs are kept as well, which jax by default does not.
+    The setting belongs to the process: the last folder set is used by all models in it.
+    Small programs are kept too, which JAX does not do by default.
     """
     if folder is None or jax.config.values["jax_compilation_cache_dir"] == folder:
         return
@@ -82,15 +91,9 @@ def keep_compiled_programs(folder: str | None) -> None:
         jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
-_log = logging.getLogger("estimax")
-
-# How long a run that failed may look for the reason before it gives up.
-REPLAY_SECS = 30.0
-
-
 @contextmanager
 def explaining_nan(find: Callable[[], NonFinite | None]) -> Iterator[None]:
-    """Add what `find` finds to a NanLossError that leaves the block."""
+    """Add the result of `find` to a NanLossError that leaves the block."""
     try:
         yield
     except NanLossError as error:
@@ -107,6 +110,7 @@ def _found(find: Callable[[], NonFinite | None]) -> NonFinite | None:
     try:
         return find()
     except Exception as problem:
-        # The user's error is the NaN; that it could not be explained comes second.
-        _log.warning("the reason for the NaN could not be looked for: %s", problem)
+        # The NaN is the error to report. A failed search for its reason must not
+        # replace it, so it is only logged.
+        _log.warning("the reason for the NaN could not be searched for: %s", problem)
         return None

@@ -1,4 +1,4 @@
-"""What an Estimator tells: evaluation results, and predictions example by example."""
+"""Reports of an Estimator: metrics to TensorBoard and the log, and predictions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ def write_evaluation(
 ) -> None:
     """Write the metrics of one evaluation for TensorBoard.
 
-    A folder that this process may not write to is no reason to lose the metrics: there
-    is a warning instead.
+    If the folder is read-only, log a warning; the caller still returns the metrics.
     """
     try:
         with summary.SummaryWriter(folder) as writer:
@@ -30,8 +29,8 @@ def write_evaluation(
                 if name != "global_step" and np.ndim(value) == 0:
                     writer.scalar(name, float(value), step)
                 elif name != "global_step":
-                    _log.info("metric %r is an array; TensorBoard plots none", name)
-            if checkpoint:  # not one of variables in memory
+                    _log.info("metric %r is an array, not written to summaries", name)
+            if checkpoint:  # empty for an evaluation of the state in memory
                 writer.text("checkpoint_path", checkpoint, step)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -44,7 +43,7 @@ def write_evaluation(
 
 
 def log_evaluation(results: Mapping[str, Any], examples: int, name: str | None) -> None:
-    """Log one line with the metrics and how many examples they are of."""
+    """Log one line with the metrics and the number of examples."""
     numbers = ", ".join(
         f"{key} = {float(value):.6g}"
         for key, value in sorted(results.items())
@@ -60,7 +59,7 @@ def log_evaluation(results: Mapping[str, Any], examples: int, name: str | None) 
 
 
 def log_training(context: RunContext) -> None:
-    """Log where a training ended, and its last loss."""
+    """Log the step at which training ended and its last loss."""
     if not context.losses:
         return
     _, loss = context.losses[-1]
@@ -69,11 +68,13 @@ def log_training(context: RunContext) -> None:
 
 
 def only_keys(predictions: Any, keys: Sequence[str] | str | None) -> Any:
-    """The predictions of these keys; at least one of them must exist."""
+    """Return the predictions of these keys; raise SpecError if there are none."""
     if not keys:
         return predictions
     if not isinstance(predictions, Mapping):
-        raise SpecError("predict: predict_keys need a model that predicts a dict.")
+        raise SpecError(
+            "predict: predict_keys can be used only if the model predicts a dict."
+        )
     wanted = [keys] if isinstance(keys, str) else list(keys)
     kept = {key: value for key, value in predictions.items() if key in wanted}
     if not kept:
@@ -85,7 +86,7 @@ def only_keys(predictions: Any, keys: Sequence[str] | str | None) -> Any:
 
 
 def single_examples(values: Any) -> Iterator[Any]:
-    """Cut a batch of predictions into examples."""
+    """Yield the predictions of a batch one example at a time."""
     if not isinstance(values, Mapping):
         yield from values
         return

@@ -1,8 +1,14 @@
-"""How a run goes: where it writes, how often it saves, logs and summarises."""
+"""`RunConfig`: where a run writes, how often it saves and logs, and how it computes.
+
+`RunConfig` also accepts the settings of tf.estimator that JAX has no use for. Those
+that would have changed the result must be None; the others are ignored with a warning.
+The lists are at the end of this file.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 import os
 from collections.abc import Mapping
@@ -14,57 +20,86 @@ from estimax.core.errors import ConfigError, did_you_mean
 from estimax.estimator.cluster import Cluster, ClusterMember, read_cluster
 
 ResumeInput = Literal["exact", "refuse", "restart", "unchecked"]
+_log = logging.getLogger("estimax")
 _UNSET: Any = object()
 DEFAULT_CHECKPOINT_SECS = 600
 PRECISIONS = ("float32", "bfloat16")
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class RunConfig(ClusterMember):
-    """Settings of a run, named and defaulted as tf.estimator's.
+    """Settings of a run: folder, checkpoints, logging, input, precision.
 
-    Checkpoints are saved every `save_checkpoints_steps` steps or
-    `save_checkpoints_secs` seconds, not both; neither given means every 600 seconds,
-    both None (or 0) means never. `keep_checkpoint_max` 0 or None keeps all.
+    Pass it as `config` to an Estimator. Names and defaults are those of tf.estimator's
+    RunConfig; the parameters after the `*` are new. A config cannot be changed;
+    `replace` makes a changed copy. The TF_CONFIG environment variable is read when the
+    config is made, and properties such as `task_type` and `is_chief` tell its content.
 
-    New here: up to `iterations_per_loop` steps run in one compiled call when no hook
-    wants to see them (None: as many as pay, by the size of a batch; 1: each alone);
-    `prefetch_batches` batches are made ready ahead; `compilation_cache_dir`
-    keeps compiled programs for the next start; `debug` True runs the `model_fn`
-    without jit, so that print and pdb work, and "nan" looks at every step and names
-    what first was not a number; `resume_input` says what becomes of the data when
-    a run resumes (below); `average_decay` keeps an exponential moving average of every
-    trained variable (for a table that costs time and memory of its size at every
-    step), which evaluation, prediction and export take instead of the variable, unless
-    `use_averages` is False; `precision` "bfloat16" lets layers compute in bfloat16
-    while variables, optimizer state and the loss stay float32; `accumulate_steps` n
-    makes one step of n batches, whose gradients are averaged by their examples before
-    the update: a step is an update, and n batches cost the memory of one.
+    Args:
+      model_dir: Folder for checkpoints, summaries and exports. By default the folder
+        that TF_CONFIG names, else a temporary one.
+      tf_random_seed: Seed of the initial values and of the model's random numbers.
+        None takes a new seed for every new model.
+      save_summary_steps: Steps between two summaries; 0 or None writes none.
+      save_checkpoints_steps: Steps between two checkpoints.
+      save_checkpoints_secs: Seconds between two checkpoints. Give one of the two; with
+        neither given, it is 600 seconds. Both None, or 0, saves no checkpoints.
+      session_config: Must be None. JAX has no sessions.
+      keep_checkpoint_max: Number of newest checkpoints to keep; 0 or None keeps all.
+      keep_checkpoint_every_n_hours: Keep one checkpoint of every so many hours for
+        good, in addition to `keep_checkpoint_max`.
+      log_step_count_steps: Steps between two log lines with loss and speed; None logs
+        none.
+      train_distribute: Must be None. JAX has no distribution strategies.
+      device_fn: Must be None. There are no ops to place.
+      protocol: Must be None. There are no servers.
+      eval_distribute: Must be None, as `train_distribute`.
+      experimental_distribute: Must be None, as `train_distribute`.
+      experimental_max_worker_delay_secs: Has no effect.
+      session_creation_timeout_secs: Has no effect.
+      checkpoint_save_graph_def: Has no effect.
+      iterations_per_loop: Most steps to run in one compiled loop when no hook is called
+        in between. None chooses by the size of a batch; 1 runs every step by itself.
+      prefetch_batches: Batches to prepare ahead of the step.
+      compilation_cache_dir: Folder in which compiled programs are kept for the next
+        start. The setting is JAX's and applies to the whole process.
+      debug: True runs the `model_fn` without jit, so that print and pdb work. "nan"
+        checks every step and raises an error that names the first value that is not
+        finite.
+      resume_input: Where the data continues when training resumes. "exact", or True,
+        continues after the last batch trained on. For a Dataset, a list or an iterator
+        with `get_state` and `set_state` this takes no time; a plain iterator is read up
+        to that batch. If the files or arrays of a Dataset have changed since, an
+        interrupted call raises ChangedInputError, and a call after a normal end logs a
+        warning and reads the data from its beginning. "refuse" raises in both cases,
+        and for a plain iterator. "restart", or False, reads the data from its beginning
+        in every call; model and step are kept. "unchecked" is "exact" without comparing
+        the data: use it when only rows not yet read have changed.
+      average_decay: Decay of an exponential moving average of every trained variable,
+        in [0, 1), e.g. 0.999. None keeps no averages. An embedding table then costs
+        time and memory of its full size at every step.
+      use_averages: Whether evaluation, prediction and export use the averages in place
+        of the variables, if there are any.
+      precision: "float32", or "bfloat16" to let layers compute in bfloat16. Variables,
+        optimizer state and the loss stay float32.
+      accumulate_steps: Batches per step. The gradients of n batches are averaged over
+        their examples before one update, in the memory of one batch. A step is an
+        update, so each step reads n batches.
 
-    `resume_input` "exact" (or True) continues behind the last batch trained on: at
-    once for a Dataset, a list or an iterator with get_state and set_state; a plain
-    iterator is run up to that batch, which costs the time to make them all. If the last
-    `train` call was interrupted and a Dataset's files or arrays have changed since,
-    that is a `ChangedInputError`; after a call that ended normally, changed data is
-    read from its beginning, with a warning. "refuse" raises in both cases, and in place
-    of running a plain iterator up. "restart" (or False) starts the data over at every
-    call and keeps the model and its step. "unchecked" continues as "exact" does, but
-    does not compare the data: for files in which only rows not yet read were corrected.
+    Raises:
+      ConfigError: A value is out of range, a setting cannot be used with JAX, both
+        checkpoint intervals are given, or TF_CONFIG is not valid. A TF_CONFIG that
+        makes this process a parameter server (`ps`) is not valid.
 
-    Of tf.estimator's settings some mean nothing to JAX, which has no sessions, graphs
-    or strategies. session_config, device_fn, protocol, train_distribute,
-    eval_distribute and experimental_distribute must be None, as they would have
-    changed the run; experimental_max_worker_delay_secs, session_creation_timeout_secs
-    and checkpoint_save_graph_def are taken and have no effect.
-
-    The environment's TF_CONFIG is read when a config is made; `task_type`, `is_chief`
-    and the like tell what it says. A parameter server (`ps`) is refused.
-
-    >>> RunConfig(save_checkpoints_steps=500).save_checkpoints_secs is None
-    True
+    Example:
+      >>> config = RunConfig(model_dir="runs/a", save_checkpoints_steps=500)
+      >>> config
+      RunConfig(model_dir='runs/a', save_checkpoints_steps=500)
+      >>> config.save_checkpoints_secs is None, config.is_chief
+      (True, True)
     """
 
-    # Always None; here for programs that ask.
+    # Always None, for programs that read these settings of tf.estimator.
     session_config: ClassVar[None] = None
     train_distribute: ClassVar[None] = None
     eval_distribute: ClassVar[None] = None
@@ -152,10 +187,22 @@ class RunConfig(ClusterMember):
         self._check()
 
     def replace(self, **changes: Any) -> RunConfig:
-        """A copy with other values; setting one checkpoint interval unsets the other.
+        """Return a copy with other values.
 
-        >>> RunConfig().replace(save_checkpoints_steps=10).save_checkpoints_secs is None
-        True
+        Setting one of the two checkpoint intervals unsets the other. The content of
+        TF_CONFIG is kept as it was when this config was made.
+
+        Args:
+          **changes: New values, by the names of the constructor.
+
+        Returns:
+          A new RunConfig.
+
+        Raises:
+          ConfigError: A name or a value is not valid.
+
+        Example:
+          >>> RunConfig().replace(save_checkpoints_steps=10).save_checkpoints_secs
         """
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         unknown = changes.keys() - values.keys() - set(RETIRED)
@@ -169,7 +216,7 @@ class RunConfig(ClusterMember):
         if changes.get("save_checkpoints_secs") is not None:
             values["save_checkpoints_steps"] = None
         new = RunConfig(**(values | changes))
-        # As it was when this config was made, whatever the environment says by now.
+        # Not the present TF_CONFIG, which may have changed.
         object.__setattr__(new, "_cluster", self._cluster)
         return new
 
@@ -178,11 +225,27 @@ class RunConfig(ClusterMember):
         """Whether checkpoints are saved at all."""
         return bool(self.save_checkpoints_steps or self.save_checkpoints_secs)
 
+    def __repr__(self) -> str:
+        parameters = inspect.signature(RunConfig.__init__).parameters
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if self.save_checkpoints_secs == DEFAULT_CHECKPOINT_SECS:
+            del values["save_checkpoints_secs"]
+        shown = [
+            f"{name}={value!r}"
+            for name, value in values.items()
+            if value != parameters[name].default
+            and (value is not None or parameters[name].default is not _UNSET)
+        ]
+        if not self.saves_checkpoints:
+            shown.append("save_checkpoints_secs=None")
+        if self.cluster_spec or self.task_type != "worker":
+            shown.append(f"task={self.task_type} {self.task_id}")
+        return f"RunConfig({', '.join(shown)})"
+
     def _check(self) -> None:
         at_least = {
             "save_summary_steps": 0,
             "save_checkpoints_steps": 0,
-            "save_checkpoints_secs": 0,
             "keep_checkpoint_max": 0,
             "log_step_count_steps": 1,
             "iterations_per_loop": 1,
@@ -191,38 +254,32 @@ class RunConfig(ClusterMember):
         }
         for name, least in at_least.items():
             value = getattr(self, name)
-            if value is None:
-                continue
-            if name != "save_checkpoints_secs" and not isinstance(value, Integral):
-                raise ConfigError(
-                    f"RunConfig: {name} must be a whole number, got {value!r}."
-                )
-            if not value >= least:
-                raise ConfigError(f"RunConfig: {name} must be >= {least}, got {value}.")
+            if value is not None:
+                _require(isinstance(value, Integral), name, "a whole number", value)
+                _require(value >= least, name, f">= {least}", value)
+        secs = self.save_checkpoints_secs
+        _require(secs is None or secs >= 0, "save_checkpoints_secs", ">= 0", secs)
         hours = self.keep_checkpoint_every_n_hours
-        if hours is not None and not hours > 0:
-            raise ConfigError(
-                f"RunConfig: keep_checkpoint_every_n_hours must be > 0, got {hours}."
-            )
+        name = "keep_checkpoint_every_n_hours"
+        _require(hours is None or hours > 0, name, "> 0", hours)
         decay = self.average_decay
-        if decay is not None and not 0 <= decay < 1:
-            raise ConfigError(
-                f"RunConfig: average_decay must be at least 0 and below 1, got {decay}."
-            )
-        if self.debug not in (True, False, "nan"):
-            raise ConfigError(
-                f'RunConfig: debug must be True, False or "nan", got {self.debug!r}.'
-            )
+        is_decay = decay is None or 0 <= decay < 1
+        _require(is_decay, "average_decay", "at least 0 and below 1", decay)
+        is_debug = self.debug in (True, False, "nan")
+        _require(is_debug, "debug", 'True, False or "nan"', self.debug)
+        seed = self.tf_random_seed
+        is_seed = seed is None or isinstance(seed, int)
+        _require(is_seed, "tf_random_seed", "an int", seed)
         if self.precision not in PRECISIONS:
             raise ConfigError(
                 f"RunConfig: no precision {self.precision!r}"
                 f"{did_you_mean(self.precision, PRECISIONS)}"
             )
-        seed = self.tf_random_seed
-        if seed is not None and not isinstance(seed, int):
-            raise ConfigError(
-                f"RunConfig: tf_random_seed must be an int, got {seed!r}."
-            )
+
+
+def _require(is_valid: bool, name: str, expected: str, value: Any) -> None:
+    if not is_valid:
+        raise ConfigError(f"RunConfig: {name} must be {expected}, got {value!r}.")
 
 
 def _checkpoint_interval(
@@ -269,21 +326,21 @@ def _path(name: str, value: str | os.PathLike[str] | None) -> str | None:
     return os.fspath(value)
 
 
-_log = logging.getLogger("estimax")
-
-# Each of these would have changed how a model runs: silence would be a lie.
+# Settings that would have changed how a model runs. To ignore them could go unnoticed,
+# so they raise an error.
+_NO_STRATEGIES = "JAX has no distribution strategies"
 _REFUSED = {
-    "session_config": "JAX has no sessions; threads and memory are XLA's affair, set "
-    "with XLA_FLAGS and XLA_PYTHON_CLIENT_MEM_FRACTION in the environment",
-    "train_distribute": "strategies are TensorFlow's; devices are a JAX mesh here",
+    "session_config": "JAX has no sessions; set threads and memory with XLA_FLAGS and "
+    "XLA_PYTHON_CLIENT_MEM_FRACTION in the environment",
+    "train_distribute": _NO_STRATEGIES,
     "device_fn": "there are no ops to place; choose devices with JAX_PLATFORMS or "
     "jax.default_device",
-    "protocol": "there are no servers to talk to; processes meet through JAX",
-    "eval_distribute": "strategies are TensorFlow's; devices are a JAX mesh here",
-    "experimental_distribute": "strategies are TensorFlow's; devices are a JAX mesh "
-    "here",
+    "protocol": "there are no parameter servers to talk to",
+    "eval_distribute": _NO_STRATEGIES,
+    "experimental_distribute": _NO_STRATEGIES,
 }
-# Waiting times and files of things that are gone: nothing is lost without them.
+# Timeouts and files of sessions and graphs, with their defaults. They do not change the
+# result, so other values only cause a warning.
 _IGNORED: dict[str, Any] = {
     "experimental_max_worker_delay_secs": None,
     "session_creation_timeout_secs": 7200,
@@ -293,15 +350,13 @@ RETIRED = (*_REFUSED, *_IGNORED)
 
 
 def check_retired(given: Mapping[str, Any]) -> None:
-    """Refuse settings that cannot be honoured; tell of those that do not matter."""
+    """Raise ConfigError for settings in `_REFUSED`, log a warning for `_IGNORED`."""
     for name, advice in _REFUSED.items():
         if given[name] is not None:
             raise ConfigError(f"RunConfig: {name} cannot be used: {advice}.")
     timeout = given["session_creation_timeout_secs"]
-    if timeout is not None and timeout <= 0:
-        raise ConfigError(
-            f"RunConfig: session_creation_timeout_secs must be > 0, got {timeout}."
-        )
+    is_positive = timeout is None or not timeout <= 0
+    _require(is_positive, "session_creation_timeout_secs", "> 0", timeout)
     for name, usual in _IGNORED.items():
         if given[name] != usual:
             _log.warning(

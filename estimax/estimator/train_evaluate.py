@@ -1,4 +1,13 @@
-"""Train, evaluating and exporting along the way."""
+"""`train_and_evaluate`: train, and evaluate and export along the way.
+
+    train_spec = ex.TrainSpec(train_input_fn, max_steps=10_000)
+    eval_spec = ex.EvalSpec(eval_input_fn, throttle_secs=60)
+    metrics, exports = ex.train_and_evaluate(model, train_spec, eval_spec)
+
+In order: the two specs; the function; `Evaluator`, which evaluates checkpoints as they
+are saved; `EvaluateEveryFewSteps`, the hook behind `EvalSpec(every_steps=n)`; and the
+loop of an evaluator in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +42,23 @@ Results = tuple[dict[str, Any], list[str | None]]
 
 @dataclass(frozen=True)
 class TrainSpec:
-    """Training's part: the input, the step to reach, and hooks.
+    """What `train_and_evaluate` trains on, and up to which step.
 
-    >>> TrainSpec(input_fn=lambda: None, max_steps=100).max_steps
-    100
+    Args:
+      input_fn: Function that returns the training data. It may take `mode`, `params`,
+        `config` and `input_context`, by name.
+      max_steps: Step at which training ends, counted from the start of the model. None
+        trains until the data ends or a hook stops training.
+      hooks: Hooks for training.
+      saving_listeners: `CheckpointSaverListener`s, called around every save.
+
+    Raises:
+      TypeError: `input_fn` is not a function, or a hook is not a `Hook`.
+      SpecError: `max_steps` is not a whole number above 0.
+
+    Example:
+      >>> TrainSpec(input_fn=lambda: None, max_steps=100)
+      TrainSpec(<lambda>, max_steps=100)
     """
 
     input_fn: Callable[..., Any]
@@ -50,19 +72,39 @@ class TrainSpec:
         object.__setattr__(self, "saving_listeners", tuple(self.saving_listeners or ()))
         check_count("TrainSpec: max_steps", self.max_steps)
 
+    def __repr__(self) -> str:
+        return _short_repr(self)
+
 
 @dataclass(frozen=True)
 class EvalSpec:
-    """Evaluation's part: the input, how much of it, how often, and exporters.
+    """What `train_and_evaluate` evaluates on, how often, and what it exports.
 
-    `steps` None evaluates the whole input (tf.estimator's default of 100 batches
-    evaluated a part of it in silence). An evaluation follows a checkpoint if
-    `throttle_secs` have passed since the last one began. With `every_steps` n it takes
-    place at every multiple of n instead, whenever checkpoints are saved.
-    `start_delay_secs` is how long an evaluator in a process of its own waits at first.
+    Args:
+      input_fn: Function that returns the evaluation data. It may take `mode`, `params`,
+        `config` and `input_context`, by name.
+      steps: Number of batches to evaluate. None, the default, evaluates all;
+        tf.estimator's default is 100.
+      name: Name of the evaluation; its results go to `eval_<name>` in the model_dir.
+        Several EvalSpecs need different names.
+      hooks: Hooks for the evaluation.
+      exporters: One exporter or several, called after every evaluation.
+      start_delay_secs: Seconds before the first evaluation of an evaluator in a process
+        of its own. Has no effect otherwise.
+      throttle_secs: A new checkpoint is evaluated if this many seconds have passed
+        since the last evaluation began.
+      every_steps: Evaluate at multiples of this many steps, independent of checkpoints
+        and of `throttle_secs`.
 
-    >>> EvalSpec(input_fn=lambda: None, name="holdout").steps is None
-    True
+    Raises:
+      TypeError: `input_fn` is not a function, a hook is not a `Hook`, or an exporter
+        is not an `Exporter`.
+      SpecError: `steps` or `every_steps` is not a whole number above 0, a number of
+        seconds is below 0, or two exporters have the same name.
+
+    Example:
+      >>> EvalSpec(input_fn=lambda: None, name="holdout", throttle_secs=60)
+      EvalSpec(<lambda>, name='holdout', throttle_secs=60)
     """
 
     input_fn: Callable[..., Any]
@@ -96,11 +138,24 @@ class EvalSpec:
 
     @property
     def every_exporter(self) -> tuple[Exporter, ...]:
-        """The exporters as a tuple, however they were given."""
+        """The exporters as a tuple: one, several or none may have been given."""
         given = self.exporters
         if given is None:
             return ()
         return (given,) if isinstance(given, Exporter) else tuple(given)
+
+    def __repr__(self) -> str:
+        return _short_repr(self)
+
+
+def _short_repr(spec: TrainSpec | EvalSpec) -> str:
+    """Return a repr of the input_fn's name and the fields that are not the default."""
+    shown = [getattr(spec.input_fn, "__name__", repr(spec.input_fn))]
+    for one in dataclasses.fields(spec)[1:]:
+        value = getattr(spec, one.name)
+        if value != one.default and value != ():
+            shown.append(f"{one.name}={value!r}")
+    return f"{type(spec).__name__}({', '.join(shown)})"
 
 
 EvalSpecs = EvalSpec | Sequence[EvalSpec] | Mapping[str, EvalSpec]
@@ -109,25 +164,52 @@ EvalSpecs = EvalSpec | Sequence[EvalSpec] | Mapping[str, EvalSpec]
 def train_and_evaluate(
     estimator: Estimator, train_spec: TrainSpec, eval_spec: EvalSpecs
 ) -> tuple[Any, Any]:
-    """Train to `max_steps`, evaluating along the way; returns the last results.
+    """Train up to `max_steps`, and evaluate and export along the way.
 
-    Training is one call, so the data is never restarted by an evaluation. The result
-    is (metrics, exports) of the last evaluation; a run that was already finished is
-    evaluated and exported all the same. Several EvalSpecs, in a list or by name in a
-    dict, are evaluated in turn, and both results are then dicts by name.
+    Checkpoints are evaluated as they are saved, and the last one always is. Training is
+    one `train` call: an evaluation does not restart the training data. If the model has
+    already reached `max_steps`, it is evaluated and exported without training.
 
-    In a cluster (TF_CONFIG) the chief trains only, an evaluator evaluates what the
-    chief saves until it has ended, and the result is (None, None).
+    In a cluster (TF_CONFIG) the chief only trains. An evaluator evaluates the
+    checkpoints that the chief saves, until the chief has ended.
+
+    Args:
+      estimator: The Estimator to train.
+      train_spec: Training data, last step and hooks.
+      eval_spec: Evaluation data, frequency and exporters. For several evaluations a
+        list of named EvalSpecs, or a dict of EvalSpecs by name.
+
+    Returns:
+      The metrics and the exported paths of the last evaluation, `(metrics, exports)`.
+      With several EvalSpecs, both are dicts by the name of the EvalSpec. In a cluster,
+      `(None, None)`.
 
     Raises:
+      TypeError: An argument has the wrong type.
+      ConfigError: The RunConfig saves no checkpoints, or TF_CONFIG makes this process a
+        second evaluator.
+      SpecError: Several EvalSpecs or their exporters do not have different names.
       InUseError: Another process or thread is training in the same `model_dir`.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> def input_fn():
+      ...     return iter([({"x": np.ones((4, 1))}, np.ones(4))] * 20)
+      >>> metrics, _ = ex.train_and_evaluate(
+      ...     ex.BaselineRegressor(),
+      ...     ex.TrainSpec(input_fn, max_steps=20),
+      ...     ex.EvalSpec(input_fn, steps=1),
+      ... )
+      >>> int(metrics["global_step"]), bool(metrics["loss"] < 0.1)
+      (20, True)
     """
     _check_types(estimator, train_spec, eval_spec)
     config = estimator.config
     if not config.saves_checkpoints:
         raise ConfigError(
-            "train_and_evaluate evaluates checkpoints, which the RunConfig switches "
-            "off. Set save_checkpoints_steps or save_checkpoints_secs."
+            "train_and_evaluate evaluates checkpoints, but the RunConfig saves none. "
+            "Set save_checkpoints_steps or save_checkpoints_secs."
         )
     specs = _named(eval_spec)
     evaluators = [Evaluator(estimator, s, train_spec.max_steps) for s in specs]
@@ -155,13 +237,14 @@ def _train(
     estimator: Estimator, spec: TrainSpec, evaluators: Sequence[Evaluator]
 ) -> None:
     often = [
-        EveryFewSteps(evaluator, estimator.config)
+        EvaluateEveryFewSteps(evaluator, estimator.config)
         for evaluator in evaluators
         if evaluator.spec.every_steps
     ]
     estimator.train(
         spec.input_fn,
-        # First: an early stopping hook sees an evaluation in the step it is made at.
+        # Before the hooks of the spec: an early stopping hook among them then sees an
+        # evaluation at the step of that evaluation.
         hooks=[*often, *spec.hooks],
         max_steps=spec.max_steps,
         saving_listeners=[*spec.saving_listeners, *evaluators],
@@ -175,7 +258,7 @@ def _train(
 
 
 def _named(given: EvalSpecs) -> list[EvalSpec]:
-    """The specs; several have different names, each with a folder of its own."""
+    """Return the specs as a list; raise SpecError if several share a name."""
     if isinstance(given, EvalSpec):
         return [given]
     if isinstance(given, Mapping):
@@ -190,7 +273,7 @@ def _named(given: EvalSpecs) -> list[EvalSpec]:
     if len(set(exporters)) < len(exporters):
         raise SpecError(
             "train_and_evaluate: exporters of several EvalSpecs need different names, "
-            f"because each has a folder of its name; got {exporters}."
+            f"because each writes to a folder of its name; got {exporters}."
         )
     return list(given)
 
@@ -198,8 +281,8 @@ def _named(given: EvalSpecs) -> list[EvalSpec]:
 def _check_evaluator(task_id: int) -> None:
     if task_id > 0:
         raise ConfigError(
-            "train_and_evaluate: there is one evaluator, of index 0; this is "
-            f"{task_id}."
+            "train_and_evaluate: there can be one evaluator only, with index 0; "
+            f"TF_CONFIG gives this one index {task_id}."
         )
 
 
@@ -222,7 +305,11 @@ def _check_types(estimator: Any, train_spec: Any, eval_spec: Any) -> None:
 
 
 class Evaluator(stock.CheckpointSaverListener):
-    """Evaluates a checkpoint when it has been saved, as often as the spec allows."""
+    """Evaluate checkpoints when they have been saved, as often as the spec allows.
+
+    The hook that saves calls `after_save` in the training thread, so training waits
+    for the evaluation.
+    """
 
     def __init__(
         self,
@@ -242,12 +329,12 @@ class Evaluator(stock.CheckpointSaverListener):
         self.results: Results = ({}, [])
 
     def after_save(self, step: int, path: str) -> None:
-        """Evaluate, unless this is the starting checkpoint or it is too soon."""
+        """Evaluate, unless it is the first checkpoint or within `throttle_secs`."""
         if self.spec.every_steps:
             return
         if self._first_save:
             self._first_save = False
-            if not self.is_owed(step):
+            if not self.is_missing(step):
                 return
         now = self._clock()
         if self._began is None or now - self._began >= self.spec.throttle_secs:
@@ -257,8 +344,8 @@ class Evaluator(stock.CheckpointSaverListener):
     def finish(self) -> Results:
         """Evaluate the last checkpoint, unless that is done; return the results.
 
-        If it was done before anybody knew that it was the last, only exporters are
-        told now.
+        If it was evaluated before training ended for another reason than `max_steps`,
+        the exporters were not told that it is the final one. Then only they are called.
         """
         path = self._estimator.latest_checkpoint()
         if path is not None and self._step != checkpoints.step_of(path):
@@ -271,21 +358,21 @@ class Evaluator(stock.CheckpointSaverListener):
             self.results = (metrics, exports)
         return self.results
 
-    def is_owed(self, step: int) -> bool:
-        """Whether a run was killed between a save and its evaluation."""
+    def is_missing(self, step: int) -> bool:
+        """Return whether a run was killed between saving `step` and evaluating it."""
         if step == 0:
             return False
         written = summary.read_scalars(self._estimator.eval_dir(self.spec.name))
         return step not in dict(written.get("loss", ()))
 
     def is_last(self, step: int) -> bool:
-        """Whether training has come to its end with this step."""
+        """Return whether training ends at this step."""
         return self._max_steps is not None and step >= self._max_steps
 
     def evaluate(self, path: str, *, is_final: bool) -> None:
-        """Evaluate a checkpoint and hand the results to the exporters.
+        """Evaluate a checkpoint and call the exporters with the results.
 
-        One that is damaged or already gone is passed over for the newest sound one.
+        If the checkpoint is damaged or already removed, evaluate the newest intact one.
         """
         spec = self.spec
         run: dict[str, Any] = {"steps": spec.steps, "name": spec.name}
@@ -298,9 +385,9 @@ class Evaluator(stock.CheckpointSaverListener):
         self._take(metrics, is_final=is_final)
 
     def evaluate_live(self, context: RunContext, saver: checkpoints.Saver) -> None:
-        """Evaluate the training under way; exporters get a checkpoint of it."""
+        """Evaluate the state in memory; save a checkpoint if there are exporters."""
         spec, state, step = self.spec, context.state, context.step
-        assert state is not None, "a training has a state"
+        assert state is not None, "train always has a state"
         if spec.every_exporter:
             arrays = checkpoints.snapshot(checkpoints.flatten_state(state))
             bad = checkpoints.first_nan(arrays)
@@ -329,10 +416,11 @@ class Evaluator(stock.CheckpointSaverListener):
             except MissingFileError:
                 if os.path.exists(path):
                     raise
-                # The training elsewhere is ahead of us; its next checkpoint will do.
+                # The process that trains has removed the checkpoint since. Continue
+                # with its next one.
                 _log.warning(
-                    "%r exports nothing of step %d: its checkpoint is gone. Save less "
-                    "often, or raise keep_checkpoint_max",
+                    "%r exports nothing for step %d: its checkpoint has been removed. "
+                    "Save less often, or raise keep_checkpoint_max",
                     exporter.name,
                     self._step,
                 )
@@ -341,8 +429,8 @@ class Evaluator(stock.CheckpointSaverListener):
         self.results = (metrics, exports)
 
 
-class EveryFewSteps(Hook):
-    """Evaluates at every multiple of `spec.every_steps`, whatever is saved when."""
+class EvaluateEveryFewSteps(Hook):
+    """Evaluate at multiples of `spec.every_steps`, independent of checkpoints."""
 
     def __init__(self, evaluator: Evaluator, config: Any) -> None:
         self._evaluator = evaluator
@@ -351,7 +439,6 @@ class EveryFewSteps(Hook):
         self._saver: checkpoints.Saver | None = None
 
     def begin(self, context: RunContext) -> None:
-        """Be ready to save what is to be exported."""
         self._saver = checkpoints.Saver(
             self._config.model_dir,
             keep_max=self._config.keep_checkpoint_max,
@@ -359,24 +446,22 @@ class EveryFewSteps(Hook):
         )
 
     def after_create_session(self, context: RunContext) -> None:
-        """Evaluate what a killed run has not."""
+        """Evaluate the restored step, if the last run was killed before it did."""
         assert self._saver is not None, "a hook must begin first"
-        if context.step % self._every == 0 and self._evaluator.is_owed(context.step):
+        step = context.step
+        if step % self._every == 0 and self._evaluator.is_missing(step):
             self._evaluator.evaluate_live(context, self._saver)
 
     def after_run(self, context: RunContext, values: Any) -> None:
-        """Evaluate if it is time."""
         assert self._saver is not None, "a hook must begin before it runs"
         if context.step % self._every == 0:
             self._evaluator.evaluate_live(context, self._saver)
 
     def end(self, context: RunContext) -> None:
-        """Let go of the saver's thread."""
         assert self._saver is not None, "end without begin"
         self._saver.close()
 
     def next_step(self, step: int) -> int:
-        """The next multiple."""
         return (step // self._every + 1) * self._every
 
 
@@ -395,7 +480,8 @@ def evaluate_continuously(
     warned: float | None = None
     while True:
         began = clock()
-        # Asked before the folder is listed: no checkpoint can follow the mark.
+        # Read the mark before listing the folder. In the other order, a checkpoint
+        # saved between the two would be missed.
         end = checkpoints.finished(estimator.model_dir)
         path = estimator.latest_checkpoint()
         if path is None and (warned is None or began - warned >= _WARN_EVERY_SECONDS):

@@ -20,9 +20,9 @@ def training_hooks(
     *,
     last_step: int | None,
 ) -> list[Hook]:
-    """Every hook that a call of `train` runs, in the order in which they are called.
+    """Return the hooks of a `train` call, in the order in which they are called.
 
-    Of a cluster's processes only the chief writes to the model's folder.
+    In a cluster, only the chief has hooks that write to the model_dir.
     """
     every: list[Hook] = []
     if config.is_chief:
@@ -41,9 +41,10 @@ def training_hooks(
 
 @contextmanager
 def finishing_saves(hooks: Sequence[Hook]) -> Iterator[None]:
-    """What is being saved when an error leaves the block is on disk after it.
+    """When the block ends, wait until a checkpoint that is being written is on disk.
 
-    Else who trains on at once would not see it, or see two who write.
+    `end` of a hook is not called after an error. Without the wait, a `train` call right
+    after the error would miss the checkpoint, or write while the old thread still does.
     """
     try:
         yield
@@ -58,7 +59,7 @@ def _checkpointing(
     given: Sequence[Hook],
     listeners: Sequence[stock.CheckpointSaverListener],
 ) -> list[Hook]:
-    """The hook that saves, unless one was given: that then has the listeners."""
+    """Return the hook that saves; if one was given, add the listeners to that one."""
     savers = [hook for hook in given if isinstance(hook, stock.CheckpointSaverHook)]
     if savers:
         savers[0].add_listeners(listeners)
@@ -76,8 +77,8 @@ def _checkpointing(
         ]
     if listeners:
         raise ConfigError(
-            "train: saving_listeners need checkpoints, which the RunConfig switches "
-            "off. Set save_checkpoints_steps or save_checkpoints_secs."
+            "train: saving_listeners need checkpoints, but the RunConfig saves none. "
+            "Set save_checkpoints_steps or save_checkpoints_secs."
         )
     return []
 

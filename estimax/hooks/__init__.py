@@ -1,4 +1,4 @@
-"""Hooks: code beside training, at the steps it asks for. Read `hook.py` first."""
+"""Hooks: code that runs between training steps. Read `hook.py` first."""
 
 from estimax.hooks.checkpointing import (
     CheckpointSaverHook,

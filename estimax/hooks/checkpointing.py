@@ -1,9 +1,11 @@
-"""Saving the state while training goes on.
+"""Hooks that save checkpoints, and that evaluate the state in memory, during training.
 
     CheckpointSaverHook(model_dir, save_steps=1000)
+    InMemoryEvaluatorHook(model, eval_input_fn, every_n_iter=500)
 
-A state that holds a NaN, or whose loss is not finite, is never saved: the last good
-checkpoint stays the latest. That holds whatever other hooks do, and at the last step.
+`CheckpointSaverHook` never saves a state that holds a NaN or whose loss is not finite,
+so the latest checkpoint is always one to continue from. This does not depend on other
+hooks and includes the last step.
 """
 
 from __future__ import annotations
@@ -19,50 +21,100 @@ from typing import Any, Protocol, runtime_checkable
 from numpy.typing import NDArray
 
 from estimax import checkpoints
-from estimax.checkpoints.finished import forget_finished
 from estimax.core.errors import ConfigError, SpecError
 from estimax.core.state import TrainState
-from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values
+from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
 
 _log = logging.getLogger("estimax")
 
 
 @runtime_checkable
 class CheckpointSaverListener(Protocol):
-    """Called around every save. Subclass it and override what you need.
+    """Base class for code that runs before and after every checkpoint is saved.
 
-    >>> class Copies(CheckpointSaverListener):
-    ...     def after_save(self, step, path):
-    ...         print(f"step {step} is in {path}")
-    >>> Copies().after_save(100, "model.ckpt-100")
-    step 100 is in model.ckpt-100
+    Use it to copy, register or evaluate checkpoints. Subclass it, override the methods
+    you need, and pass it as `saving_listeners` of `train` or `TrainSpec`, or as
+    `listeners` of `CheckpointSaverHook`.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> class PrintSaves(ex.hooks.CheckpointSaverListener):
+      ...     def after_save(self, step, path):
+      ...         print(f"saved {path.split('/')[-1]}")
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> model = ex.BaselineRegressor()
+      >>> model = model.train(lambda: data, steps=3, saving_listeners=[PrintSaves()])
+      saved model.ckpt-0
+      saved model.ckpt-3
     """
 
     def begin(self) -> None:
-        """Run once, before the first save."""
+        """Prepare for a run. Called once, before the first save."""
         return
 
     def before_save(self, step: int) -> None:
-        """Run before a checkpoint is written."""
+        """Act before a checkpoint is written.
+
+        Args:
+          step: Step of the checkpoint.
+        """
         return
 
     def after_save(self, step: int, path: str) -> bool | None:
-        """Run when a checkpoint is on disk; return True to stop training."""
+        """Act when a checkpoint is on disk.
+
+        Args:
+          step: Step of the checkpoint.
+          path: Folder of the checkpoint.
+
+        Returns:
+          True to stop training; None or False to continue.
+        """
         return None
 
     def end(self, step: int) -> None:
-        """Run once, after the last save."""
+        """Finish. Called once, after the last save of a run that ended normally.
+
+        Args:
+          step: Step at which training ended.
+        """
         return
 
 
 class CheckpointSaverHook(Hook):
-    """Saves the start, every `save_steps` steps or `save_secs` seconds, and the end.
+    """Save a checkpoint at the start, at an interval, and at the end of training.
 
-    Writing happens in a thread while training goes on, unless there are listeners:
-    they are promised a checkpoint that is on disk, so then every save is waited for.
-    A listener that returns True from `after_save` stops training.
+    `train` adds this hook by itself, with the settings of `RunConfig`. Pass one of your
+    own to save to another folder or at another interval; it then replaces the default.
 
-    >>> hook = CheckpointSaverHook("/tmp/estimax-doc-saver", save_steps=1000)
+    A background thread writes the files while training continues. With listeners,
+    training waits for every save, because a listener is called when the checkpoint is
+    on disk.
+
+    Args:
+      checkpoint_dir: Folder of the checkpoints.
+      save_secs: Seconds between two saves.
+      save_steps: Steps between two saves. Give exactly one of the two.
+      listeners: Called before and after every save.
+      keep_max: Number of newest checkpoints to keep; 0 or None keeps all.
+      keep_every_n_hours: Keep one checkpoint of every so many hours for good, in
+        addition to `keep_max`. None keeps no additional ones.
+      clock: Function that returns the time in seconds; tests pass their own.
+
+    Raises:
+      ConfigError: Neither or both of `save_secs` and `save_steps` are given, or the
+        given one is not above 0.
+      TypeError: A listener is not a `CheckpointSaverListener`.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> model = ex.BaselineRegressor()
+      >>> hook = ex.hooks.CheckpointSaverHook(model.model_dir, save_steps=2)
+      >>> model.train(lambda: data, steps=4, hooks=[hook]).latest_checkpoint()[-12:]
+      'model.ckpt-4'
     """
 
     def __init__(
@@ -78,41 +130,61 @@ class CheckpointSaverHook(Hook):
     ) -> None:
         self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
         self._directory = checkpoint_dir
-        self._keep = {"keep_max": keep_max, "keep_every_n_hours": keep_every_n_hours}
+        self._keep_max = keep_max
+        self._keep_every_n_hours = keep_every_n_hours
         self._listeners: list[CheckpointSaverListener] = []
         self.add_listeners(listeners or ())
         self._saver: checkpoints.Saver | None = None
 
+    def __repr__(self) -> str:
+        return described(
+            self,
+            os.fspath(self._directory),
+            save_secs=self._timer.every_secs,
+            save_steps=self._timer.every_steps,
+            listeners=self._listeners or None,
+        )
+
     def add_listeners(self, listeners: Sequence[CheckpointSaverListener]) -> None:
-        """Add listeners, each once."""
+        """Add listeners; one that was added before is not added again.
+
+        Args:
+          listeners: Called before and after every save, after those already added.
+
+        Raises:
+          TypeError: A listener is not a `CheckpointSaverListener`.
+        """
         for listener in listeners:
             _check_listener(listener)
             if listener not in self._listeners:
                 self._listeners.append(listener)
 
     def begin(self, context: RunContext) -> None:
-        """Make ready: what was said of an end of training no longer holds."""
-        self._saver = checkpoints.Saver(self._directory, **self._keep)  # type: ignore[arg-type]
+        self._saver = checkpoints.Saver(
+            self._directory,
+            keep_max=self._keep_max,
+            keep_every_n_hours=self._keep_every_n_hours,
+        )
         self._timer.reset()
-        forget_finished(self._directory)
+        # An evaluator in another process must not take the mark of the last run for
+        # the end of this one.
+        checkpoints.forget_finished(self._directory)
         for listener in self._listeners:
             listener.begin()
 
     def after_create_session(self, context: RunContext) -> None:
-        """Save the state that training starts from."""
         self._save(context, loss=None)
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Ask for the loss when a save may be due."""
         return ["loss"] if self._timer.is_due_next() else None
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Save if it is time."""
+        # Without a loss, `before_run` saw that no save is due. A save needs the loss:
+        # one that has become due during the step waits for the next call.
         if "loss" in values and self._timer.should_trigger_for_step(context.step):
             self._save(context, loss=float(values["loss"]))
 
     def end(self, context: RunContext) -> None:
-        """Save the last state, unless it just was, and wait until it is on disk."""
         if self._timer.last_triggered_step() != context.step:
             self._save(context, loss=_last_loss(context))
         self.close()
@@ -120,23 +192,24 @@ class CheckpointSaverHook(Hook):
             listener.end(context.step)
 
     def close(self) -> None:
-        """Wait until what is being written is on disk; for runs that do not end well.
+        """Wait until the checkpoint being written is on disk, and stop the thread.
 
-        >>> CheckpointSaverHook("/tmp/estimax-doc-saver", save_steps=1000).close()
+        `end` calls it. `train` calls it as well when a run ends with an error.
         """
         if self._saver is not None:
             self._saver.close()
 
     def next_step(self, step: int) -> int:
-        """The step count of the next save."""
         return self._timer.next_step(step)
 
     def _save(self, context: RunContext, *, loss: float | None) -> None:
         assert self._saver is not None, "a hook must begin before it runs"
         state, step = _state_of(context), context.step
         self._timer.update_last_triggered_step(step)
-        # First, for memory's sake: two copies of a large state may not fit.
+        # Wait for the last write before copying the state: two host copies of a large
+        # state may not fit in memory.
         self._saver.wait()
+        # Copy now: the next step is given the memory of these arrays.
         arrays = checkpoints.snapshot(checkpoints.flatten_state(state))
         refusal = _refusal(state, arrays, loss)
         if refusal:
@@ -168,8 +241,8 @@ def _last_loss(context: RunContext) -> float | None:
 def _state_of(context: RunContext) -> TrainState:
     if context.state is None:
         raise SpecError(
-            "CheckpointSaverHook: there is no training state to save here. Use it with "
-            "train; evaluate and predict change nothing."
+            "CheckpointSaverHook: there is no training state to save. Use the hook in "
+            "train, not in evaluate or predict."
         )
     return context.state
 
@@ -177,41 +250,47 @@ def _state_of(context: RunContext) -> TrainState:
 def _refusal(
     state: TrainState, arrays: dict[str, NDArray[Any]], loss: float | None
 ) -> str | None:
-    """Why a state must not become the latest checkpoint, if there is a reason."""
+    """Return why a state must not be saved; None if it may."""
     if loss is not None and not math.isfinite(loss):
         return f"the loss is {loss}"
-    # A gradient can be NaN while the loss it came from is finite. Statistics that a
-    # model keeps for itself may hold NaN on purpose, so those are not looked at.
+    # A gradient can be NaN although the loss is finite, so look at the variables too.
+    # Model state (statistics of the model's own) may hold NaN on purpose: skip it.
     trained = checkpoints.flatten_state(replace(state, model_state={}))
     bad = checkpoints.first_nan({name: arrays[name] for name in trained})
     return None if bad is None else f"{bad} holds NaN"
 
 
-@runtime_checkable
-class EvaluatesStates(Protocol):
-    """What the hook needs of an Estimator."""
-
-    def evaluate_state(
-        self,
-        state: TrainState,
-        input_fn: Callable[..., Any],
-        steps: int | None = None,
-        hooks: Sequence[Hook] | None = None,
-        name: str | None = None,
-    ) -> dict[str, Any]:
-        """Evaluate variables that are in memory."""
-
-
 class InMemoryEvaluatorHook(Hook):
-    """Evaluates during training without going through the disk.
+    """Evaluate the state in memory during training, without writing a checkpoint.
 
-    Before the first step, every `every_n_iter` steps, and at the end. Results go to
-    `estimator.eval_dir(name)` as those of `evaluate` do, and the latest are in
-    `results`. An early stopping hook that is to see them goes behind it in the list.
+    Use it when evaluation data is small and checkpoints are rare. The hook evaluates
+    before the first step, every `every_n_iter` steps, and at the end. Results go to
+    `estimator.eval_dir(name)`, as those of `evaluate` do, and the latest are in
+    `results`. Put an early stopping hook behind this one in the list of hooks; the
+    stopping hook then sees each result at the step of its evaluation.
 
-    >>> import estimax as ex
-    >>> model = ex.BaselineRegressor(model_dir="/tmp/estimax-doc-in-memory")
-    >>> hook = InMemoryEvaluatorHook(model, lambda: None, every_n_iter=500)
+    Args:
+      estimator: The Estimator that is being trained.
+      input_fn: Function that returns the evaluation data.
+      steps: Number of batches to evaluate; None evaluates all.
+      hooks: Hooks for the evaluation.
+      name: Name of the evaluation, for several of them side by side.
+      every_n_iter: Training steps between two evaluations.
+
+    Raises:
+      TypeError: `estimator` is not an Estimator.
+      ConfigError: `every_n_iter` is not above 0.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> model = ex.BaselineRegressor()
+      >>> input_fn = lambda: data  # the same batch again and again
+      >>> hook = ex.hooks.InMemoryEvaluatorHook(model, input_fn, 1, every_n_iter=5)
+      >>> model = model.train(input_fn, steps=10, hooks=[hook])
+      >>> int(hook.results["global_step"]), bool(hook.results["loss"] < 0.1)
+      (10, True)
     """
 
     def __init__(
@@ -237,32 +316,50 @@ class InMemoryEvaluatorHook(Hook):
             return estimator.evaluate_state(state, input_fn, steps, hooks, name)
 
         self._evaluate_state = evaluate
+        self._name = name
         self._every = every_n_iter
         self._start = 0
         self._evaluated: int | None = None
         self.results: dict[str, Any] = {}
 
+    def __repr__(self) -> str:
+        return described(self, name=self._name, every_n_iter=self._every)
+
     def after_create_session(self, context: RunContext) -> None:
-        """Evaluate what training starts from."""
         self._start = context.step
         self._evaluate(context)
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Evaluate: the loop calls only when it is time."""
         self._evaluate(context)
 
     def end(self, context: RunContext) -> None:
-        """Evaluate the last state, unless it just was."""
         if self._evaluated != context.step:
             self._evaluate(context)
 
     def next_step(self, step: int) -> int:
-        """Every so many steps from the start of this run."""
         done = (step - self._start) // self._every
         return self._start + (done + 1) * self._every
 
     def _evaluate(self, context: RunContext) -> None:
         if context.state is None:
-            raise SpecError("InMemoryEvaluatorHook works in train; here is no state.")
+            raise SpecError(
+                "InMemoryEvaluatorHook: there is no training state to evaluate. Use "
+                "the hook in train."
+            )
         self._evaluated = context.step
         self.results = self._evaluate_state(context.state)
+
+
+@runtime_checkable
+class EvaluatesStates(Protocol):
+    """The method of an Estimator that `InMemoryEvaluatorHook` calls."""
+
+    def evaluate_state(
+        self,
+        state: TrainState,
+        input_fn: Callable[..., Any],
+        steps: int | None = None,
+        hooks: Sequence[Hook] | None = None,
+        name: str | None = None,
+    ) -> dict[str, Any]:
+        """Evaluate a training state in memory and return its metrics by name."""

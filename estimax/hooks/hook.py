@@ -1,14 +1,17 @@
-"""The hook protocol: code that runs beside training, at the steps it asks for.
+"""The hook interface, the context that hooks receive, and the timer that hooks share.
 
     class PrintLoss(Hook):
         def before_run(self, context):
-            return ["loss"]                      # fetched from the device only now
+            return ["loss"]                      # copied from the device for this step
         def after_run(self, context, values):
             print(context.step, values["loss"])
 
-Subclass `Hook` and override what you need, as with SessionRunHook. A hook that wants
-to be called less than every step says so in `next_step`; the loop then runs several
-steps in one compiled call between two visits.
+Subclass `Hook` and override the methods you need, as with SessionRunHook. By default a
+hook is called at every step. A hook that returns a later step from `next_step` lets the
+loop run all steps up to that one in a single compiled call.
+
+Also here: the interval check and the repr of the stock hooks, and the advice given for
+names of tf.estimator hooks that estimax does not have.
 """
 
 from __future__ import annotations
@@ -27,115 +30,222 @@ from estimax.core.state import TrainState
 
 REMEMBERED_LOSSES = 256
 
+# Values that a hook has requested, by name.
 Values = Mapping[str, NDArray[Any] | np.generic]
 
 
 @dataclass
 class RunContext:
-    """What a hook may see and do. One object per `train`, `evaluate` or `predict`.
+    """What a hook can read and do while a model runs.
 
-    >>> RunContext(step=10).stop_requested
-    False
+    The Estimator makes one context per `train`, `evaluate` or `predict` call and passes
+    it to every method of every hook. Hooks only read its attributes; to end the run,
+    call `request_stop`.
 
-    In `before_run` the step is the number of steps done so far; in `after_run` the
-    number done including the one that just ran. `state` is None outside training, and
-    its arrays live only until the next step: copy what you keep.
+    Attributes:
+      step: Steps trained so far. In `before_run` the coming step is not counted; in
+        `after_run` the step that just ran is.
+      state: The training state, None in `evaluate` and `predict`. Its arrays are
+        donated to the next step and deleted there: copy the values you keep.
+      stop_requested: Whether a hook or a signal has asked the run to end.
+      is_waiting: Whether the loop is waiting for input. A signal may end that wait.
+      examples: Examples trained on since the call began.
+      input_wait: Seconds that the loop has waited for input since the call began.
+      input_state: Position of the input after the last batch trained on, as saved in
+        a checkpoint.
+      logged: Values that the model logs and hooks may request: name to kind ("scalar",
+        "histogram", "image", "text" or, for `ex.log_value`, "value").
+      fetcher: Function behind `fetch`, set by the loop. None where nothing can be
+        fetched.
+      losses: The latest 256 pairs (step, loss). The losses are still on the device, so
+        converting one to a number waits for its step.
+
+    Example:
+      >>> context = RunContext(step=10)
+      >>> context.request_stop()
+      >>> context.stop_requested
+      True
     """
 
     step: int
     state: TrainState | None = None
     stop_requested: bool = False
-    is_waiting: bool = False  # for input, which a signal may end
-    examples: int = 0  # trained on since the call began
-    input_wait: float = 0.0  # seconds the loop waited for input since the call began
-    input_state: Any = None  # position of the input after the last trained batch
-    # What the model logs and hooks may ask for: name -> scalar, histogram, image, text.
+    is_waiting: bool = False
+    examples: int = 0
+    input_wait: float = 0.0
+    input_state: Any = None
     logged: Mapping[str, str] = field(default_factory=dict)
-    fetcher: Callable[[Sequence[str]], Values] | None = None  # set by the loop
-    # The latest (step, loss), still on the device: reading one waits for it.
+    fetcher: Callable[[Sequence[str]], Values] | None = None
     losses: deque[tuple[int, Any]] = field(
         default_factory=lambda: deque(maxlen=REMEMBERED_LOSSES)
     )
 
     def request_stop(self) -> None:
-        """Ask the loop to end after this step; the other hooks still see the step."""
+        """End the run after this step; the other hooks are still called for it."""
         self.stop_requested = True
 
     def fetch(self, names: Sequence[str]) -> Values:
-        """Compute values as of now: variables, and what the model says of a last batch.
+        """Compute values now: variables, and what the model logs for the last batch.
 
-        For `end`, and for the odd value elsewhere: it waits for the device. What is
-        wanted at every call is asked for in `before_run`, which costs no extra pass.
+        Use it in `end`, or for a value that is needed rarely. It waits for the device
+        and runs the model on the last batch again. To get a value at every call, return
+        its name from `before_run`, which needs no extra pass.
+
+        Args:
+          names: Names of variables, or of values that the model logs.
+
+        Returns:
+          The values by name, as NumPy arrays.
+
+        Raises:
+          SpecError: No training step has run yet, or this is not a `train` call.
         """
         if self.fetcher is None:
             raise SpecError(
-                f"a hook asked for {sorted(names)} where no step has been run. Values "
-                "can be fetched in train, from the first step on."
+                f"a hook asked for {sorted(names)}, but no training step has run yet. "
+                "Values can be fetched in train, after the first step."
             )
         return self.fetcher(names)
 
 
 @runtime_checkable
 class Hook(Protocol):
-    """Called by the loop: begin, then before_run and after_run around steps, then end.
+    """Base class for code that runs between the steps of `train`.
 
-    Hooks are called in the order of their list, in every phase. `end` runs after a
-    normal finish (steps done, data ended, stop requested, StopIteration raised by a
-    hook), never after an error.
+    Use a hook to log, save, evaluate or stop during training. `evaluate` and `predict`
+    take hooks as well. Subclass it and override the methods you need. In every phase
+    hooks are called in the order of their list.
 
-    >>> class Announces(Hook):
-    ...     def end(self, context):
-    ...         print(f"done after {context.step} steps")
-    >>> Announces().end(RunContext(step=3))
-    done after 3 steps
+    Steps are dispatched asynchronously. Only a hook that requests a value waits for the
+    device.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> class PrintEveryOther(ex.hooks.Hook):
+      ...     def before_run(self, context):
+      ...         return ["loss"]
+      ...     def after_run(self, context, values):
+      ...         print(f"step {context.step}: loss is a {values['loss'].dtype}")
+      ...     def end(self, context):
+      ...         print(f"done after {context.step} steps")
+      ...     def next_step(self, step):
+      ...         return step + 2
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> model = ex.BaselineRegressor()
+      >>> model = model.train(lambda: data, steps=4, hooks=[PrintEveryOther()])
+      step 2: loss is a float32
+      step 4: loss is a float32
+      done after 4 steps
     """
 
     def begin(self, context: RunContext) -> None:
-        """Run once, when the state is there and before the first step."""
+        """Prepare for a run. Called once, before the first step.
+
+        The training state exists and is restored from a checkpoint if there is one. A
+        hook object may be used for several runs: reset its counters here.
+
+        Args:
+          context: The context of this run.
+        """
         return
 
     def after_create_session(self, context: RunContext) -> None:
-        """Run once, when every hook has begun: the start is saved and evaluated here.
+        """Act on the initial state. Called once, after `begin` of every hook.
 
-        The name is tf.estimator's; there is no session.
+        `CheckpointSaverHook` saves the first checkpoint here. The name is
+        tf.estimator's; there is no session.
+
+        Args:
+          context: The context of this run.
         """
         return
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Name the values wanted from the coming step, such as ["loss"]."""
+        """Return the names of the values that `after_run` shall receive.
+
+        Called before a step for which the hook is due (see `next_step`).
+
+        Args:
+          context: The context of this run. `context.step` does not count the coming
+            step.
+
+        Returns:
+          Names such as `["loss"]`, or None for no values. A name is "loss", a variable,
+          a summary, or a value that the model logs with `ex.log_value`.
+        """
         return None
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Receive the wanted values after the step."""
+        """Act after a step for which the hook is due.
+
+        Args:
+          context: The context of this run. `context.step` counts the step that just
+            ran.
+          values: The values requested in `before_run`, by name, as NumPy arrays.
+
+        Raises:
+          StopIteration: A hook may raise it to end the run normally.
+        """
         return
 
     def end(self, context: RunContext) -> None:
-        """Run once after a normal finish."""
+        """Finish. Called once, after a run that ended normally.
+
+        A run ends normally when its steps are done, its data has ended, a stop was
+        requested or a hook raised StopIteration. After any other error `end` is not
+        called.
+
+        Args:
+          context: The context of this run.
+        """
         return
 
     def next_step(self, step: int) -> int:
-        """Return the next step count, after `step` steps, at which to be called.
+        """Return the step at which the hook is to be called next.
 
-        `step` itself means: whenever the loop comes out, without cutting it short.
+        The compiled loop stops at that step and calls the hook. The default is
+        `step + 1`, every step, which compiles loops of one step. Returning a later step
+        makes training faster.
+
+        Args:
+          step: Steps trained so far.
+
+        Returns:
+          A step above `step`; or `step` itself to be called after every compiled loop
+          without shortening it, for hooks that act on elapsed time; or `NEVER`.
         """
         return step + 1
 
 
-# What `next_step` returns for a hook that needs no call before the end.
+# What `next_step` returns for a hook that is called only at the start and the end.
 NEVER = 2**62
 
 
 class SecondOrStepTimer:
-    """Triggers at first use, then every `every_steps` steps or `every_secs` seconds.
+    """Decide when a hook acts: every `every_steps` steps or `every_secs` seconds.
 
-    >>> timer = SecondOrStepTimer(every_steps=50)
-    >>> fired = []
-    >>> for step in range(1, 120):
-    ...     if timer.should_trigger_for_step(step):
-    ...         _ = timer.update_last_triggered_step(step)
-    ...         fired.append(step)
-    >>> fired
-    [1, 51, 101]
+    Use it in a hook of your own. The first check after construction or `reset` always
+    triggers.
+
+    Args:
+      every_secs: Seconds between two triggers.
+      every_steps: Steps between two triggers. Exactly one of the two must be given.
+      clock: Function that returns the time in seconds; tests pass their own.
+
+    Raises:
+      ConfigError: Neither or both of `every_secs` and `every_steps` are given, or the
+        given one is not above 0.
+
+    Example:
+      >>> timer = SecondOrStepTimer(every_steps=50)
+      >>> fired = []
+      >>> for step in range(1, 120):
+      ...     if timer.should_trigger_for_step(step):
+      ...         _ = timer.update_last_triggered_step(step)
+      ...         fired.append(step)
+      >>> fired
+      [1, 51, 101]
     """
 
     def __init__(
@@ -145,31 +255,40 @@ class SecondOrStepTimer:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        given = [value for value in (every_secs, every_steps) if value is not None]
-        if len(given) != 1 or given[0] <= 0:
-            raise ConfigError(
-                "a hook acts every so many steps or every so many seconds: give "
-                f"exactly one, above 0; got {every_steps} steps and {every_secs} "
-                "seconds."
-            )
-        self._every_secs = every_secs
-        self._every_steps = every_steps
+        check_interval("hook", secs=every_secs, steps=every_steps)
+        self.every_secs = every_secs
+        self.every_steps = every_steps
         self._clock = clock
         self._last_step: int | None = None
         self._last_time = 0.0
 
+    def __repr__(self) -> str:
+        secs, steps = self.every_secs, self.every_steps
+        return described(self, every_secs=secs, every_steps=steps)
+
     def should_trigger_for_step(self, step: int) -> bool:
-        """Whether to act after this many steps; never twice for the same count."""
+        """Return whether the interval has passed; False twice for the same step.
+
+        Args:
+          step: Steps trained so far.
+        """
         if self._last_step is None:
             return True
         if step == self._last_step:
             return False
-        if self._every_steps is not None:
-            return step >= self._last_step + self._every_steps
-        return self._time_has_come()
+        if self.every_steps is not None:
+            return step >= self._last_step + self.every_steps
+        return self._is_time_over()
 
     def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
-        """Note that it acted; returns seconds and steps since the time before."""
+        """Start the next interval at `step`.
+
+        Args:
+          step: Steps trained so far.
+
+        Returns:
+          Seconds and steps since the last trigger; (None, None) for the first one.
+        """
         now = self._clock()
         elapsed: tuple[float | None, int | None] = (None, None)
         if self._last_step is not None:
@@ -178,52 +297,80 @@ class SecondOrStepTimer:
         return elapsed
 
     def last_triggered_step(self) -> int | None:
-        """The step count at which it last acted."""
+        """Return the step of the last trigger; None if there was none."""
         return self._last_step
 
     def reset(self) -> None:
-        """Forget the past: the next use triggers."""
+        """Forget the last trigger, so that the next check triggers."""
         self._last_step = None
 
     def next_step(self, step: int) -> int:
-        """The step count at which to ask next; `step` itself means "any later one".
+        """Return the step for `Hook.next_step`.
 
-        A hook by seconds has no count to name, and must not cut the loop short.
+        Args:
+          step: Steps trained so far.
+
+        Returns:
+          The step of the next trigger. For an interval in seconds it is `step` itself:
+          the hook is called after every compiled loop and does not shorten it.
         """
         if self._last_step is None:
             return step + 1
-        if self._every_steps is not None:
-            return max(step + 1, self._last_step + self._every_steps)
+        if self.every_steps is not None:
+            return max(step + 1, self._last_step + self.every_steps)
         return step
 
     def is_due_next(self) -> bool:
-        """Whether the coming call may trigger: asked before values are fetched.
+        """Return whether the coming step may trigger, to decide in `before_run`.
 
-        By steps it may, as the loop calls only then. By seconds it is decided now.
+        An interval in steps always may, because the loop calls the hook only at the
+        step of the next trigger. An interval in seconds is compared with the clock now.
         """
-        if self._last_step is None or self._every_steps is not None:
+        if self._last_step is None or self.every_steps is not None:
             return True
-        return self._time_has_come()
+        return self._is_time_over()
 
-    def _time_has_come(self) -> bool:
-        assert self._every_secs is not None
-        return self._clock() >= self._last_time + self._every_secs
+    def _is_time_over(self) -> bool:
+        assert self.every_secs is not None
+        return self._clock() >= self._last_time + self.every_secs
 
 
+def check_interval(where: str, *, secs: float | None, steps: int | None) -> None:
+    """Raise ConfigError unless exactly one of seconds and steps is given, above 0."""
+    given = [value for value in (secs, steps) if value is not None]
+    if len(given) != 1 or given[0] <= 0:
+        raise ConfigError(
+            f"{where}: give exactly one, above 0, of steps and seconds, and None for "
+            f"the other; got {steps} steps and {secs} seconds."
+        )
+
+
+def described(value: object, *args: Any, **settings: Any) -> str:
+    """Return a repr of a class name, `args`, and those settings that are not None.
+
+    >>> described(RunContext(0), "runs/a", every=10, name=None)
+    "RunContext('runs/a', every=10)"
+    """
+    shown = [repr(arg) for arg in args]
+    shown += [f"{name}={v!r}" for name, v in settings.items() if v is not None]
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+# tf.estimator's names that have no counterpart, and what to use instead.
 _ADVICE = {
     "CheckpointInputPipelineHook": (
-        "a checkpoint holds the input's position by itself, as long as "
-        "RunConfig(resume_input=True)"
+        "checkpoints include the position of the input, unless "
+        "RunConfig(resume_input=False)"
     ),
     "FeedFnHook": (
         "there are no placeholders to feed; yield the values from the input_fn, as "
         "features"
     ),
-    "NanLossDuringTrainingError": "it is estimax.core.errors.NanLossError here",
+    "NanLossDuringTrainingError": "use estimax.core.errors.NanLossError",
     "SessionRunArgs": "return a list of names from before_run",
-    "SessionRunContext": "it is ex.hooks.RunContext here",
+    "SessionRunContext": "use ex.hooks.RunContext",
     "SessionRunHook": "subclass ex.hooks.Hook",
-    "SessionRunValues": "after_run gets a dict of the values by name",
+    "SessionRunValues": "after_run receives a dict of values by name",
 }
 
 

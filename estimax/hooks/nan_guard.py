@@ -1,7 +1,7 @@
-"""Stopping when the loss becomes NaN.
+"""A hook that ends training when the loss becomes NaN.
 
-Looking at the loss waits for the device, so it is looked at only now and then. What
-must not happen in between cannot: `CheckpointSaverHook` never saves a NaN by itself.
+Reading the loss waits for the device, so the hook reads it every 100 steps only. No NaN
+is saved in between: `CheckpointSaverHook` checks every state before it saves it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,38 @@ import numpy as np
 
 from estimax import checkpoints
 from estimax.core.errors import NanLossError
-from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values
+from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
 
 _log = logging.getLogger("estimax")
 
 
 class NanTensorHook(Hook):
-    """Raises NanLossError, or warns and stops, when the loss is NaN.
+    """End training when the loss is NaN.
 
-    `loss_tensor` may name another value that the model logs. It is looked at after the
-    first step, then every `every_n_steps`. After the last step the variables are
-    looked at, so that no run ends well with a NaN in them.
+    `train` always adds one that checks the loss every 100 steps and raises. Pass
+    another one to check more often, or to check another value. The value is checked
+    after the first step and then every `every_n_steps` steps. After the last step the
+    variables are checked as well.
 
-    >>> hook = NanTensorHook(fail_on_nan_loss=False)
+    Args:
+      loss_tensor: Name of the value to check: "loss", or a value that the model logs.
+      fail_on_nan_loss: True raises NanLossError; False logs a warning and stops.
+      every_n_steps: Steps between two checks. Each check waits for the device.
+
+    Raises:
+      ConfigError: `every_n_steps` is not above 0.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.full(4, np.nan)
+      >>> model = ex.BaselineRegressor()
+      >>> hook = ex.hooks.NanTensorHook(every_n_steps=1)
+      >>> try:
+      ...     model.train(lambda: data, steps=10, hooks=[hook])
+      ... except RuntimeError as error:
+      ...     print(str(error).split(".")[0])
+      the loss is NaN at step 1
     """
 
     def __init__(
@@ -42,43 +61,47 @@ class NanTensorHook(Hook):
         self._timer = SecondOrStepTimer(every_steps=every_n_steps)
         self._last_finite: int | None = None
 
+    def __repr__(self) -> str:
+        return described(
+            self,
+            self._name,
+            fail_on_nan_loss=self._fail,
+            every_n_steps=self._timer.every_steps,
+        )
+
     def begin(self, context: RunContext) -> None:
-        """Start looking from the first step on."""
         self._timer.reset()
         self._last_finite = None
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Ask for the loss."""
         return [self._name]
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Look at the loss."""
         self._timer.update_last_triggered_step(context.step)
         if math.isnan(float(values[self._name])):
-            self._complain(context, f"the {self._name} is NaN")
+            self._report(context, f"the {self._name} is NaN")
         else:
             self._last_finite = context.step
 
     def end(self, context: RunContext) -> None:
-        """Look at the variables, if the last step's loss was not seen."""
         if context.state is None or self._timer.last_triggered_step() == context.step:
             return
         variables = {**_named(context.state.params), **_named(context.state.tables)}
         bad = checkpoints.first_nan(variables)
         if bad is not None:
-            self._complain(context, f"{bad} holds NaN")
+            self._report(context, f"{bad} holds NaN")
 
     def next_step(self, step: int) -> int:
-        """The step count at which to look next."""
         return self._timer.next_step(step)
 
-    def _complain(self, context: RunContext, what: str) -> None:
+    def _report(self, context: RunContext, what: str) -> None:
         message = f"{what} at step {context.step}{self._since(context)}."
         if self._fail:
             raise NanLossError(
-                f"{message} No checkpoint holds it; training again goes on from the "
-                "latest one. Try a lower learning rate or gradient clipping, check the "
-                'features for NaN, or run with RunConfig(debug="nan").'
+                f"{message} No checkpoint holds the NaN; the next train call continues "
+                "from the latest checkpoint. Try a lower learning rate or gradient "
+                "clipping, check the features for NaN, or run with "
+                'RunConfig(debug="nan").'
             )
         _log.warning("%s Stopping.", message)
         context.request_stop()
@@ -86,14 +109,14 @@ class NanTensorHook(Hook):
     def _since(self, context: RunContext) -> str:
         first = _first_nan_step(context)
         if first is not None and first != context.step:
-            return f" (the loss is NaN since step {first})"
+            return f" (the loss has been NaN since step {first})"
         if first is None and self._last_finite is not None:
-            return f" (the loss was a number at step {self._last_finite})"
+            return f" (the loss was not NaN at step {self._last_finite})"
         return ""
 
 
 def _first_nan_step(context: RunContext) -> int | None:
-    """The first of the remembered steps whose loss was NaN."""
+    """Return the first step whose loss was NaN, of those that the context keeps."""
     steps = (step for step, loss in context.losses if math.isnan(float(loss)))
     return next(steps, None)
 

@@ -1,4 +1,4 @@
-"""What the device and the host do during a step, now and then, for TensorBoard."""
+"""A hook that traces single steps with the JAX profiler, for TensorBoard."""
 
 from __future__ import annotations
 
@@ -10,21 +10,39 @@ from pathlib import Path
 
 import jax
 
-from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values
+from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
 
 _log = logging.getLogger("estimax")
 
 
 class ProfilerHook(Hook):
-    """Writes a trace of one call of the compiled step under `output_dir`.
+    """Write a profiler trace of one compiled loop at an interval.
 
-    TensorBoard's profile plugin and Perfetto show it; the files are under
-    `plugins/profile/<time>`. Acts every `save_steps` steps or `save_secs` seconds, the
-    first time one interval after the start. `show_dataflow` traces the calls of the
-    host's Python code too; `show_memory` writes what the device's memory holds as
-    `memory-<step>.prof`, for pprof.
+    Use it to see where the time of a step goes, on the device and on the host. The
+    traces are in `plugins/profile/<time>` below `output_dir`; TensorBoard's profile
+    plugin and Perfetto show them. The first trace is taken one interval after the
+    start, because the first step compiles.
 
-    >>> hook = ProfilerHook(save_steps=1000, output_dir="/tmp/estimax-doc-profile")
+    Args:
+      save_steps: Steps between two traces.
+      save_secs: Seconds between two traces. Give exactly one of the two.
+      output_dir: Folder to write to; by default the current one.
+      show_dataflow: Whether to trace the calls of Python functions on the host too.
+      show_memory: Whether to write the content of the device's memory as
+        `memory-<step>.prof`, for pprof.
+      clock: Function that returns the time in seconds; tests pass their own.
+
+    Raises:
+      ConfigError: Neither or both of `save_steps` and `save_secs` are given, or the
+        given one is not above 0.
+
+    Example:
+      >>> hook = ProfilerHook(save_steps=1000, output_dir="/tmp/profiles")
+      >>> hook
+      ProfilerHook(save_steps=1000, output_dir='/tmp/profiles')
+      >>> hook.begin(RunContext(step=500))  # resumed at step 500
+      >>> hook.next_step(500)
+      1500
     """
 
     def __init__(
@@ -43,17 +61,24 @@ class ProfilerHook(Hook):
         self._show_memory = show_memory
         self._is_tracing = False
 
+    def __repr__(self) -> str:
+        return described(
+            self,
+            save_steps=self._timer.every_steps,
+            save_secs=self._timer.every_secs,
+            output_dir=str(self._output_dir),
+        )
+
     def begin(self, context: RunContext) -> None:
-        """Start counting: the first step compiles, and is not what one wants to see."""
         self._timer.update_last_triggered_step(context.step)
-        if self._is_tracing:  # a run that failed in the middle of it
+        if self._is_tracing:  # the last run failed during a trace
             self._stop_trace()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Start a trace, if it is time."""
         if not self._timer.is_due_next():
             return None
-        # Steps are queued ahead of the device; those before are not to be in the trace.
+        # Earlier steps may still be queued on the device. Wait for them, to keep them
+        # out of the trace.
         jax.block_until_ready(context.state)  # type: ignore[no-untyped-call]
         options = jax.profiler.ProfileOptions()
         options.python_tracer_level = int(self._show_dataflow)
@@ -62,7 +87,6 @@ class ProfilerHook(Hook):
         return None
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Write the trace when the step is done."""
         if not self._is_tracing:
             return
         jax.block_until_ready(context.state)  # type: ignore[no-untyped-call]
@@ -74,7 +98,6 @@ class ProfilerHook(Hook):
         _log.info("wrote a profile of step %d under %s", context.step, self._output_dir)
 
     def next_step(self, step: int) -> int:
-        """The step count of the next trace."""
         return self._timer.next_step(step)
 
     def _stop_trace(self) -> None:

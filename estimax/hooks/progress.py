@@ -1,4 +1,4 @@
-"""Telling how training goes: speed, and values by name.
+"""Hooks that log the speed and values of training, or keep values of its end.
 
 Lines go to the logger "estimax"; show them with `logging.basicConfig(level="INFO")`.
 """
@@ -15,19 +15,45 @@ import numpy as np
 
 from estimax import summary
 from estimax.core.errors import ConfigError
-from estimax.hooks.hook import NEVER, Hook, RunContext, SecondOrStepTimer, Values
+from estimax.hooks.hook import (
+    NEVER,
+    Hook,
+    RunContext,
+    SecondOrStepTimer,
+    Values,
+    described,
+)
 
 _log = logging.getLogger("estimax")
-_STEP_NAMES = ("global_step", "step")  # told by the loop, not by the device
+_STEP_NAMES = ("global_step", "step")  # known on the host, so not fetched
+
+FinalOps = str | Sequence[str] | Mapping[str, str] | Callable[[RunContext], Any]
 
 
 class StepCounterHook(Hook):
-    """Logs and writes `global_step/sec` and `examples/sec`.
+    """Log the speed of training as `global_step/sec` and `examples/sec`.
 
-    The first step only starts the clock: it compiles. Where to write is said by
-    `output_dir` or by a `summary_writer`; by neither, it only logs.
+    `train` adds this hook by itself, every `RunConfig.log_step_count_steps` steps. The
+    first step is not measured, because it compiles. If more than 10% of the time was
+    spent waiting for input, the hook logs the share.
 
-    >>> hook = StepCounterHook(every_n_steps=1000)
+    Args:
+      every_n_steps: Steps between two lines.
+      every_n_secs: Seconds between two lines. If given, the default of `every_n_steps`
+        does not apply.
+      output_dir: Folder for TensorBoard summaries of the speed.
+      summary_writer: Writer for the summaries, in place of `output_dir`. Without both,
+        the hook only logs.
+      clock: Function that returns the time in seconds; tests pass their own.
+
+    Raises:
+      ConfigError: Both intervals are given, or the given one is not above 0.
+
+    Example:
+      >>> StepCounterHook(every_n_secs=30)
+      StepCounterHook(every_n_secs=30)
+      >>> StepCounterHook(every_n_steps=1000).next_step(0)  # the first step, then 1001
+      1
     """
 
     def __init__(
@@ -40,23 +66,23 @@ class StepCounterHook(Hook):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if every_n_secs is not None and every_n_steps == 100:
-            every_n_steps = None  # the default gives way
+            every_n_steps = None  # the default, not given by the user
         self._timer = SecondOrStepTimer(every_n_secs, every_n_steps, clock=clock)
         self._output = summary.Output(output_dir, summary_writer)
         self._examples = 0
         self._input_wait = 0.0
 
+    def __repr__(self) -> str:
+        timer = self._timer
+        return described(
+            self, every_n_steps=timer.every_steps, every_n_secs=timer.every_secs
+        )
+
     def begin(self, context: RunContext) -> None:
-        """Open the summaries."""
         self._timer.reset()
         self._output.open()
 
-    def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Ask for nothing."""
-        return None
-
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Tell the speed since the time before."""
         if not self._timer.should_trigger_for_step(context.step):
             return
         seconds, steps = self._timer.update_last_triggered_step(context.step)
@@ -64,20 +90,18 @@ class StepCounterHook(Hook):
         waited = context.input_wait - self._input_wait
         self._examples, self._input_wait = context.examples, context.input_wait
         if seconds and steps:
-            self._tell(context.step, steps / seconds, examples / seconds)
+            self._write(context.step, steps / seconds, examples / seconds)
             if waited > 0.1 * seconds:
                 share = 100 * waited / seconds
                 _log.info("%.0f%% of the time was spent waiting for input", share)
 
     def end(self, context: RunContext) -> None:
-        """Close the summaries."""
         self._output.close()
 
     def next_step(self, step: int) -> int:
-        """The step count at which to tell next."""
         return self._timer.next_step(step)
 
-    def _tell(self, step: int, steps: float, examples: float) -> None:
+    def _write(self, step: int, steps: float, examples: float) -> None:
         _log.info("global_step/sec: %.6g, examples/sec: %.6g", steps, examples)
         if self._output.writer is not None:
             self._output.writer.scalar("global_step/sec", steps, step)
@@ -85,15 +109,40 @@ class StepCounterHook(Hook):
 
 
 class LoggingTensorHook(Hook):
-    """Logs values by name: "loss", or what the model names with `ex.log_value`.
+    """Log values by name at an interval.
 
-    `tensors` is a list of names, or a dict from what to call a value to its name. Logs
-    at the first step and then every `every_n_iter` steps or `every_n_secs` seconds. A
-    line ends with the step, counted as the steps done before the values were computed.
-    `at_end` logs once more when training has ended, with the values as of then.
-    `formatter` makes the line of a dict of the values.
+    Use it to watch a variable, a summary, or a value that the model names with
+    `ex.log_value`. `train` logs the loss this way by itself. The hook logs at the first
+    step and then at the interval. A line ends with the step, which is the number of
+    steps done before the values were computed.
 
-    >>> hook = LoggingTensorHook({"bias": "line/bias"}, every_n_iter=100)
+    Args:
+      tensors: Names of values; or a dict from the label in the log to the name.
+      every_n_iter: Steps between two lines.
+      every_n_secs: Seconds between two lines. Give at most one of the two.
+      at_end: Whether to log the values once more when training has ended. This may
+        replace the interval.
+      formatter: Function that takes a dict of the values by label and returns the
+        line. The default writes "label = value" pairs.
+      clock: Function that returns the time in seconds; tests pass their own.
+
+    Raises:
+      ConfigError: No interval is given and `at_end` is False; or both intervals are
+        given; or the given one is not above 0.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> seen = []
+      >>> hook = ex.hooks.LoggingTensorHook(
+      ...     ["step", "baseline/bias"],
+      ...     every_n_iter=2,
+      ...     formatter=lambda values: seen.append(sorted(values)),
+      ... )
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> model = ex.BaselineRegressor().train(lambda: data, steps=3, hooks=[hook])
+      >>> seen  # after the steps 1 and 3
+      [['baseline/bias', 'step'], ['baseline/bias', 'step']]
     """
 
     def __init__(
@@ -121,19 +170,26 @@ class LoggingTensorHook(Hook):
         self._at_end = at_end
         self._formatter = formatter
 
+    def __repr__(self) -> str:
+        return described(
+            self,
+            list(self._names),
+            every_n_iter=self._timer and self._timer.every_steps,
+            every_n_secs=self._timer and self._timer.every_secs,
+            at_end=self._at_end or None,
+        )
+
     def begin(self, context: RunContext) -> None:
-        """Start counting from here."""
         if self._timer is not None:
             self._timer.reset()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Ask for the values when a line may be due."""
         if self._timer is None or not self._timer.is_due_next():
             return None
         return self._wanted
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Log the values if it is time."""
+        # Values are missing if `before_run` saw that no line is due.
         if self._timer is None or any(name not in values for name in self._wanted):
             return
         if self._timer.should_trigger_for_step(context.step):
@@ -141,24 +197,22 @@ class LoggingTensorHook(Hook):
             self._write_line(context.step - 1, values, seconds)
 
     def end(self, context: RunContext) -> None:
-        """Log the values as they are now, if asked to and there ever was a step."""
         if self._at_end and context.losses:
             self._write_line(context.step, context.fetch(self._wanted), None)
 
     def next_step(self, step: int) -> int:
-        """The step count at which to log next."""
         return self._timer.next_step(step) if self._timer else NEVER
 
     def _write_line(self, step: int, values: Values, seconds: float | None) -> None:
-        told: dict[str, Any] = {
+        labelled: dict[str, Any] = {
             tag: step if name in _STEP_NAMES else values[name]
             for tag, name in self._names.items()
         }
         if self._formatter is not None:
-            _log.info("%s", self._formatter(told))
+            _log.info("%s", self._formatter(labelled))
             return
-        told.setdefault("step", step)
-        line = ", ".join(f"{tag} = {_shown(value)}" for tag, value in told.items())
+        labelled.setdefault("step", step)
+        line = ", ".join(f"{tag} = {_shown(value)}" for tag, value in labelled.items())
         _log.info("%s%s", line, "" if seconds is None else f" ({seconds:.3f} sec)")
 
 
@@ -169,32 +223,42 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-FinalOps = str | Sequence[str] | Mapping[str, str] | Callable[[RunContext], Any]
-
-
 class FinalOpsHook(Hook):
-    """Takes values at the end of a run; `final_ops_values` then holds them.
+    """Keep values of the end of a run in `final_ops_values`.
 
-    `final_ops` is a name, a list of names or a dict to names, and the values come in
-    the same form. Names are those of variables and of what the model logs, computed
-    anew on the last batch. Or it is a function of the `RunContext`.
+    Use it to read variables or logged values after `train` without a checkpoint.
 
-    >>> hook = FinalOpsHook({"bias": "line/bias"})
-    >>> hook.final_ops_values is None
-    True
+    Args:
+      final_ops: The name of a variable or of a value that the model logs; a list of
+        names; or a dict whose values are names. Logged values are computed again, on
+        the last batch. Or a function of the `RunContext` that returns any value.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> hook = ex.hooks.FinalOpsHook({"bias": "baseline/bias"})
+      >>> model = ex.BaselineRegressor().train(lambda: data, steps=3, hooks=[hook])
+      >>> hook.final_ops_values["bias"].shape
+      (1,)
     """
 
     def __init__(self, final_ops: FinalOps) -> None:
         self._final_ops = final_ops
         self._values: Any = None
 
+    def __repr__(self) -> str:
+        return described(self, self._final_ops)
+
     @property
     def final_ops_values(self) -> Any:
-        """The values of the last run that ended; None before."""
+        """The values of the last run that ended, in the form of `final_ops`.
+
+        None before the first run has ended.
+        """
         return self._values
 
     def end(self, context: RunContext) -> None:
-        """Take the values."""
         wanted = self._final_ops
         if callable(wanted):
             self._values = wanted(context)
@@ -208,5 +272,4 @@ class FinalOpsHook(Hook):
             self._values = [found[name] for name in wanted]
 
     def next_step(self, step: int) -> int:
-        """Never: only the end matters."""
         return NEVER

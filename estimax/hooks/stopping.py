@@ -1,22 +1,43 @@
-"""Stopping at a step."""
+"""Hooks that stop training at a step, and one that waits for a step of another run."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from estimax import checkpoints
 from estimax.core.errors import ConfigError
-from estimax.hooks.hook import NEVER, Hook, RunContext, Values
+from estimax.hooks.hook import NEVER, Hook, RunContext, Values, described
+from estimax.wire.files import Pathish
+
+_log = logging.getLogger("estimax")
 
 
 class StopAtStepHook(Hook):
-    """Stops after `num_steps` more steps, or at the step count `last_step`.
+    """Stop training after a number of steps, or at a step.
 
-    One object may serve several `train` calls: `num_steps` counts from each anew.
+    `train(steps=…)` and `train(max_steps=…)` do the same and are shorter. One hook may
+    be used for several `train` calls.
+
+    Args:
+      num_steps: Steps to train in each `train` call.
+      last_step: Step at which to stop, counted from the start of the model. A call
+        that begins at or above it trains no step. Give exactly one of the two.
+
+    Raises:
+      ConfigError: Neither or both of `num_steps` and `last_step` are given.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> hook = ex.hooks.StopAtStepHook(last_step=3)
+      >>> model = ex.BaselineRegressor().train(lambda: data, hooks=[hook])
+      >>> int(model.get_variable_value("global_step"))
+      3
     """
 
     def __init__(
@@ -31,8 +52,10 @@ class StopAtStepHook(Hook):
         self._last_step = last_step
         self._target = 0
 
+    def __repr__(self) -> str:
+        return described(self, num_steps=self._num_steps, last_step=self._last_step)
+
     def begin(self, context: RunContext) -> None:
-        """Set the target; a run that has reached it stops before its first step."""
         self._target = (
             self._last_step
             if self._last_step is not None
@@ -40,16 +63,10 @@ class StopAtStepHook(Hook):
         )
         self._stop_if_reached(context)
 
-    def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Ask for nothing."""
-        return None
-
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Stop at the target."""
         self._stop_if_reached(context)
 
     def next_step(self, step: int) -> int:
-        """The target."""
         return max(step + 1, self._target)
 
     def _stop_if_reached(self, context: RunContext) -> None:
@@ -57,18 +74,28 @@ class StopAtStepHook(Hook):
             context.request_stop()
 
 
-_log = logging.getLogger("estimax")
-Pathish = str | os.PathLike[str]
-
-
 class GlobalStepWaiterHook(Hook):
-    """Holds the first step back until a run has reached a step.
+    """Delay the first step until another run has saved a checkpoint of a step.
 
-    Which run: the one that saves checkpoints in `checkpoint_dir`. Without it there is
-    nobody to wait for, because here all processes of one run step together; the hook
-    then says so and holds nothing back.
+    Use it to start a run from a model that another process is still training. The hook
+    polls the folder of that run. Without `checkpoint_dir` it logs a warning and does
+    not wait: one process trains a model, so it would wait for itself.
 
-    >>> hook = GlobalStepWaiterHook(1000, checkpoint_dir="/tmp/estimax-doc-teacher")
+    Args:
+      wait_until_step: Step that the other run must have saved; 0 does not wait.
+      checkpoint_dir: Folder in which the other run saves checkpoints.
+      poll_secs: Seconds between two checks of the folder.
+      sleep: Function that waits for a number of seconds; tests pass their own.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> teacher = ex.BaselineRegressor().train(lambda: data, steps=3)
+      >>> hook = ex.hooks.GlobalStepWaiterHook(3, checkpoint_dir=teacher.model_dir)
+      >>> model = ex.BaselineRegressor().train(lambda: data, steps=1, hooks=[hook])
+      >>> int(model.get_variable_value("global_step"))
+      1
     """
 
     def __init__(
@@ -84,14 +111,17 @@ class GlobalStepWaiterHook(Hook):
         self._poll_secs = poll_secs
         self._sleep = sleep
 
+    def __repr__(self) -> str:
+        directory = None if self._directory is None else os.fspath(self._directory)
+        return described(self, self._wait_until_step, checkpoint_dir=directory)
+
     def after_create_session(self, context: RunContext) -> None:
-        """Wait."""
         if self._wait_until_step <= 0 or context.step >= self._wait_until_step:
             return
         if self._directory is None:
             _log.warning(
-                "GlobalStepWaiterHook: processes of one run step together, so there is "
-                "nothing to wait for; give checkpoint_dir to wait for another run"
+                "GlobalStepWaiterHook: there is nothing to wait for within one run; "
+                "give checkpoint_dir to wait for another run"
             )
             return
         _log.info("waiting for step %d of %s", self._wait_until_step, self._directory)
@@ -101,14 +131,67 @@ class GlobalStepWaiterHook(Hook):
             self._sleep(self._poll_secs)
 
     def next_step(self, step: int) -> int:
-        """Never again."""
         return NEVER
 
 
-class StopAtCheckpointStepHook(Hook):
-    """Stops when a checkpoint of `last_step` or later is on disk.
+def make_stop_at_checkpoint_step_hook(
+    estimator: HasModelDir, last_step: int, wait_after_file_check_secs: float = 30
+) -> Hook:
+    """Make a hook that stops at a step, for the chief and for processes beside it.
 
-    Made by `make_stop_at_checkpoint_step_hook` for processes that do not save.
+    The chief stops at `last_step` and saves a checkpoint. The other processes continue
+    until that checkpoint is on disk.
+
+    Args:
+      estimator: The Estimator to train; its config says whether this is the chief.
+      last_step: Step at which to stop, counted from the start of the model.
+      wait_after_file_check_secs: Seconds that other processes wait when the checkpoint
+        is not there yet.
+
+    Returns:
+      The hook.
+
+    Raises:
+      TypeError: `estimator` is not an Estimator.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> model = ex.BaselineRegressor()
+      >>> hook = ex.hooks.make_stop_at_checkpoint_step_hook(model, last_step=3)
+      >>> model.train(lambda: data, hooks=[hook]).latest_checkpoint()[-12:]
+      'model.ckpt-3'
+    """
+    if not isinstance(estimator, HasModelDir):
+        raise TypeError(
+            "make_stop_at_checkpoint_step_hook: estimator must be an Estimator, got "
+            f"{type(estimator).__name__}."
+        )
+    if getattr(estimator.config, "is_chief", True):
+        return StopAtStepHook(last_step=last_step)
+    return StopAtCheckpointStepHook(
+        estimator.model_dir, last_step, wait_after_file_check_secs
+    )
+
+
+@runtime_checkable
+class HasModelDir(Protocol):
+    """The properties of an Estimator that `make_stop_at_checkpoint_step_hook` reads."""
+
+    @property
+    def model_dir(self) -> str:
+        """The folder of checkpoints."""
+
+    @property
+    def config(self) -> Any:
+        """The settings of the run."""
+
+
+class StopAtCheckpointStepHook(Hook):
+    """Stop when a checkpoint of `last_step` or later is on disk.
+
+    `make_stop_at_checkpoint_step_hook` makes it for processes that do not save.
     """
 
     def __init__(
@@ -124,12 +207,10 @@ class StopAtCheckpointStepHook(Hook):
         self._wait = wait_after_file_check_secs
         self._sleep = sleep
 
-    def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Ask for nothing."""
-        return None
+    def __repr__(self) -> str:
+        return described(self, os.fspath(self._model_dir), last_step=self._last_step)
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """From the step on, look for the checkpoint; wait a little if it is late."""
         if context.step < self._last_step:
             return
         if _latest_step(self._model_dir) >= self._last_step:
@@ -138,42 +219,7 @@ class StopAtCheckpointStepHook(Hook):
             self._sleep(self._wait)
 
     def next_step(self, step: int) -> int:
-        """The last step, then every one until the checkpoint is there."""
         return max(step + 1, self._last_step)
-
-
-@runtime_checkable
-class HasFolder(Protocol):
-    """What is needed of an Estimator: its folder and its settings."""
-
-    @property
-    def model_dir(self) -> str:
-        """The folder of checkpoints."""
-
-    @property
-    def config(self) -> Any:
-        """The settings of the run."""
-
-
-def make_stop_at_checkpoint_step_hook(
-    estimator: HasFolder, last_step: int, wait_after_file_check_secs: float = 30
-) -> Hook:
-    """Stop at a step: the chief there, others once its checkpoint is on disk.
-
-    >>> import estimax as ex
-    >>> model = ex.BaselineRegressor(model_dir="/tmp/estimax-doc-stopping")
-    >>> hook = make_stop_at_checkpoint_step_hook(model, last_step=1000)
-    """
-    if not isinstance(estimator, HasFolder):
-        raise TypeError(
-            "make_stop_at_checkpoint_step_hook: estimator must be an Estimator, got "
-            f"{type(estimator).__name__}."
-        )
-    if getattr(estimator.config, "is_chief", True):
-        return StopAtStepHook(last_step=last_step)
-    return StopAtCheckpointStepHook(
-        estimator.model_dir, last_step, wait_after_file_check_secs
-    )
 
 
 def _latest_step(model_dir: Pathish) -> int:

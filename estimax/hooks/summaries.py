@@ -1,4 +1,4 @@
-"""Writing what a model logs, and its variables, for TensorBoard."""
+"""A hook that writes summaries of the model and its variables for TensorBoard."""
 
 from __future__ import annotations
 
@@ -14,24 +14,48 @@ from numpy.typing import NDArray
 from estimax import summary
 from estimax.core.errors import ConfigError
 from estimax.core.state import TrainState
-from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values
+from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
 
-# Taking a sample means moving the whole array from the device; this bounds it.
+# A histogram is made from a sample, but the whole array is copied to the host for it.
+# Larger variables have no histogram.
 _MOST_ELEMENTS = 1_000_000
 
 
 class SummarySaverHook(Hook):
-    """Writes the loss, all that the model logs, and histograms of its variables.
+    """Write the loss, the model's summaries and histograms of its variables.
 
-    Acts after the first step and then every `save_steps` steps or `save_secs` seconds.
-    Values are stamped with the number of steps done, the coming update included: 1, 51,
-    101 for `save_steps=50`. Variables of up to a million elements are written every
-    `histograms_every`-th time (0: never), from a sample of ten thousand values each.
+    `train` adds this hook by itself, every `RunConfig.save_summary_steps` steps. It
+    writes after the first step and then at the interval, for example at the steps 1, 51
+    and 101 for `save_steps=50`.
 
-    In evaluation it writes what the model logs there, of the first batch; nothing of
-    that is written without it.
+    Pass it to `evaluate` to write the summaries that the model makes for the first
+    batch of the evaluation; by default evaluation writes metrics only.
 
-    >>> hook = SummarySaverHook(save_steps=100, output_dir="/tmp/estimax-doc-events")
+    Args:
+      save_steps: Steps between two writes.
+      save_secs: Seconds between two writes. Give exactly one of the two.
+      output_dir: Folder of the event files.
+      summary_writer: Writer to use in place of `output_dir`. Give exactly one of the
+        two.
+      histograms_every: Write histograms of the variables at every n-th write; 0 for
+        never. Each is made from a sample of 10,000 values. Variables of more than a
+        million elements have none.
+      clock: Function that returns the time in seconds; tests pass their own.
+
+    Raises:
+      ConfigError: Neither or both intervals are given, or neither or both of
+        `output_dir` and `summary_writer`.
+
+    Example:
+      >>> import tempfile
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> folder = tempfile.mkdtemp()
+      >>> hook = ex.hooks.SummarySaverHook(save_steps=2, output_dir=folder)
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> model = ex.BaselineRegressor().train(lambda: data, steps=5, hooks=[hook])
+      >>> [step for step, _ in ex.summary.read_scalars(folder)["loss"]]
+      [1, 3, 5]
     """
 
     def __init__(
@@ -47,33 +71,37 @@ class SummarySaverHook(Hook):
         self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
         if (output_dir is None) == (summary_writer is None):
             raise ConfigError(
-                "SummarySaverHook: say where to write, by output_dir or by "
-                "summary_writer."
+                "SummarySaverHook: give exactly one of output_dir and summary_writer."
             )
         self._output = summary.Output(output_dir, summary_writer)
         self._histograms_every = histograms_every
         self._count = 0
 
+    def __repr__(self) -> str:
+        return described(
+            self,
+            save_steps=self._timer.every_steps,
+            save_secs=self._timer.every_secs,
+            histograms_every=self._histograms_every,
+        )
+
     def begin(self, context: RunContext) -> None:
-        """Open the summaries."""
         self._timer.reset()
         self._count = 0
         self._output.open()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Ask for the loss and all that the model logs, when it may be time."""
         if not self._timer.is_due_next():
             return None
         if context.state is None and not self._timer.should_trigger_for_step(
             context.step
         ):
-            return None  # an evaluation, whose step stays what it is
-        # What is named by `ex.log_value` is for hooks that ask for it.
+            return None  # in evaluation the step is constant: write one batch only
+        # Values named by `ex.log_value` are for hooks that request them by name.
         logged = (name for name, kind in context.logged.items() if kind != "value")
         return ["loss", *(name for name in logged if name != "loss")]
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        """Write the values if it is time."""
         if not values or not self._timer.should_trigger_for_step(context.step):
             return
         self._timer.update_last_triggered_step(context.step)
@@ -88,11 +116,9 @@ class SummarySaverHook(Hook):
         self._count += 1
 
     def end(self, context: RunContext) -> None:
-        """Close the summaries."""
         self._output.close()
 
     def next_step(self, step: int) -> int:
-        """The step count at which to write next."""
         return self._timer.next_step(step)
 
 

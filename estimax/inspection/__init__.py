@@ -1,4 +1,4 @@
-"""Looking into a model: its variables, its features, and the first NaN of a run."""
+"""Tools to inspect a model: its variables, its features, and the first NaN of a run."""
 
 from estimax.inspection.importance import (
     FeatureImportance,

@@ -1,10 +1,10 @@
-"""Which features a model lives on: how much worse it gets when one is shuffled.
+"""Permutation importance: how much worse a metric is when a feature is shuffled.
 
     print(ex.inspection.permutation_importance(model, eval_input_fn, metric="auc"))
 
-A feature's values are dealt out anew among the examples: each is still likely, but
-tells nothing of its example. Features that say the same thing share their importance,
-and each may look small.
+The values of a feature are permuted over the examples. Its distribution stays the same,
+but it no longer carries information about its example. If two features carry the same
+information, the model can use either one, and both importances may be small.
 """
 
 from __future__ import annotations
@@ -29,16 +29,30 @@ _LOWER_IS_BETTER = ("loss", "error", "regret")
 
 @dataclass(frozen=True)
 class FeatureImportance:
-    """How much worse the metric gets without what this feature tells."""
+    """How much worse the metric is when this feature is shuffled.
 
-    feature: str  # "ids + weights": several that were dealt out together
-    mean: float  # over the repetitions; positive: the model needs the feature
+    Attributes:
+      feature: Name of the feature; "ids + weights" for features shuffled as one.
+      mean: Mean loss of the metric over the repeats. Positive if the model needs the
+        feature.
+      std: Standard deviation over the repeats.
+    """
+
+    feature: str
+    mean: float
     std: float
 
 
 @dataclass(frozen=True)
 class Importances:
-    """Features by importance, the metric they were measured by, and its value."""
+    """The result of `permutation_importance`; print it for a table.
+
+    Attributes:
+      metric: Name of the metric.
+      baseline: Value of the metric without shuffling.
+      examples: Number of examples that were evaluated.
+      features: The importance of each feature, most important first.
+    """
 
     metric: str
     baseline: float
@@ -64,13 +78,45 @@ def permutation_importance(
     higher_is_better: bool | None = None,
     seed: int = 0,
 ) -> Importances:
-    """Evaluate a trained model once as it is, then with each feature shuffled.
+    """Measure how much a trained model relies on each of its features.
 
-    Reads up to `max_examples` of `input_fn` into memory. `features` limits which are
-    looked at; in it, a tuple of names is shuffled as one. Without it, features whose
-    rows are as long as one another's, such as ids and their weights, are. Whether more
-    of a metric is better is told from its name (a loss or an error is not) unless
-    `higher_is_better` says so.
+    The model is evaluated once as it is, and `repeats` times for each feature with the
+    values of that feature shuffled. The examples are read into memory.
+
+    Args:
+      estimator: A trained Estimator.
+      input_fn: Function that returns the evaluation data; features must be a dict.
+      metric: Name of the metric, as in the results of `evaluate`.
+      features: Features to measure; by default all. A tuple of names is shuffled as
+        one. By default, sparse features whose rows have the same lengths, such as ids
+        and their weights, are shuffled as one.
+      repeats: Number of permutations of each feature.
+      max_examples: Number of examples after which no further batch is read.
+      higher_is_better: Whether a higher value of the metric is better. None decides by
+        the name: not for names that contain "loss", "error" or "regret".
+      seed: Seed of the permutations.
+
+    Returns:
+      The importances, most important feature first.
+
+    Raises:
+      FeatureError: A name in `features` does not exist, or the features are no dict.
+      SpecError: The metric does not exist, or the input has no data.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> rng = np.random.default_rng(0)
+      >>> x, noise = rng.normal(size=(2, 64, 1)).astype(np.float32)
+      >>> def input_fn():
+      ...     data = {"x": x, "noise": noise}, 3 * x[:, 0]
+      ...     return ex.input.Dataset.from_tensor_slices(data).batch(16)
+      >>> columns = [ex.feature_columns.numeric_column(name) for name in ("x", "noise")]
+      >>> model = ex.LinearRegressor(columns, optimizer=ex.optimizers.SGD(0.1))
+      >>> model = model.train(lambda: input_fn().repeat(), steps=100)
+      >>> found = ex.inspection.permutation_importance(model, input_fn)
+      >>> [importance.feature for importance in found.features]
+      ['x', 'noise']
     """
     found, labels, batch_size = _read(estimator, input_fn, max_examples)
     groups = _groups(found) if features is None else list(map(_as_group, features))
@@ -113,7 +159,7 @@ def _as_group(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _groups(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Features to shuffle together: values that a column pairs would not fit apart."""
+    """Return names in groups: features that a column pairs are shuffled as one."""
     groups: list[list[str]] = []
     for name in sorted(found):
         mates = (g for g in groups if _are_paired(found[g[0]], found[name]))
@@ -129,14 +175,15 @@ def _are_paired(one: Any, other: Any) -> bool:
     if not (isinstance(one, Sparse) and isinstance(other, Sparse)):
         return False
     lengths, others = np.diff(one.starts), np.diff(other.starts)
-    # Rows that are all as long fit in any order, and say nothing about pairs.
+    # If all rows have the same length, equal lengths do not suggest a pair, and the
+    # features fit together in any order.
     return len(np.unique(lengths)) > 1 and np.array_equal(lengths, others)
 
 
 def _read(
     estimator: Estimator, input_fn: Callable[..., Any], max_examples: int
 ) -> tuple[dict[str, Any], Any, int]:
-    """The examples of an input as columns, and how many a batch has."""
+    """Return features, labels and the batch size of an input, read into memory."""
     given = call_input_fn(
         input_fn,
         mode=ModeKeys.EVAL,
@@ -160,7 +207,7 @@ def _read(
     finally:
         batches.close()
     if not parts:
-        raise SpecError("permutation_importance: the input_fn gave no data.")
+        raise SpecError("permutation_importance: the input_fn returned no data.")
     first, first_labels = parts[0]
     found = {name: columns.join([f[name] for f, _ in parts]) for name in first}
     size = len(next(iter(first.values())))

@@ -1,8 +1,8 @@
-"""What a model is made of: every variable, its size, and what trains it.
+"""A table of the variables of a model: shape, size, optimizer, and way of updating.
 
     print(ex.inspection.variable_table(model, input_fn))
 
-Nothing is trained, compiled or allocated for it: shapes are enough.
+The model is traced for shapes only: nothing is trained, compiled or allocated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from estimax.estimator import Estimator
 from estimax.training import UpdateKind, UpdatePlan
 from estimax.training.updates import TableUpdate
 
-_WAYS = {
+# How a variable is updated, in words.
+_UPDATED = {
     UpdateKind.ROWS: "the rows of its batch",
     UpdateKind.MASKED: "the rows of its batch, found on the device",
     UpdateKind.WHOLE: "whole",
@@ -29,32 +30,47 @@ _WAYS = {
 
 @dataclass(frozen=True)
 class VariableInfo:
-    """A variable, and what the optimizer keeps beside it."""
+    """One variable of a model.
+
+    Attributes:
+      name: Name of the variable, as in a checkpoint.
+      shape: Shape of the variable.
+      dtype: Name of the dtype.
+      size: Number of elements.
+      nbytes: Size in bytes, without optimizer state.
+      optimizer: Name of the optimizer; None if the variable is not trained.
+      updated: What a step updates: "whole", "the rows of its batch", "never", ….
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    size: int  # numbers
+    size: int
     nbytes: int
-    optimizer: str | None  # None: not trained
-    updated: str  # "whole", "the rows of its batch", …
+    optimizer: str | None
+    updated: str
 
 
 @dataclass(frozen=True)
 class VariableTable:
-    """All variables of a model, largest first when printed as it stands."""
+    """The variables of a model; print it for a table.
+
+    Attributes:
+      variables: The variables, largest first.
+      optimizer_bytes: Bytes of optimizer state, such as accumulators and moments.
+    """
 
     variables: tuple[VariableInfo, ...]
-    optimizer_bytes: int  # what optimizers keep: accumulators, moments
+    optimizer_bytes: int
 
     @property
     def size(self) -> int:
-        """How many numbers the model has."""
+        """The number of elements of all variables."""
         return sum(variable.size for variable in self.variables)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the variables, without what optimizers keep."""
+        """The bytes of all variables, without optimizer state."""
         return sum(variable.nbytes for variable in self.variables)
 
     def __str__(self) -> str:
@@ -80,17 +96,28 @@ class VariableTable:
 
 
 def variable_table(estimator: Estimator, input_fn: Callable[..., Any]) -> VariableTable:
-    """List a model's variables, with the first batch of `input_fn` to trace it with.
+    """List the variables of a model with their sizes and optimizers.
 
-    >>> import numpy as np
-    >>> import estimax as ex
-    >>> columns = [ex.feature_columns.numeric_column("x", shape=3)]
-    >>> model = ex.DNNClassifier([4], columns, model_dir="/tmp/estimax-doc-table")
-    >>> table = variable_table(model, lambda: ({"x": np.ones((2, 3))}, np.ones(2)))
-    >>> [(v.name, v.shape, v.optimizer) for v in table.variables][:1]
-    [('dnn/hiddenlayer_0/kernel', (3, 4), 'Adagrad')]
-    >>> table.size
-    21
+    Use it to see what a model consists of before it is trained.
+
+    Args:
+      estimator: The Estimator.
+      input_fn: Function that returns the training data; only its first batch is read.
+
+    Returns:
+      The variables, largest first.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> columns = [ex.feature_columns.numeric_column("x", shape=3)]
+      >>> model = ex.DNNClassifier([4], columns)
+      >>> data = {"x": np.ones((2, 3))}, np.ones(2)
+      >>> table = ex.inspection.variable_table(model, lambda: data)
+      >>> [(v.name, v.shape, v.optimizer) for v in table.variables][:1]
+      [('dnn/hiddenlayer_0/kernel', (3, 4), 'Adagrad')]
+      >>> table.size
+      21
     """
     plan, state = estimator.describe_training(input_fn)
     found = sorted(_infos(plan, state), key=lambda v: (-v.size, v.name))
@@ -106,19 +133,19 @@ def _infos(plan: UpdatePlan, state: TrainState) -> Iterator[VariableInfo]:
         if name in plan.tables:
             update = plan.tables[name]
             group = None if update.kind is UpdateKind.FROZEN else update.group
-            yield _info(plan, name, leaf, group, _WAYS[_table_way(plan, update)])
+            yield _info(plan, name, leaf, group, _UPDATED[_table_kind(plan, update)])
         elif name in plan.param_groups:
             group = plan.param_groups[name]
             way = UpdateKind.FROZEN if group is None else UpdateKind.WHOLE
-            yield _info(plan, name, leaf, group, _WAYS[way])
+            yield _info(plan, name, leaf, group, _UPDATED[way])
         else:
             yield _info(plan, name, leaf, None, "by the model")
 
 
-def _table_way(plan: UpdatePlan, update: TableUpdate) -> UpdateKind:
+def _table_kind(plan: UpdatePlan, update: TableUpdate) -> UpdateKind:
     if update.kind is not UpdateKind.ROWS or update.group is None:
         return update.kind
-    # Adam, unless lazy, also moves the rows that the batch does not name.
+    # Adam that is not lazy updates all rows, also those that the batch does not use.
     return (
         UpdateKind.ROWS if plan.optimizer(update.group).has_rows else UpdateKind.WHOLE
     )
@@ -148,7 +175,7 @@ def _megabytes(nbytes: int) -> str:
 
 
 def as_text(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay rows out under their headings; cells that look like numbers go right.
+    """Return a table as text; columns of numbers are aligned to the right.
 
     >>> print(as_text(["name", "size"], [["bias", "3"], ["kernel", "12"]]))
     name    size

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from estimax.checkpoints import warm_start
+from estimax import checkpoints
 from estimax.core.errors import CheckpointError
 from estimax.native import checksum
 
@@ -79,7 +79,7 @@ def written(folder, index):
 
 
 def read_all(prefix):
-    source = warm_start.open_source(prefix)
+    source = checkpoints.open_source(prefix)
     return {name: source.read(name) for name in source.shapes}
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from estimax.checkpoints import warm_start
+from estimax import checkpoints
 from estimax.core.errors import CheckpointError
 
 FOLDER = Path(__file__).parent / "tensorflow"
 
 
 def read_all(path):
-    source = warm_start.open_source(path)
+    source = checkpoints.open_source(path)
     return {name: source.read(name) for name in source.shapes}
 
 
@@ -28,7 +28,7 @@ def read_all(path):
     ],
 )
 def test_every_array_of_a_checkpoint_is_read(name, values, count):
-    source = warm_start.open_source(FOLDER / name)
+    source = checkpoints.open_source(FOLDER / name)
     expected = json.loads((FOLDER / values).read_text())["variables"]
     assert source.shapes.keys() == expected.keys()
     for variable, entry in expected.items():
@@ -61,7 +61,7 @@ def test_every_array_of_a_checkpoint_is_read(name, values, count):
     ],
 )
 def test_slots_are_found_under_the_names_of_both_generations(name, slots):
-    source = warm_start.open_source(FOLDER / name)
+    source = checkpoints.open_source(FOLDER / name)
     variable = "linear/linear_model/word/weights"
     assert source.slots([variable, "dnn/logits/bias"])[variable] == slots
 
@@ -71,7 +71,7 @@ def test_the_variables_of_a_saved_model_are_a_source(tmp_path):
     folder.mkdir(parents=True)
     for path in (FOLDER / "v2").glob("model.ckpt-5.*"):
         shutil.copy(path, folder / path.name.replace("model.ckpt-5", "variables"))
-    source = warm_start.open_source(folder.parent)
+    source = checkpoints.open_source(folder.parent)
     assert source.shapes["dnn/logits/kernel"] == (3, 1)
 
 
@@ -95,7 +95,7 @@ def test_a_flipped_bit_is_noticed(tmp_path, file, at, words):
 
 def test_a_data_file_that_is_cut_or_missing_is_named(tmp_path):
     shutil.copytree(FOLDER / "v2", tmp_path / "v2")
-    source = warm_start.open_source(tmp_path / "v2")
+    source = checkpoints.open_source(tmp_path / "v2")
     data = tmp_path / "v2" / "model.ckpt-5.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-8])
     with pytest.raises(CheckpointError, match="cut short"):

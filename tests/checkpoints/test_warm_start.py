@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from estimax import checkpoints
-from estimax.checkpoints import VocabInfo, WarmStartSettings, warm_start
+from estimax.checkpoints import VocabInfo, WarmStartSettings
+from estimax.checkpoints.warm_start import matches, remapped
 from estimax.core.errors import CheckpointError, ConfigError, MissingFileError
 from estimax.core.state import TrainState
 
@@ -116,7 +117,7 @@ def test_variables_can_have_had_other_names(source):
     )
     assert new.params["c/w"][0, 0] == 7
     assert new.opt_state["0"]["m"]["c/w"][0, 0] == -7
-    assert "there: a/w" in report.loaded["c/w"]
+    assert "from a/w" in report.loaded["c/w"]
 
 
 def test_what_does_not_fit_is_told_with_names_and_shapes(source):
@@ -214,8 +215,8 @@ def test_rows_follow_their_words_into_another_vocabulary(tmp_path, words):
 
 
 def moved(info, old, initial):
-    at = warm_start.matches(info)
-    return warm_start.remapped(info, at, old, initial, name="v").tolist()
+    at = matches(info)
+    return remapped(info, at, old, initial, name="v").tolist()
 
 
 OLD = np.arange(1, 7, dtype=np.float32).reshape(3, 2)
@@ -267,16 +268,16 @@ def test_vocabularies_that_cannot_be_meant_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="new_vocab_size must be >= 1"):
         VocabInfo(["a"], 0, 0, ["a"])
     with pytest.raises(ConfigError, match="2 words, fewer than the size of 3"):
-        warm_start.matches(VocabInfo(["a", "b"], 3, 0, ["a"]))
+        matches(VocabInfo(["a", "b"], 3, 0, ["a"]))
     with pytest.raises(MissingFileError, match="cannot be read"):
-        warm_start.matches(VocabInfo(str(tmp_path / "no"), 1, 0, ["a"]))
+        matches(VocabInfo(str(tmp_path / "no"), 1, 0, ["a"]))
 
 
 def test_line_ends_of_either_kind_end_a_word(tmp_path):
     (tmp_path / "new.txt").write_bytes(b"a\r\nb\r\n")
     (tmp_path / "old.txt").write_bytes(b"b\na")
     info = VocabInfo(tmp_path / "new.txt", 2, 0, tmp_path / "old.txt")
-    assert warm_start.matches(info).tolist() == [1, 0]
+    assert matches(info).tolist() == [1, 0]
 
 
 def test_large_vocabularies_are_remapped_at_once(tmp_path):
@@ -285,6 +286,16 @@ def test_large_vocabularies_are_remapped_at_once(tmp_path):
     path.write_bytes(b"\n".join(b"w%d" % i for i in range(n)))
     back = tmp_path / "new.txt"
     back.write_bytes(b"\n".join(b"w%d" % i for i in reversed(range(n))))
-    at = warm_start.matches(VocabInfo(path, n, 1, back))
+    at = matches(VocabInfo(path, n, 1, back))
     assert at[0] == n - 1
     assert at[-2:].tolist() == [0, -1]
+
+
+def test_its_repr_shows_only_what_differs_from_the_default():
+    settings = WarmStartSettings("runs/a", vars_to_warm_start="dnn/.*", partial=True)
+    assert repr(settings) == (
+        "WarmStartSettings(ckpt_to_initialize_from='runs/a', "
+        "vars_to_warm_start='dnn/.*', partial=True)"
+    )
+    words = [str(number) for number in range(1000)]
+    assert len(repr(VocabInfo(words, 1000, 0, words))) < 200

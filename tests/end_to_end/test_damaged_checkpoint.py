@@ -93,7 +93,7 @@ def test_training_goes_on_from_the_checkpoint_before(
 ):
     damage(model_dir / "model.ckpt-12" / file)
     make_estimator(model_dir).train(input_fn, max_steps=16)
-    assert "passing over a damaged checkpoint" in caplog.text
+    assert "skipping a damaged checkpoint" in caplog.text
     assert "model.ckpt-12" in caplog.text
     assert arrays_of(model_dir, 16) == undamaged_end
 
@@ -104,7 +104,7 @@ def test_evaluation_is_of_the_checkpoint_before(model_dir, damage, file, caplog)
     before = files_of(model_dir)
     results = make_estimator(model_dir).evaluate(input_fn, steps=2)
     assert results["global_step"] == 8
-    assert "passing over a damaged checkpoint" in caplog.text
+    assert "skipping a damaged checkpoint" in caplog.text
     assert "model.ckpt-12" in caplog.text
     assert files_of(model_dir) == before
 

@@ -181,7 +181,7 @@ def test_an_unknown_feature_is_told_those_that_there_are(make):
 
     with pytest.raises(KeyError, match="xx") as caught:
         make(model_fn).train(data(), steps=1)
-    assert "If 'xx' is to be a feature: the input has x." in caught.value.__notes__
+    assert "If 'xx' is a feature: the input has x." in caught.value.__notes__
 
 
 def test_a_choice_by_values_is_told_how_to_be_made(make):

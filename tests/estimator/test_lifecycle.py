@@ -210,7 +210,7 @@ def test_values_that_no_step_has_told_cannot_be_fetched(make):
         def begin(self, context):
             context.fetch(["loss"])
 
-    with pytest.raises(ValueError, match="where no step has been run"):
+    with pytest.raises(ValueError, match="no training step has run yet"):
         make().train(data(), [Early()], steps=1)
 
 

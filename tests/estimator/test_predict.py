@@ -78,7 +78,7 @@ def test_predictions_may_be_one_array(make):
     model = make(model_fn).train(data(), steps=1)
     rows = list(model.predict(once()))
     np.testing.assert_allclose(np.stack(rows), expected(model), rtol=1e-6)
-    with pytest.raises(SpecError, match="predict_keys need a model"):
+    with pytest.raises(SpecError, match="only if the model predicts a dict"):
         next(model.predict(once(), predict_keys=["y"]))
 
 

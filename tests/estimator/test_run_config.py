@@ -99,3 +99,13 @@ def test_none_switches_a_setting_off(name):
 def test_a_count_that_is_no_whole_number_is_refused(name):
     with pytest.raises(ConfigError, match=rf"{name} must be a whole number, got 2\.5"):
         RunConfig(**{name: 2.5})
+
+
+def test_its_repr_shows_only_what_differs_from_the_default():
+    assert repr(RunConfig()) == "RunConfig()"
+    config = RunConfig("runs/a", save_checkpoints_steps=10, precision="bfloat16")
+    assert repr(config) == (
+        "RunConfig(model_dir='runs/a', save_checkpoints_steps=10, precision='bfloat16')"
+    )
+    never = RunConfig(save_checkpoints_steps=None)
+    assert repr(never) == "RunConfig(save_checkpoints_secs=None)"

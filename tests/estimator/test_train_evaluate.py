@@ -265,7 +265,7 @@ def test_an_exporter_whose_checkpoint_is_gone_is_passed_over(make, caplog):
     with caplog.at_level(logging.WARNING, "estimax"):
         evaluator.evaluate(model.latest_checkpoint(), is_final=False)
     assert evaluator.results[1] == [None]
-    assert "'noted' exports nothing of step 2" in caplog.text
+    assert "'noted' exports nothing for step 2" in caplog.text
 
 
 def test_several_processes_that_train_are_refused(make, monkeypatch):

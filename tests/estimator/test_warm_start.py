@@ -212,7 +212,7 @@ def test_a_model_that_tensorflow_trained_predicts_the_same_here(tmp_path, genera
 def test_the_folder_of_a_tensorflow_model_is_not_trained_over(tmp_path):
     folder = shutil.copytree(TENSORFLOW / "v2", tmp_path / "v2")
     model = ex.Estimator(line_model_fn, folder, QUIET)
-    with pytest.raises(ConfigError, match="go on from it with warm_start_from"):
+    with pytest.raises(ConfigError, match="from the checkpoint with warm_start_from"):
         model.train(data(), steps=1)
     assert not (folder / "example.json").exists()
 

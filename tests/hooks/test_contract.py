@@ -78,6 +78,15 @@ HOOKS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("name", sorted(HOOKS))
+def test_the_repr_of_a_hook_is_its_settings(name: str, tmp_path: Path) -> None:
+    hook = HOOKS[name](model_at(tmp_path))
+    shown = repr(hook)
+    assert shown.startswith(f"{type(hook).__name__}(")
+    assert shown.endswith(")")
+    assert "object at" not in shown
+
+
 def test_no_public_hook_is_unlisted() -> None:
     public = {
         name

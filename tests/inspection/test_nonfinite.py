@@ -136,7 +136,7 @@ def test_what_cannot_be_replayed_leaves_the_error_as_it_was(tmp_path, caplog):
         make(tmp_path).train(only_once)
     assert "the loss is NaN at step 1" in str(caught.value)
     assert "Training again from" not in str(caught.value)
-    assert "could not be looked for: no more data" in caplog.text
+    assert "could not be searched for: no more data" in caplog.text
 
 
 def test_parts_of_a_step_are_looked_at_too(tmp_path):

@@ -1,10 +1,10 @@
-"""A file that says: training has ended here, and on purpose.
+"""A file in the model_dir that marks the end of training, with step and reason.
 
     mark_finished(model_dir, step=1200, reason="no decrease of 'loss' for 500 steps")
     finished(model_dir)                     # Finished(step=1200, reason=…), or None
 
-An evaluator in another process, which waits for new checkpoints, reads it to learn that
-there will be none. A run that begins again takes it away.
+An evaluator in another process waits for new checkpoints. It reads this file to know
+that no more will follow. The next run removes the file when it begins.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 from estimax.core.errors import CheckpointError
 from estimax.wire import atomic, json_text
 
-FILE = "training_finished.json"
+FINISHED_FILE = "training_finished.json"
 
 
 @dataclass(frozen=True)
 class Finished:
-    """At which step training ended, and why."""
+    """The step at which training ended, and the reason."""
 
     step: int
     reason: str
 
 
 def mark_finished(model_dir: atomic.Pathish, step: int, reason: str) -> None:
-    """Say that training has ended.
+    """Write the file that marks the end of training.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -35,23 +35,23 @@ def mark_finished(model_dir: atomic.Pathish, step: int, reason: str) -> None:
     ...     finished(folder)
     Finished(step=100, reason='enough')
     """
-    atomic.write_json(Path(model_dir) / FILE, asdict(Finished(step, reason)))
+    atomic.write_json(Path(model_dir) / FINISHED_FILE, asdict(Finished(step, reason)))
 
 
 def finished(model_dir: atomic.Pathish) -> Finished | None:
-    """What was said of the end of training, if it was said."""
+    """Return step and reason of the end of training; None if it has not ended."""
     try:
-        content = json_text.parse((Path(model_dir) / FILE).read_bytes())
+        content = json_text.parse((Path(model_dir) / FINISHED_FILE).read_bytes())
         return Finished(json_text.whole(content, "step"), str(content["reason"]))
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
         raise CheckpointError(
-            f"{Path(model_dir) / FILE}: expected the end of a training, found other "
-            f"content ({error}). Remove the file."
+            f"{Path(model_dir) / FINISHED_FILE}: expected the step and reason of the "
+            f"end of training, found other content ({error}). Remove the file."
         ) from error
 
 
 def forget_finished(model_dir: atomic.Pathish) -> None:
-    """Take it back: training goes on."""
-    (Path(model_dir) / FILE).unlink(missing_ok=True)
+    """Remove the mark, because training continues."""
+    (Path(model_dir) / FINISHED_FILE).unlink(missing_ok=True)
