@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import jax
 from flax import linen as nn
 
-from estimax import variables
+from estimax import staging, variables
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
 from estimax.transforms import IdSource
@@ -108,6 +108,11 @@ def variable_scope(name: str) -> str:
     'home_city'
     """
     return re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
+
+
+def rounds_time() -> bool:
+    """Whether T is rounded up: in compiled programs, where every shape costs one."""
+    return staging.current() is not None
 
 
 def check_key(key: object, function: str) -> None:

@@ -18,13 +18,13 @@ from estimax.feature_columns.column import (
     check_categorical,
     variable_scope,
 )
-from estimax.feature_columns.column_variables import Place
+from estimax.feature_columns.composed import WeightedCategoricalColumn
 from estimax.feature_columns.embedding_table import Table
-from estimax.feature_columns.sequence_categorical import (
+from estimax.feature_columns.lookup import Place
+from estimax.feature_columns.sequence import (
     SequenceCategoricalColumn,
     sequence_of,
 )
-from estimax.feature_columns.weighted import WeightedCategoricalColumn
 
 WEIGHTS = "embedding_weights"
 

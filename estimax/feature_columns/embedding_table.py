@@ -15,16 +15,18 @@ from estimax import checkpoints, variables
 from estimax.core.errors import FeatureError, MissingFileError, did_you_mean
 from estimax.core.sparse import Ids
 from estimax.feature_columns.column import CategoricalColumn, Features
-from estimax.feature_columns.column_variables import (
+from estimax.feature_columns.ids import ids_of, step_ids_of
+from estimax.feature_columns.lookup import (
     Initializer,
     Place,
+    check_combiner,
+    clip_norm,
+    combine,
     dense_rows,
     ready_rows,
     table_rows,
 )
-from estimax.feature_columns.combine import check_combiner, clip_norm, combine
-from estimax.feature_columns.ids import ids_of, step_ids_of
-from estimax.feature_columns.sequence_categorical import SequenceCategoricalColumn
+from estimax.feature_columns.sequence import SequenceCategoricalColumn
 from estimax.transforms.pad_ids import OutOfRange
 
 # Numbers that are drawn at once. What drawing needs besides is as large as they are.

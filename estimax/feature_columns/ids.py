@@ -2,9 +2,9 @@
 
 from estimax import staging, transforms
 from estimax.core.sparse import Ids
-from estimax.feature_columns.bucketized import BucketizedColumn
-from estimax.feature_columns.column import CategoricalColumn, Features
-from estimax.feature_columns.sequence_categorical import SequenceCategoricalColumn
+from estimax.feature_columns.column import CategoricalColumn, Features, rounds_time
+from estimax.feature_columns.numeric import BucketizedColumn
+from estimax.feature_columns.sequence import SequenceCategoricalColumn
 from estimax.transforms.pad_ids import OutOfRange
 
 
@@ -28,8 +28,3 @@ def step_ids_of(
     transform = transforms.SequenceIds(source, shared, rounded=rounds_time())
     ids: Ids = staging.stage(transform, features)
     return ids
-
-
-def rounds_time() -> bool:
-    """Whether T is rounded up: in compiled programs, where every shape costs one."""
-    return staging.current() is not None

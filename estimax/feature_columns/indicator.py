@@ -13,9 +13,9 @@ from estimax.feature_columns.column import (
     ParseSpec,
     check_categorical,
 )
-from estimax.feature_columns.combine import count
 from estimax.feature_columns.ids import ids_of, step_ids_of
-from estimax.feature_columns.sequence_categorical import (
+from estimax.feature_columns.lookup import count
+from estimax.feature_columns.sequence import (
     SequenceCategoricalColumn,
     sequence_of,
 )

@@ -19,10 +19,9 @@ from estimax.core.parse_spec import STRING
 from estimax.feature_columns import categorical
 from estimax.feature_columns.categorical import VocabularyFileCategoricalColumn
 from estimax.feature_columns.column import Features, variable_scope
-from estimax.feature_columns.column_variables import layer_name
-from estimax.feature_columns.dense_features import DenseFeatures
 from estimax.feature_columns.embedding import shared_embedding_columns
-from estimax.feature_columns.linear_model import LinearModel
+from estimax.feature_columns.layers import DenseFeatures, LinearModel
+from estimax.feature_columns.lookup import layer_name
 
 __all__ = [
     "categorical_column_with_vocabulary_file",

@@ -5,8 +5,13 @@ A source (`HashBucket`, `Vocabulary`, `Cross`, …) says which id each value has
 Read `entries.py` first.
 """
 
-from estimax.transforms.categorical import HashBucket, Identity, Vocabulary, Weighted
-from estimax.transforms.cross import Cross
+from estimax.transforms.categorical import (
+    Cross,
+    HashBucket,
+    Identity,
+    Vocabulary,
+    Weighted,
+)
 from estimax.transforms.dense import Bucketize, Numbers, RowCount, Scaling
 from estimax.transforms.entries import IdSource
 from estimax.transforms.fingerprint import (

@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Ids, Sparse
 from estimax.native.hashing import MISSING
-from estimax.transforms.categorical import HashBucket, Identity, Vocabulary, Weighted
-from estimax.transforms.cross import Cross
+from estimax.transforms.categorical import (
+    Cross,
+    HashBucket,
+    Identity,
+    Vocabulary,
+    Weighted,
+)
 from estimax.transforms.dense import Bucketize
 from estimax.transforms.entries import (
     IdArray,

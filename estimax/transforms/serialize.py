@@ -20,8 +20,13 @@ import numpy as np
 
 from estimax.core.errors import BundleError, FeatureError, did_you_mean
 from estimax.core.strings import Strings
-from estimax.transforms.categorical import HashBucket, Identity, Vocabulary, Weighted
-from estimax.transforms.cross import Cross
+from estimax.transforms.categorical import (
+    Cross,
+    HashBucket,
+    Identity,
+    Vocabulary,
+    Weighted,
+)
 from estimax.transforms.dense import Bucketize, Numbers, RowCount, Scaling
 from estimax.transforms.entries import IdSource
 from estimax.transforms.pad_ids import OutOfRange, PadIds
