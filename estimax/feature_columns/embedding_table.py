@@ -27,7 +27,7 @@ from estimax.feature_columns.lookup import (
     table_rows,
 )
 from estimax.feature_columns.sequence import SequenceCategoricalColumn
-from estimax.transforms.pad_ids import OutOfRange
+from estimax.transforms.transform import OutOfRange
 
 # Numbers that are drawn at once. What drawing needs besides is as large as they are.
 _BLOCK = 1 << 20

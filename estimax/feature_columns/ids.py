@@ -5,7 +5,7 @@ from estimax.core.sparse import Ids
 from estimax.feature_columns.column import CategoricalColumn, Features, rounds_time
 from estimax.feature_columns.numeric import BucketizedColumn
 from estimax.feature_columns.sequence import SequenceCategoricalColumn
-from estimax.transforms.pad_ids import OutOfRange
+from estimax.transforms.transform import OutOfRange
 
 
 def ids_of(

@@ -98,7 +98,7 @@ def test_the_same_ids_come_out_after_the_trip(tmp_path):
     np.testing.assert_array_equal(again(raw).ids, transform(raw).ids)
 
 
-def test_the_room_loads_without_anything_that_trains():
+def test_the_package_loads_without_anything_that_trains():
     code = (
         "import sys, estimax.transforms; "
         "print([m for m in ('flax', 'optax', 'numba', 'estimax.feature_columns') "
