@@ -1,8 +1,8 @@
 """The host transforms of columns: raw features to ids and numbers, without JAX.
 
 A source (`HashBucket`, `Vocabulary`, `Cross`, …) says which id each value has;
-`pad_ids` makes it a transform, which the input thread and exported bundles run. Everything here
-uses NumPy and compiled kernels only. Read `transform.py` first.
+`pad_ids` makes it a transform, which the input thread and exported bundles run.
+Everything here uses NumPy and compiled kernels only. Read `transform.py` first.
 """
 
 from estimax.transforms.categorical import (
