@@ -1,10 +1,10 @@
-"""Feature columns: how raw features become what a model computes with.
+"""Feature columns: how raw features become the input of a model.
 
     city = categorical_column_with_hash_bucket("city", 1000)
     net = input_layer(features, [numeric_column("age"), embedding_column(city, 8)])
 
-Names, arguments and defaults are those of tf.feature_column. Read `column.py` first;
-the host halves are in `estimax.transforms`.
+Names, arguments and defaults are those of `tf.feature_column`. Read `column.py` first.
+What columns compute on the host is in `estimax.transforms`.
 """
 
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature

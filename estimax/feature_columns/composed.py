@@ -1,4 +1,4 @@
-"""A categorical column with a weight for every id."""
+"""Categorical columns made of others: weighted columns and crosses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,14 @@ from estimax.feature_columns.column import (
 
 
 @dataclass(frozen=True)
-class WeightedCategoricalColumn:
-    """Ids with weights; see `weighted_categorical_column`."""
+class WeightedCategoricalColumn(CategoricalColumn):
+    """Ids with weights; made by `weighted_categorical_column`.
+
+    Args:
+      categorical_column: The column of the ids.
+      weight_feature_key: The feature of the weights.
+      dtype: The type of the weights, by name.
+    """
 
     categorical_column: CategoricalColumn
     weight_feature_key: str
@@ -35,17 +41,16 @@ class WeightedCategoricalColumn:
 
     @property
     def name(self) -> str:
-        """The ids' name and the weights'."""
+        """The names of the ids and of the weights, joined."""
         return f"{self.categorical_column.name}_weighted_by_{self.weight_feature_key}"
 
     @property
     def num_buckets(self) -> int:
-        """That of the ids."""
+        """The number of ids."""
         return self.categorical_column.num_buckets
 
     @property
     def parse_example_spec(self) -> ParseSpec:
-        """The ids' and the weights'."""
         spec = self.categorical_column.parse_example_spec
         if self.weight_feature_key in spec:
             raise FeatureError(
@@ -56,7 +61,6 @@ class WeightedCategoricalColumn:
 
     @property
     def host_half(self) -> transforms.Weighted:
-        """What makes ids and weights."""
         source = self.categorical_column.host_half
         return transforms.Weighted(source, self.weight_feature_key, self.dtype)
 
@@ -66,12 +70,31 @@ def weighted_categorical_column(
     weight_feature_key: str,
     dtype: Any = "float32",
 ) -> WeightedCategoricalColumn:
-    """A categorical column whose ids weigh as another feature says, in its order.
+    """Give each id of a categorical column a weight from another feature.
 
-    >>> from estimax.feature_columns import categorical_column_with_identity
-    >>> terms = categorical_column_with_identity("terms", 100)
-    >>> weighted_categorical_column(terms, "counts").name
-    'terms_weighted_by_counts'
+    Use it for ids with counts or scores, such as the terms of a text with their
+    frequencies. Ids and weights are paired by their order, so both features must have
+    the same number of entries. A dense weight of 0 counts as missing, as in TensorFlow.
+
+    Args:
+      categorical_column: The column of the ids.
+      weight_feature_key: The feature with the weights.
+      dtype: The type of the weights: a float or an integer type.
+
+    Returns:
+      A categorical column.
+
+    Raises:
+      FeatureError: The column is not categorical or is a sequence column, or `dtype`
+        is not a number.
+
+    Example:
+      >>> from estimax import feature_columns as fc
+      >>> terms = fc.categorical_column_with_identity("terms", 3)
+      >>> weighted = fc.weighted_categorical_column(terms, "counts")
+      >>> layer = fc.DenseFeatures([fc.indicator_column(weighted)])
+      >>> layer.apply({}, {"terms": [[0, 2]], "counts": [[0.5, 2.0]]}).tolist()
+      [[0.5, 0.0, 2.0]]
     """
     function = "weighted_categorical_column"
     check_categorical(categorical_column, function)
@@ -84,8 +107,14 @@ def weighted_categorical_column(
 
 
 @dataclass(frozen=True)
-class CrossedColumn:
-    """Combinations of values as ids; see `crossed_column`."""
+class CrossedColumn(CategoricalColumn):
+    """Combinations of values as ids; made by `crossed_column`.
+
+    Args:
+      keys: Names of features, and categorical columns.
+      hash_bucket_size: The number of ids.
+      hash_key: The seed of the hash, or None.
+    """
 
     keys: tuple[str | CategoricalColumn, ...]
     hash_bucket_size: int
@@ -93,19 +122,18 @@ class CrossedColumn:
 
     @property
     def name(self) -> str:
-        """The leaves' names, sorted and joined."""
+        """The names of the crossed features, sorted and joined."""
         leaves = self._leaves()
         names = (leaf if isinstance(leaf, str) else leaf.name for leaf in leaves)
         return "_X_".join(sorted(names))
 
     @property
     def num_buckets(self) -> int:
-        """The hash size."""
+        """The number of ids."""
         return self.hash_bucket_size
 
     @property
     def parse_example_spec(self) -> ParseSpec:
-        """All leaves' together."""
         spec: ParseSpec = {}
         for leaf in self._leaves():
             if isinstance(leaf, str):
@@ -116,7 +144,6 @@ class CrossedColumn:
 
     @property
     def host_half(self) -> transforms.Cross:
-        """What makes the ids."""
         parts: list[str | transforms.IdSource] = []
         for leaf in self._leaves():
             if isinstance(leaf, WeightedCategoricalColumn):
@@ -128,7 +155,7 @@ class CrossedColumn:
         return transforms.Cross(tuple(parts), self.hash_bucket_size, self.hash_key)
 
     def _leaves(self) -> list[str | CategoricalColumn]:
-        """The keys, crosses among them replaced by their own."""
+        """Return the keys, with the keys of a cross in place of the cross."""
         leaves: list[str | CategoricalColumn] = []
         for key in self.keys:
             leaves.extend(key._leaves() if isinstance(key, CrossedColumn) else [key])
@@ -140,13 +167,32 @@ def crossed_column(
     hash_bucket_size: int,
     hash_key: int | None = None,
 ) -> CrossedColumn:
-    """All combinations of the keys' values, hashed.
+    """Take the hash of each combination of several features' values as an id.
 
-    A key is a raw feature's name or a categorical column. The ids depend on the order
-    of the keys and on whether a raw feature is fed dense or sparse; the name does not.
+    Use it in a linear model, which cannot learn that features interact. An example
+    with several values of a feature gets all combinations. The ids depend on the order
+    of the keys, and on whether a raw feature is fed dense or sparse; the name of the
+    column does not.
 
-    >>> crossed_column(["language", "city"], 1000).name
-    'city_X_language'
+    Args:
+      keys: Two or more names of features (of strings or integers) and categorical
+        columns. A number goes through `bucketized_column` first.
+      hash_bucket_size: The number of ids; different combinations may share one.
+      hash_key: The seed of the hash; by default that of TensorFlow.
+
+    Returns:
+      A categorical column.
+
+    Raises:
+      FeatureError: There are fewer than two keys, `hash_bucket_size` is below 1, or a
+        key is a dense, sequence or hashed column.
+
+    Example:
+      >>> from estimax import feature_columns as fc
+      >>> cross = fc.crossed_column(["language", "city"], 1000)
+      >>> features = {"language": [["no", "en"]], "city": [["Oslo"]]}
+      >>> cross.name, cross.ids(features, "error").ids.shape
+      ('city_X_language', (1, 2))
     """
     check_hash_size(hash_bucket_size, "crossed_column")
     listed = tuple(keys) if keys else ()

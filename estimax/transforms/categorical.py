@@ -20,6 +20,7 @@ from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native import hashing
 from estimax.native.hashing import MISSING
+from estimax.native.words import Values
 from estimax.transforms.fingerprint import fingerprint64
 from estimax.transforms.transform import (
     BundleFormat,
@@ -27,7 +28,6 @@ from estimax.transforms.transform import (
     IdSource,
     OutOfRange,
     Record,
-    Values,
     column_of,
     decimal_text,
     exceeds_int64,

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimax.core.strings import Strings
 from estimax.native import hashing
-
-Hashes = NDArray[np.uint64]
+from estimax.native.hashing import Hashes
 
 
 def fingerprint64(strings: Strings | ArrayLike) -> Hashes:

@@ -26,11 +26,11 @@ from estimax.core.errors import FeatureError
 from estimax.core.sparse import Ids, Sparse, padded_length
 from estimax.core.strings import Strings, is_text
 from estimax.native.hashing import MISSING
+from estimax.native.words import Values
 
 if TYPE_CHECKING:
     from typing import Self
 
-Values = NDArray[Any] | Strings
 IdArray = NDArray[np.int64]
 Record = dict[str, Any]  # plain JSON values
 OutOfRange = Literal["drop", "error", "error_below"]
