@@ -65,12 +65,12 @@ class EmbeddingTable:
     row_updates: bool = True
 
     def __repr__(self) -> str:
-        given = [
-            f"{field.name}={value!r}"
-            for field in fields(self)
-            if (value := getattr(self, field.name)) != field.default
-        ]
-        return f"EmbeddingTable({', '.join(given)})"
+        return f"EmbeddingTable({', '.join(self._given())})"
+
+    def _given(self) -> list[str]:
+        """Return the arguments that are not the default, as text."""
+        values = [(field, getattr(self, field.name)) for field in fields(self)]
+        return [f"{f.name}={value!r}" for f, value in values if value != f.default]
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,12 @@ class EmbeddingColumn(WrapperColumn):
         if table.max_norm is not None:
             rows = clip_norm(rows, table.max_norm)
         return combine(rows, ids, table.combiner, prune=table.use_safe_embedding_lookup)
+
+    def __repr__(self) -> str:
+        shared = self.shared_embedding_collection_name
+        parts = [repr(self.categorical_column), *self.table._given()]
+        parts += [f"shared_embedding_collection_name={shared!r}"] if shared else []
+        return f"EmbeddingColumn({', '.join(parts)})"
 
     @property
     def _out_of_range(self) -> OutOfRange:

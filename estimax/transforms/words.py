@@ -41,8 +41,8 @@ class WordList:
 
     Example:
       >>> words = WordList.of(["a", "b"])
-      >>> words == WordList.of([b"a", b"b"]), len(words)
-      (True, 2)
+      >>> words == WordList.of([b"a", b"b"]), words
+      (True, <2 words: b'a', b'b'>)
     """
 
     def __init__(self, words: Strings | NDArray[np.int64]) -> None:
@@ -79,7 +79,8 @@ class WordList:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} words {self.digest.hex()[:8]}>"
+        first = ", ".join(map(repr, self.words[:3].tolist()))
+        return f"<{len(self)} words: {first}{', …' if len(self) > 3 else ''}>"
 
     def ids_of(
         self, values: Values, *, oov_buckets: int, default: int, drop: bool

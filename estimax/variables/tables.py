@@ -139,11 +139,15 @@ def _joined(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
     return joined
 
 
+# The gradient is our own, since the kernel has none that jax could derive.
 @jax.custom_vjp
 def _lay(blocks: list[ColumnBlock]) -> jax.Array:
+    """Concatenate blocks, on a CPU by one kernel that copies each row once."""
     if not table_rows.can_lay():
         return _by_xla(blocks)
-    laid: jax.Array = jax.lax.platform_dependent(blocks, cpu=_by_loop, default=_by_xla)
+    laid: jax.Array = jax.lax.platform_dependent(
+        blocks, cpu=_by_kernel, default=_by_xla
+    )
     return laid
 
 
@@ -160,7 +164,7 @@ def _backward(
     blocks, laid = kept
     if table_rows.can_lay():
         found = jax.lax.platform_dependent(
-            blocks, grads, laid, cpu=_grads_by_loop, default=_grads_by_xla
+            blocks, grads, laid, cpu=_grads_by_kernel, default=_grads_by_xla
         )
     else:
         found = _grads_by_xla(blocks, grads, laid)
@@ -177,7 +181,8 @@ def _backward(
 _lay.defvjp(_forward, _backward)
 
 
-def _by_loop(blocks: Sequence[ColumnBlock]) -> jax.Array:
+def _by_kernel(blocks: Sequence[ColumnBlock]) -> jax.Array:
+    """Concatenate with the kernel, which reads the tables and not the gathered rows."""
     pairs: list[tuple[jax.Array, jax.Array]] = []
     for block in blocks:
         if isinstance(block, GatheredRows):
@@ -187,9 +192,14 @@ def _by_loop(blocks: Sequence[ColumnBlock]) -> jax.Array:
     return table_rows.lay_rows(pairs)
 
 
-def _grads_by_loop(
+def _grads_by_kernel(
     blocks: Sequence[ColumnBlock], grads: jax.Array, laid: jax.Array
 ) -> list[jax.Array]:
+    """Return the gradient of each block: summed by row, or its columns of `grads`.
+
+    `laid` is an argument only so that XLA reads the tables before it updates them;
+    otherwise it would copy them.
+    """
     found: list[jax.Array] = []
     start = 0
     for block in blocks:
@@ -206,6 +216,7 @@ def _grads_by_loop(
 
 
 def _by_xla(blocks: Sequence[ColumnBlock]) -> jax.Array:
+    """Concatenate with XLA's operations, for devices without the kernel."""
     arrays: list[Any] = []
     for width, run in itertools.groupby(blocks, _table_width):
         some = list(run)
@@ -229,6 +240,7 @@ def _grads_by_xla(
 
 
 def _table_width(block: ColumnBlock) -> int | None:
+    """Return the width of a table, None for an array; neighbours are grouped by it."""
     return block.shape[1] if isinstance(block, GatheredRows) else None
 
 

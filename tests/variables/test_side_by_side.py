@@ -13,7 +13,7 @@ from estimax import optimizers
 from estimax.staging.plan import make_unique
 from estimax.variables.tables import (
     GatheredRows,
-    _grads_by_loop,
+    _grads_by_kernel,
     _grads_by_xla,
     side_by_side,
 )
@@ -115,7 +115,7 @@ def test_xla_finds_the_same_gradients():
     parts = drawn(5, 30, (3, 16, 16))
     grads = jnp.asarray(expected(parts)) + 1
     given = parts, grads, side_by_side(parts)
-    compiled = jax.jit(_grads_by_loop)(*given)
+    compiled = jax.jit(_grads_by_kernel)(*given)
     for ours, theirs in zip(compiled, _grads_by_xla(*given), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
