@@ -3,7 +3,8 @@
 A JAX array holds no strings. So while a `model_fn` is traced, a column or head that
 needs work on the host (a vocabulary, a hash, a label check) asks for it here:
 
-    ids = staging.stage(HashBucket("city", 1000), features)   # inside model_fn
+    transform = pad_ids(HashBucket("city", 1000), "error")
+    ids = staging.stage(transform, features)                 # inside model_fn
 
 While the model is recorded (`training/model.py`), the transform runs on the first batch
 and is remembered. From then on the input thread runs the remembered transforms

@@ -123,7 +123,7 @@ def get_variable(
             _penalize(path, value, regularizer or scope.regularizer)
     trace = staging.current()
     if trace is not None:
-        # The array is kept with its id: a freed object's id may be given out again.
+        # Keep the array with its id: the id of a freed object may be used again.
         trace.declared[id(value)] = (value, (module, name, trainable))
     return value
 
