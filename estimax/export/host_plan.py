@@ -1,11 +1,11 @@
-"""The host's part of a bundle: the plan as JSON, and its results as named arrays.
+"""The host part of a bundle: the plan as JSON, and its results as named arrays.
 
     record = plan_to_json(plan, assets_dir)        # vocabularies become files
     plan = plan_from_json(record, assets_dir)
     flat_inputs(plan.prepare(batch))   # {"raw/features/age": …, "staged/city/ids": …}
 
-An exported function takes a flat dict of arrays and no classes of ours, so that its
-file can be read by a process, or a jax, that does not know them.
+An exported function takes a flat dict of arrays and none of our classes, so a process
+without estimax, or another version of jax, can read its file.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _PROBE_LENGTH = 5  # values added to each row: beyond the next power of two
 
 
 def plan_to_json(plan: plans.Plan, assets_dir: Path) -> dict[str, Any]:
-    """Describe a plan; the vocabularies of its transforms go to `assets_dir`."""
+    """Return a plan as JSON; write the vocabularies of its transforms as files."""
     return {
         "raw": [_origin_to_json(origin) for origin in plan.raw],
         "calls": [
             {
                 "name": call.name,
                 "inputs": [_origin_to_json(origin) for origin in call.inputs],
-                # Any: a transform that is not of our room is refused there, by name.
+                # Any, since `to_json` itself refuses transforms of other packages.
                 "transform": transforms.to_json(_as_any(call.transform), assets_dir),
             }
             for call in plan.calls
@@ -60,7 +60,7 @@ def plan_from_json(record: Mapping[str, Any], assets_dir: Path) -> plans.Plan:
 
 
 def flat_inputs(prepared: plans.PreparedBatch) -> dict[str, Any]:
-    """Name every array of a prepared batch by where it sits."""
+    """Return the arrays of a prepared batch by their path."""
     flat = {f"raw/{name}": array for name, array in prepared.raw.items()}
     for call, result in prepared.staged.items():
         for path, leaf in _leaves(result):
@@ -74,7 +74,7 @@ def flat_inputs(prepared: plans.PreparedBatch) -> dict[str, Any]:
 def nested_inputs(
     flat: Mapping[str, Any], like: plans.PreparedBatch
 ) -> plans.PreparedBatch:
-    """The way back from `flat_inputs`, for a batch of the same structure."""
+    """Undo `flat_inputs`, for a batch of the same structure as `like`."""
     staged = {}
     for call, result in like.staged.items():
         leaves = [flat[_staged_name(call, path)] for path, _ in _leaves(result)]
@@ -84,7 +84,7 @@ def nested_inputs(
 
 
 def symbolic_axes(plan: plans.Plan, batch: plans.RawBatch) -> dict[str, dict[int, str]]:
-    """Flat name -> axis -> dimension name, for the axes that vary beside the batch."""
+    """Return path -> axis -> dimension name, for the axes that vary, but the batch."""
     varying = {call.name: variable_axes(call, batch) for call in plan.calls}
     times = _times(plan, varying)
     named: dict[str, dict[int, str]] = {}
@@ -106,11 +106,11 @@ def symbolic_axes(plan: plans.Plan, batch: plans.RawBatch) -> dict[str, dict[int
 
 
 def _times(plan: plans.Plan, varying: dict[str, dict[str, set[int]]]) -> dict[str, str]:
-    """Call -> name of its time axis: one for all features whose lengths are compared.
+    """Return call -> name of its time axis; features compared by length share one.
 
-    The host refuses a batch whose features disagree about time, so that the program
-    may count on it. A time that one of them fixes, being dense, is fixed for all: it
-    is struck out of `varying`.
+    The host refuses a batch in which the lengths of such features differ, so the
+    program may rely on one length. If one of them is dense, its time is fixed, and so
+    is that of all: remove the axis from `varying`.
     """
     groups: list[set[Origin]] = []
     for call in plan.calls:
@@ -137,10 +137,10 @@ def _has_time(call: Call, group: set[Origin]) -> bool:
 
 
 def variable_axes(call: Call, batch: plans.RawBatch) -> dict[str, set[int]]:
-    """Which axes of a call's results, the batch aside, change from batch to batch.
+    """Return which axes of a call's results, but the batch, vary between batches.
 
-    Found by trying: with longer sparse rows, and with dense values taken away. A
-    probe that the transform refuses tells nothing and is left out.
+    Run the call on changed batches to find out: one with longer sparse rows, one
+    without dense values. Ignore a change that the transform refuses.
     """
     usual = dict(_leaves(call.run(batch)))
     varying: dict[str, set[int]] = {path: set() for path in usual}
@@ -157,7 +157,7 @@ def variable_axes(call: Call, batch: plans.RawBatch) -> dict[str, set[int]]:
 
 
 def vocabulary_sizes(plan: plans.Plan) -> dict[str, int]:
-    """Feature -> number of words, for every vocabulary among the transforms."""
+    """Return feature -> number of words, for every vocabulary of a plan."""
     found: dict[str, int] = {}
     for call in plan.calls:
         for part in _parts(call.transform):
@@ -167,7 +167,7 @@ def vocabulary_sizes(plan: plans.Plan) -> dict[str, int]:
 
 
 def _parts(transform: Any) -> Iterator[Any]:
-    """A transform and those that it is made of."""
+    """Yield a transform and the transforms inside it."""
     yield transform
     inner = [getattr(transform, "source", None), *getattr(transform, "parts", ())]
     for part in inner:
@@ -189,7 +189,7 @@ def _path_name(path: Any) -> str:
 
 
 def _lengthened(value: Raw) -> Raw:
-    """The same rows with more values in each, where a row may have any number."""
+    """Return a sparse value with more entries in each row; others unchanged."""
     if not isinstance(value, Sparse) or len(value.dense_shape) < 2:
         return value
     filler = _first_or_default(value.values)
@@ -209,7 +209,7 @@ def _lengthened(value: Raw) -> Raw:
 
 
 def _blanked(value: Raw) -> Raw:
-    """The same shape with nothing in it: columns drop '', -1 and a weight of 0."""
+    """Return a dense value with no entries: columns drop '', -1 and a weight of 0."""
     if isinstance(value, Sparse):
         return value
     if isinstance(value, Strings):
@@ -237,7 +237,7 @@ def _origin_to_json(origin: Origin) -> dict[str, Any]:
 def origin_from_json(record: Mapping[str, Any]) -> Origin:
     """Return the feature that a record names."""
     key = record["key"]
-    if not isinstance(key, str | int | None):  # numbers may be names, too
+    if not isinstance(key, str | int | None):  # a number may be a key as well
         raise ValueError(f"a feature cannot be called {key!r}")
     return Origin(json_text.text(record, "part"), key)  # type: ignore[arg-type]
 

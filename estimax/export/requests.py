@@ -29,7 +29,7 @@ from estimax.core.strings import Strings
 from estimax.export.signature import LONE_FEATURE, STRING, TensorSpec, input_name
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
-from estimax.transforms.entries import is_present
+from estimax.transforms.transform import is_present
 
 
 def read_request(

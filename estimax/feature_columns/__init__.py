@@ -1,15 +1,14 @@
-"""Feature columns: how raw features become what a model computes with.
+"""Feature columns: how raw features become the input of a model.
 
     city = categorical_column_with_hash_bucket("city", 1000)
     net = input_layer(features, [numeric_column("age"), embedding_column(city, 8)])
 
-Names, arguments and defaults are those of tf.feature_column. Read `column.py` first;
-the host halves are in `estimax.transforms`.
+Names, arguments and defaults are those of `tf.feature_column`. Read `column.py` first.
+What columns compute on the host is in `estimax.transforms`.
 """
 
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
 from estimax.feature_columns import v1
-from estimax.feature_columns.bucketized import BucketizedColumn, bucketized_column
 from estimax.feature_columns.categorical import (
     HashedCategoricalColumn,
     IdentityCategoricalColumn,
@@ -29,8 +28,12 @@ from estimax.feature_columns.column import (
     is_dense,
     is_sequence,
 )
-from estimax.feature_columns.crossed import CrossedColumn, crossed_column
-from estimax.feature_columns.dense_features import DenseFeatures, input_layer
+from estimax.feature_columns.composed import (
+    CrossedColumn,
+    WeightedCategoricalColumn,
+    crossed_column,
+    weighted_categorical_column,
+)
 from estimax.feature_columns.embedding import (
     EmbeddingColumn,
     embedding_column,
@@ -38,32 +41,34 @@ from estimax.feature_columns.embedding import (
     shared_embeddings,
 )
 from estimax.feature_columns.indicator import IndicatorColumn, indicator_column
-from estimax.feature_columns.linear_model import LinearModel, linear_model
-from estimax.feature_columns.numeric import NumericColumn, numeric_column
+from estimax.feature_columns.layers import (
+    DenseFeatures,
+    LinearModel,
+    SequenceFeatures,
+    concatenate_context_input,
+    input_layer,
+    linear_model,
+    sequence_input_layer,
+)
+from estimax.feature_columns.numeric import (
+    BucketizedColumn,
+    NumericColumn,
+    bucketized_column,
+    numeric_column,
+)
 from estimax.feature_columns.parse_specs import (
     classifier_parse_example_spec,
     make_parse_example_spec,
     regressor_parse_example_spec,
 )
-from estimax.feature_columns.sequence_categorical import (
+from estimax.feature_columns.sequence import (
     SequenceCategoricalColumn,
+    SequenceNumericColumn,
     sequence_categorical_column_with_hash_bucket,
     sequence_categorical_column_with_identity,
     sequence_categorical_column_with_vocabulary_file,
     sequence_categorical_column_with_vocabulary_list,
-)
-from estimax.feature_columns.sequence_features import (
-    SequenceFeatures,
-    concatenate_context_input,
-    sequence_input_layer,
-)
-from estimax.feature_columns.sequence_numeric import (
-    SequenceNumericColumn,
     sequence_numeric_column,
-)
-from estimax.feature_columns.weighted import (
-    WeightedCategoricalColumn,
-    weighted_categorical_column,
 )
 from estimax.transforms import fingerprint64
 

@@ -1,4 +1,4 @@
-"""Categorical columns of one feature: by number, by vocabulary, by hash."""
+"""Categorical columns of one feature: by integer, by hash, by vocabulary."""
 
 from __future__ import annotations
 
@@ -13,40 +13,58 @@ import numpy as np
 from estimax import transforms
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import STRING, VarLenFeature, dtype_name
-from estimax.feature_columns.column import ParseSpec, check_key
+from estimax.feature_columns.column import CategoricalColumn, ParseSpec, check_key
 
 
 @dataclass(frozen=True)
-class IdentityCategoricalColumn:
-    """Integers as ids; see `categorical_column_with_identity`."""
+class IdentityCategoricalColumn(CategoricalColumn):
+    """Integers as ids; made by `categorical_column_with_identity`.
+
+    Args:
+      key: The feature.
+      num_buckets: The number of ids.
+      default_value: The id for integers out of range, or None.
+    """
 
     key: str
     num_buckets: int
     default_value: int | None
 
     @property
-    def name(self) -> str:
-        """The key."""
-        return self.key
-
-    @property
     def parse_example_spec(self) -> ParseSpec:
-        """Any number of integers."""
         return {self.key: VarLenFeature("int64")}
 
     @property
     def host_half(self) -> transforms.Identity:
-        """What makes the ids."""
         return transforms.Identity(self.key, self.num_buckets, self.default_value)
 
 
 def categorical_column_with_identity(
     key: str, num_buckets: int, default_value: int | None = None
 ) -> IdentityCategoricalColumn:
-    """Integers in [0, num_buckets) as ids; others become the default, if there is one.
+    """Take the integers of a feature as ids.
 
-    >>> categorical_column_with_identity("floor", 9).name
-    'floor'
+    Use it when the feature is numbered from 0 already. In a dense feature, -1 means
+    that there is no id.
+
+    Args:
+      key: The feature, of integers.
+      num_buckets: The number of ids; valid ones are in [0, num_buckets).
+      default_value: The id for integers out of range. If None, they are an error in
+        `embedding_column` and `linear_model`, and not counted by `indicator_column`.
+
+    Returns:
+      A categorical column.
+
+    Raises:
+      FeatureError: `num_buckets` is below 1, or `default_value` is out of range.
+
+    Example:
+      >>> from estimax import feature_columns as fc
+      >>> floor = fc.categorical_column_with_identity("floor", 3)
+      >>> layer = fc.DenseFeatures([fc.indicator_column(floor)])
+      >>> layer.apply({}, {"floor": [2, 0]}).tolist()
+      [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
     """
     function = "categorical_column_with_identity"
     check_key(key, function)
@@ -63,31 +81,26 @@ def categorical_column_with_identity(
 
 
 @dataclass(frozen=True)
-class HashedCategoricalColumn:
-    """Hashes as ids; see `categorical_column_with_hash_bucket`."""
+class HashedCategoricalColumn(CategoricalColumn):
+    """Hashes as ids; made by `categorical_column_with_hash_bucket`.
+
+    Args:
+      key: The feature.
+      hash_bucket_size: The number of ids.
+      dtype: The type of the feature, by name.
+    """
 
     key: str
     hash_bucket_size: int
     dtype: str
 
     @property
-    def name(self) -> str:
-        """The key."""
-        return self.key
-
-    @property
     def num_buckets(self) -> int:
-        """The hash size."""
+        """The number of ids."""
         return self.hash_bucket_size
 
     @property
-    def parse_example_spec(self) -> ParseSpec:
-        """Any number of values."""
-        return {self.key: VarLenFeature(self.dtype)}
-
-    @property
     def host_half(self) -> transforms.HashBucket:
-        """What makes the ids."""
         is_integer = self.dtype != STRING
         return transforms.HashBucket(self.key, self.hash_bucket_size, is_integer)
 
@@ -95,10 +108,28 @@ class HashedCategoricalColumn:
 def categorical_column_with_hash_bucket(
     key: str, hash_bucket_size: int, dtype: Any = STRING
 ) -> HashedCategoricalColumn:
-    """Strings (or integers, as decimal text) by hash; different ones may share an id.
+    """Take the hash of each value, modulo `hash_bucket_size`, as its id.
 
-    >>> categorical_column_with_hash_bucket("city", 1000).num_buckets
-    1000
+    Use it when no vocabulary is known, or it grows. Different values may share an id.
+    The hash is TensorFlow's, so ids are those of `tf.feature_column`.
+
+    Args:
+      key: The feature, of strings or integers.
+      hash_bucket_size: The number of ids.
+      dtype: The type of the feature: string, or an integer type. Integers are hashed
+        as decimal text.
+
+    Returns:
+      A categorical column.
+
+    Raises:
+      FeatureError: `hash_bucket_size` is below 1, or `dtype` is of another kind.
+
+    Example:
+      >>> from estimax import feature_columns as fc
+      >>> city = fc.categorical_column_with_hash_bucket("city", 1000)
+      >>> city.ids({"city": ["Oslo", "Rome"]}, "error").ids.tolist()
+      [[578], [349]]
     """
     function = "categorical_column_with_hash_bucket"
     check_key(key, function)
@@ -108,8 +139,16 @@ def categorical_column_with_hash_bucket(
 
 
 @dataclass(frozen=True)
-class VocabularyListCategoricalColumn:
-    """Places in a list as ids; see `categorical_column_with_vocabulary_list`."""
+class VocabularyListCategoricalColumn(CategoricalColumn):
+    """Positions in a list as ids; made by `categorical_column_with_vocabulary_list`.
+
+    Args:
+      key: The feature.
+      words: The vocabulary.
+      dtype: The type of the feature, by name.
+      default_value: The id of a value that is not in the list; -1 for none.
+      num_oov_buckets: The number of ids for such values instead.
+    """
 
     key: str
     words: transforms.WordList
@@ -118,28 +157,17 @@ class VocabularyListCategoricalColumn:
     num_oov_buckets: int
 
     @property
-    def name(self) -> str:
-        """The key."""
-        return self.key
-
-    @property
     def vocabulary_list(self) -> tuple[bytes | int, ...]:
-        """The words, text as bytes."""
+        """The words; text as bytes."""
         return tuple(self.words.words.tolist())
 
     @property
     def num_buckets(self) -> int:
-        """Words and OOV buckets together."""
+        """The number of ids: words and out-of-vocabulary buckets."""
         return len(self.words) + self.num_oov_buckets
 
     @property
-    def parse_example_spec(self) -> ParseSpec:
-        """Any number of values."""
-        return {self.key: VarLenFeature(self.dtype)}
-
-    @property
     def host_half(self) -> transforms.Vocabulary:
-        """What makes the ids."""
         rest = (self.num_oov_buckets, self.default_value)
         return transforms.Vocabulary(self.key, self.words, *rest)
 
@@ -151,10 +179,31 @@ def categorical_column_with_vocabulary_list(
     default_value: int = -1,
     num_oov_buckets: int = 0,
 ) -> VocabularyListCategoricalColumn:
-    """Words by their place in a list; others by hash into OOV buckets, or the default.
+    """Take the position of each value in a list as its id.
 
-    >>> categorical_column_with_vocabulary_list("size", ["S", "M", "L"]).num_buckets
-    3
+    Use it when all values are known and few; for many, keep them in a file and use
+    `categorical_column_with_vocabulary_file`.
+
+    Args:
+      key: The feature, of strings or integers.
+      vocabulary_list: The values, distinct, all strings or all integers.
+      dtype: The type of the feature; by default that of the list.
+      default_value: The id of a value that is not in the list. With -1 it has no id.
+      num_oov_buckets: The number of ids, behind those of the list, that such values
+        get by hash instead.
+
+    Returns:
+      A categorical column.
+
+    Raises:
+      FeatureError: The list is empty, mixed, repeats a value or does not fit `dtype`;
+        or both `default_value` and `num_oov_buckets` are given.
+
+    Example:
+      >>> from estimax import feature_columns as fc
+      >>> size = fc.categorical_column_with_vocabulary_list("size", ["S", "M", "L"])
+      >>> size.ids({"size": ["L", "XL"]}, "error").ids.tolist()
+      [[2], [-1]]
     """
     check_key(key, "categorical_column_with_vocabulary_list")
     where = f"categorical_column_with_vocabulary_list {key!r}"
@@ -177,8 +226,18 @@ def categorical_column_with_vocabulary_list(
 
 
 @dataclass(frozen=True)
-class VocabularyFileCategoricalColumn:
-    """Lines of a file as ids; see `categorical_column_with_vocabulary_file`."""
+class VocabularyFileCategoricalColumn(CategoricalColumn):
+    """Lines of a file as ids; made by `categorical_column_with_vocabulary_file`.
+
+    Args:
+      key: The feature.
+      vocabulary_file: The path of the file.
+      vocabulary_size: The number of words to use.
+      num_oov_buckets: The number of ids for values that are not in the file.
+      dtype: The type of the feature, by name.
+      default_value: The id of such values if there are no such buckets; -1 for none.
+      file_format: None for text, or "tfrecord_gzip".
+    """
 
     key: str
     vocabulary_file: str
@@ -189,23 +248,13 @@ class VocabularyFileCategoricalColumn:
     file_format: str | None
 
     @property
-    def name(self) -> str:
-        """The key."""
-        return self.key
-
-    @property
     def num_buckets(self) -> int:
-        """Lines and OOV buckets together."""
+        """The number of ids: words and out-of-vocabulary buckets."""
         return self.vocabulary_size + self.num_oov_buckets
 
     @property
-    def parse_example_spec(self) -> ParseSpec:
-        """Any number of values."""
-        return {self.key: VarLenFeature(self.dtype)}
-
-    @property
     def host_half(self) -> transforms.Vocabulary:
-        """What makes the ids; reads the file, once."""
+        # Reads the file; `load_words` caches it.
         words = transforms.load_words(
             self.vocabulary_file,
             size=self.vocabulary_size,
@@ -225,10 +274,39 @@ def categorical_column_with_vocabulary_file(
     num_oov_buckets: int = 0,
     file_format: str | None = None,
 ) -> VocabularyFileCategoricalColumn:
-    """Words by their line in a file; others by hash into OOV buckets, or the default.
+    r"""Take the line number of each value in a file, from 0, as its id.
 
-    The arguments are in the order of TensorFlow 2 (version 1 had another). The file is
-    read now only to count its lines, when `vocabulary_size` is not given.
+    Use it for large vocabularies. The file is read when the first batch is transformed
+    (and now, to count its lines, if `vocabulary_size` is not given). Exported bundles
+    contain a copy. The arguments are in the order of TensorFlow 2; for version 1, see
+    `feature_columns.v1`.
+
+    Args:
+      key: The feature, of strings or integers.
+      vocabulary_file: The path of a file with one word per line, the most frequent
+        first by convention.
+      vocabulary_size: How many words of the file to use; by default all.
+      dtype: The type of the feature: string, or an integer type.
+      default_value: The id of a value that is not in the file. By default it has none.
+      num_oov_buckets: The number of ids, behind those of the file, that such values
+        get by hash instead.
+      file_format: None for text, "tfrecord_gzip" for gzipped TFRecords of words.
+
+    Returns:
+      A categorical column.
+
+    Raises:
+      FeatureError: The file is missing, empty or too short; an argument is out of
+        range; or both `default_value` and `num_oov_buckets` are given.
+
+    Example:
+      >>> import pathlib, tempfile
+      >>> from estimax import feature_columns as fc
+      >>> path = pathlib.Path(tempfile.mkdtemp(), "cities.txt")
+      >>> _ = path.write_text("Oslo\nRome\n")
+      >>> city = fc.categorical_column_with_vocabulary_file("city", path)
+      >>> city.num_buckets, city.ids({"city": ["Rome"]}, "error").ids.tolist()
+      (2, [[1]])
     """
     check_key(key, "categorical_column_with_vocabulary_file")
     where = f"categorical_column_with_vocabulary_file {key!r}"
@@ -286,7 +364,7 @@ def _checked_dtype(dtype: Any, where: str) -> str:
 
 
 def _check_words(words: list[Any], where: str) -> bool:
-    """Check a vocabulary; whether it is one of integers."""
+    """Check a vocabulary; return whether it has integers."""
     if not words:
         raise FeatureError(f"{where}: vocabulary_list must not be empty.")
     texts = sum(isinstance(word, str | bytes) for word in words)

@@ -1,29 +1,31 @@
 """What a column is: an immutable description, of one or more of these kinds.
 
-| kind        | gives                       | who reads it                             |
+| kind        | gives                       | used by                                  |
 | ----------- | --------------------------- | ---------------------------------------- |
 | dense       | floats [B, *variable_shape] | `DenseFeatures`, `LinearModel`           |
 | categorical | ids [B, L], maybe weights   | `LinearModel`; indicator, embedding, …   |
 | sequence    | floats [B, T, *shape]       | `SequenceFeatures`                       |
 
-A column holds no data and no variables, so equal arguments make equal columns.
+A column holds no data and no variables, so equal arguments make equal columns. Below
+the kinds are the checks that columns and layers share.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 from flax import linen as nn
 
-from estimax import variables
+from estimax import staging, transforms, variables
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
-from estimax.transforms import IdSource
+from estimax.core.sparse import Ids
+from estimax.transforms.transform import OutOfRange
 
-Features = Mapping[str, Any]  # key -> array, Strings, Sparse, or what a trace hands out
+Features = Mapping[str, Any]  # key -> array, Strings, Sparse, or a traced stand-in
 ParseSpec = dict[str, FixedLenFeature | VarLenFeature]
 
 
@@ -32,40 +34,77 @@ class Column(Protocol):
 
     @property
     def name(self) -> str:
-        """Unique among the columns of a layer; names the variables."""
+        """The name, unique in a layer; the column's variables are named after it."""
 
     @property
     def parse_example_spec(self) -> ParseSpec:
         """How the column's features are stored in an Example."""
 
 
-class CategoricalColumn(Column, Protocol):
-    """A column of ids."""
+class CategoricalColumn:
+    """Base of the columns that give ids.
+
+    The defaults here are for a column of one feature, with a `key` and a `dtype`. A new
+    kind of categorical column defines `num_buckets`, the number of ids, and
+    `host_half`, the transform that computes the ids on the host.
+    """
+
+    key: str
+    dtype: str
+
+    if TYPE_CHECKING:  # a field in some columns, a property in others
+
+        @property
+        def num_buckets(self) -> int: ...
 
     @property
-    def num_buckets(self) -> int:
-        """How many ids there are."""
+    def name(self) -> str:
+        """The name, unique in a layer; the column's variables are named after it."""
+        return self.key
 
     @property
-    def host_half(self) -> IdSource:
-        """What turns raw features into ids, on the host."""
+    def parse_example_spec(self) -> ParseSpec:
+        """How the column's features are stored in an Example."""
+        return {self.key: VarLenFeature(self.dtype)}
+
+    @property
+    def host_half(self) -> transforms.IdSource:
+        """The source that turns raw features into ids on the host."""
+        raise NotImplementedError
+
+    def ids(self, features: Features, out_of_range: OutOfRange) -> Ids:
+        """Return the padded ids [B, L], computed on the host.
+
+        Args:
+          features: The features of a batch by key.
+          out_of_range: What to do with ids out of range; see `transforms.PadIds`.
+        """
+        transform = transforms.pad_ids(self.host_half, out_of_range)
+        ids: Ids = staging.stage(transform, features)
+        return ids
 
 
 class DenseColumn(Column, Protocol):
-    """A column of floats."""
+    """A column that gives floats for each example."""
 
     @property
     def variable_shape(self) -> tuple[int, ...]:
         """The shape of one row."""
 
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
-        """The column's floats, flat [B, N]; its variables live in the layer."""
+        """Return the column's floats, flat [B, N].
+
+        Args:
+          layer: The layer that holds the column's variables.
+          features: The features of a batch by key.
+          trainable: Whether the variables are trained.
+        """
 
 
 class SequenceColumn(Column, Protocol):
-    """A column of floats at every step of a sequence.
+    """A column that gives floats for each step of a sequence.
 
-    Indicators and embeddings are this and dense, by what they wrap: `is_sequence`.
+    An indicator or embedding is one if it wraps a sequence column: see `is_sequence`.
     """
 
     @property
@@ -74,40 +113,138 @@ class SequenceColumn(Column, Protocol):
 
     @property
     def timed_by(self) -> tuple[str, int | None]:
-        """The feature that has the steps; how many of its numbers make one."""
+        """The feature whose steps count; how many numbers make one (None for ids)."""
 
     def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
-        """The column's floats, [B, T, N]; its variables live in the layer."""
+        """Return the column's floats, [B, T, N].
+
+        Args:
+          layer: The layer that holds the column's variables.
+          features: The features of a batch by key.
+          trainable: Whether the variables are trained.
+        """
 
 
-# Asked of the type: a property of an instance may read a vocabulary file.
+class WrapperColumn:
+    """Base of the columns that turn a categorical column into floats.
+
+    They are dense, or sequence columns if the categorical column is one.
+    """
+
+    categorical_column: CategoricalColumn
+
+    if TYPE_CHECKING:
+
+        @property
+        def name(self) -> str: ...
+
+    @property
+    def parse_example_spec(self) -> ParseSpec:
+        """How the column's features are stored in an Example."""
+        return self.categorical_column.parse_example_spec
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it gives floats at every step of a sequence."""
+        return is_sequence(self.categorical_column)
+
+    @property
+    def timed_by(self) -> tuple[str, int | None]:
+        """The feature whose steps count, and None since it has ids."""
+        timed_by: tuple[str, int | None] = self._sequence.timed_by
+        return timed_by
+
+    def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        """Return the column's floats, flat [B, N].
+
+        Args:
+          layer: The layer that holds the column's variables.
+          features: The features of a batch by key.
+          trainable: Whether the variables are trained.
+        """
+        raise NotImplementedError
+
+    def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        """Return the column's floats at every step, [B, T, N].
+
+        Args:
+          layer: The layer that holds the column's variables.
+          features: The features of a batch by key.
+          trainable: Whether the variables are trained.
+        """
+        raise NotImplementedError
+
+    @property
+    def _sequence(self) -> Any:  # a SequenceCategoricalColumn
+        column = self.categorical_column
+        if not is_sequence(column):
+            raise FeatureError(
+                f"column {self.name!r} is not a sequence column: {column.name!r} is "
+                "no sequence_categorical_column."
+            )
+        return column
+
+
+# These ask the type: a property of an instance may read a vocabulary file.
 def is_categorical(column: object) -> bool:
-    """Whether a value is a categorical column."""
+    """Return whether a value is a categorical column.
+
+    Args:
+      column: Any value.
+
+    Example:
+      >>> from estimax.feature_columns import numeric_column
+      >>> is_categorical(numeric_column("age"))
+      False
+    """
     return hasattr(type(column), "host_half")
 
 
 def is_dense(column: object) -> bool:
-    """Whether a value is a dense column."""
+    """Return whether a value is a dense column.
+
+    Args:
+      column: Any value.
+
+    Example:
+      >>> from estimax.feature_columns import numeric_column
+      >>> is_dense(numeric_column("age"))
+      True
+    """
     return hasattr(type(column), "block")
 
 
 def is_sequence(column: object) -> bool:
-    """Whether a column, dense or categorical, is one of sequences."""
+    """Return whether a column, dense or categorical, has steps of a sequence.
+
+    Args:
+      column: Any value.
+
+    Example:
+      >>> from estimax.feature_columns import sequence_numeric_column
+      >>> is_sequence(sequence_numeric_column("speed"))
+      True
+    """
     return bool(getattr(column, "is_sequence", False))
 
 
 def is_column(value: object) -> bool:
-    """Whether a value is a column of any kind."""
+    """Return whether a value is a column of any kind."""
     return hasattr(type(value), "parse_example_spec")
 
 
 def variable_scope(name: str) -> str:
-    """The part of a variable's name that a column's name becomes.
+    """Return a column's name as it appears in the names of its variables.
 
     >>> variable_scope("home city")
     'home_city'
     """
     return re.sub(r"[^A-Za-z0-9_.\-]", "_", name)
+
+
+def rounds_time() -> bool:
+    """Return whether T is rounded up: in compiled models, where each shape compiles."""
+    return staging.current() is not None
 
 
 def check_key(key: object, function: str) -> None:
@@ -117,11 +254,11 @@ def check_key(key: object, function: str) -> None:
 
 
 def check_no_sequence(column: Any, user: str) -> None:
-    """Raise if a column is of sequences, which only `SequenceFeatures` can use."""
+    """Raise if a column is a sequence column, which only `SequenceFeatures` takes."""
     if is_sequence(column):
         raise FeatureError(
-            f"{user}: column {column.name!r} is of sequences. SequenceFeatures (or "
-            "sequence_input_layer) reads those, through indicator_column or "
+            f"{user}: column {column.name!r} is a sequence column. SequenceFeatures "
+            "(or sequence_input_layer) takes those, wrapped in indicator_column or "
             "embedding_column if they are categorical."
         )
 
@@ -136,7 +273,7 @@ def check_categorical(column: object, function: str) -> None:
 
 
 def sorted_columns(feature_columns: Any, layer: str) -> tuple[Any, ...]:
-    """Check what a user gave as columns; returns them in order of their names."""
+    """Check what a user gave as columns; return them in order of their names."""
     if isinstance(feature_columns, Mapping):
         raise FeatureError(
             f"{layer}: feature_columns must be a list of columns, got a dict."
@@ -163,7 +300,7 @@ def sorted_columns(feature_columns: Any, layer: str) -> tuple[Any, ...]:
 
 
 def check_scopes(columns: Iterable[Any], layer: str) -> None:
-    """Raise if two columns would have one variable: names lose letters on the way."""
+    """Raise if the variables of two columns would have the same name."""
     owners: dict[str, str] = {}
     for column in columns:
         scope = variable_scope(column.name)
@@ -185,7 +322,7 @@ def check_features(features: object, layer: str) -> None:
         )
 
 
-def check_batches(blocks: Mapping[str, variables.Part], layer: str) -> None:
+def check_batches(blocks: Mapping[str, variables.ColumnBlock], layer: str) -> None:
     """Raise unless all columns give the same number of rows."""
     sizes = {name: block.shape[0] for name, block in blocks.items()}
     first = next(iter(sizes))
@@ -193,7 +330,7 @@ def check_batches(blocks: Mapping[str, variables.Part], layer: str) -> None:
         if size != sizes[first]:
             raise FeatureError(
                 f"{layer}: column {first!r} has {sizes[first]} rows, column {name!r} "
-                f"has {size}; all features of a batch must have as many."
+                f"has {size}; all features of a batch must have the same number."
             )
 
 

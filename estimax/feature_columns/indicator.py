@@ -1,4 +1,4 @@
-"""A categorical column as counts."""
+"""Indicator columns: a categorical column as counts of its ids."""
 
 from __future__ import annotations
 
@@ -10,65 +10,64 @@ from flax import linen as nn
 from estimax.feature_columns.column import (
     CategoricalColumn,
     Features,
-    ParseSpec,
+    WrapperColumn,
     check_categorical,
 )
-from estimax.feature_columns.combine import count
-from estimax.feature_columns.ids import ids_of, step_ids_of
-from estimax.feature_columns.sequence_categorical import (
-    SequenceCategoricalColumn,
-    sequence_of,
-)
+from estimax.feature_columns.lookup import count
 
 
 @dataclass(frozen=True)
-class IndicatorColumn:
-    """Counts of ids; see `indicator_column`."""
+class IndicatorColumn(WrapperColumn):
+    """Counts of ids; made by `indicator_column`.
+
+    Args:
+      categorical_column: The column whose ids are counted.
+    """
 
     categorical_column: CategoricalColumn
 
     @property
     def name(self) -> str:
-        """The categorical column's, marked as indicator."""
+        """The categorical column's name, with `_indicator` behind it."""
         return f"{self.categorical_column.name}_indicator"
 
     @property
-    def is_sequence(self) -> bool:
-        """Whether it counts at every step of a sequence."""
-        return isinstance(self.categorical_column, SequenceCategoricalColumn)
-
-    @property
     def variable_shape(self) -> tuple[int, ...]:
-        """One row of counts."""
+        """The shape of one row, (1, num_buckets)."""
         return (1, self.categorical_column.num_buckets)
 
-    @property
-    def parse_example_spec(self) -> ParseSpec:
-        """The categorical column's."""
-        return self.categorical_column.parse_example_spec
-
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
-        """The counts; ids out of range are not counted."""
-        ids = ids_of(self.categorical_column, features, "drop")
+        # "drop": an id out of range is not counted.
+        ids = self.categorical_column.ids(features, "drop")
         return count(ids, self.categorical_column.num_buckets)
 
-    @property
-    def timed_by(self) -> tuple[str, int | None]:
-        """The feature of ids."""
-        return sequence_of(self).timed_by
-
     def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
-        """The counts of every step."""
-        ids = step_ids_of(sequence_of(self), features, "drop")
+        ids = self._sequence.step_ids(features, "drop")
         return count(ids, self.categorical_column.num_buckets)
 
 
 def indicator_column(categorical_column: CategoricalColumn) -> IndicatorColumn:
-    """How often each id is there, or with which total weight.
+    """Turn a categorical column into counts: one-hot, or multi-hot for several ids.
 
-    >>> from estimax.feature_columns import categorical_column_with_identity
-    >>> indicator_column(categorical_column_with_identity("n", 4)).variable_shape
-    (1, 4)
+    Use it to feed a categorical column with few ids to a dense layer; for many ids,
+    `embedding_column` is smaller. A weighted column gives the total weight of each id.
+
+    Args:
+      categorical_column: Any categorical column, also of sequences.
+
+    Returns:
+      A dense column of width `num_buckets`.
+
+    Raises:
+      FeatureError: The column is not categorical.
+
+    Example:
+      >>> import jax
+      >>> from estimax import feature_columns as fc
+      >>> size = fc.categorical_column_with_vocabulary_list("size", ["S", "M", "L"])
+      >>> layer = fc.DenseFeatures([fc.indicator_column(size)])
+      >>> layer.apply({}, {"size": [["M"], ["S"]]}).tolist()
+      [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     """
     check_categorical(categorical_column, "indicator_column")
     return IndicatorColumn(categorical_column)

@@ -1,9 +1,10 @@
-"""Numbers as they are, or normalized."""
+"""Numeric columns, and bucketized ones: dense (one-hot) and categorical at once."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +17,32 @@ from estimax import staging, transforms
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
 from estimax.core.raw_values import as_raw
-from estimax.core.sparse import Sparse
-from estimax.feature_columns.column import Features, ParseSpec, check_key
+from estimax.core.sparse import Ids, Sparse
+from estimax.feature_columns.column import (
+    CategoricalColumn,
+    Features,
+    ParseSpec,
+    check_key,
+)
+from estimax.feature_columns.lookup import count
 from estimax.staging.plan import as_device_dtype
 from estimax.staging.recording import HostOnly, Origin
+from estimax.transforms.transform import OutOfRange
 
 Default = Any  # None, a number, or nested tuples of numbers
 
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """A dense column of numbers; see `numeric_column`."""
+    """Numbers; made by `numeric_column`.
+
+    Args:
+      key: The feature.
+      shape: The shape of one row.
+      default_value: The numbers of an Example that has none, or None.
+      dtype: The type of the feature, by name.
+      normalizer_fn: A function applied to the numbers, or None.
+    """
 
     key: str
     shape: tuple[int, ...]
@@ -41,16 +57,20 @@ class NumericColumn:
 
     @property
     def variable_shape(self) -> tuple[int, ...]:
-        """The shape given."""
+        """The shape of one row."""
         return self.shape
 
     @property
     def parse_example_spec(self) -> ParseSpec:
-        """A feature of fixed length."""
+        """How the feature is stored in an Example."""
         return {self.key: FixedLenFeature(self.shape, self.dtype, self.default_value)}
 
     def values(self, features: Features) -> jax.Array:
-        """The numbers, normalized, as float32 [B, N]."""
+        """Return the normalized numbers, float32 [B, N].
+
+        Args:
+          features: The features of a batch by key.
+        """
         raw = self._raw(features)
         numbers = raw if self.normalizer_fn is None else self.normalizer_fn(raw)
         numbers = jnp.asarray(numbers).astype(jnp.float32)
@@ -63,10 +83,10 @@ class NumericColumn:
         return jnp.reshape(numbers, (numbers.shape[0], width))
 
     def _raw(self, features: Features) -> jax.Array:
-        """The raw feature; integers of 64 bits as the float32 that they become.
+        """Return the raw feature on the device; 64-bit integers as float32.
 
-        A `normalizer_fn` works on raw integers, so for one these must fit 32 bits.
-        `Scaling` gives the same result for floats.
+        A `normalizer_fn` sees the raw dtype, so its integers must fit 32 bits. A
+        `Scaling` gives the same result for integers and floats.
         """
         floats = isinstance(self.normalizer_fn, transforms.Scaling | None)
         if floats and staging.is_wide(features.get(self.key)):
@@ -75,7 +95,13 @@ class NumericColumn:
         return dense_feature(features, self.key)
 
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
-        """The numbers; there are no variables."""
+        """Return the normalized numbers, float32 [B, N].
+
+        Args:
+          layer: Not used: there are no variables.
+          features: The features of a batch by key.
+          trainable: Not used.
+        """
         return self.values(features)
 
 
@@ -86,13 +112,34 @@ def numeric_column(
     dtype: Any = "float32",
     normalizer_fn: Callable[[Any], Any] | None = None,
 ) -> NumericColumn:
-    """Numbers of one feature, as float32 after `normalizer_fn`.
+    """Take the numbers of a feature as they are, or normalized.
 
-    `dtype` and `default_value` matter when Examples are parsed only. The normalizer
-    runs on the device, on the raw dtype.
+    Use it for quantities. The result is float32; the shape is flattened in a layer.
 
-    >>> numeric_column("pixels", shape=[2, 3]).variable_shape
-    (2, 3)
+    Args:
+      key: The feature, of dense real numbers.
+      shape: The shape of one row, without the batch.
+      default_value: The numbers of an Example that has none: one for all positions, or
+        of the given shape. Used only when Examples are parsed.
+      dtype: The type of the feature in Examples: an integer or float type. Used only
+        when Examples are parsed.
+      normalizer_fn: Applied to the feature, on the device and in its raw dtype. With
+        `ex.transforms.Scaling` the column also works inside an exported cross.
+
+    Returns:
+      A dense column.
+
+    Raises:
+      FeatureError: A dimension is below 1, `dtype` is not numeric, or `default_value`
+        has another shape.
+      TypeError: `shape` or `default_value` has the wrong type, or `normalizer_fn` is
+        not callable.
+
+    Example:
+      >>> from estimax import feature_columns as fc
+      >>> age = fc.numeric_column("age", normalizer_fn=lambda x: x / 100)
+      >>> fc.DenseFeatures([age]).apply({}, {"age": [25.0, 50.0]}).tolist()
+      [[0.25], [0.5]]
     """
     check_key(key, "numeric_column")
     checked_shape = _checked_shape(key, shape)
@@ -107,7 +154,7 @@ def numeric_column(
 
 
 def dense_feature(features: Features, key: str) -> jax.Array:
-    """A dense numeric feature on the device, of rank 2 or more."""
+    """Return a dense numeric feature on the device, of rank 2 or more."""
     if key not in features:
         near = did_you_mean(key, [str(k) for k in features])
         raise FeatureError(f"feature {key!r} is not among the features{near}")
@@ -156,7 +203,7 @@ def _checked_shape(key: str, shape: int | Iterable[int]) -> tuple[int, ...]:
 
 def _checked_dtype(key: str, dtype: Any) -> str:
     name = dtype_name(dtype)
-    # Asked of jnp: NumPy does not take bfloat16 and its like for numbers.
+    # NumPy does not count bfloat16 and the like as numbers; jnp does.
     kinds = (jnp.integer, jnp.floating)
     if name == STRING or not any(jnp.issubdtype(jnp.dtype(name), k) for k in kinds):
         raise FeatureError(
@@ -190,3 +237,122 @@ def _checked_default(
 
 def _nested(values: Any) -> Any:
     return tuple(map(_nested, values)) if isinstance(values, list) else values
+
+
+@dataclass(frozen=True)
+class BucketizedColumn(CategoricalColumn):
+    """Buckets of a numeric column; made by `bucketized_column`.
+
+    Args:
+      source_column: The numeric column.
+      boundaries: The boundaries, ascending.
+    """
+
+    source_column: NumericColumn
+    boundaries: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """The source's name, with `_bucketized` behind it."""
+        return f"{self.source_column.name}_bucketized"
+
+    @property
+    def variable_shape(self) -> tuple[int, ...]:
+        """The shape of one row: the source's, and the buckets."""
+        return (*self.source_column.shape, len(self.boundaries) + 1)
+
+    @property
+    def num_buckets(self) -> int:
+        """The number of ids: the buckets of all positions."""
+        return self.host_half.num_buckets
+
+    @property
+    def parse_example_spec(self) -> ParseSpec:
+        return self.source_column.parse_example_spec
+
+    @property
+    def host_half(self) -> transforms.Bucketize:
+        source = self.source_column
+        width = source.shape[0] if source.shape else 1
+        return transforms.Bucketize(
+            source.key, self.boundaries, width, source.normalizer_fn
+        )
+
+    def ids(self, features: Features, out_of_range: OutOfRange = "drop") -> Ids:
+        source = self.source_column
+        value = features.get(source.key)
+        # A normalizer runs on the device, where an export can trace it; and a number
+        # that the model computed is on the device already.
+        if source.normalizer_fn is None and staging.can_stage(value):
+            # Always "drop": no id can be out of range, so all uses share a transform.
+            staged: Ids = staging.stage(transforms.PadIds(self.host_half), features)
+            return staged
+        return self._device_ids(source.values(features))
+
+    def _device_ids(self, numbers: jax.Array) -> Ids:
+        edges = jnp.asarray(self.boundaries, jnp.float32)
+        # "Not less" and not "greater or equal", so that NaN goes to the last bucket.
+        reached = jnp.logical_not(numbers[..., None] < edges)
+        buckets = jnp.sum(reached, axis=-1, dtype=jnp.int32)
+        each = len(self.boundaries) + 1
+        return Ids(buckets + each * jnp.arange(numbers.shape[1], dtype=jnp.int32))
+
+    def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        """Return the buckets one-hot, position by position: [B, N].
+
+        Args:
+          layer: Not used: there are no variables.
+          features: The features of a batch by key.
+          trainable: Not used.
+        """
+        return count(self.ids(features), self.num_buckets)
+
+
+def bucketized_column(
+    source_column: NumericColumn, boundaries: Sequence[float]
+) -> BucketizedColumn:
+    """Divide the range of a numeric column into buckets.
+
+    Use it to give a linear model a weight per range, or to cross a number with other
+    features. The result is categorical, and dense (one-hot) as well.
+
+    Args:
+      source_column: A `numeric_column` of at most one dimension.
+      boundaries: The boundaries, ascending; n of them make n + 1 buckets. A bucket
+        contains its lower boundary. Values are compared as float32.
+
+    Returns:
+      A column that is dense and categorical.
+
+    Raises:
+      FeatureError: The source is not a `numeric_column` or has several dimensions, or
+        `boundaries` are empty or not ascending.
+
+    Example:
+      >>> from estimax import feature_columns as fc
+      >>> age = fc.bucketized_column(fc.numeric_column("age"), [18, 65])
+      >>> fc.DenseFeatures([age]).apply({}, {"age": [17.0, 18.0]}).tolist()
+      [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    if not isinstance(source_column, NumericColumn):
+        raise FeatureError(
+            "bucketized_column: source_column must be a numeric_column, got "
+            f"{source_column!r}."
+        )
+    name = source_column.name
+    if len(source_column.shape) > 1:
+        raise FeatureError(
+            f"bucketized_column of {name!r}: the source may have one dimension, got "
+            f"shape {source_column.shape}."
+        )
+    if not isinstance(boundaries, list | tuple) or not boundaries:
+        raise FeatureError(
+            f"bucketized_column of {name!r}: boundaries must be a list of at least one "
+            f"number, got {boundaries!r}."
+        )
+    if any(a >= b for a, b in itertools.pairwise(boundaries)):
+        raise FeatureError(
+            f"bucketized_column of {name!r}: boundaries must increase, got "
+            f"{boundaries!r}."
+        )
+    return BucketizedColumn(source_column, tuple(float(b) for b in boundaries))

@@ -1,4 +1,4 @@
-"""What a parser must know to read the features of columns from Examples."""
+"""Parse specs: how the features of columns, labels and weights are stored."""
 
 from __future__ import annotations
 
@@ -12,10 +12,22 @@ from estimax.feature_columns.numeric import NumericColumn, numeric_column
 
 
 def make_parse_example_spec(feature_columns: Iterable[Column]) -> ParseSpec:
-    """How the features of all columns are stored in an Example.
+    """Return how the features of all columns are stored in an Example.
 
-    >>> make_parse_example_spec([numeric_column("age")])
-    {'age': FixedLenFeature(shape=(1,), dtype='float32', default_value=None)}
+    Use it with `ex.input.parse_example`, so that the columns alone say what to parse.
+
+    Args:
+      feature_columns: Columns of any kind.
+
+    Returns:
+      A dict of `FixedLenFeature` and `VarLenFeature` by key.
+
+    Raises:
+      FeatureError: Two columns declare a feature differently, or one is no column.
+
+    Example:
+      >>> make_parse_example_spec([numeric_column("age")])
+      {'age': FixedLenFeature(shape=(1,), dtype='float32', default_value=None)}
     """
     merged: ParseSpec = {}
     for column in feature_columns:
@@ -39,10 +51,28 @@ def classifier_parse_example_spec(
     label_default: Any = None,
     weight_column: str | NumericColumn | None = None,
 ) -> ParseSpec:
-    """How the features of columns, one label and a weight are stored in an Example.
+    """Return how the features of columns, a label and a weight are stored.
 
-    >>> sorted(classifier_parse_example_spec([numeric_column("age")], "sick"))
-    ['age', 'sick']
+    Use it to parse Examples for a classifier.
+
+    Args:
+      feature_columns: Columns of any kind.
+      label_key: The feature that holds the label.
+      label_dtype: Its type: an integer type, or string for a `label_vocabulary`.
+      label_default: The label of an Example that has none; by default an error.
+      weight_column: The key of the example's weight, or a `numeric_column`.
+
+    Returns:
+      A dict of `FixedLenFeature` and `VarLenFeature` by key.
+
+    Raises:
+      FeatureError: The label or the weight is a feature of a column as well, or the
+        columns disagree as in `make_parse_example_spec`.
+
+    Example:
+      >>> spec = classifier_parse_example_spec([numeric_column("age")], "sick")
+      >>> spec["sick"]
+      FixedLenFeature(shape=(1,), dtype='int64', default_value=None)
     """
     label = FixedLenFeature((1,), label_dtype, label_default)
     return _with_label(feature_columns, label_key, label, weight_column)
@@ -56,10 +86,29 @@ def regressor_parse_example_spec(
     label_dimension: int = 1,
     weight_column: str | NumericColumn | None = None,
 ) -> ParseSpec:
-    """How the features of columns, the targets and a weight are stored in an Example.
+    """Return how the features of columns, the targets and a weight are stored.
 
-    >>> regressor_parse_example_spec([numeric_column("age")], "y")["y"].shape
-    (1,)
+    Use it to parse Examples for a regressor.
+
+    Args:
+      feature_columns: Columns of any kind.
+      label_key: The feature that holds the targets.
+      label_dtype: Its type.
+      label_default: The targets of an Example that has none; by default an error.
+      label_dimension: The number of targets.
+      weight_column: The key of the example's weight, or a `numeric_column`.
+
+    Returns:
+      A dict of `FixedLenFeature` and `VarLenFeature` by key.
+
+    Raises:
+      FeatureError: The label or the weight is a feature of a column as well, or the
+        columns disagree as in `make_parse_example_spec`.
+
+    Example:
+      >>> columns = [numeric_column("age")]
+      >>> regressor_parse_example_spec(columns, "y", label_dimension=2)["y"].shape
+      (2,)
     """
     label = FixedLenFeature((label_dimension,), label_dtype, label_default)
     return _with_label(feature_columns, label_key, label, weight_column)
@@ -73,7 +122,7 @@ def _with_label(
 ) -> ParseSpec:
     spec = make_parse_example_spec(feature_columns)
     if label_key in spec:
-        raise FeatureError(f"the label {label_key!r} is the key of a feature, too.")
+        raise FeatureError(f"the label {label_key!r} is also the key of a feature.")
     spec[label_key] = label
     if weight_column is None:
         return spec

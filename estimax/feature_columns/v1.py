@@ -1,4 +1,4 @@
-"""What `tf.compat.v1.feature_column` had in another order or place, to port programs.
+"""Functions whose arguments differ in `tf.compat.v1.feature_column`, to port programs.
 
     from estimax.feature_columns import v1
     net = v1.input_layer(features, columns, cols_to_vars=found)
@@ -19,10 +19,9 @@ from estimax.core.parse_spec import STRING
 from estimax.feature_columns import categorical
 from estimax.feature_columns.categorical import VocabularyFileCategoricalColumn
 from estimax.feature_columns.column import Features, variable_scope
-from estimax.feature_columns.column_variables import layer_name
-from estimax.feature_columns.dense_features import DenseFeatures
 from estimax.feature_columns.embedding import shared_embedding_columns
-from estimax.feature_columns.linear_model import LinearModel
+from estimax.feature_columns.layers import DenseFeatures, LinearModel
+from estimax.feature_columns.lookup import layer_name
 
 __all__ = [
     "categorical_column_with_vocabulary_file",
@@ -42,10 +41,29 @@ def categorical_column_with_vocabulary_file(
     default_value: int | None = None,
     dtype: Any = STRING,
 ) -> VocabularyFileCategoricalColumn:
-    """Words by their line in a file, with the arguments in TensorFlow 1's order.
+    """Take the line number of each value in a file as its id.
 
-    >>> categorical_column_with_vocabulary_file("w", "words.txt", 9, 2).num_buckets
-    11
+    This is `feature_columns.categorical_column_with_vocabulary_file` with the
+    arguments in TensorFlow 1's order.
+
+    Args:
+      key: The feature, of strings or integers.
+      vocabulary_file: The path of a file with one word per line.
+      vocabulary_size: How many words of the file to use; by default all.
+      num_oov_buckets: The number of ids, behind those of the file, that values not in
+        the file get by hash.
+      default_value: The id of such values instead. By default they have none.
+      dtype: The type of the feature: string, or an integer type.
+
+    Returns:
+      A categorical column.
+
+    Raises:
+      FeatureError: As for the function of version 2.
+
+    Example:
+      >>> categorical_column_with_vocabulary_file("w", "words.txt", 9, 2).num_buckets
+      11
     """
     return categorical.categorical_column_with_vocabulary_file(
         *(key, vocabulary_file, vocabulary_size),
@@ -64,7 +82,39 @@ def input_layer(
     cols_to_output_tensors: MutableMapping[Any, jax.Array] | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Turn features into [B, N] inside a `model_fn`; fills `cols_to_vars` if given."""
+    """Turn features into [B, N] inside a `model_fn`, for dense columns.
+
+    This is `feature_columns.input_layer` with TensorFlow 1's arguments.
+
+    Args:
+      features: The features of a batch by key.
+      feature_columns: One dense column, or an iterable of them.
+      weight_collections: Must be empty: there are no graph collections.
+      trainable: Whether the variables of the columns are trained.
+      cols_to_vars: A dict to be filled with the variables of each column.
+      cols_to_output_tensors: A dict to be filled with the block of each column.
+      name: The name of the layer; by default `input_layer`, then `input_layer_1`, ….
+
+    Returns:
+      float32 [B, N], the columns in order of their names.
+
+    Raises:
+      FeatureError: `weight_collections` is given, or as for the function of version 2.
+
+    Example:
+      >>> from flax import linen as nn
+      >>> from estimax import feature_columns as fc
+      >>> city = fc.categorical_column_with_hash_bucket("city", 9)
+      >>> found = {}
+      >>> class Net(nn.Module):
+      ...     @nn.compact
+      ...     def __call__(self, features):
+      ...         columns = [fc.embedding_column(city, 2)]
+      ...         return input_layer(features, columns, cols_to_vars=found)
+      >>> _ = Net().init(jax.random.key(0), {"city": ["Oslo"]})
+      >>> [array.shape for arrays in found.values() for array in arrays]
+      [(9, 2)]
+    """
     _check_collections(weight_collections, "input_layer")
     called = layer_name(name, "input_layer")
     layer = DenseFeatures(feature_columns, trainable, name=called)
@@ -83,7 +133,41 @@ def linear_model(
     cols_to_vars: ColumnVariables | None = None,
     name: str | None = None,
 ) -> jax.Array:
-    """Logits [B, units] inside a `model_fn`; `cols_to_vars` gets a "bias" as well."""
+    """Compute linear logits [B, units] inside a `model_fn`.
+
+    This is `feature_columns.linear_model` with TensorFlow 1's arguments.
+
+    Args:
+      features: The features of a batch by key.
+      feature_columns: One dense or categorical column, or an iterable of them.
+      units: The number of logits.
+      sparse_combiner: How the weights of several ids of one column are combined:
+        "sum", "mean" or "sqrtn".
+      weight_collections: Must be empty: there are no graph collections.
+      trainable: Whether the variables are trained.
+      cols_to_vars: A dict to be filled with the variables of each column, and with
+        the bias under the key "bias".
+      name: The name of the layer; by default `linear_model`, then `linear_model_1`, ….
+
+    Returns:
+      float32 [B, units], zero before training.
+
+    Raises:
+      FeatureError: `weight_collections` is given, or as for the function of version 2.
+
+    Example:
+      >>> from flax import linen as nn
+      >>> from estimax import feature_columns as fc
+      >>> found = {}
+      >>> class Net(nn.Module):
+      ...     @nn.compact
+      ...     def __call__(self, features):
+      ...         age = fc.numeric_column("age")
+      ...         return linear_model(features, [age], cols_to_vars=found)
+      >>> _ = Net().init(jax.random.key(0), {"age": [1.0]})
+      >>> found["bias"][0].shape
+      (1,)
+    """
     _check_collections(weight_collections, "linear_model")
     name = layer_name(name, "linear_model")
     layer = LinearModel(feature_columns, units, sparse_combiner, trainable, name=name)
@@ -95,7 +179,7 @@ def linear_model(
 
 
 def _fill(found: ColumnVariables | None, layer: Any) -> None:
-    """Put the variables under each column's scope into the dict."""
+    """Put the variables of each column into the dict."""
     if found is None:
         return
     for column in layer.feature_columns:

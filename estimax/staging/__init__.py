@@ -1,7 +1,7 @@
-"""Which host transforms a model asks for, recorded while it is traced, then replayed.
+"""Which host transforms a model needs: recorded while it is traced, then run.
 
-Read `recording.py` first: `stage` records a transform under the model's trace. A `Plan`
-(`plan.py`) applies the recorded transforms to every batch in the input thread.
+Read `recording.py` first: `stage` records a transform while the model is traced. A
+`Plan` (`plan.py`) runs the recorded transforms on every batch in the input thread.
 """
 
 from estimax.staging.recording import (

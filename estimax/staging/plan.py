@@ -27,6 +27,8 @@ from estimax.native.distinct import distinct_ids
 from estimax.staging.recording import Call, Origin, Raw, wide_error
 
 RawBatch = Mapping[Origin, Raw]
+Int32s = NDArray[np.int32]
+IdsOfCalls = Mapping[str, Int32s]
 
 
 class PreparedBatch(NamedTuple):
@@ -67,11 +69,11 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Plan:
-    """The host's part of a model in one mode; runs in the input thread.
+    """The work of a model on the host in one mode; runs in the input thread.
 
     Only the values in `raw` reach the device as they are, so only those must fit 32
     bits. A model that runs eagerly may not use all of them: with `is_eager`, a value
-    that does not fit is left out of the batch instead of refused.
+    that does not fit is left out of the batch and is no error.
     """
 
     raw: tuple[Origin, ...]
@@ -82,8 +84,8 @@ class Plan:
     def prepare(self, batch: RawBatch, count: int = 1) -> PreparedBatch:
         """Turn a raw batch into the arrays that the compiled function takes.
 
-        `batch` may be `count` batches of one size, one under the other: then every
-        array has those of the batches one under the other, too.
+        `batch` may be `count` batches of one size, concatenated. Then every array is
+        the concatenation of those of the batches.
         """
         prepared = self._arrays(batch)
         if not self.groups:
@@ -123,7 +125,7 @@ class Plan:
 
     @cached_property
     def origins(self) -> frozenset[Origin]:
-        """The raw values that are needed; a batch may hold others."""
+        """The raw values that the plan needs; a batch may hold others."""
         return frozenset(self.raw).union(*(call.inputs for call in self.calls))
 
     @cached_property
@@ -147,7 +149,7 @@ class Plan:
 
 
 def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:
-    """Name every raw value of a batch by where it came from."""
+    """Return every raw value of a batch by its origin."""
     flat: dict[Origin, Raw] = {}
     for part, value in (("features", features), ("labels", labels)):
         if isinstance(value, Mapping):
@@ -160,13 +162,13 @@ def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:
 
 
 def _raw(origin: Origin, value: Any) -> Raw:
-    # Most values are ready: no name is made for them, in batches of a hundred columns.
-    ready = is_plain(value) or type(value) is Strings
-    return value if ready else as_raw(value, origin.name)
+    # Most values need no conversion; do not make a name for each of a hundred columns.
+    is_raw = is_plain(value) or type(value) is Strings
+    return value if is_raw else as_raw(value, origin.name)
 
 
 def unflatten(part: str, values: Mapping[Origin, Any]) -> Any:
-    """Put the features (or labels) together again: a dict, one array, or None."""
+    """Return the features (or labels) of a flat batch: a dict, one array, or None."""
     found = {o.key: value for o, value in values.items() if o.part == part}
     if not found:
         return {} if part == "features" else None
@@ -174,7 +176,7 @@ def unflatten(part: str, values: Mapping[Origin, Any]) -> Any:
 
 
 def batch_size(batch: RawBatch) -> int:
-    """The number of examples of a raw batch; every value must agree."""
+    """Return the number of examples; raise `SpecError` if values disagree."""
     sizes = {_length(value) for value in batch.values()}
     if len(sizes) > 1:
         named = {origin.name: _length(value) for origin, value in batch.items()}
@@ -202,19 +204,20 @@ def as_device_dtype(origin: Origin, value: NDArray[Any]) -> NDArray[Any]:
 
 
 def fits_device(value: NDArray[Any]) -> bool:
-    """Whether `as_device_dtype` takes the values."""
+    """Return whether `as_device_dtype` accepts the values."""
     return not (numbers.is_wide(value.dtype) and numbers.beyond_int32(value).size)
 
 
 def make_unique(
     groups: Mapping[str, IdsOfCalls], vocabularies: Mapping[str, int], count: int = 1
 ) -> tuple[dict[str, Int32s], dict[str, dict[str, Int32s]]]:
-    """For every group the sorted distinct ids of its calls, and where each id went.
+    """Return each group's sorted distinct ids, and the place of every id among them.
 
-    A list of ids has a length that depends on shapes alone (so that one program serves
-    every batch), padded with the vocabulary's size, which is no row. As in TensorFlow,
-    an example without any id touches row 0 with a zero gradient: optimizers can tell.
-    Each of `count` batches that lie one under the other gets a list of its own.
+    The length of the distinct ids depends on shapes alone, so that one compiled
+    program serves every batch; they are padded with the vocabulary's size, which is no
+    row. As in TensorFlow, an example without any id touches row 0 with a zero gradient;
+    for some optimizers that makes a difference. Each of `count` concatenated batches
+    gets distinct ids of its own.
 
     >>> ids = {"wide": {"city": np.array([[7, -1], [-1, -1]], np.int32)}}
     >>> make_unique(ids, {"wide": 100})[0]["wide"]
@@ -227,7 +230,7 @@ def make_unique(
     unique: dict[str, Int32s] = {}
     inverse: dict[str, dict[str, Int32s]] = {}
     for size, names in by_size.items():
-        # Groups of one size are sorted in one call: NumPy's overhead is paid once.
+        # Sort groups of one size in one call, to pay NumPy's overhead once.
         limits = np.array([vocabularies[name] for name in names], np.int32)
         distinct, places = distinct_ids(
             np.concatenate([flat[n] for n in names]), limits.repeat(count)
@@ -239,25 +242,21 @@ def make_unique(
     return unique, inverse
 
 
-Int32s = NDArray[np.int32]
-IdsOfCalls = Mapping[str, Int32s]
-
-
 def _flattened(calls: IdsOfCalls, count: int) -> Int32s:
-    """All ids of a group, [count, n], and row 0 once more if an example has none."""
+    """Return all ids of a group, [count, n]; 0 for one missing id if needed."""
     flat = np.concatenate([ids.reshape(count, -1) for ids in calls.values()], axis=1)
     if flat.size and flat.min() < 0:
         start = 0
         for ids in calls.values():
-            _name_row_0(flat[:, start : start + ids.size // count], ids, count)
+            _put_row_0(flat[:, start : start + ids.size // count], ids, count)
             start += ids.size // count
     return flat
 
 
-def _name_row_0(flat: Int32s, ids: Int32s, count: int) -> None:
-    """Put id 0 in the place of one that is missing, in batches with an empty example.
+def _put_row_0(flat: Int32s, ids: Int32s, count: int) -> None:
+    """Replace one missing id by 0, in batches that have an example without ids.
 
-    A bag without ids is masked out, so nothing reads that row and its gradient is zero.
+    Lookups mask such an example, so nothing reads row 0 for it: its gradient is zero.
     """
     rows = len(ids) // count
     empty = ids.reshape(count, rows, -1).max(axis=2, initial=-1) < 0
@@ -283,7 +282,7 @@ def _ids_of(staged: Any) -> NDArray[np.int32]:
 
 
 def _pad_alike(parts: Sequence[dict[str, Any]]) -> None:
-    """Widen padded ids to the widest of their column: one program then serves all."""
+    """Widen padded ids to the widest of the parts, so that one program serves all."""
     for name, first in parts[0].items():
         if not isinstance(first, Ids):
             continue
@@ -303,8 +302,8 @@ def _given(batch: RawBatch, origin: Origin) -> NDArray[Any]:
         return value
     found = "missing" if value is None else type(value).__name__
     raise FeatureError(
-        f"{origin.name}: the model was built with a batch where this was a numeric "
-        f"array; in this batch it is {found}."
+        f"{origin.name}: in the first batch this was a numeric array; in this batch it "
+        f"is {found}. Every batch must have the same features."
     )
 
 

@@ -1,17 +1,18 @@
-"""Which part of a model runs on the host, found out by watching the model being traced.
+"""Which part of a model runs on the host: recorded while the model is traced.
 
-A JAX array holds no strings. So while a `model_fn` is traced, whoever needs host work
-(a vocabulary, a hash, a label check) asks for it here:
+A JAX array holds no strings. So while a `model_fn` is traced, a column or head that
+needs work on the host (a vocabulary, a hash, a label check) asks for it here:
 
-    ids = staging.stage(HashBucket("city", 1000), features)   # inside model_fn
+    transform = pad_ids(HashBucket("city", 1000), "error")
+    ids = staging.stage(transform, features)                 # inside model_fn
 
-While the model is recorded (`training/model.py`), the transform is run on the first
-batch and remembered. From then on the input thread runs the remembered transforms
-(`core/plan.py`), and when the compiled step is traced, the same call returns the array
-that the plan will deliver. Outside of any trace the transform simply runs.
+While the model is recorded (`training/model.py`), the transform runs on the first batch
+and is remembered. From then on the input thread runs the remembered transforms
+(`plan.py`), and when the compiled step is traced, the same call returns the array that
+the plan will deliver. Outside of any trace the transform simply runs.
 
-Features reach the model as a plain dict of arrays. Where each came from is known by the
-identity of the array object, so a model may rename, drop or re-pack features freely.
+Features reach the model as a plain dict of arrays. The identity of an array object
+tells which feature it is, so a model may rename, drop or re-pack features freely.
 """
 
 from __future__ import annotations
@@ -35,25 +36,25 @@ Raw = Any  # np.ndarray of numbers | Strings | Sparse: one feature on the host
 
 
 class HostTransform(Protocol):
-    """Host work on raw features: hashable by value, a pure function of its input."""
+    """Work on raw features on the host: hashable by value, a pure function."""
 
     @property
     def name(self) -> str:
-        """What to call its result; need not be unique."""
+        """The name of the result; it need not be unique."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The raw features it reads."""
+        """The raw features that it reads."""
 
     def __call__(self, raw: Mapping[str, Raw]) -> Any:
         """Return NumPy arrays, or a pytree of them (`Ids`, for instance)."""
 
 
 class Origin(NamedTuple):
-    """Where a raw value came from: a feature or a label, by its key.
+    """Which raw value it is: a feature or a label, by its key.
 
-    `key` is None when the features (or labels) are one array and not a dict. A tuple,
-    because batches are dicts by origin, and a tuple is hashed without running Python.
+    `key` is None if the features (or labels) are one array and not a dict. It is a
+    tuple because batches are dicts by origin, and hashing a tuple runs no Python code.
     """
 
     part: str  # "features" or "labels"
@@ -61,27 +62,27 @@ class Origin(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A name for messages and for batches: "features/age", "labels"."""
+        """The name in messages and batches: "features/age", "labels"."""
         return self.part if self.key is None else f"{self.part}/{self.key}"
 
 
 @dataclass(frozen=True)
 class Call:
-    """One recorded transform and the raw values that feed it, in order of its keys."""
+    """A recorded transform and the raw values that it reads, in order of its keys."""
 
     name: str
     transform: HostTransform
     inputs: tuple[Origin, ...]
 
     def run(self, batch: Mapping[Origin, Raw]) -> Any:
-        """Run the transform on a raw batch."""
+        """Return the result of the transform for a raw batch."""
         keys = self.transform.keys
         raw = {k: batch[o] for k, o in zip(keys, self.inputs, strict=True)}
         return self.transform(raw)
 
 
 class HostOnly:
-    """Stands for a raw feature that no device can hold; using it explains why.
+    """Stands for a raw feature that no device can hold; using it raises an error.
 
     `kind` is "text", "sparse", or "wide" for integers beyond 32 bits, which have a
     `shape`.
@@ -110,12 +111,12 @@ class HostOnly:
             "text labels give the head a label_vocabulary."
         )
 
-    # No __jax_array__: jax would then speak of itself and not of the feature.
+    # No __jax_array__: then jax would raise an error that does not name the feature.
     __array__ = __getitem__ = __len__ = __iter__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = _refuse
     __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = _refuse
     __matmul__ = __rmatmul__ = __neg__ = __float__ = __int__ = __bool__ = _refuse
-    # `city == "Oslo"` would otherwise be False for every example, without a word.
+    # Without these, `city == "Oslo"` would be False for every example, and no error.
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
     __hash__ = object.__hash__
 
@@ -129,7 +130,7 @@ class HostOnly:
 
 
 def wide_error(origin: Origin, value: Any = None) -> FeatureError:
-    """The error for a model that reads integers beyond 32 bits on the device."""
+    """Return the error for a model that reads integers beyond 32 bits on the device."""
     found = "integers beyond 32 bits" if value is None else str(value)
     advice = (
         "Subtract an offset, or convert the labels to float32, in the input_fn."
@@ -146,14 +147,19 @@ def wide_error(origin: Origin, value: Any = None) -> FeatureError:
 
 
 class Trace:
-    """What is known while a `model_fn` is traced. Read by columns, heads and tables."""
+    """What is recorded while a `model_fn` is traced, and what it is given.
+
+    Columns, heads and tables read and fill the trace of their thread: see `current`.
+    `deliver` returns the result of a call.
+    """
 
     def __init__(self, mode: Mode, deliver: Callable[[Call], Any]) -> None:
         self.mode = mode
         self.calls: dict[tuple[HostTransform, tuple[Origin, ...]], Call] = {}
         self.logged: dict[str, LoggedValue] = {}
         self.lookups: list[Lookup] = []
-        # By `variables/declare.py`: penalties by variable, and whose value an array is.
+        # Filled by `variables/declare.py`: penalties by variable, and each declared
+        # variable by the id of its value.
         self.penalties: dict[str, Any] = {}
         self.declared: dict[int, tuple[Any, Any]] = {}
         self.rows: Mapping[str, TableRows] = {}
@@ -164,32 +170,32 @@ class Trace:
         self._call_of_leaf: dict[int, tuple[Any, Call]] = {}
 
     def knows(self, value: Any, origin: Origin, *, is_wide: bool = False) -> Any:
-        """Remember that this very object is the given raw value; returns it.
+        """Remember which raw value this object is; return the object.
 
         `is_wide` says that the value has 64-bit integers on the host.
         """
         if is_wide:
             self._wide.add(origin)
-        # The object is kept with its id: a freed object's id may be given out again.
+        # Keep the object with its id: the id of a freed object may be used again.
         self._origins[id(value)] = (value, origin)
         return value
 
     def origin(self, value: Any) -> Origin | None:
-        """Where an object handed to the model came from, if it is one of those."""
+        """Return which raw value an object is, or None if it is none."""
         found = self._origins.get(id(value))
         return found[1] if found else None
 
     def is_wide(self, origin: Origin) -> bool:
-        """Whether a raw value has integers on the host that may not fit a device."""
+        """Return whether a raw value has 64-bit integers on the host."""
         return origin in self._wide
 
     def call_of(self, leaf: Any) -> Call | None:
-        """The transform whose result this very array is, if it is one."""
+        """Return the call whose result this array object is, or None."""
         found = self._call_of_leaf.get(id(leaf))
         return found[1] if found else None
 
     def call(self, transform: HostTransform, inputs: tuple[Origin, ...]) -> Any:
-        """The result of a transform: recorded at the first trace, replayed later."""
+        """Return the result of a transform; record the call if it is new."""
         key = (transform, inputs)
         call = self.calls.get(key)
         if call is None:
@@ -206,18 +212,18 @@ class Trace:
 
 @dataclass(frozen=True)
 class Lookup:
-    """One use of an embedding table while tracing."""
+    """One lookup in an embedding table, recorded while tracing."""
 
     table: str
     shape: tuple[int, int]  # [V, D]
-    call: Call | None  # None: the ids were computed on the device
+    call: Call | None  # None if the ids were computed on the device
     ids: Any
     trainable: bool
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """A table, the rows of it that a batch needs, and each call's places there."""
+    """A table, the rows of it that a batch needs, and the place of each id there."""
 
     table: jax.Array  # [V, D]
     rows: jax.Array  # [U, D]
@@ -226,9 +232,9 @@ class TableRows:
 
 @dataclass(frozen=True)
 class LoggedValue:
-    """A named value the model wants seen: kind is scalar, histogram, image or text.
+    """A value that the model logs: kind is scalar, histogram, image or text.
 
-    A kind of "value" is for hooks that ask for it by name, and is not written.
+    A kind of "value" is for hooks that request it by name; it is not written.
     """
 
     kind: str
@@ -239,13 +245,13 @@ _current: ContextVar[Trace | None] = ContextVar("estimax_trace", default=None)
 
 
 def current() -> Trace | None:
-    """The trace under way in this thread, or None when code runs eagerly."""
+    """Return the trace of this thread, or None if code runs eagerly."""
     return _current.get()
 
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
-    """Make a trace the current one."""
+    """Make a trace the current one of this thread, inside a `with` block."""
     token = _current.set(trace)
     try:
         yield trace
@@ -254,10 +260,10 @@ def tracing(trace: Trace) -> Iterator[Trace]:
 
 
 def stage(transform: HostTransform, values: Mapping[str, Any]) -> Any:
-    """Run a transform on the host for these raw values; returns device arrays.
+    """Run a transform on the host for these raw values; return device arrays.
 
-    Inside a traced `model_fn` the values must be features or labels as they were
-    handed in; outside they are arrays, and the transform runs at once.
+    Inside a traced `model_fn`, the values must be the features or labels that the
+    model was given. Outside, they are arrays, and the transform runs at once.
     """
     given = [_value_of(transform, values, key) for key in transform.keys]
     trace = current()
@@ -279,7 +285,7 @@ def stage(transform: HostTransform, values: Mapping[str, Any]) -> Any:
 
 
 def can_stage(value: Any) -> bool:
-    """Whether a value can go through the host: it is raw, or it is concrete."""
+    """Return whether the host can transform a value: it is raw, or it is concrete."""
     trace = current()
     if trace is not None and trace.origin(value) is not None:
         return True
@@ -287,9 +293,9 @@ def can_stage(value: Any) -> bool:
 
 
 def is_wide(value: Any) -> bool:
-    """Whether a raw value has 64-bit integers, which a device may not hold.
+    """Return whether a raw value has 64-bit integers, which may not fit a device.
 
-    Such a value is best turned into floats or ids by a host transform.
+    Turn such a value into floats or ids with a host transform.
     """
     trace = current()
     origin = None if trace is None else trace.origin(value)

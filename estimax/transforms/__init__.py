@@ -1,20 +1,23 @@
-"""The host halves of columns: raw features to ids, with NumPy and Numba only.
+"""The host transforms of columns: raw features to ids and numbers, without JAX.
 
 A source (`HashBucket`, `Vocabulary`, `Cross`, …) says which id each value has;
-`pad_ids` turns it into a transform that the input thread and an exported bundle run.
-Read `entries.py` first.
+`pad_ids` makes it a transform, which the input thread and exported bundles run.
+Everything here uses NumPy and compiled kernels only. Read `transform.py` first.
 """
 
-from estimax.transforms.categorical import HashBucket, Identity, Vocabulary, Weighted
-from estimax.transforms.cross import Cross
+from estimax.transforms.categorical import (
+    Cross,
+    HashBucket,
+    Identity,
+    Vocabulary,
+    Weighted,
+)
 from estimax.transforms.dense import Bucketize, Numbers, RowCount, Scaling
-from estimax.transforms.entries import IdSource
 from estimax.transforms.fingerprint import (
     fingerprint64,
     fingerprint_cat64,
     hash_buckets,
 )
-from estimax.transforms.pad_ids import PadIds, pad_ids
 from estimax.transforms.sequence import (
     TIME_AXIS,
     SequenceIds,
@@ -22,6 +25,7 @@ from estimax.transforms.sequence import (
     SequenceNumbers,
 )
 from estimax.transforms.serialize import from_json, to_json
+from estimax.transforms.transform import IdSource, PadIds, pad_ids
 from estimax.transforms.words import WordList, count_words, load_words
 
 __all__ = [

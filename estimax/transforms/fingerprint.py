@@ -1,4 +1,4 @@
-"""The string hash of TensorFlow's columns, the same bits for ever.
+"""The string hash of TensorFlow's columns; it never changes.
 
     fingerprint64(Strings.of(["hello"]))      # array([0xb48be5a931380ce8], uint64)
 
@@ -12,15 +12,23 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimax.core.strings import Strings
 from estimax.native import hashing
-
-Hashes = NDArray[np.uint64]
+from estimax.native.hashing import Hashes
 
 
 def fingerprint64(strings: Strings | ArrayLike) -> Hashes:
-    """Hash every string; integers are hashed as their decimal text.
+    """Hash every string with TensorFlow's Fingerprint64 (FarmHash).
 
-    >>> hex(fingerprint64(Strings.of(["hello"]))[0])
-    '0xb48be5a931380ce8'
+    Use it to compute ids outside of columns, for example to split data by a user's id.
+
+    Args:
+      strings: Strings of any shape; integers are hashed as decimal text.
+
+    Returns:
+      uint64 hashes of the same shape.
+
+    Example:
+      >>> hex(fingerprint64(Strings.of(["hello"]))[0])
+      '0xb48be5a931380ce8'
     """
     if not isinstance(strings, Strings):
         array = np.asarray(strings)
@@ -33,13 +41,22 @@ def fingerprint64(strings: Strings | ArrayLike) -> Hashes:
 def hash_buckets(
     columns: Mapping[str, Strings], num_buckets: int | Mapping[str, int]
 ) -> dict[str, NDArray[np.int64]]:
-    """The bucket of every string of several columns, `tf.strings.to_hash_bucket_fast`.
+    """Return the hash bucket of every string of several columns.
 
-    One call of compiled code hashes them all: for the columns of a batch, which take a
-    few microseconds each, that is faster than a call each, above all in threads.
+    The ids are those of `tf.strings.to_hash_bucket_fast`. Use it in an input function
+    that hashes many columns: one compiled call for all of them is faster than one call
+    per column, which takes only a few microseconds, most of all in threads.
 
-    >>> hash_buckets({"city": Strings.of(["Oslo", "Rome"])}, 1000)
-    {'city': array([578, 349])}
+    Args:
+      columns: Strings by feature, of any shape.
+      num_buckets: The number of buckets, the same for all or by feature.
+
+    Returns:
+      int64 ids in [0, num_buckets) by feature, of the same shapes.
+
+    Example:
+      >>> hash_buckets({"city": Strings.of(["Oslo", "Rome"])}, 1000)
+      {'city': array([578, 349])}
     """
     texts = list(columns.values())
     if not texts:
@@ -57,11 +74,21 @@ def hash_buckets(
 
 
 def fingerprint_cat64(first: Hashes, second: Hashes) -> Hashes:
-    """Combine hashes pair by pair (FingerprintCat64); the order matters.
+    """Combine hashes pair by pair with TensorFlow's FingerprintCat64.
 
-    >>> one, two = np.array([1], np.uint64), np.array([2], np.uint64)
-    >>> bool(fingerprint_cat64(one, two)[0] == fingerprint_cat64(two, one)[0])
-    False
+    Crosses combine the hashes of their parts in this way. The order matters.
+
+    Args:
+      first: uint64 hashes.
+      second: uint64 hashes, of a shape that broadcasts with `first`.
+
+    Returns:
+      The combined uint64 hashes.
+
+    Example:
+      >>> one, two = np.array([1], np.uint64), np.array([2], np.uint64)
+      >>> bool(fingerprint_cat64(one, two)[0] == fingerprint_cat64(two, one)[0])
+      False
     """
     a, b = np.broadcast_arrays(np.asarray(first, np.uint64), np.uint64(second))
     return hashing.concatenated(a, b).reshape(a.shape)

@@ -1,12 +1,13 @@
-"""Sequences on the host: ids or numbers at every step, and how many steps there are.
+"""Host transforms of sequences: ids or numbers at every step, and the lengths.
 
-    SequenceIds(source)          raw ──▶ Ids [B, T, L]: L ids at most at a step
+    SequenceIds(source)          raw ──▶ Ids [B, T, L]: up to L ids at each step
     SequenceNumbers(key, 2)      raw ──▶ floats [B, T, 2]
-    SequenceLengths(parts)       raw ──▶ steps of each example [B]
+    SequenceLengths(parts)       raw ──▶ the number of steps of each example [B]
 
-T is the width that the feature was fed with, rounded up to a power of two so that few
-shapes compile: lengths tell which steps are real. Columns of one layer must agree about
-time. Each is transformed by itself, and `SequenceLengths` compares them all.
+T is the number of steps that the feature was fed with, rounded up to a power of two so
+that few shapes compile; the lengths tell which steps are real. The columns of one layer
+must have the same lengths: each is transformed by itself, and `SequenceLengths`
+compares them all.
 """
 
 from __future__ import annotations
@@ -23,29 +24,44 @@ from estimax.core.errors import FeatureError
 from estimax.core.numbers import as_float32, is_real
 from estimax.core.sparse import Ids, Sparse, padded_length, row_starts
 from estimax.core.strings import Strings
-from estimax.transforms.entries import (
+from estimax.transforms.transform import (
+    BundleFormat,
     IdArray,
     IdSource,
+    OutOfRange,
+    Record,
+    Transform,
+    check_bucket_count,
+    checked_ids,
     column_of,
     is_present,
-    padded,
+    pad_rows,
 )
-from estimax.transforms.pad_ids import OutOfRange, check_bucket_count, checked_ids
 
 TIME_AXIS = 1
 
 
 @dataclass(frozen=True)
-class SequenceIds:
-    """A source's ids at every step, `Ids` [B, T, L], -1 where there is none.
+class SequenceIds(Transform):
+    """A source's ids at every step, `Ids` [B, T, L], -1 where a step has no more.
 
-    A feature of rank 2 has one id at a step, of rank 3 and more several. `rounded` off
-    keeps T as it was fed.
+    A feature of rank 2 has one id at each step, one of rank 3 or more has several.
 
-    >>> from estimax.transforms import Identity
-    >>> SequenceIds(Identity("n", 9))({"n": np.array([[4, 5, 6]])}).ids.tolist()
-    [[[4], [5], [6], [-1]]]
+    Args:
+      source: Which id each value has.
+      out_of_range: "drop", "error" or "error_below"; see `PadIds`.
+      rounded: Whether T is rounded up to a power of two.
+
+    Raises:
+      FeatureError: The source has more than 2^31 - 1 buckets.
+
+    Example:
+      >>> from estimax.transforms import Identity
+      >>> SequenceIds(Identity("n", 9))({"n": np.array([[4, 5, 6]])}).ids.tolist()
+      [[[4], [5], [6], [-1]]]
     """
+
+    kind = "sequence_ids"
 
     source: IdSource
     out_of_range: OutOfRange = "drop"
@@ -56,16 +72,14 @@ class SequenceIds:
 
     @property
     def name(self) -> str:
-        """The name of the column."""
         return self.source.name
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The raw features it reads."""
         return self.source.keys
 
     def __call__(self, raw: Mapping[str, Any]) -> Ids:
-        """Transform a batch."""
+        """Return the ids of a batch, step by step."""
         entries = self.source.entries(raw)
         ids = checked_ids(self.source, np.asarray(entries.values), self.out_of_range)
         batch, steps = entries.dense_shape[:2]
@@ -75,23 +89,39 @@ class SequenceIds:
             laid[places[:, 0], places[:, 1], 0] = ids
         else:
             starts = row_starts(places[:, 0] * steps + places[:, 1], batch * steps)
-            flat = padded(ids, starts, -1)
+            flat = pad_rows(ids, starts, -1)
             laid = flat.reshape(batch, steps, flat.shape[1])
         return Ids(_with_time(laid, self.rounded, -1))
 
+    def to_json(self, bundle: BundleFormat) -> Record:
+        return {**vars(self), "source": bundle.write(self.source)}
+
+    @classmethod
+    def from_json(cls, fields: Record, bundle: BundleFormat) -> SequenceIds:
+        return cls(**{**fields, "source": bundle.read(fields["source"])})
+
 
 @dataclass(frozen=True)
-class SequenceNumbers:
-    """The numbers of every step, float32 [B, T, width], `default` where none is.
+class SequenceNumbers(Transform):
+    """The numbers of every step, float32 [B, T, width].
 
-    In a feature of rank 2 each `width` consecutive values are a step. With
-    `tells_missing` the result is a dict of `values` and a bool `present` of one shape,
-    for whoever treats the given numbers alone.
+    In a feature of rank 2, each `width` consecutive values are one step.
 
-    >>> one_row = Sparse(np.array([[0, 0], [0, 1]]), np.array([4.0, 5.0]), (1, 2))
-    >>> SequenceNumbers("x", default=-1.0)({"x": one_row}).tolist()
-    [[[4.0], [5.0]]]
+    Args:
+      key: The feature, which must be sparse.
+      width: How many numbers a step has.
+      default: The number where the feature has none.
+      tells_missing: Whether the result is a dict of `values` and `present`, a bool of
+        the same shape, so that a normalizer can leave missing numbers alone.
+      rounded: Whether T is rounded up to a power of two.
+
+    Example:
+      >>> one_row = Sparse(np.array([[0, 0], [0, 1]]), np.array([4.0, 5.0]), (1, 2))
+      >>> SequenceNumbers("x", default=-1.0)({"x": one_row}).tolist()
+      [[[4.0], [5.0]]]
     """
+
+    kind = "sequence_numbers"
 
     key: str
     width: int = 1
@@ -99,18 +129,8 @@ class SequenceNumbers:
     tells_missing: bool = False
     rounded: bool = True
 
-    @property
-    def name(self) -> str:
-        """The key."""
-        return self.key
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The raw feature it reads."""
-        return (self.key,)
-
     def __call__(self, raw: Mapping[str, Any]) -> Any:
-        """Transform a batch."""
+        """Return the numbers of a batch, step by step."""
         given = _sparse_numbers(raw, self.key)
         steps = _steps_of(given, self.key, self.width)
         shape = (given.dense_shape[0], steps * self.width)
@@ -136,31 +156,43 @@ class SequenceNumbers:
 
 
 @dataclass(frozen=True)
-class SequenceLengths:
-    """How many steps each example has, int32 [B]; all parts must agree.
+class SequenceLengths(Transform):
+    """The number of steps of each example, int32 [B]; all features must agree.
 
-    A part is the key of a feature and how many of its numbers make a step, or None for
-    one of ids. A hole counts as a step, and so does a word that no vocabulary has; a
-    dense -1 or '' at the end does not.
+    A gap counts as a step, and so does a word that is not in the vocabulary. A dense -1
+    or '' at the end does not.
 
-    >>> SequenceLengths((("n", None),))({"n": np.array([[7, -1, 8], [9, -1, -1]])})
-    array([3, 1], dtype=int32)
+    Args:
+      parts: For each feature its key, and how many of its numbers make a step; None
+        for a feature of ids.
+
+    Example:
+      >>> SequenceLengths((("n", None),))({"n": np.array([[7, -1, 8], [9, -1, -1]])})
+      array([3, 1], dtype=int32)
     """
+
+    kind = "sequence_lengths"
 
     parts: tuple[tuple[str, int | None], ...]
 
     @property
     def name(self) -> str:
-        """The same for all; calls of one name are numbered."""
+        # The same for all: staging numbers calls of one name.
         return "sequence_length"
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The raw features of all parts, each once."""
         return tuple(dict.fromkeys(key for key, _ in self.parts))
 
+    def to_json(self, bundle: BundleFormat) -> Record:
+        return {"parts": [list(part) for part in self.parts]}
+
+    @classmethod
+    def from_json(cls, fields: Record, bundle: BundleFormat) -> SequenceLengths:
+        return cls(tuple((key, width) for key, width in fields["parts"]))
+
     def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.int32]:
-        """Count the steps, and compare the parts."""
+        """Return the lengths; raise `FeatureError` if the features disagree."""
         (first, lengths, steps), *others = [
             (key, *_lengths(raw, key, width)) for key, width in self.parts
         ]
@@ -177,7 +209,7 @@ class SequenceLengths:
 def _lengths(
     raw: Mapping[str, Any], key: str, width: int | None
 ) -> tuple[IdArray, int]:
-    """The steps of every example, and those that there is room for."""
+    """Return the number of steps of every example, and T."""
     if width is not None:
         given = _sparse_numbers(raw, key)
         steps = _steps_of(given, key, width)
@@ -193,7 +225,7 @@ def _lengths(
 
 
 def _last_times(given: Sparse) -> IdArray:
-    """One more than the last time index of each row."""
+    """Return one more than the last time index of each row."""
     lengths = np.zeros(given.dense_shape[0], np.int64)
     indices = np.asarray(given.indices)
     np.maximum.at(lengths, indices[:, 0], indices[:, 1] + 1)
@@ -203,7 +235,7 @@ def _last_times(given: Sparse) -> IdArray:
 def _sparse_numbers(raw: Mapping[str, Any], key: str) -> Sparse:
     column = column_of(raw, key)
     if not isinstance(column, Sparse):
-        # Not a FeatureError: TensorFlow's programs expect a TypeError here.
+        # Not a FeatureError: TensorFlow raises TypeError here, and programs catch it.
         raise TypeError(
             f"sequence_numeric_column {key!r}: the feature must be sparse, since its "
             f"rows differ in length; it is dense, of shape {tuple(column.shape)}. "
@@ -218,7 +250,7 @@ def _sparse_numbers(raw: Mapping[str, Any], key: str) -> Sparse:
 
 
 def _steps_of(given: Sparse, key: str, width: int) -> int:
-    """How many steps of `width` numbers there is room for."""
+    """Return T, the number of steps of `width` numbers that the shape allows."""
     shape = given.dense_shape
     if len(shape) == 2:
         return -(-shape[1] // width)
@@ -234,7 +266,7 @@ def _check_agreement(first: str, lengths: IdArray, key: str, found: IdArray) -> 
     if len(lengths) != len(found):
         raise FeatureError(
             f"sequence features {first!r} and {key!r} have {len(lengths)} and "
-            f"{len(found)} rows; all features of a batch must have as many."
+            f"{len(found)} rows; all features of a batch must have the same number."
         )
     differ = np.flatnonzero(lengths != found)
     if len(differ):
@@ -242,16 +274,16 @@ def _check_agreement(first: str, lengths: IdArray, key: str, found: IdArray) -> 
         raise FeatureError(
             f"sequence features {first!r} and {key!r} differ in length: row {row} has "
             f"{lengths[row]} steps of one and {found[row]} of the other. Columns of "
-            "one layer must agree; use a layer each, or fill up the shorter."
+            "one layer must agree; use two layers, or pad the shorter feature."
         )
 
 
 def _with_time(array: NDArray[Any], rounded: bool, fill: float) -> NDArray[Any]:
-    """[B, T, ...] with T rounded up to a power of two, if it is to be."""
+    """Return [B, T, ...] with T rounded up to a power of two if `rounded`."""
     steps = array.shape[TIME_AXIS]
-    room = padded_length(steps) if rounded else steps
-    if room == steps:
+    length = padded_length(steps) if rounded else steps
+    if length == steps:
         return array
-    out = np.full((len(array), room, *array.shape[2:]), fill, array.dtype)
+    out = np.full((len(array), length, *array.shape[2:]), fill, array.dtype)
     out[:, :steps] = array
     return out

@@ -1,32 +1,48 @@
-"""A vocabulary: words or integers, each with its place, found by the column."""
+r"""Vocabularies: lists of words or integers, the files users give, and bundle files.
+
+    words = load_words("cities.txt", size=500)      # checked, cached while unchanged
+    record = write_words(words, assets, "city-3f2a91c0.txt")
+    words = read_words(record, assets)
+
+A bundle's vocabulary file has one word per line, so that people can read it. If a word
+contains a line feed, the whole file is escaped: \n for a line feed, \\ for a backslash.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import FeatureError, InputError
+from estimax.core.errors import BundleError, FeatureError, InputError
 from estimax.core.strings import Strings
-from estimax.native.words import WordTable
-from estimax.transforms.entries import IdArray, Values, decimal_text, exceeds_int64
+from estimax.native.words import Values, WordTable
 from estimax.transforms.fingerprint import fingerprint64
-from estimax.wire import records
+from estimax.transforms.transform import IdArray, decimal_text, exceeds_int64
+from estimax.wire import files, json_text, records
 
 
 class WordList:
-    """Distinct words (all strings, or all integers) in their order.
+    """An ordered list of distinct words, all strings or all integers.
 
-    Equal when the words are; a digest made once stands for them, so comparing and
-    hashing cost nothing even for a million words.
+    Use `WordList.of` to make one of Python values. Two lists are equal if their words
+    are. A digest, computed once, stands for the words, so that comparing and hashing
+    are fast even for a million words.
 
-    >>> words = WordList.of(["a", "b"])
-    >>> words == WordList.of([b"a", b"b"]), len(words)
-    (True, 2)
+    Args:
+      words: The words, as `Strings` or an int64 array.
+
+    Example:
+      >>> words = WordList.of(["a", "b"])
+      >>> words == WordList.of([b"a", b"b"]), words
+      (True, <2 words: b'a', b'b'>)
     """
 
     def __init__(self, words: Strings | NDArray[np.int64]) -> None:
@@ -35,10 +51,14 @@ class WordList:
 
     @staticmethod
     def of(words: Iterable[str | bytes | int]) -> WordList:
-        """Build from Python words; all text or all integers."""
+        """Make a list of Python words.
+
+        Args:
+          words: `str` or `bytes` (text is encoded as UTF-8), or integers; not both.
+        """
         listed = list(words)
         if listed and all(isinstance(word, str | bytes) for word in listed):
-            # As objects: NumPy's own bytes lose trailing zeros.
+            # An array of objects: NumPy's bytes type loses trailing zeros.
             array = np.empty(len(listed), object)
             array[:] = listed
             return WordList(Strings.of(array))
@@ -46,7 +66,7 @@ class WordList:
 
     @property
     def is_integer(self) -> bool:
-        """Whether the words are integers."""
+        """Whether the words are integers and not strings."""
         return not isinstance(self.words, Strings)
 
     def __len__(self) -> int:
@@ -59,12 +79,21 @@ class WordList:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} words {self.digest.hex()[:8]}>"
+        first = ", ".join(map(repr, self.words[:3].tolist()))
+        return f"<{len(self)} words: {first}{', …' if len(self) > 3 else ''}>"
 
     def ids_of(
         self, values: Values, *, oov_buckets: int, default: int, drop: bool
     ) -> IdArray:
-        """The place of every value, flat; others go to OOV buckets or the default."""
+        """Return the position of every value in the list.
+
+        Args:
+          values: The values, flat.
+          oov_buckets: The number of ids behind the words for values not in the list,
+            chosen by hash.
+          default: The id of such values if there are no OOV buckets.
+          drop: Whether '' and -1 are absent; their id is then MISSING.
+        """
         ids = self._table.find(
             values, oov_buckets=oov_buckets, default=default, drop=drop
         )
@@ -77,7 +106,7 @@ class WordList:
         return ids
 
     def check_distinct(self) -> None:
-        """Raise `FeatureError` when a word is there twice."""
+        """Raise `FeatureError` if a word is in the list twice."""
         _ = self._table
 
     @functools.cached_property
@@ -87,8 +116,8 @@ class WordList:
         if repeated is not None:
             word = self.words[repeated : repeated + 1].tolist()[0]
             raise FeatureError(
-                f"vocabulary: {word!r} is there twice (the second time as word "
-                f"{repeated}, counted from 0); every word must be there once."
+                f"vocabulary: {word!r} is listed twice (the second time as word "
+                f"{repeated}, counted from 0); list every word once."
             )
         return table
 
@@ -106,7 +135,25 @@ def _digest(words: Strings | NDArray[np.int64]) -> bytes:
 
 
 def count_words(path: str, *, is_tfrecord: bool = False) -> int:
-    """How many words a vocabulary file has; an error when none, or no file."""
+    r"""Return the number of words in a vocabulary file.
+
+    Args:
+      path: A text file with one word per line.
+      is_tfrecord: Whether it is a gzipped TFRecord file of words instead.
+
+    Returns:
+      The number of words.
+
+    Raises:
+      FeatureError: The file is empty or cannot be read.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.NamedTemporaryFile() as file:
+      ...     _ = Path(file.name).write_text("Oslo\nRome\n")
+      ...     count_words(file.name)
+      2
+    """
     found = len(_words_of(path, is_tfrecord))
     if not found:
         raise FeatureError(f"vocabulary file {path}: it is empty.")
@@ -116,7 +163,30 @@ def count_words(path: str, *, is_tfrecord: bool = False) -> int:
 def load_words(
     path: str, *, size: int, is_integer: bool = False, is_tfrecord: bool = False
 ) -> WordList:
-    """The first `size` words of a file, checked; read once while the file stays."""
+    r"""Read the first words of a vocabulary file.
+
+    The result is cached until the size or the modification time of the file changes.
+
+    Args:
+      path: A text file with one word per line.
+      size: The number of words to read; the file may have more.
+      is_integer: Whether the words are integers.
+      is_tfrecord: Whether it is a gzipped TFRecord file of words instead.
+
+    Returns:
+      A `WordList` of `size` words.
+
+    Raises:
+      FeatureError: The file cannot be read or is too short; a word is blank, repeated,
+        or not an integer although `is_integer` is set.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.NamedTemporaryFile() as file:
+      ...     _ = Path(file.name).write_text("Oslo\nRome\nBonn\n")
+      ...     load_words(file.name, size=2).words.tolist()
+      [b'Oslo', b'Rome']
+    """
     at = _stat(path)
     stamp = (at.st_mtime_ns, at.st_size)
     return _load(path, size, is_integer, is_tfrecord, stamp)
@@ -151,7 +221,7 @@ def _words_of(path: str, is_tfrecord: bool) -> list[bytes]:
     with open(path, "rb") as file:
         lines = file.read().split(b"\n")
     if not lines[-1]:
-        lines.pop()  # what follows the last line feed is no line
+        lines.pop()  # the file ends with a line feed
     return [line.removesuffix(b"\r") for line in lines]
 
 
@@ -188,3 +258,49 @@ def _integers(path: str, words: list[bytes]) -> NDArray[np.int64]:
                 "the column's dtype is."
             ) from None
     return np.array(numbers, np.int64)
+
+
+def write_words(words: WordList, folder: Path, name: str) -> dict[str, Any]:
+    """Write a vocabulary file of a bundle; return the record that describes it."""
+    listed: list[Any] = words.words.tolist()
+    if words.is_integer:
+        lines, form = [str(number).encode() for number in listed], "integers"
+    elif any(b"\n" in word for word in listed):
+        lines, form = [_escaped(word) for word in listed], "escaped"
+    else:
+        lines, form = listed, "lines"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(b"".join(line + b"\n" for line in lines))
+    return {"file": name, "format": form, "sha256": words.digest.hex()}
+
+
+def read_words(record: Mapping[str, Any], folder: Path) -> WordList:
+    """Read the vocabulary file that `write_words` described; check its digest."""
+    try:
+        path = files.regular_file(folder, json_text.text(record, "file"))
+    except ValueError as error:
+        raise BundleError(f"vocabulary in {folder}: {error}.") from None
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise BundleError(f"vocabulary {path}: {error.strerror}.") from error
+    if record["format"] == "integers":
+        words = WordList(np.array([int(line) for line in lines], np.int64))
+    elif record["format"] == "escaped":
+        words = WordList(_strings([_unescaped(line) for line in lines]))
+    else:
+        words = WordList(_strings(lines))
+    if words.digest.hex() != record["sha256"]:
+        raise BundleError(
+            f"vocabulary {path}: its words are not those that were exported; the file "
+            "was changed or cut."
+        )
+    return words
+
+
+def _escaped(word: bytes) -> bytes:
+    return word.replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
+
+
+def _unescaped(line: bytes) -> bytes:
+    return re.sub(rb"\\(.)", lambda m: b"\n" if m[1] == b"n" else m[1], line)

@@ -1,4 +1,4 @@
-"""What Flax lacks: a `model_fn` as one module, scopes, and tables updated by row."""
+"""Additions to Flax: `model_fn` as a module, variable scopes, tables updated by row."""
 
 from estimax.variables.declare import (
     AUTO_REUSE,
@@ -14,22 +14,28 @@ from estimax.variables.declare import (
     variable_scope,
 )
 from estimax.variables.precision import computing_in
-from estimax.variables.tables import Part, ReadyRows, lookup, ready_rows, side_by_side
+from estimax.variables.tables import (
+    ColumnBlock,
+    GatheredRows,
+    gathered_rows,
+    lookup,
+    side_by_side,
+)
 
 __all__ = [
     "AUTO_REUSE",
+    "ColumnBlock",
+    "GatheredRows",
     "ModelModule",
-    "Part",
-    "ReadyRows",
     "VariableScope",
     "assign",
     "computing_in",
     "current_module",
     "declare_variable",
+    "gathered_rows",
     "get_variable",
     "get_variable_scope",
     "lookup",
-    "ready_rows",
     "regularization_losses",
     "scoped",
     "side_by_side",

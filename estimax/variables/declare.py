@@ -1,11 +1,13 @@
-"""Variables declared by hand: `get_variable`, `assign`, and their penalties.
+"""Variables declared by hand: `get_variable`, `variable_scope`, `assign`.
 
-    w = ex.get_variable("w", (3, 1), regularizer=ex.optimizers.l2(0.01))
+    with ex.variable_scope("tower"):
+        w = ex.get_variable("w", (3, 1), regularizer=ex.optimizers.l2(0.01))
     seen = ex.get_variable("seen", (), initializer=0.0, trainable=False)
-    ex.assign(seen, seen + batch_size)             # kept with the next checkpoint
+    ex.assign(seen, seen + batch_size)             # saved in the next checkpoint
 
-What comes back is the variable's value, an array like any other. Trainable ones are
-Flax params, the others live in a collection beside them, as batch statistics do.
+`get_variable` returns the variable's value, an ordinary array. Trainable variables are
+Flax params; the others are in a collection of their own, as batch statistics are.
+`ModelModule` is the Flax module that calls a `model_fn`.
 """
 
 from __future__ import annotations
@@ -28,9 +30,36 @@ from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
 
 PARAMS = "params"
-UNTRAINED = "untrained"  # the Flax collection of variables that no optimizer moves
+UNTRAINED = "untrained"  # the Flax collection of variables that are not trained
 
 Initializer = Callable[..., Any]  # (key, shape, dtype) -> array, as Flax's are
+
+
+AUTO_REUSE = "auto_reuse"
+Reuse = bool | str | None
+
+
+@dataclass(frozen=True)
+class VariableScope:
+    """An open scope; `variable_scope` makes it and `get_variable_scope` returns it.
+
+    Args:
+      name: The full name, with slashes; empty at the top.
+      reuse: Whether variables are shared: False, True or `AUTO_REUSE`.
+      initializer: The default `initializer` of `get_variable`.
+      regularizer: The default `regularizer` of `get_variable`.
+      module: The Flax module that holds the scope's variables; None at the top.
+    """
+
+    name: str
+    reuse: Reuse
+    initializer: Any = None
+    regularizer: Callable[[Any], Any] | None = None
+    module: Any = None
+
+
+_TOP = VariableScope("", reuse=False)
+_current: ContextVar[VariableScope] = ContextVar("estimax_scope", default=_TOP)
 
 
 def get_variable(
@@ -41,19 +70,35 @@ def get_variable(
     regularizer: Callable[[jax.Array], Any] | None = None,
     trainable: bool = True,
 ) -> jax.Array:
-    """The value of a variable of the current scope, made if there is none.
+    """Return the value of a variable of the current scope, and make it if needed.
 
-    `initializer` is a function of key, shape and dtype, or a constant (which may tell
-    the shape); by default the scope's, or else Glorot's uniform for floats and zero
-    for others. A second call with the same name is an error, unless the scope reuses.
+    Use it inside a `model_fn` or a Flax module, as in TensorFlow 1, for variables that
+    no layer declares.
 
-    >>> from flax import linen as nn
-    >>> class Line(nn.Module):
-    ...     @nn.compact
-    ...     def __call__(self, x):
-    ...         return x @ get_variable("w", (2, 1)) + get_variable("b", 1)
-    >>> jax.tree.map(jnp.shape, Line().init(jax.random.key(0), jnp.ones((4, 2))))
-    {'params': {'b': (1,), 'w': (2, 1)}}
+    Args:
+      name: The name in the scope; slashes open scopes inside it.
+      shape: The shape; may be left out if the initializer is a constant.
+      dtype: The type.
+      initializer: A function of key, shape and dtype, or a constant. By default the
+        scope's; else Glorot's uniform for floats, and zero for other types.
+      regularizer: A function of the value that returns a penalty; see
+        `regularization_losses`. By default the scope's.
+      trainable: Whether an optimizer updates the variable. If not, use `assign`.
+
+    Returns:
+      The value, an ordinary array.
+
+    Raises:
+      SpecError: The variable exists and the scope does not reuse, or the other way
+        round; the shape is missing or differs; or there is no model around the call.
+
+    Example:
+      >>> class Line(nn.Module):
+      ...     @nn.compact
+      ...     def __call__(self, x):
+      ...         return x @ get_variable("w", (2, 1)) + get_variable("b", 1)
+      >>> jax.tree.map(jnp.shape, Line().init(jax.random.key(0), jnp.ones((4, 2))))
+      {'params': {'b': (1,), 'w': (2, 1)}}
     """
     head, _, last = name.rpartition("/")
     if head:
@@ -78,38 +123,43 @@ def get_variable(
             _penalize(path, value, regularizer or scope.regularizer)
     trace = staging.current()
     if trace is not None:
-        # The array is kept with its id: a freed object's id may be given out again.
+        # Keep the array with its id: the id of a freed object may be used again.
         trace.declared[id(value)] = (value, (module, name, trainable))
     return value
 
 
-def declare_variable(
-    module: nn.Module,
-    name: str,
-    make: Callable[[jax.Array], jax.Array],
-    *,
-    trainable: bool,
-) -> jax.Array:
-    """A module's variable, made from a key; no optimizer sees one not to be trained."""
-    if trainable:
-        param: jax.Array = module.param(name, make)
-        return param
-    kept: jax.Array = module.variable(
-        UNTRAINED, name, lambda: make(module.make_rng(PARAMS))
-    ).value
-    return kept
-
-
 def assign(variable: jax.Array, value: ArrayLike) -> jax.Array:
-    """Give a non-trainable variable its value for the next step; returns that value.
+    """Set the value that a non-trainable variable has in the next step.
 
-    `variable` is what `get_variable(…, trainable=False)` returned; it keeps the value
-    of this step. What evaluation and prediction assign is forgotten after the batch.
+    Use it for counters, moving averages and other state of a model. The array that
+    `get_variable` returned keeps the value of this step. Evaluation and prediction
+    discard what they assign after each batch.
 
-    >>> assign(jnp.zeros(()), 1.0)
-    Traceback (most recent call last):
-    estimax.core.errors.SpecError: assign: this array is not a variable. Give what \
+    Args:
+      variable: What `get_variable(…, trainable=False)` returned in this call of the
+        `model_fn`.
+      value: The new value, of the same shape; it is cast to the variable's type.
+
+    Returns:
+      The new value.
+
+    Raises:
+      SpecError: The array is not such a variable, or the shapes differ.
+
+    Example:
+      >>> assign(jnp.zeros(()), 1.0)
+      Traceback (most recent call last):
+      estimax.core.errors.SpecError: assign: this array is not a variable. Give what \
 ex.get_variable(…, trainable=False) returned in this call of the model_fn.
+      >>> from estimax import staging
+      >>> class Counter(nn.Module):
+      ...     @nn.compact
+      ...     def __call__(self):
+      ...         seen = get_variable("seen", (), initializer=3.0, trainable=False)
+      ...         return assign(seen, seen + 1)
+      >>> with staging.tracing(staging.Trace("train", None)):
+      ...     Counter().init_with_output(jax.random.key(0))[0].tolist()
+      4.0
     """
     trace = staging.current()
     found = trace.declared.get(id(variable)) if trace is not None else None
@@ -130,24 +180,190 @@ ex.get_variable(…, trainable=False) returned in this call of the model_fn.
         raise SpecError(
             f"assign: {path} has shape {variable.shape}, the value {new.shape}."
         )
-    # A model that is being initialised takes no step.
+    # Initializing a model is not a step, so it must not change the value.
     if not module.is_initializing():
         module.put_variable(UNTRAINED, name, new)
     return new
 
 
 def regularization_losses(scope: str | None = None) -> list[jax.Array]:
-    """The penalties of all variables so far that have a regularizer, one scalar each.
+    """Return the penalties of the variables declared so far with a regularizer.
 
-    `scope` keeps those whose variable's name begins with it. Nothing adds them to a
-    loss by itself: give them to a head (`regularization_losses=`), or add their sum.
+    Nothing adds them to the loss by itself: pass them to a head
+    (`regularization_losses=`), or add their sum to the loss.
 
-    >>> regularization_losses()
-    []
+    Args:
+      scope: Keep only variables whose name begins with it; by default all.
+
+    Returns:
+      One scalar for each such variable, in order of declaration.
+
+    Example:
+      >>> from estimax import staging
+      >>> class Line(nn.Module):
+      ...     @nn.compact
+      ...     def __call__(self):
+      ...         get_variable("w", (2,), initializer=3.0, regularizer=jnp.sum)
+      ...         return regularization_losses()
+      >>> with staging.tracing(staging.Trace("train", None)):
+      ...     Line().init_with_output(jax.random.key(0))[0][0].tolist()
+      6.0
     """
     trace = staging.current()
     penalties = trace.penalties if trace is not None else {}
     return [v for name, v in penalties.items() if name.startswith(scope or "")]
+
+
+@contextmanager
+def variable_scope(
+    name_or_scope: str | VariableScope,
+    reuse: Reuse = None,
+    *,
+    initializer: Any = None,
+    regularizer: Callable[[Any], Any] | None = None,
+) -> Iterator[VariableScope]:
+    """Open a scope: variables and Flax layers made inside are named under it.
+
+    Use it with `with`, inside a `model_fn` or a Flax module, as in TensorFlow 1.
+
+    Args:
+      name_or_scope: A name, with slashes for scopes inside scopes; or a scope that
+        `with … as` or `get_variable_scope` returned, to open it again from anywhere.
+      reuse: True shares what an earlier scope of this name made, and makes nothing
+        new. `AUTO_REUSE` shares what exists and makes what does not. None takes the
+        setting of the scope around; a scope that reuses cannot be left inside.
+      initializer: The default of `get_variable`, here and in scopes inside.
+      regularizer: The default of `get_variable`, here and in scopes inside.
+
+    Yields:
+      The open `VariableScope`.
+
+    Raises:
+      SpecError: The name or `reuse` is invalid, or there is no model around the call.
+
+    Example:
+      >>> class Twins(nn.Module):
+      ...     @nn.compact
+      ...     def __call__(self, a, b):
+      ...         with variable_scope("tower"):
+      ...             a = nn.Dense(3, name="hidden")(a)
+      ...         with variable_scope("tower", reuse=True):
+      ...             b = nn.Dense(3, name="hidden")(b)
+      ...         return a, b
+      >>> x = jax.numpy.ones((1, 2))
+      >>> (a, b), made = Twins().init_with_output(jax.random.key(0), x, x)
+      >>> list(made["params"]), bool((a == b).all())
+      (['tower'], True)
+    """
+    if reuse not in (None, False, True, AUTO_REUSE):
+        raise SpecError(
+            "variable_scope: reuse must be None, False, True or ex.AUTO_REUSE, got "
+            f"{reuse!r}."
+        )
+    around = _current.get()
+    # As in TensorFlow, a scope inside one that reuses cannot stop reusing.
+    reuse = reuse or around.reuse
+    module = _module_of(name_or_scope, reuse)
+    if isinstance(name_or_scope, VariableScope):
+        around = name_or_scope
+    scope = VariableScope(
+        "/".join(module.path),
+        reuse,
+        around.initializer if initializer is None else initializer,
+        around.regularizer if regularizer is None else regularizer,
+        module,
+    )
+    token = _current.set(scope)
+    try:
+        with _inside(module), jax.named_scope("/".join(module.path[-1:])):
+            yield scope
+    finally:
+        _current.reset(token)
+
+
+def get_variable_scope() -> VariableScope:
+    """Return the scope that is open here.
+
+    Use it to open the same scope again later, with `variable_scope(scope)`, or to read
+    its name.
+
+    Returns:
+      The open `VariableScope`; at the top its name is empty.
+
+    Example:
+      >>> get_variable_scope().name
+      ''
+      >>> class Net(nn.Module):
+      ...     @nn.compact
+      ...     def __call__(self):
+      ...         with variable_scope("tower/first"):
+      ...             return get_variable_scope().name
+      >>> Net().apply({})
+      'tower/first'
+    """
+    return _current.get()
+
+
+def declare_variable(
+    module: nn.Module,
+    name: str,
+    make: Callable[[jax.Array], jax.Array],
+    *,
+    trainable: bool,
+) -> jax.Array:
+    """Return the value of a module's variable, made by `make` from a random key."""
+    if trainable:
+        param: jax.Array = module.param(name, make)
+        return param
+    kept: jax.Array = module.variable(
+        UNTRAINED, name, lambda: make(module.make_rng(PARAMS))
+    ).value
+    return kept
+
+
+def scoped(name: str, body: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that the layers it makes are named under `name`.
+
+    Call the result inside a `model_fn` or another scope.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with variable_scope(name):
+            return body(*args, **kwargs)
+
+    return call
+
+
+def current_module(asker: str) -> Any:
+    """Return the Flax module that is being called; new variables belong to it.
+
+    Raise `SpecError`, which names the caller `asker`, if there is none.
+    """
+    module = flax_module._context.module_stack[-1]
+    if module is None:
+        raise SpecError(
+            f"{asker} was called outside of a model_fn. Variables belong to the model "
+            "that is being traced: call it inside the model_fn of an Estimator, or in "
+            "a compact method of a Flax module."
+        )
+    return module
+
+
+class ModelModule(nn.Module):
+    """A Flax module that calls a function, whose layers become the module's variables.
+
+    Args:
+      function: A function of features and labels that returns an `EstimatorSpec`.
+      parent: The Flax module that it belongs to; set by Flax.
+      name: The name of the module.
+    """
+
+    function: Callable[[Any, Any], EstimatorSpec]
+
+    @nn.compact
+    def __call__(self, features: Any, labels: Any) -> EstimatorSpec:
+        """Call the function on features and labels."""
+        return self.function(features, labels)
 
 
 def _check_use(path: str, made: bool, reuse: bool | str | None) -> None:
@@ -177,7 +393,7 @@ def _check_shape(
 def _maker(
     path: str, shape: Sequence[int] | int | None, dtype: Any, initializer: Any
 ) -> Callable[[jax.Array], jax.Array]:
-    """Build make(key) -> the initial value."""
+    """Return a function of a key that makes the initial value."""
     if initializer is not None and not callable(initializer):
         constant = jnp.asarray(initializer, dtype)
         whole = constant.shape if shape is None else _as_shape(shape)
@@ -195,7 +411,7 @@ def _default_initializer(dtype: Any) -> Initializer:
 
 
 def _glorot(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    # Not jax's: that one refuses vectors and scalars, which TensorFlow has fans for.
+    # jax's own refuses vectors and scalars, for which TensorFlow defines the fans.
     fan_in, fan_out = _fans(shape)
     limit = math.sqrt(6 / (fan_in + fan_out))
     return jax.random.uniform(key, shape, dtype, -limit, limit)
@@ -220,115 +436,8 @@ def _as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
 
 
-AUTO_REUSE = "auto_reuse"
-Reuse = bool | str | None
-
-
-@dataclass(frozen=True)
-class VariableScope:
-    """An open scope: its name, whether it reuses, and its variables' defaults."""
-
-    name: str
-    reuse: Reuse
-    initializer: Any = None
-    regularizer: Callable[[Any], Any] | None = None
-    module: Any = None  # the Flax module that holds its variables; None at the top
-
-
-_TOP = VariableScope("", reuse=False)
-_current: ContextVar[VariableScope] = ContextVar("estimax_scope", default=_TOP)
-
-
-@contextmanager
-def variable_scope(
-    name_or_scope: str | VariableScope,
-    reuse: Reuse = None,
-    *,
-    initializer: Any = None,
-    regularizer: Callable[[Any], Any] | None = None,
-) -> Iterator[VariableScope]:
-    """Put variables and Flax layers made inside under a name.
-
-    `reuse=True` shares what an earlier scope of this name made and makes nothing new;
-    `AUTO_REUSE` shares what is there and makes what is not; None is as around. What
-    `as` binds can be given again in the place of the name, from anywhere. `initializer`
-    and `regularizer` are the defaults of `get_variable`, here and in scopes inside.
-
-    >>> class Twins(nn.Module):
-    ...     @nn.compact
-    ...     def __call__(self, a, b):
-    ...         with variable_scope("tower"):
-    ...             a = nn.Dense(3, name="hidden")(a)
-    ...         with variable_scope("tower", reuse=True):
-    ...             b = nn.Dense(3, name="hidden")(b)
-    ...         return a, b
-    >>> x = jax.numpy.ones((1, 2))
-    >>> (a, b), made = Twins().init_with_output(jax.random.key(0), x, x)
-    >>> list(made["params"]), bool((a == b).all())
-    (['tower'], True)
-    """
-    if reuse not in (None, False, True, AUTO_REUSE):
-        raise SpecError(
-            "variable_scope: reuse must be None, False, True or ex.AUTO_REUSE, got "
-            f"{reuse!r}."
-        )
-    around = _current.get()
-    # As in TensorFlow, what is inside a scope that reuses cannot stop reusing.
-    reuse = reuse or around.reuse
-    module = _module_of(name_or_scope, reuse)
-    if isinstance(name_or_scope, VariableScope):
-        around = name_or_scope
-    scope = VariableScope(
-        "/".join(module.path),
-        reuse,
-        around.initializer if initializer is None else initializer,
-        around.regularizer if regularizer is None else regularizer,
-        module,
-    )
-    token = _current.set(scope)
-    try:
-        with _inside(module), jax.named_scope("/".join(module.path[-1:])):
-            yield scope
-    finally:
-        _current.reset(token)
-
-
-def get_variable_scope() -> VariableScope:
-    """The scope that is open here, which `variable_scope` takes in place of a name.
-
-    >>> get_variable_scope().name
-    ''
-    """
-    return _current.get()
-
-
-def scoped(name: str, body: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that layers it makes are named under `name`.
-
-    To be used inside a `model_fn` or another scope.
-    """
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with variable_scope(name):
-            return body(*args, **kwargs)
-
-    return call
-
-
-def current_module(asker: str) -> Any:
-    """The Flax module that is being called, which new variables would belong to."""
-    module = flax_module._context.module_stack[-1]
-    if module is None:
-        raise SpecError(
-            f"{asker} was called outside of a model_fn. Variables belong to the model "
-            "that is being traced: call it inside the model_fn of an Estimator, or in "
-            "a compact method of a Flax module."
-        )
-    return module
-
-
 class _Scope(nn.Module):
-    """A module without a call: entered by `with`."""
+    """A module that is never called; `variable_scope` enters it."""
 
 
 def _module_of(name_or_scope: str | VariableScope, reuse: Reuse) -> Any:
@@ -339,8 +448,8 @@ def _module_of(name_or_scope: str | VariableScope, reuse: Reuse) -> Any:
     names = name_or_scope.split("/")
     if not all(names):
         raise SpecError(
-            f"variable_scope: {name_or_scope!r} is no name for a scope. Expected one "
-            "or more words with a slash between them."
+            f"variable_scope: {name_or_scope!r} is no name for a scope. Give one or "
+            "more words with a slash between them."
         )
     for name in names:
         with _inside(where):
@@ -350,7 +459,7 @@ def _module_of(name_or_scope: str | VariableScope, reuse: Reuse) -> Any:
 
 
 def _again(module: Any) -> Any:
-    """A module on the same variables, as if none of them had been named yet."""
+    """Return a module on the same variables that may declare their names again."""
     return _Scope(parent=module.scope.rewound())
 
 
@@ -364,14 +473,3 @@ def _inside(module: Any) -> Iterator[None]:
     finally:
         flax_module._context.module_stack.pop()
         module._state.in_compact_method = was_compact
-
-
-class ModelModule(nn.Module):
-    """Calls a function in a compact scope: layers made inside become variables."""
-
-    function: Callable[[Any, Any], EstimatorSpec]
-
-    @nn.compact
-    def __call__(self, features: Any, labels: Any) -> EstimatorSpec:
-        """Call the function on features and labels."""
-        return self.function(features, labels)

@@ -3,11 +3,11 @@
     with computing_in(jnp.bfloat16):
         spec = module.apply(variables, features)
 
-Every Flax layer has a `dtype`, the type it computes in, which is None unless its author
-says otherwise: then it follows its inputs. Inside the block such a layer computes in
-the given type: it casts inputs and variables itself, keeps batch statistics float32,
-and the gradient comes back through the casts in float32. What is not a layer is left
-alone, so that a feature is scaled and a table's rows are summed at full precision.
+A Flax layer has a `dtype`, the type it computes in. It is None by default: the layer
+then follows its inputs. Inside the block, such a layer computes in the given type: it
+casts inputs and variables itself, keeps batch statistics in float32, and its gradient
+passes back through the casts in float32. Nothing else changes, so features are scaled
+and the rows of tables are summed at full precision.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flax import linen as nn
 
 @contextmanager
 def computing_in(dtype: Any) -> Iterator[None]:
-    """Give layers that name no `dtype` this one; None changes nothing.
+    """Give layers without a `dtype` this one; None changes nothing.
 
     >>> import jax, jax.numpy as jnp
     >>> layer, x = nn.Dense(2), jnp.ones((1, 3))
@@ -42,14 +42,14 @@ def computing_in(dtype: Any) -> Iterator[None]:
         context: nn.module.InterceptorContext,
     ) -> Any:
         module = context.module
-        names_none = getattr(module, "dtype", dtype) is None
-        # Modules are frozen, but this one is Flax's own copy for the present call.
-        if names_none:
+        has_none = getattr(module, "dtype", dtype) is None
+        # Modules are frozen, but this one is Flax's own copy for this call.
+        if has_none:
             object.__setattr__(module, "dtype", dtype)
         try:
             result = function(*args, **kwargs)
         finally:
-            if names_none:
+            if has_none:
                 object.__setattr__(module, "dtype", None)
         if isinstance(module, nn.RNNCellBase) and context.method_name == "__call__":
             return _carried_as_given(args[0], result)
@@ -60,6 +60,6 @@ def computing_in(dtype: Any) -> Iterator[None]:
 
 
 def _carried_as_given(carry: Any, result: Any) -> Any:
-    """A cell's result, whose carry a loop demands to keep its type."""
+    """Cast the new carry of a cell back to its type, which a loop must not change."""
     new, output = result
     return jax.tree.map(lambda a, b: a.astype(b.dtype), new, carry), output

@@ -1,11 +1,14 @@
-"""Embedding tables: outside `params`, looked up here, updated by row.
+"""Embedding tables: kept outside `params`, looked up here, updated by row.
 
     rows = tables.lookup(self, "embedding_weights", (V, D), init, ids)     # [B, L, D]
 
 `jax.grad` of a lookup makes a gradient as large as the table. So in training the step
-gathers the rows that the batch needs *before* the gradient is taken, and this lookup
-reads from those; the gradient is then [U, D], duplicates already summed, whatever V is.
-A step's cost does not grow with the vocabulary.
+gathers the rows that the batch needs *before* it takes the gradient, and this lookup
+reads from those: the gradient is then [U, D], duplicates already summed, for any V. The
+cost of a step does not grow with the vocabulary.
+
+`side_by_side` joins the blocks of a layer's columns. It takes embeddings as
+`GatheredRows`, so that one kernel writes all of them to their place in the result.
 """
 
 from __future__ import annotations
@@ -36,23 +39,24 @@ def lookup(
     *,
     trainable: bool = True,
 ) -> jax.Array:
-    """Look up ids [B, …] in the table `name` of a module; returns [B, …, D].
+    """Look up ids [B, …] in the table `name` of a module; return rows [B, …, D].
 
-    Negative ids give an arbitrary row: mask them out. Pass the ids just as
-    `staging.stage` returned them, so that the step knows which rows to gather.
+    A negative id gives an arbitrary row: mask it out. Pass the very array that
+    `staging.stage` returned, so that the step knows which rows to gather.
     """
-    path, trace = _path(module, name), staging.current()
-    ready = ready_rows(module, name, ids)
-    if ready is not None:
-        return take_rows(ready.rows, jnp.maximum(ready.places, 0))
+    path = "/".join((*module.path, name))
+    gathered = gathered_rows(path, ids)
+    if gathered is not None:
+        return take_rows(gathered.rows, jnp.maximum(gathered.places, 0))
     table = module.variable(
         TABLES, name, lambda: initializer(module.make_rng("params"), shape)
     ).value
     if table.shape != shape:
         raise FeatureError(
             f"table {path} has shape {table.shape}, but another column asks for "
-            f"{shape}. Columns that share a table need as many ids and one dimension."
+            f"{shape}. Columns that share a table need equal num_buckets and dimension."
         )
+    trace = staging.current()
     if trace is not None:
         call = trace.call_of(ids)
         trace.lookups.append(staging.Lookup(path, shape, call, ids, trainable))
@@ -60,66 +64,65 @@ def lookup(
     return rows if trainable else jax.lax.stop_gradient(rows)
 
 
-def ready_rows(module: nn.Module, name: str, ids: jax.Array) -> ReadyRows | None:
-    """What a training step has gathered of a table for ids that the host has made.
+def gathered_rows(path: str, ids: jax.Array) -> GatheredRows | None:
+    """Return the rows of a table that the training step has gathered for these ids.
 
-    None where the table is to be read: outside of training, and for tables that are
-    updated as wholes.
+    Return None if the table itself is to be read: outside of training, and for a table
+    that is updated as a whole.
     """
-    path, trace = _path(module, name), staging.current()
+    trace = staging.current()
     if trace is None or path not in trace.rows:
         return None
     call = trace.call_of(ids)
     assert call is not None, f"row-wise table {path} was given computed ids"
     prepared = trace.rows[path]
     places = prepared.inverse[call.name]
-    return ReadyRows(prepared.table, ids, prepared.rows, places)
-
-
-def _path(module: nn.Module, name: str) -> str:
-    return "/".join((*module.path, name))
+    return GatheredRows(prepared.table, ids, prepared.rows, places)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class ReadyRows:
-    """A table in training, and which of its rows each example has.
+class GatheredRows:
+    """A table in training, the rows of it that a batch needs, and each example's ids.
 
-    For `side_by_side` that is one or none: ids and places [B, 1].
+    `side_by_side` takes those with at most one id per example: ids and places [B, 1].
     """
 
     table: jax.Array  # [V, D]
     ids: jax.Array  # [B, …] into the table, negative for none
-    rows: jax.Array  # [U, D]: those of the batch, which the gradient is taken of
+    rows: jax.Array  # [U, D], the rows of the batch; the gradient is taken of these
     places: jax.Array  # [B, …] into the rows; arbitrary where there is no id
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the block that they make."""
+        """The shape of the block that the rows make, [B, D]."""
         return self.ids.shape[0], self.rows.shape[1]
 
 
-Part = ReadyRows | jax.Array  # [B, D]
+ColumnBlock = GatheredRows | jax.Array  # [B, D]
 
 
-def side_by_side(parts: Sequence[Part]) -> jax.Array:
-    """All parts of a batch, [B, N]; an example without an id has zeros there."""
-    if not any(isinstance(part, ReadyRows) for part in parts) or any(
-        numbers.dtype != jnp.float32 for numbers in _numbers(parts)
+def side_by_side(blocks: Sequence[ColumnBlock]) -> jax.Array:
+    """Concatenate blocks [B, D] to [B, N]; an example without an id gets zeros."""
+    if not any(isinstance(block, GatheredRows) for block in blocks) or any(
+        numbers.dtype != jnp.float32 for numbers in _numbers(blocks)
     ):
-        return _by_xla(parts)
-    for part in parts:
-        _check(part, parts[0].shape[0])
-    laid: jax.Array = _lay(_joined(parts))
+        return _by_xla(blocks)
+    for block in blocks:
+        _check(block, blocks[0].shape[0])
+    laid: jax.Array = _lay(_joined(blocks))
     return laid
 
 
-def _check(part: Part, size: int) -> None:
-    """Raise `ValueError` unless a part has one row for each example."""
-    if part.shape[0] != size:
-        raise ValueError(f"side_by_side: {part.shape[0]} rows beside {size}")
-    if isinstance(part, ReadyRows):
-        for which in (part.ids, part.places):
+def _check(block: ColumnBlock, size: int) -> None:
+    """Raise `ValueError` unless a block has one row for each example.
+
+    The compiled kernel does not check bounds, so check shapes and types here.
+    """
+    if block.shape[0] != size:
+        raise ValueError(f"side_by_side: {block.shape[0]} rows beside {size}")
+    if isinstance(block, GatheredRows):
+        for which in (block.ids, block.places):
             if which.shape != (size, 1) or which.dtype != jnp.int32:
                 raise ValueError(
                     "side_by_side: expected one int32 id for each example, "
@@ -127,41 +130,50 @@ def _check(part: Part, size: int) -> None:
                 )
 
 
-def _joined(parts: Sequence[Part]) -> list[Part]:
-    """The same with neighbouring blocks in one, as most numbers are."""
-    joined: list[Part] = []
-    for width, run in itertools.groupby(parts, _table_width):
+def _joined(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
+    """Concatenate neighbouring arrays, as numeric columns often are."""
+    joined: list[ColumnBlock] = []
+    for width, run in itertools.groupby(blocks, _table_width):
         some: list[Any] = list(run)
         joined += [jnp.concatenate(some, axis=1)] if width is None else some
     return joined
 
 
+# The gradient is our own, since the kernel has none that jax could derive.
 @jax.custom_vjp
-def _lay(parts: list[Part]) -> jax.Array:
+def _lay(blocks: list[ColumnBlock]) -> jax.Array:
+    """Concatenate blocks, on a CPU by one kernel that copies each row once."""
     if not table_rows.can_lay():
-        return _by_xla(parts)
-    laid: jax.Array = jax.lax.platform_dependent(parts, cpu=_by_loop, default=_by_xla)
+        return _by_xla(blocks)
+    laid: jax.Array = jax.lax.platform_dependent(
+        blocks, cpu=_by_kernel, default=_by_xla
+    )
     return laid
 
 
-def _forward(parts: list[Part]) -> tuple[jax.Array, tuple[list[Part], jax.Array]]:
-    laid = _lay(parts)
-    return laid, (parts, laid)
+def _forward(
+    blocks: list[ColumnBlock],
+) -> tuple[jax.Array, tuple[list[ColumnBlock], jax.Array]]:
+    laid = _lay(blocks)
+    return laid, (blocks, laid)
 
 
-def _backward(kept: tuple[list[Part], jax.Array], grads: jax.Array) -> tuple[list[Any]]:
-    parts, laid = kept
+def _backward(
+    kept: tuple[list[ColumnBlock], jax.Array], grads: jax.Array
+) -> tuple[list[Any]]:
+    blocks, laid = kept
     if table_rows.can_lay():
         found = jax.lax.platform_dependent(
-            parts, grads, laid, cpu=_grads_by_loop, default=_grads_by_xla
+            blocks, grads, laid, cpu=_grads_by_kernel, default=_grads_by_xla
         )
     else:
-        found = _grads_by_xla(parts, grads, laid)
-    nothing = ReadyRows(*[None] * 4)  # type: ignore[arg-type]  # no gradient
+        found = _grads_by_xla(blocks, grads, laid)
+    # Only the rows have a gradient: None stands for "zero" in the other fields.
+    nothing = GatheredRows(*[None] * 4)  # type: ignore[arg-type]
     return (
         [
-            replace(nothing, rows=grad) if isinstance(part, ReadyRows) else grad
-            for part, grad in zip(parts, found, strict=True)
+            replace(nothing, rows=grad) if isinstance(block, GatheredRows) else grad
+            for block, grad in zip(blocks, found, strict=True)
         ],
     )
 
@@ -169,26 +181,32 @@ def _backward(kept: tuple[list[Part], jax.Array], grads: jax.Array) -> tuple[lis
 _lay.defvjp(_forward, _backward)
 
 
-def _by_loop(parts: Sequence[Part]) -> jax.Array:
+def _by_kernel(blocks: Sequence[ColumnBlock]) -> jax.Array:
+    """Concatenate with the kernel, which reads the tables and not the gathered rows."""
     pairs: list[tuple[jax.Array, jax.Array]] = []
-    for part in parts:
-        if isinstance(part, ReadyRows):
-            pairs.append((part.table, part.ids.reshape(-1)))
-        else:  # a table with one row for each example
-            pairs.append((part, jnp.arange(part.shape[0], dtype=jnp.int32)))
+    for block in blocks:
+        if isinstance(block, GatheredRows):
+            pairs.append((block.table, block.ids.reshape(-1)))
+        else:  # an array is a table with one row for each example
+            pairs.append((block, jnp.arange(block.shape[0], dtype=jnp.int32)))
     return table_rows.lay_rows(pairs)
 
 
-def _grads_by_loop(
-    parts: Sequence[Part], grads: jax.Array, laid: jax.Array
+def _grads_by_kernel(
+    blocks: Sequence[ColumnBlock], grads: jax.Array, laid: jax.Array
 ) -> list[jax.Array]:
+    """Return the gradient of each block: summed by row, or its columns of `grads`.
+
+    `laid` is an argument only so that XLA reads the tables before it updates them;
+    otherwise it would copy them.
+    """
     found: list[jax.Array] = []
     start = 0
-    for part in parts:
-        end = start + part.shape[1]
-        if isinstance(part, ReadyRows):
-            which = part.ids.reshape(-1), part.places.reshape(-1)
-            shape = (part.rows.shape[0], part.rows.shape[1])
+    for block in blocks:
+        end = start + block.shape[1]
+        if isinstance(block, GatheredRows):
+            which = block.ids.reshape(-1), block.places.reshape(-1)
+            shape = (block.rows.shape[0], block.rows.shape[1])
             sums = table_rows.add_rows(grads, start, *which, shape, after=laid)
             found.append(sums)
         else:
@@ -197,57 +215,61 @@ def _grads_by_loop(
     return found
 
 
-def _by_xla(parts: Sequence[Part]) -> jax.Array:
-    blocks: list[Any] = []
-    for width, run in itertools.groupby(parts, _table_width):
+def _by_xla(blocks: Sequence[ColumnBlock]) -> jax.Array:
+    """Concatenate with XLA's operations, for devices without the kernel."""
+    arrays: list[Any] = []
+    for width, run in itertools.groupby(blocks, _table_width):
         some = list(run)
-        blocks += some if width is None else [_looked_up(some)]
-    return jnp.concatenate(blocks, axis=1)
+        arrays += some if width is None else [_looked_up(some)]
+    return jnp.concatenate(arrays, axis=1)
 
 
 def _grads_by_xla(
-    parts: Sequence[Part], grads: jax.Array, laid: jax.Array
+    blocks: Sequence[ColumnBlock], grads: jax.Array, laid: jax.Array
 ) -> list[jax.Array]:
     def lay(numbers: list[jax.Array]) -> jax.Array:
         return _by_xla(
             [
-                replace(part, rows=mine) if isinstance(part, ReadyRows) else mine
-                for part, mine in zip(parts, numbers, strict=True)
+                replace(block, rows=mine) if isinstance(block, GatheredRows) else mine
+                for block, mine in zip(blocks, numbers, strict=True)
             ]
         )
 
-    found: list[jax.Array] = jax.vjp(lay, _numbers(parts))[1](grads)[0]
+    found: list[jax.Array] = jax.vjp(lay, _numbers(blocks))[1](grads)[0]
     return found
 
 
-def _table_width(part: Part) -> int | None:
-    return part.shape[1] if isinstance(part, ReadyRows) else None
+def _table_width(block: ColumnBlock) -> int | None:
+    """Return the width of a table, None for an array; neighbours are grouped by it."""
+    return block.shape[1] if isinstance(block, GatheredRows) else None
 
 
-def _looked_up(tables: Sequence[Any]) -> jax.Array:  # ReadyRows of one width
-    """The rows of several tables, [B, n · D].
+def _looked_up(tables: Sequence[Any]) -> jax.Array:  # GatheredRows of one width
+    """Return the rows of n tables of one width, [B, n · D].
 
-    Many small lookups, each with its gradient, take longer than a large one.
+    One large lookup and its gradient are faster than many small ones.
     """
     starts = np.cumsum([0] + [len(table.rows) for table in tables])[:-1]
     ids = jnp.concatenate([table.ids for table in tables], axis=1)
     places = jnp.concatenate([table.places for table in tables], axis=1)
     rows = jnp.concatenate([table.rows for table in tables])
     found = take_rows(rows, jnp.maximum(places, 0) + starts.astype(np.int32))
-    # An absent entry has read an arbitrary row, which may hold NaN.
+    # An absent entry has read an arbitrary row, which may hold NaN: mask, not multiply.
     width = sum(table.shape[1] for table in tables)
     return jnp.where(ids[..., None] >= 0, found, 0).reshape(ids.shape[0], width)
 
 
 def take_rows(rows: jax.Array, places: jax.Array) -> jax.Array:
-    """Rows [U, D] at places [B, …] that the host has made: [B, …, D]."""
-    # None of them is outside, and XLA need not look.
+    """Return the rows [U, D] at places [B, …] that the host computed: [B, …, D]."""
+    # The host keeps places in range, so XLA need not check them.
     found: jax.Array = rows.at[places].get(
         mode="promise_in_bounds", wrap_negative_indices=False
     )
     return found
 
 
-def _numbers(parts: Sequence[Part]) -> list[jax.Array]:
-    """What the gradient is taken of."""
-    return [part.rows if isinstance(part, ReadyRows) else part for part in parts]
+def _numbers(blocks: Sequence[ColumnBlock]) -> list[jax.Array]:
+    """Return the arrays that the gradient is taken of."""
+    return [
+        block.rows if isinstance(block, GatheredRows) else block for block in blocks
+    ]

@@ -65,15 +65,15 @@ def test_training_comes_to_the_same_bits_as_column_by_column(tmp_path, monkeypat
     seen = []
     original = variables.side_by_side
 
-    def looking(parts):
-        seen.append(sum(isinstance(part, variables.ReadyRows) for part in parts))
-        return original(parts)
+    def looking(blocks):
+        seen.append(sum(isinstance(block, variables.GatheredRows) for block in blocks))
+        return original(blocks)
 
     monkeypatch.setattr(variables, "side_by_side", looking)
     together = trained(tmp_path / "together")
     # a b c d from h to; the others go by themselves, and all do where none is trained.
     assert set(seen) == {0, 7}
-    monkeypatch.setattr(EmbeddingColumn, "ready", lambda *_: None)
+    monkeypatch.setattr(EmbeddingColumn, "gathered", lambda *_: None)
     apart = trained(tmp_path / "apart")
     assert together.keys() == apart.keys()
     assert any("embedding_weights" in name for name in together)

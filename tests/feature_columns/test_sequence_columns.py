@@ -27,9 +27,9 @@ def test_a_sequence_is_for_sequence_layers_only():
 
 
 def test_a_sequence_can_be_neither_weighted_nor_crossed():
-    with pytest.raises(ValueError, match="sequences"):
+    with pytest.raises(ValueError, match="is a sequence column"):
         fc.weighted_categorical_column(_words(), "weight")
-    with pytest.raises(ValueError, match="sequences"):
+    with pytest.raises(ValueError, match="is a sequence column"):
         fc.crossed_column([_words(), "city"], 10)
 
 

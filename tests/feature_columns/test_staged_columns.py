@@ -115,7 +115,7 @@ def test_text_for_a_numeric_column_is_refused_while_tracing():
 @pytest.mark.parametrize("buckets", [10, 1000])
 @pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
 def test_batch_and_number_of_ids_may_stay_open_in_an_export(buckets, combiner):
-    from estimax.feature_columns.combine import combine, count
+    from estimax.feature_columns.lookup import combine, count
 
     def both(ids, weights, table):
         given = Ids(ids, weights)

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from estimax import transforms
 from estimax.core.errors import BundleError
 from estimax.core.strings import Strings
 from estimax.transforms import (
@@ -20,7 +21,9 @@ from estimax.transforms import (
     Weighted,
     WordList,
     from_json,
+    serialize,
     to_json,
+    transform,
 )
 
 _WORDS = WordList.of(["a", "b c", "", "é", "d\r"])
@@ -98,7 +101,7 @@ def test_the_same_ids_come_out_after_the_trip(tmp_path):
     np.testing.assert_array_equal(again(raw).ids, transform(raw).ids)
 
 
-def test_the_room_loads_without_anything_that_trains():
+def test_the_package_loads_without_anything_that_trains():
     code = (
         "import sys, estimax.transforms; "
         "print([m for m in ('flax', 'optax', 'numba', 'estimax.feature_columns') "
@@ -114,3 +117,10 @@ def test_a_scaling_on_the_host_survives_the_trip(tmp_path):
     scaling = Scaling(fill=1.0, log1p=True, mean=2.0, std=3.0)
     buckets = Bucketize("x", (0.0,), normalizer=scaling)
     assert from_json(to_json(buckets, tmp_path), tmp_path) == buckets
+
+
+def test_every_transform_of_the_package_can_be_written():
+    bases = (transform.IdSource, transform.Transform)
+    public = [getattr(transforms, name) for name in transforms.__all__]
+    classes = {c for c in public if isinstance(c, type) and issubclass(c, bases)}
+    assert classes - set(bases) == set(serialize._CLASSES.values())

@@ -43,7 +43,7 @@ def test_a_blank_line_is_named_by_number(tmp_path):
 
 def test_a_repeated_line_is_named_with_its_file(tmp_path):
     path = _write(tmp_path / "v.txt", b"a\nb\na\n")
-    with pytest.raises(ValueError, match=r"v\.txt.*b'a' is there twice"):
+    with pytest.raises(ValueError, match=r"v\.txt.*b'a' is listed twice"):
         load_words(path, size=3)
 
 

@@ -45,12 +45,12 @@ def test_integers_are_not_their_decimal_text():
 
 
 def test_a_word_that_is_there_twice_is_named():
-    with pytest.raises(ValueError, match=r"b'a' is there twice.*2"):
+    with pytest.raises(ValueError, match=r"b'a' is listed twice.*2"):
         WordList.of(["a", "b", "a"]).check_distinct()
 
 
 def test_an_integer_that_is_there_twice_is_named():
-    with pytest.raises(ValueError, match="7 is there twice"):
+    with pytest.raises(ValueError, match="7 is listed twice"):
         WordList.of([7, 8, 7]).check_distinct()
 
 

@@ -12,19 +12,19 @@ from jax import export
 from estimax import optimizers
 from estimax.staging.plan import make_unique
 from estimax.variables.tables import (
-    ReadyRows,
-    _grads_by_loop,
+    GatheredRows,
+    _grads_by_kernel,
     _grads_by_xla,
     side_by_side,
 )
 
 
-def ready(ids, table):
+def gathered(ids, table):
     """What a training step has of a table, for ids [B]."""
     ids = np.asarray(ids, np.int32)[:, None]
     unique, inverse = make_unique({"t": {"c": ids}}, {"t": len(table)})
     rows = jnp.asarray(table).at[unique["t"]].get(mode="clip")
-    return ReadyRows(
+    return GatheredRows(
         jnp.asarray(table), jnp.asarray(ids), rows, jnp.asarray(inverse["t"]["c"])
     )
 
@@ -36,7 +36,7 @@ def drawn(seed, rows, widths):
     for width in widths:
         parts.append(draw.normal(size=(rows, 2)).astype(np.float32))
         table = draw.normal(size=(9, width)).astype(np.float32)
-        parts.append(ready(draw.integers(-2, 9, rows), table))
+        parts.append(gathered(draw.integers(-2, 9, rows), table))
     return parts
 
 
@@ -44,7 +44,7 @@ def expected(parts):
     """Written out in NumPy."""
     blocks = []
     for part in parts:
-        if isinstance(part, ReadyRows):
+        if isinstance(part, GatheredRows):
             ids = np.asarray(part.ids)[:, 0]
             found = np.asarray(part.table)[np.clip(ids, 0, len(part.table) - 1)]
             blocks.append(np.where(ids[:, None] >= 0, found, 0))
@@ -79,7 +79,7 @@ def test_gradients_have_the_bits_of_numbers_added_in_order(widths):
     for part, grad in zip(parts, found, strict=True):
         mine = weights[:, start : start + part.shape[1]]
         start += part.shape[1]
-        if not isinstance(part, ReadyRows):
+        if not isinstance(part, GatheredRows):
             np.testing.assert_array_equal(grad, mine)
             continue
         sums = np.zeros(part.rows.shape, np.float32)
@@ -115,7 +115,7 @@ def test_xla_finds_the_same_gradients():
     parts = drawn(5, 30, (3, 16, 16))
     grads = jnp.asarray(expected(parts)) + 1
     given = parts, grads, side_by_side(parts)
-    compiled = jax.jit(_grads_by_loop)(*given)
+    compiled = jax.jit(_grads_by_kernel)(*given)
     for ours, theirs in zip(compiled, _grads_by_xla(*given), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -123,7 +123,7 @@ def test_xla_finds_the_same_gradients():
 def test_other_dtypes_are_left_to_xla_too():
     parts = drawn(6, 30, (4,))
     table = parts[1]
-    half = ReadyRows(
+    half = GatheredRows(
         table.table.astype(jnp.bfloat16),
         table.ids,
         table.rows.astype(jnp.bfloat16),
@@ -136,7 +136,7 @@ def test_other_dtypes_are_left_to_xla_too():
 
 def test_an_id_beyond_the_table_reads_its_last_row_and_trains_none():
     table = np.arange(6, dtype=np.float32).reshape(2, 3)
-    part = ready([0, 1, 5, 7], table)
+    part = gathered([0, 1, 5, 7], table)
     assert part.places.max() >= len(part.rows)  # outside of what is summed
     laid, back = jax.vjp(
         lambda rows: side_by_side([replace(part, rows=rows)]), part.rows
@@ -163,7 +163,7 @@ def test_a_table_that_is_updated_in_place_is_never_copied(power):
     table = jnp.ones((1000, 4))
     optimizer = optimizers.Adagrad(0.1)
     slots = optimizers.init_slots(optimizer, table)
-    part = ready(np.arange(8), table)
+    part = gathered(np.arange(8), table)
 
     def step(table, slots, part):
         def loss(rows):  # of power 1 its gradient needs nothing that was looked up
