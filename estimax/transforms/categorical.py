@@ -19,8 +19,8 @@ from estimax.core.numbers import as_float32
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native import hashing
+from estimax.native.features import Values
 from estimax.native.hashing import MISSING
-from estimax.native.words import Values
 from estimax.transforms.fingerprint import fingerprint64
 from estimax.transforms.transform import (
     BundleFormat,

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Ids, Sparse, padded_length
 from estimax.core.strings import Strings, is_text
+from estimax.native.features import Values
 from estimax.native.hashing import MISSING
-from estimax.native.words import Values
 
 if TYPE_CHECKING:
     from typing import Self

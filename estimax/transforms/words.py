@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, FeatureError, InputError
 from estimax.core.strings import Strings
-from estimax.native.words import Values, WordTable
+from estimax.native.features import Values
+from estimax.native.words import WordTable
 from estimax.transforms.fingerprint import fingerprint64
 from estimax.transforms.transform import IdArray, decimal_text, exceeds_int64
 from estimax.wire import files, json_text, records
