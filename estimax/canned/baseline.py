@@ -53,7 +53,7 @@ class BaselineEstimator(Estimator):
     def __init__(
         self,
         head: heads.Head,
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
@@ -108,7 +108,7 @@ class BaselineClassifier(BaselineEstimator):
 
     def __init__(
         self,
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -163,7 +163,7 @@ class BaselineRegressor(BaselineEstimator):
 
     def __init__(
         self,
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         label_dimension: int = 1,
         weight_column: Any = None,
         optimizer: Any = "Ftrl",

@@ -21,7 +21,7 @@ from flax import linen as nn
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
 from estimax.canned.layers import hidden_layers
-from estimax.canned.parts import ModelDir, check_features, click_head
+from estimax.canned.parts import ModelPath, check_features, click_head
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import ConfigError, FeatureError
 from estimax.core.spec import EstimatorSpec
@@ -85,7 +85,7 @@ class DeepFMClassifier(Estimator):
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: ModelDir | None = None,
+        model_dir: ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         optimizer: Any = None,
         dropout: float | None = None,
@@ -165,7 +165,7 @@ class DCNClassifier(Estimator):
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: ModelDir | None = None,
+        model_dir: ModelPath | None = None,
         cross_layers: int = 3,
         projection: int | None = None,
         structure: Literal["parallel", "stacked"] = "parallel",
@@ -190,7 +190,7 @@ class DCNClassifier(Estimator):
             first = fc.input_layer(features, columns)
             crossed = first
             for index in range(cross_layers):
-                crossed = Cross(projection, name=f"cross_{index}")(first, crossed)
+                crossed = CrossLayer(projection, name=f"cross_{index}")(first, crossed)
             net = first if structure == "parallel" else crossed
             net = hidden_layers(net, hidden_units, dropout=dropout, mode=mode)
             if structure == "parallel":
@@ -251,7 +251,7 @@ class DINClassifier(Estimator):
         hidden_units: Sequence[int],
         attend: Iterable[tuple[Any, Any]],
         feature_columns: Iterable[Any] = (),
-        model_dir: ModelDir | None = None,
+        model_dir: ModelPath | None = None,
         attention_units: Sequence[int] = (36,),
         optimizer: Any = None,
         dropout: float | None = None,
@@ -317,12 +317,12 @@ def _ids_or_numbers(column: Any) -> Any:
     return column.categorical_column if _embeds(column) else column
 
 
-class Cross(nn.Module):
+class CrossLayer(nn.Module):
     """A cross layer: first * (W x + b) + x, all [B, D].
 
     >>> x = jnp.array([[1.0, 2.0]])
     >>> params = {"kernel": {"kernel": jnp.eye(2), "bias": jnp.ones(2)}}
-    >>> Cross().apply({"params": params}, x, x).tolist()
+    >>> CrossLayer().apply({"params": params}, x, x).tolist()
     [[3.0, 8.0]]
     """
 

@@ -73,7 +73,7 @@ class DNNLinearCombinedEstimator(Estimator):
     def __init__(
         self,
         head: heads.Head,
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,
@@ -204,7 +204,7 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
 
     def __init__(
         self,
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,
@@ -292,7 +292,7 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
 
     def __init__(
         self,
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,

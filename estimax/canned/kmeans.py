@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimax import feature_columns as fc
 from estimax import metrics, optimizers, variables
-from estimax.canned.parts import ModelDir
+from estimax.canned.parts import ModelPath
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.core.numbers import Int64
 from estimax.core.spec import EstimatorSpec, ModeKeys, PredictOutput
@@ -94,7 +94,7 @@ class KMeans(Estimator):
     def __init__(
         self,
         num_clusters: int,
-        model_dir: ModelDir | None = None,
+        model_dir: ModelPath | None = None,
         initial_clusters: str | ArrayLike | Callable[..., Any] = "random",
         distance_metric: str = "squared_euclidean",
         seed: int | None = None,
@@ -197,7 +197,7 @@ class _Updates:
         distances: jax.Array,
     ) -> None:
         """Assign the centers of the next step."""
-        slots = _starting(points, started, distances)
+        slots = _new_centers(points, started, distances)
         is_starting = slots < self.num_clusters
         nearest = jnp.argmin(distances, axis=1)
         one_hot = jax.nn.one_hot(nearest, self.num_clusters, dtype=points.dtype)
@@ -215,7 +215,7 @@ class _Updates:
             variables.assign(clusters, join(self._placed(moved)))
         elif self.every == 1:
             seen = _untrained("cluster_counts", (self.num_clusters,))
-            variables.assign(clusters, join(_towards(clusters, seen, sums, counts)))
+            variables.assign(clusters, join(_moved_means(clusters, seen, sums, counts)))
             variables.assign(seen, seen + counts)
         else:
             self._apply_later(clusters, sums, counts, join)
@@ -237,7 +237,7 @@ class _Updates:
         )
         seen = _untrained("cluster_counts", (self.num_clusters,))
         steps = _untrained("steps_in_iteration", ())
-        moved = _towards(moving, seen, sums, counts)
+        moved = _moved_means(moving, seen, sums, counts)
         is_last = steps + 1 >= self.every
         placed = jnp.where(is_last, self._placed(moved), clusters)
         variables.assign(clusters, join(placed))
@@ -249,7 +249,9 @@ class _Updates:
         return _normalized(clusters) if self.is_cosine else clusters
 
 
-def _starting(points: jax.Array, started: jax.Array, distances: jax.Array) -> jax.Array:
+def _new_centers(
+    points: jax.Array, started: jax.Array, distances: jax.Array
+) -> jax.Array:
     """Return the new center that starts at each point, or an index >= K for none.
 
     Centers start at the points that are farthest from all centers so far.
@@ -356,7 +358,7 @@ def _distances(points: jax.Array, clusters: jax.Array, is_cosine: bool) -> jax.A
     return jnp.maximum(squares - 2 * points @ clusters.T, 0)
 
 
-def _towards(
+def _moved_means(
     clusters: jax.Array, seen: jax.Array, sums: jax.Array, counts: jax.Array
 ) -> jax.Array:
     """Return the means of `seen` points at the centers and the points of the batch."""

@@ -57,7 +57,7 @@ class LinearEstimator(Estimator):
         self,
         head: heads.Head,
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         sparse_combiner: str = "sum",
@@ -135,7 +135,7 @@ class LinearClassifier(LinearEstimator):
     def __init__(
         self,
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -201,7 +201,7 @@ class LinearRegressor(LinearEstimator):
     def __init__(
         self,
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         label_dimension: int = 1,
         weight_column: Any = None,
         optimizer: Any = "Ftrl",

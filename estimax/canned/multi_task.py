@@ -21,7 +21,7 @@ from flax import linen as nn
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
 from estimax.canned.layers import hidden_layers
-from estimax.canned.parts import ModelDir, check_features
+from estimax.canned.parts import ModelPath, check_features
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ModeKeys
@@ -84,7 +84,7 @@ class MMoEEstimator(Estimator):
         expert_units: Sequence[int] = (128,),
         tower_units: Sequence[int] = (64,),
         experts: int = 4,
-        model_dir: ModelDir | None = None,
+        model_dir: ModelPath | None = None,
         optimizer: Any = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
@@ -157,7 +157,7 @@ class ESMMClassifier(Estimator):
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: ModelDir | None = None,
+        model_dir: ModelPath | None = None,
         optimizer: Any = None,
         weight_column: Any = None,
         config: RunConfig | None = None,

@@ -11,7 +11,7 @@ from estimax import heads, optimizers
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.optimizers import v1
 
-ModelDir = str | os.PathLike[str]
+ModelPath = str | os.PathLike[str]
 MEAN = "sum_over_batch_size"
 Compat = Literal["v1", "v2"]  # the defaults of tf.compat.v1.estimator or tf.estimator
 

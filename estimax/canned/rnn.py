@@ -89,7 +89,7 @@ class RNNEstimator(Estimator):
         cell_type: str | type[nn.RNNCellBase] | None = None,
         rnn_cell_fn: CellFn | None = None,
         return_sequences: bool = False,
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         optimizer: Any = "Adagrad",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
@@ -151,7 +151,7 @@ class RNNClassifier(RNNEstimator):
       loss_reduction: "sum_over_batch_size" (the mean over examples, the default) or
         "sum".
       sequence_mask: Name of the feature under which the head finds the mask of real
-        steps, with `return_sequences`. It must not be a name of yours.
+        steps, with `return_sequences`. No feature of yours may have this name.
       config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
       warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
         from. None: variables start from their initializers.
@@ -185,7 +185,7 @@ class RNNClassifier(RNNEstimator):
         cell_type: str | type[nn.RNNCellBase] | None = None,
         rnn_cell_fn: CellFn | None = None,
         return_sequences: bool = False,
-        model_dir: parts.ModelDir | None = None,
+        model_dir: parts.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -240,9 +240,11 @@ class _Network:
             )
             sequence = feature_columns.concatenate_context_input(context, sequence)
         mask = jnp.arange(sequence.shape[1]) < lengths[:, None]
-        return variables.scoped("rnn_model", self._above)(sequence, mask), mask
+        return variables.scoped("rnn_model", self._cells_and_logits)(
+            sequence, mask
+        ), mask
 
-    def _above(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
+    def _cells_and_logits(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
         run = self._both_ways if self.bidirectional else self._one_way
         net = run(sequence, mask)
         logits: jax.Array = nn.Dense(

@@ -36,10 +36,10 @@ from estimax.export.requests import read_request
 from estimax.export.signature import (
     DEFAULT_SIGNATURE,
     Signature,
+    first_few,
     input_name,
     origins_of,
     signature_from_json,
-    some,
 )
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
@@ -150,8 +150,8 @@ class Bundle:
         return "\n".join(
             (
                 f"Bundle({str(self.path)!r}, step={self.manifest.get('step')})",
-                f"  features: {some(names)}",
-                f"  signatures: {some(list(self.signatures))}",
+                f"  features: {first_few(names)}",
+                f"  signatures: {first_few(list(self.signatures))}",
                 f"  weights: {len(self.weights)} arrays, {size:,} bytes",
             )
         )
@@ -352,7 +352,7 @@ class Bundle:
         ):
             raise BundleError(
                 f"{self.path / 'selftest.json'}: expected rows of the features and "
-                "answers of the signatures, found others."
+                "answers of the signatures, found other names."
             )
         return example, answers
 
@@ -372,7 +372,9 @@ def _read(files: BundleFiles) -> Bundle:
     first = next(iter(exported.values()))
     for stem, function in exported.items():
         if functions.arguments_of(function) != functions.arguments_of(first):
-            raise ValueError(f"functions/{stem} takes other arguments than the others")
+            raise ValueError(
+                f"functions/{stem}: expected the same arguments as the other functions"
+            )
     weights = _read_weights(files, functions.arguments_of(first)[0])
     jitted = {stem: jax.jit(function.call) for stem, function in exported.items()}
     for name in files.manifest["files"]:
@@ -441,7 +443,7 @@ def _fitted(name: str, spec: ArgumentSpec, array: Any) -> NDArray[Any]:
     if not fits:
         raise BundleError(
             f"{name}: expected shape {list(spec.shape)}, found {list(array.shape)}; "
-            "the example given to the export had no such rows."
+            "rows of the example given to the export had another shape."
         )
     return np.asarray(array, spec.dtype)
 

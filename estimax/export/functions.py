@@ -29,7 +29,7 @@ Exported = export.Exported
 BATCH = "b"  # name of the batch dimension
 FOLDER = "functions"
 
-Shape = tuple[int | str, ...]  # a number is a fixed size, a name a free one
+ArgumentShape = tuple[int | str, ...]  # a number is a fixed size, a name a free one
 Read = Callable[[str], bytes]  # file name, relative to the bundle -> content
 
 
@@ -38,7 +38,7 @@ class ArgumentSpec:
     """The dtype and shape of one argument or result."""
 
     dtype: str
-    shape: Shape
+    shape: ArgumentShape
 
 
 def export_function(

@@ -101,9 +101,7 @@ class BundleFiles:
         """Check the size of one file; with `content`, its hash too."""
         path = self.path(name)
         if name not in self.manifest["files"]:
-            raise BundleError(
-                f"{path}: expected it among the files of {MANIFEST}, found no entry."
-            )
+            raise BundleError(f"{path}: the file is not listed in {MANIFEST}.")
         if not path.is_file():
             size = self.manifest["files"][name]["size"]
             raise BundleError(
@@ -191,7 +189,7 @@ def parse_json(path: Path, data: bytes) -> Any:
         return json_text.parse(data)
     except ValueError as error:
         raise BundleError(
-            f"{path}: expected JSON, found text that is not ({error}). {_AGAIN}"
+            f"{path}: expected JSON, found invalid text ({error}). {_AGAIN}"
         ) from error
 
 

@@ -158,7 +158,7 @@ def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
         return _sparse_from_nested(spec, value)
     if isinstance(value, np.ndarray | Strings):
         return _sparse_from_dense(spec, value)
-    if hasattr(value, "to_pylist"):  # of pyarrow
+    if hasattr(value, "to_pylist"):  # a pyarrow array
         value = value.to_pylist()
     return _sparse_from_rows(spec, value)
 
@@ -188,7 +188,7 @@ def _sparse_from_nested(spec: TensorSpec, rows: Any) -> Sparse:
     try:
         found = Sparse.of_rows(rows)
     except FeatureError:
-        raise _unfit(spec, "values that are not all nested as deeply") from None
+        raise _unfit(spec, "values nested to different depths") from None
     if len(found.values):
         return _sparse_from(spec, found)
     # Empty rows do not show how deeply they are nested; the spec does.

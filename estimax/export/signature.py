@@ -33,7 +33,7 @@ STRING: Final = "string"
 
 LONE_FEATURE: Final = "feature"  # the name of features that are one array
 
-Kind = Literal["dense", "sparse"]
+TensorKind = Literal["dense", "sparse"]
 # signature -> output -> array, Words or Int64
 SignatureOutputs = dict[str, dict[str, Any]]
 # weights by name, inputs {"raw": ..., "staged": ...} -> outputs
@@ -62,9 +62,9 @@ class TensorSpec:
     name: str
     dtype: str
     shape: tuple[int | None, ...]
-    kind: Kind = "dense"
-    compute_dtype: str | None = None  # None: never on the device as it is
-    vocabulary: tuple[str, ...] | None = None  # of a computed text output
+    kind: TensorKind = "dense"
+    compute_dtype: str | None = None  # None: only the host reads it
+    vocabulary: tuple[str, ...] | None = None  # the words of a text output
 
     def __repr__(self) -> str:
         words = "" if self.vocabulary is None else f", {len(self.vocabulary)} words"
@@ -144,8 +144,8 @@ class Signature:
         return "\n".join(
             (
                 f"Signature({self.name!r}, {self.method_name})",
-                f"  inputs: {some([spec._text() for spec in self.inputs])}",
-                f"  outputs: {some([spec._text() for spec in self.outputs])}",
+                f"  inputs: {first_few([spec._text() for spec in self.inputs])}",
+                f"  outputs: {first_few([spec._text() for spec in self.outputs])}",
             )
         )
 
@@ -217,14 +217,16 @@ class Servable:
             raise BundleError("Servable: the example needs at least one row.")
 
     def __repr__(self) -> str:
-        features = some([input_name(origin) for origin in origins_of(self.plan)])
-        return f"Servable(features: {features}; weights: {some(list(self.weights))})"
+        features = first_few([input_name(origin) for origin in origins_of(self.plan)])
+        return (
+            f"Servable(features: {features}; weights: {first_few(list(self.weights))})"
+        )
 
 
-def some(texts: Sequence[str], most: int = 8) -> str:
+def first_few(texts: Sequence[str], most: int = 8) -> str:
     """Return the first few texts and how many more there are, for `repr`.
 
-    >>> some(["a", "b", "c"], most=2)
+    >>> first_few(["a", "b", "c"], most=2)
     'a, b, and 1 more'
     """
     more = [f"and {len(texts) - most} more"] if len(texts) > most else []

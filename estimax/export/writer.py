@@ -58,7 +58,7 @@ from estimax.staging.recording import Origin
 from estimax.wire import atomic, files, tensors
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-# jax promises to read what it exported for half a year; the StableHLO lasts longer.
+# jax guarantees to read its own format for half a year.
 _JAXEXPORT_DAYS = 180
 
 
