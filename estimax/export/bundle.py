@@ -126,7 +126,7 @@ class Bundle:
       >>> import tempfile
       >>> from estimax.export import Servable, write_bundle
       >>> age = Origin("features", "age")
-      >>> double = lambda w, x: {"serving_default": {"y": x["raw"]["features/age"] * 2}}
+      >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
       >>> plan = plans.Plan(raw=(age,), calls=())
       >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
       >>> with tempfile.TemporaryDirectory() as base:

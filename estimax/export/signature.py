@@ -36,10 +36,8 @@ LONE_FEATURE: Final = "feature"  # the name of features that are one array
 TensorKind = Literal["dense", "sparse"]
 # signature -> output -> array, Words or Int64
 SignatureOutputs = dict[str, dict[str, Any]]
-# weights by name, inputs {"raw": ..., "staged": ...} -> outputs
-ServableFunction = Callable[
-    [dict[str, Any], dict[str, dict[str, Any]]], SignatureOutputs
-]
+# weights by name, the prepared features -> outputs
+ServableFunction = Callable[[dict[str, Any], plans.PreparedBatch], SignatureOutputs]
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,8 +157,8 @@ class Servable:
 
     Args:
       function: `function(weights, inputs)`, which returns signature name to output name
-        to array. It must return a signature "serving_default". `inputs["raw"]` has the
-        numeric features, `inputs["staged"]` the results of host transforms.
+        to array. It must return a signature "serving_default". `inputs.raw` has the
+        numeric features, `inputs.staged` the results of host transforms.
       weights: Name to array.
       plan: The host transforms of the features. It has no labels and no row groups.
       example: At least one row of every raw feature. It sets dtypes and shapes, and its
@@ -175,7 +173,7 @@ class Servable:
       >>> age = Origin("features", "age")
       >>> servable = Servable(
       ...     function=lambda w, x: {
-      ...         "serving_default": {"y": x["raw"]["features/age"] * w["k"]}
+      ...         "serving_default": {"y": x.raw["features/age"] * w["k"]}
       ...     },
       ...     weights={"k": np.float32(2)},
       ...     plan=plans.Plan(raw=(age,), calls=()),

@@ -96,7 +96,7 @@ def write_bundle(
     Example:
       >>> import tempfile
       >>> age = Origin("features", "age")
-      >>> double = lambda w, x: {"serving_default": {"y": x["raw"]["features/age"] * 2}}
+      >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
       >>> plan = plans.Plan(raw=(age,), calls=())
       >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
       >>> with tempfile.TemporaryDirectory() as base:
@@ -178,7 +178,7 @@ def _export(servable: Servable, platforms: tuple[str, ...]) -> _Program:
 
 
 def _input_specs(
-    plan: plans.Plan, example: plans.RawBatch, prepared: Mapping[str, Any]
+    plan: plans.Plan, example: plans.RawBatch, prepared: plans.PreparedBatch
 ) -> dict[str, ArgumentSpec]:
     free = host_plan.symbolic_axes(plan, example)
     specs = {}
@@ -190,13 +190,11 @@ def _input_specs(
 
 
 def _abstract_outputs(
-    servable: Servable, prepared: Mapping[str, Any]
+    servable: Servable, prepared: plans.PreparedBatch
 ) -> SignatureOutputs:
     """Return the outputs of the function with shapes in place of arrays."""
-    inputs = {part: prepared[part] for part in ("raw", "staged")}
-    outputs: SignatureOutputs = jax.eval_shape(
-        servable.function, dict(servable.weights), inputs
-    )
+    weights = dict(servable.weights)
+    outputs: SignatureOutputs = jax.eval_shape(servable.function, weights, prepared)
     unknown = sorted(set(servable.methods) - set(outputs))
     if unknown:
         raise BundleError(
@@ -212,7 +210,7 @@ def _abstract_outputs(
 
 
 def _function_of(
-    servable: Servable, signature: str, like: Mapping[str, Any]
+    servable: Servable, signature: str, like: plans.PreparedBatch
 ) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
     # All functions have the name `answer`, so that equal programs are equal bytes.
     def answer(weights: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
@@ -288,8 +286,7 @@ def _stem_for(
 
 def _answers(servable: Servable, example: plans.RawBatch) -> selftest.Answers:
     prepared = servable.plan.prepare(example)
-    inputs = {part: prepared[part] for part in ("raw", "staged")}
-    outputs = jax.jit(servable.function)(dict(servable.weights), inputs)
+    outputs = jax.jit(servable.function)(dict(servable.weights), prepared)
     answers: selftest.Answers = materialize(outputs)
     return answers
 
