@@ -42,6 +42,10 @@ def MomentumOptimizer(  # noqa: N802
 
     Returns:
       An `Optimizer`.
+
+    Example:
+      >>> MomentumOptimizer(0.1, 0.9)
+      Momentum(learning_rate=0.1, momentum=0.9, nesterov=False, generation='v1')
     """
     return new.Momentum(learning_rate, momentum, use_nesterov)
 
@@ -60,6 +64,10 @@ def AdagradOptimizer(  # noqa: N802
 
     Raises:
       ValueError: `initial_accumulator_value` is not positive.
+
+    Example:
+      >>> AdagradOptimizer(0.1).rule.epsilon
+      0.0
     """
     return new.Adagrad(learning_rate, initial_accumulator_value, generation="v1")
 
@@ -80,6 +88,10 @@ def AdamOptimizer(  # noqa: N802
 
     Returns:
       An `Optimizer`.
+
+    Example:
+      >>> AdamOptimizer(0.1).rule.epsilon
+      1e-08
     """
     return new.Adam(learning_rate, beta1, beta2, epsilon, generation="v1")
 
@@ -100,6 +112,10 @@ def LazyAdamOptimizer(  # noqa: N802
 
     Returns:
       An `Optimizer`.
+
+    Example:
+      >>> LazyAdamOptimizer(0.1).has_rows
+      True
     """
     return new.LazyAdam(learning_rate, beta1, beta2, epsilon)
 
@@ -122,6 +138,10 @@ def RMSPropOptimizer(  # noqa: N802
 
     Returns:
       An `Optimizer`.
+
+    Example:
+      >>> RMSPropOptimizer(0.1, decay=0.8).rule.rho
+      0.8
     """
     return new.RMSProp(
         learning_rate, decay, momentum, epsilon, centered, generation="v1"
@@ -154,6 +174,10 @@ def FtrlOptimizer(  # noqa: N802
 
     Raises:
       ValueError: `learning_rate_power` is positive or another argument is negative.
+
+    Example:
+      >>> FtrlOptimizer(0.1, l1_regularization_strength=0.5).name
+      'Ftrl'
     """
     return new.Ftrl(
         learning_rate,
@@ -179,6 +203,10 @@ def AdadeltaOptimizer(  # noqa: N802
 
     Returns:
       An `Optimizer`.
+
+    Example:
+      >>> AdadeltaOptimizer(1.0)
+      Adadelta(learning_rate=1.0, rho=0.95, epsilon=1e-08)
     """
     return new.Adadelta(learning_rate, rho, epsilon, generation="v1")
 
