@@ -137,7 +137,7 @@ def clip_by_global_norm(
     return _scale_to(tree, clip_norm, norm), norm
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Clip:
     """How to clip gradients: by value, then by norm, then by global norm.
 
@@ -156,8 +156,11 @@ class Clip:
       ValueError: A limit is not positive, or both `norm` and `global_norm` are given.
 
     Example:
-      >>> Clip(value=1.0)({"w": jnp.array([0.5, 9.0])})["w"].tolist()
+      >>> clip = Clip(value=1.0)
+      >>> clip({"w": jnp.array([0.5, 9.0])})["w"].tolist()
       [0.5, 1.0]
+      >>> clip
+      Clip(value=1.0)
     """
 
     value: float | None = None
@@ -174,6 +177,10 @@ class Clip:
                 "Clip: norm (of each variable) and global_norm (of all together) "
                 "exclude each other; give one of them."
             )
+
+    def __repr__(self) -> str:
+        given = (f"{name}={value}" for name, value in vars(self).items() if value)
+        return f"Clip({', '.join(given)})"
 
     def __call__(self, grads: Tree) -> Tree:
         """Clip a tree of gradients.
