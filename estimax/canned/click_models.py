@@ -1,13 +1,16 @@
-"""DeepFM: every pair of features by the product of its vectors, and a deep network.
+"""Click-through models: DeepFM, deep and cross network, deep interest network.
 
-Guo et al., "DeepFM: A Factorization-Machine based Neural Network for CTR Prediction"
-(2017). One logit is the sum of three: linear in the features, the pairwise products of
-their embedding vectors, and hidden layers over the same vectors.
+The papers are:
+
+    DeepFMClassifier   Guo et al., "DeepFM: A Factorization-Machine based Neural Network
+                       for CTR Prediction" (2017)
+    DCNClassifier      Wang et al., "DCN V2: Improved Deep & Cross Network" (2020)
+    DINClassifier      Zhou et al., "Deep Interest Network for Click-Through Rate
+                       Prediction" (2018)
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -17,36 +20,72 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned.parts import check_features, click_head
+from estimax.canned.layers import hidden_layers
+from estimax.canned.parts import ModelPath, check_features, click_head
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import ConfigError, FeatureError
-from estimax.core.spec import EstimatorSpec, ModeKeys
+from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
 
 class DeepFMClassifier(Estimator):
-    """A click model over embedding columns of one dimension, and any dense columns.
+    """DeepFM: a linear part, products of all pairs of embeddings, and hidden layers.
 
-    Embedding columns are the fields whose pairs count; numeric and indicator columns
-    join them in the deep and the linear part. The linear part weighs the ids that the
-    embedding columns embed; `linear_feature_columns` says otherwise. Without another
-    `optimizer` it is LazyAdam(0.001), which moves the rows of a batch only. `head` may
-    be another one of one logit, such as a BinaryClassHead with a label_vocabulary.
+    Use it for click-through data with many categorical features: it learns the
+    interaction of every pair of features without crosses made by hand.
 
-    >>> import estimax as ex
-    >>> fc = ex.feature_columns
-    >>> city = fc.categorical_column_with_hash_bucket("city", 1000)
-    >>> page = fc.categorical_column_with_hash_bucket("page", 1000)
-    >>> columns = [fc.embedding_column(c, 8) for c in (city, page)]
-    >>> columns.append(fc.numeric_column("age"))
-    >>> model = ex.DeepFMClassifier([64, 32], columns, "/tmp/estimax-doc-deepfm")
+    Args:
+      hidden_units: Width of each hidden layer, first to last, e.g. `[256, 128]`.
+      feature_columns: At least two embedding columns of one dimension, whose pairs are
+        multiplied. Other dense columns join the hidden layers and the linear part.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      linear_feature_columns: Columns of the linear part. None: the categorical columns
+        under the embeddings, and the other columns.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. None: `LazyAdam(0.001)`, which only updates the table
+        rows of the batch.
+      dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. Give it to `head` if you pass one.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      head: Another head of one logit, such as a `BinaryClassHead` with a
+        `label_vocabulary`. None: `BinaryClassHead()`.
+
+    Raises:
+      FeatureError: There are fewer than two embedding columns, or their dimensions
+        differ.
+      SpecError: Both `head` and `weight_column` are given.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> fc = ex.feature_columns
+      >>> features = {
+      ...     "city": np.array(["Oslo", "Oslo", "Rome", "Rome"]),
+      ...     "page": np.array(["ski", "sea", "ski", "sea"]),
+      ... }
+      >>> clicks = np.array([1, 0, 0, 1])  # no single feature tells
+      >>> rows = ex.input.Dataset.from_tensor_slices((features, clicks))
+      >>> columns = [
+      ...     fc.embedding_column(fc.categorical_column_with_hash_bucket(name, 100), 4)
+      ...     for name in features
+      ... ]
+      >>> fast = ex.optimizers.Adagrad(0.5)
+      >>> model = ex.DeepFMClassifier([8], columns, optimizer=fast)
+      >>> model = model.train(lambda: rows.repeat().batch(4), steps=40)
+      >>> float(model.evaluate(lambda: rows.batch(4))["accuracy"])
+      1.0
     """
 
     def __init__(
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: str | os.PathLike[str] | None = None,
+        model_dir: ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         optimizer: Any = None,
         dropout: float | None = None,
@@ -57,7 +96,8 @@ class DeepFMClassifier(Estimator):
     ) -> None:
         columns = tuple(feature_columns)
         fields = _fields(columns)
-        if linear_feature_columns is None:  # each once: embeddings may share their ids
+        if linear_feature_columns is None:
+            # Without duplicates: two embeddings may share a categorical column.
             linear_feature_columns = dict.fromkeys(map(_ids_or_numbers, columns))
         linear = tuple(linear_feature_columns)
         chosen = click_head(head, weight_column)
@@ -68,11 +108,11 @@ class DeepFMClassifier(Estimator):
             blocks: dict[Any, jax.Array] = {}
             net = fc.input_layer(features, columns, cols_to_output_tensors=blocks)
             vectors = jnp.stack([blocks[field] for field in fields], axis=1)
-            logits = (
-                fc.linear_model(features, linear)
-                + pairwise_products(vectors)
-                + _deep(net, hidden_units, dropout, mode)
-            )
+            first_order = fc.linear_model(features, linear)
+            second_order = pairwise_products(vectors)
+            net = hidden_layers(net, hidden_units, dropout=dropout, mode=mode)
+            deep = nn.Dense(1, name="logits")(net)
+            logits = first_order + second_order + deep
             return chosen.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
@@ -80,70 +120,52 @@ class DeepFMClassifier(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-def pairwise_products(vectors: jax.Array) -> jax.Array:
-    """The sum of the dot products of all pairs of fields: [B, F, D] to [B, 1].
-
-    >>> pairwise_products(jnp.array([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])).tolist()
-    [[67.0]]
-    """
-    # (Σv)² - Σv² counts every pair twice and costs F, not F².
-    square_of_sum = jnp.square(vectors.sum(axis=1))
-    sum_of_squares = jnp.square(vectors).sum(axis=1)
-    return 0.5 * (square_of_sum - sum_of_squares).sum(axis=1, keepdims=True)
-
-
-def _deep(
-    net: jax.Array, hidden_units: Sequence[int], dropout: float | None, mode: str
-) -> jax.Array:
-    for index, units in enumerate(hidden_units):
-        net = nn.relu(nn.Dense(units, name=f"hidden_{index}")(net))
-        if dropout:
-            net = nn.Dropout(dropout, deterministic=mode != ModeKeys.TRAIN)(net)
-    logits: jax.Array = nn.Dense(1, name="logits")(net)
-    return logits
-
-
-def _fields(columns: Sequence[Any]) -> list[Any]:
-    fields = [column for column in columns if _embeds(column)]
-    dimensions = {column.name: column.dimension for column in fields}
-    if len(fields) < 2 or len(set(dimensions.values())) > 1:
-        raise FeatureError(
-            "DeepFMClassifier: feature_columns needs at least two embedding columns, "
-            f"all of one dimension, because it multiplies them; got {dimensions}."
-        )
-    return fields
-
-
-def _embeds(column: Any) -> bool:
-    return isinstance(column, fc.EmbeddingColumn)
-
-
-def _ids_or_numbers(column: Any) -> Any:
-    """What the linear part weighs in the place of this column."""
-    return column.categorical_column if _embeds(column) else column
-
-
 class DCNClassifier(Estimator):
-    """A click model of `cross_layers` cross layers and hidden layers.
+    """Deep and cross network: cross layers that multiply features, and hidden layers.
 
-    The deep network reads the features beside the cross layers ("parallel"), or what
-    comes out of them ("stacked"). `projection` gives each cross layer a weight of that
-    rank, U Vᵀ, in the place of a square one: a quarter of the width is often enough.
-    Without another `optimizer` it is LazyAdam(0.001). `head` may be another one of
-    one logit.
+    Use it when products of more than two features matter. Each cross layer multiplies
+    the features once more. `DeepFMClassifier` has an example of training.
 
-    >>> import estimax as ex
-    >>> fc = ex.feature_columns
-    >>> city = fc.categorical_column_with_hash_bucket("city", 1000)
-    >>> columns = [fc.embedding_column(city, 8), fc.numeric_column("age")]
-    >>> model = ex.DCNClassifier([64, 32], columns, "/tmp/estimax-doc-dcn")
+    Args:
+      hidden_units: Width of each hidden layer, first to last, e.g. `[256, 128]`.
+      feature_columns: Dense columns (`embedding_column`, `numeric_column` …).
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      cross_layers: Number of cross layers.
+      projection: Rank of the weight of each cross layer, U Vᵀ instead of a square
+        matrix. A quarter of the input width is often enough. None: a square matrix.
+      structure: "parallel": the hidden layers read the features. "stacked": they read
+        the output of the cross layers.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. None: `LazyAdam(0.001)`, which only updates the table
+        rows of the batch.
+      dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. Give it to `head` if you pass one.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      head: Another head of one logit, such as a `BinaryClassHead` with a
+        `label_vocabulary`. None: `BinaryClassHead()`.
+
+    Raises:
+      ConfigError: `structure` is neither "parallel" nor "stacked".
+      SpecError: Both `head` and `weight_column` are given.
+
+    Example:
+      >>> import estimax as ex
+      >>> fc = ex.feature_columns
+      >>> city = fc.categorical_column_with_hash_bucket("city", 1000)
+      >>> columns = [fc.embedding_column(city, 8), fc.numeric_column("age")]
+      >>> model = ex.DCNClassifier([64, 32], columns, structure="stacked")
     """
 
     def __init__(
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: str | os.PathLike[str] | None = None,
+        model_dir: ModelPath | None = None,
         cross_layers: int = 3,
         projection: int | None = None,
         structure: Literal["parallel", "stacked"] = "parallel",
@@ -168,12 +190,9 @@ class DCNClassifier(Estimator):
             first = fc.input_layer(features, columns)
             crossed = first
             for index in range(cross_layers):
-                crossed = Cross(projection, name=f"cross_{index}")(first, crossed)
+                crossed = CrossLayer(projection, name=f"cross_{index}")(first, crossed)
             net = first if structure == "parallel" else crossed
-            for index, units in enumerate(hidden_units):
-                net = nn.relu(nn.Dense(units, name=f"hidden_{index}")(net))
-                if dropout:
-                    net = nn.Dropout(dropout, deterministic=mode != ModeKeys.TRAIN)(net)
+            net = hidden_layers(net, hidden_units, dropout=dropout, mode=mode)
             if structure == "parallel":
                 net = jnp.concatenate([crossed, net], axis=-1)
             logits = nn.Dense(1, name="logits")(net)
@@ -184,43 +203,47 @@ class DCNClassifier(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-class Cross(nn.Module):
-    """A cross layer: first ⊙ (W x + b) + x, all [B, D].
-
-    >>> x = jnp.array([[1.0, 2.0]])
-    >>> params = {"kernel": {"kernel": jnp.eye(2), "bias": jnp.ones(2)}}
-    >>> Cross().apply({"params": params}, x, x).tolist()
-    [[3.0, 8.0]]
-    """
-
-    projection: int | None = None
-
-    @nn.compact
-    def __call__(self, first: jax.Array, x: jax.Array) -> jax.Array:
-        """Multiply the features of `x` with those of the first layer."""
-        low = x
-        if self.projection is not None:
-            low = nn.Dense(self.projection, use_bias=False, name="projection")(x)
-        mixed: jax.Array = nn.Dense(x.shape[-1], name="kernel")(low)
-        return first * mixed + x
-
-
 class DINClassifier(Estimator):
-    """A click model with attention over a behaviour sequence.
+    """Deep interest network: attention of a candidate item over the user's history.
 
-    `attend` pairs a column of the candidate with the sequence column of the same thing
-    in the user's history; `fc.shared_embeddings` gives both one table. All histories
-    have the same lengths. `feature_columns` are whatever else is known. Without another
-    `optimizer` it is LazyAdam(0.001). `head` may be another one of
-    one logit.
+    Use it when the history of a user (items clicked, for example) is a sequence
+    feature, and only the part of it that resembles the candidate matters.
+    `DeepFMClassifier` has an example of training.
 
-    >>> import estimax as ex
-    >>> fc = ex.feature_columns
-    >>> item = fc.categorical_column_with_hash_bucket("item", 1000)
-    >>> clicked = fc.sequence_categorical_column_with_hash_bucket("clicked", 1000)
-    >>> pair = tuple(fc.shared_embeddings([item, clicked], 8))
-    >>> age = fc.numeric_column("age")
-    >>> model = ex.DINClassifier([64], [pair], [age], "/tmp/estimax-doc-din")
+    Args:
+      hidden_units: Width of each hidden layer, first to last, e.g. `[256, 128]`.
+      attend: Pairs (candidate column, sequence column) of the same kind of thing, of
+        one dimension. `fc.shared_embeddings` gives both the same table. All sequences
+        of an example have the same length.
+      feature_columns: Dense columns of everything else that is known.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      attention_units: Width of each hidden layer of the attention.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. None: `LazyAdam(0.001)`, which only updates the table
+        rows of the batch.
+      dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. Give it to `head` if you pass one.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      head: Another head of one logit, such as a `BinaryClassHead` with a
+        `label_vocabulary`. None: `BinaryClassHead()`.
+
+    Raises:
+      FeatureError: `attend` is empty, or a pair is not a candidate and a sequence
+        column of one dimension.
+      SpecError: Both `head` and `weight_column` are given.
+
+    Example:
+      >>> import estimax as ex
+      >>> fc = ex.feature_columns
+      >>> item = fc.categorical_column_with_hash_bucket("item", 1000)
+      >>> clicked = fc.sequence_categorical_column_with_hash_bucket("clicked", 1000)
+      >>> pair = tuple(fc.shared_embeddings([item, clicked], 8))
+      >>> model = ex.DINClassifier([64], attend=[pair])
     """
 
     def __init__(
@@ -228,7 +251,7 @@ class DINClassifier(Estimator):
         hidden_units: Sequence[int],
         attend: Iterable[tuple[Any, Any]],
         feature_columns: Iterable[Any] = (),
-        model_dir: str | os.PathLike[str] | None = None,
+        model_dir: ModelPath | None = None,
         attention_units: Sequence[int] = (36,),
         optimizer: Any = None,
         dropout: float | None = None,
@@ -237,7 +260,7 @@ class DINClassifier(Estimator):
         warm_start_from: WarmStart = None,
         head: heads.Head | None = None,
     ) -> None:
-        pairs = _checked(attend)
+        pairs = _checked_pairs(attend)
         columns = tuple(feature_columns)
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
@@ -252,10 +275,7 @@ class DINClassifier(Estimator):
             if columns:
                 parts.append(fc.input_layer(features, columns, name="context"))
             net = jnp.concatenate(parts, axis=-1)
-            for index, units in enumerate(hidden_units):
-                net = nn.relu(nn.Dense(units, name=f"hidden_{index}")(net))
-                if dropout:
-                    net = nn.Dropout(dropout, deterministic=mode != ModeKeys.TRAIN)(net)
+            net = hidden_layers(net, hidden_units, dropout=dropout, mode=mode)
             logits = nn.Dense(1, name="logits")(net)
             return chosen.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
@@ -264,11 +284,66 @@ class DINClassifier(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-class Attention(nn.Module):
-    """The steps of [B, T, D], weighed by their likeness to [B, D] and added: [B, D].
+def pairwise_products(vectors: jax.Array) -> jax.Array:
+    """Return the sum of the dot products of all pairs of fields: [B, F, D] to [B, 1].
 
-    The weights are not made to sum to one, as in the paper: a user with much of an
-    interest differs from one with little. Steps past an example's length count nothing.
+    >>> pairwise_products(jnp.array([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])).tolist()
+    [[67.0]]
+    """
+    # (Σv)² - Σv² counts every pair twice, hence 0.5. Its cost grows with F, not F².
+    square_of_sum = jnp.square(vectors.sum(axis=1))
+    sum_of_squares = jnp.square(vectors).sum(axis=1)
+    return 0.5 * (square_of_sum - sum_of_squares).sum(axis=1, keepdims=True)
+
+
+def _fields(columns: Sequence[Any]) -> list[Any]:
+    """Return the embedding columns, checked to be two or more of one dimension."""
+    fields = [column for column in columns if _embeds(column)]
+    dimensions = {column.name: column.dimension for column in fields}
+    if len(fields) < 2 or len(set(dimensions.values())) > 1:
+        raise FeatureError(
+            "DeepFMClassifier: feature_columns needs at least two embedding columns, "
+            f"all of one dimension, because it multiplies them; got {dimensions}."
+        )
+    return fields
+
+
+def _embeds(column: Any) -> bool:
+    return isinstance(column, fc.EmbeddingColumn)
+
+
+def _ids_or_numbers(column: Any) -> Any:
+    """Return the column that the linear part reads in place of this one."""
+    return column.categorical_column if _embeds(column) else column
+
+
+class CrossLayer(nn.Module):
+    """A cross layer: first * (W x + b) + x, all [B, D].
+
+    >>> x = jnp.array([[1.0, 2.0]])
+    >>> params = {"kernel": {"kernel": jnp.eye(2), "bias": jnp.ones(2)}}
+    >>> CrossLayer().apply({"params": params}, x, x).tolist()
+    [[3.0, 8.0]]
+    """
+
+    projection: int | None = None
+
+    @nn.compact
+    def __call__(self, first: jax.Array, x: jax.Array) -> jax.Array:
+        """Multiply the features `first` of the first layer with a projection of `x`."""
+        low = x
+        if self.projection is not None:
+            low = nn.Dense(self.projection, use_bias=False, name="projection")(x)
+        mixed: jax.Array = nn.Dense(x.shape[-1], name="kernel")(low)
+        return first * mixed + x
+
+
+class Attention(nn.Module):
+    """The weighted sum over the steps of a history, [B, T, D] to [B, D].
+
+    The weight of a step is computed from the step and the candidate [B, D]. As in the
+    paper, weights are not normalised, so the sum is larger for a user with more steps
+    that resemble the candidate. Steps after an example's length have weight 0.
     """
 
     units: Sequence[int]
@@ -277,7 +352,7 @@ class Attention(nn.Module):
     def __call__(
         self, candidate: jax.Array, history: jax.Array, lengths: jax.Array
     ) -> jax.Array:
-        """Weigh and add."""
+        """Weigh and sum the steps of each history."""
         wanted = jnp.broadcast_to(candidate[:, None], history.shape)
         net = jnp.concatenate(
             [wanted, history, wanted - history, wanted * history], axis=-1
@@ -292,9 +367,10 @@ class Attention(nn.Module):
 def _vectors(
     features: Any, pairs: Sequence[tuple[Any, Any]]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The candidate [B, D], the history [B, T, D] in the same order, its lengths."""
-    # A layer orders its columns by name, which may tear pairs apart; one sequence layer
-    # all the same, since it sees that all histories have the same lengths.
+    """Return candidates [B, D], histories [B, T, D] in one order, and lengths [B]."""
+    # An input layer sorts its columns by name, so pairs are sorted by the name of the
+    # sequence, and each candidate has a layer of its own. All sequences go through one
+    # layer, which checks that they have the same lengths.
     pairs = sorted(pairs, key=lambda pair: pair[1].name)
     candidates = [
         fc.input_layer(features, [candidate], name=f"candidate_{i}")
@@ -306,7 +382,7 @@ def _vectors(
     return jnp.concatenate(candidates, axis=-1), steps, lengths
 
 
-def _checked(attend: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def _checked_pairs(attend: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     pairs = [(candidate, behaviour) for candidate, behaviour in attend]
     if not pairs:
         raise FeatureError(
@@ -321,8 +397,8 @@ def _checked(attend: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
             )
         if candidate.variable_shape != behaviour.variable_shape:
             raise FeatureError(
-                f"DINClassifier: {candidate.name!r} and {behaviour.name!r} are compared"
-                f" and need one dimension; they have {candidate.variable_shape} and "
-                f"{behaviour.variable_shape}."
+                f"DINClassifier: {candidate.name!r} and {behaviour.name!r} must have "
+                f"the same dimension, because they are compared; they have "
+                f"{candidate.variable_shape} and {behaviour.variable_shape}."
             )
     return pairs

@@ -1,8 +1,7 @@
-"""Deep models: feature columns, hidden layers, a head."""
+"""Fully connected networks: `DNNEstimator`, `DNNClassifier` and `DNNRegressor`."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,18 +14,48 @@ from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
-Path = str | os.PathLike[str]
-_NAMED_RATES = {"v1": 0.05, "v2": None}  # None: the optimizer's own
+# Learning rates of optimizers given by name. None: the default of the optimizer.
+_NAMED_RATES = {"v1": 0.05, "v2": None}
 
 
 class DNNEstimator(Estimator):
-    """A deep network under any head.
+    """A fully connected network over feature columns, trained for any head.
 
-    `optimizer` is an `ex.optimizers` optimizer, an optax transformation, a name (with
-    tf.estimator's default learning rate for it), or a function that makes one.
-    `compat="v1"` takes the defaults of tf.compat.v1.estimator, here and in all canned
-    models: losses are summed, and optimizers given by name are the older ones, which in
-    a deep network learn at 0.05.
+    Use it when the task has no ready-made class (several heads, a custom loss). For
+    plain classification or regression, `DNNClassifier` and `DNNRegressor` are shorter.
+
+    Args:
+      head: What the model is trained for; sets the width of the logits, the loss and
+        the metrics.
+      hidden_units: Width of each hidden layer, first to last, e.g. `[256, 128]`.
+      feature_columns: Dense columns (`numeric_column`, `embedding_column`,
+        `indicator_column` …). Wrap a categorical column first; it is an error
+        otherwise.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. `"Adagrad"` alone uses tf.estimator's learning rate of
+        0.001, which is slow; pass `Adagrad(0.05)`. With `compat="v1"` a name uses 0.05.
+      activation_fn: Activation of the hidden layers. None: linear.
+      dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      batch_norm: Whether to apply batch normalisation after each hidden layer.
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: `compat` is neither "v1" nor "v2".
+      FeatureError: At the first call: a column is categorical and was not wrapped, or
+        the features are not a dict.
+
+    Example:
+      >>> import estimax as ex
+      >>> head = ex.heads.MultiLabelHead(3)
+      >>> columns = [ex.feature_columns.numeric_column("x", shape=4)]
+      >>> model = ex.DNNEstimator(head, [16], columns)
     """
 
     def __init__(
@@ -34,7 +63,7 @@ class DNNEstimator(Estimator):
         head: heads.Head,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         optimizer: Any = "Adagrad",
         activation_fn: Activation | None = nn.relu,
         dropout: float | None = None,
@@ -67,18 +96,61 @@ class DNNEstimator(Estimator):
 
 
 class DNNClassifier(DNNEstimator):
-    """A deep classifier of two classes (one logit) or more.
+    """A fully connected network that classifies into two or more classes.
 
-    >>> import estimax as ex
-    >>> columns = [ex.feature_columns.numeric_column("x")]
-    >>> model = ex.DNNClassifier([8], columns, model_dir="/tmp/estimax-doc-dnn")
+    Use it for dense and embedded features whose interactions matter. Add a linear part
+    over sparse crosses with `DNNLinearCombinedClassifier`.
+
+    Args:
+      hidden_units: Width of each hidden layer, first to last, e.g. `[256, 128]`.
+      feature_columns: Dense columns (`numeric_column`, `embedding_column`,
+        `indicator_column` …). Wrap a categorical column first; it is an error
+        otherwise.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      n_classes: Number of classes. 2 makes a binary classifier with one logit.
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. None: all weigh 1.
+      label_vocabulary: The labels as strings, in the order of their class ids. None:
+        labels are integers in [0, n_classes).
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. `"Adagrad"` alone uses tf.estimator's learning rate of
+        0.001, which is slow; pass `Adagrad(0.05)`. With `compat="v1"` a name uses 0.05.
+      activation_fn: Activation of the hidden layers. None: linear.
+      dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      loss_reduction: "sum_over_batch_size" (the mean over examples) or "sum". None: the
+        mean, with `compat="v1"` the sum.
+      batch_norm: Whether to apply batch normalisation after each hidden layer.
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: `compat` is neither "v1" nor "v2".
+      FeatureError: At the first call: a column is categorical and was not wrapped, or
+        the features are not a dict.
+      LabelError: At the first call: labels are outside the classes.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> x = np.linspace(-1, 1, 64, dtype=np.float32)
+      >>> rows = ex.input.Dataset.from_tensor_slices(({"x": x}, (x > 0).astype(int)))
+      >>> column = ex.feature_columns.numeric_column("x")
+      >>> model = ex.DNNClassifier([8], [column], optimizer=ex.optimizers.Adagrad(0.5))
+      >>> model = model.train(lambda: rows.repeat().batch(64), steps=30)
+      >>> bool(model.evaluate(lambda: rows.batch(64))["accuracy"] > 0.9)
+      True
     """
 
     def __init__(
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -109,18 +181,52 @@ class DNNClassifier(DNNEstimator):
 
 
 class DNNRegressor(DNNEstimator):
-    """A deep regressor of one number, or `label_dimension` of them.
+    """A fully connected network that predicts one or more numbers, by squared error.
 
-    >>> import estimax as ex
-    >>> columns = [ex.feature_columns.numeric_column("x")]
-    >>> model = ex.DNNRegressor([8], columns, model_dir="/tmp/estimax-doc-dnn")
+    `DNNClassifier` has an example of training; only the labels differ.
+
+    Args:
+      hidden_units: Width of each hidden layer, first to last, e.g. `[256, 128]`.
+      feature_columns: Dense columns (`numeric_column`, `embedding_column`,
+        `indicator_column` …). Wrap a categorical column first; it is an error
+        otherwise.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      label_dimension: How many numbers are predicted per example. Labels have shape [B]
+        or [B, label_dimension].
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. None: all weigh 1.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. `"Adagrad"` alone uses tf.estimator's learning rate of
+        0.001, which is slow; pass `Adagrad(0.05)`. With `compat="v1"` a name uses 0.05.
+      activation_fn: Activation of the hidden layers. None: linear.
+      dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      loss_reduction: "sum_over_batch_size" (the mean over examples) or "sum". None: the
+        mean, with `compat="v1"` the sum.
+      batch_norm: Whether to apply batch normalisation after each hidden layer.
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: `compat` is neither "v1" nor "v2".
+      FeatureError: At the first call: a column is categorical and was not wrapped, or
+        the features are not a dict.
+
+    Example:
+      >>> import estimax as ex
+      >>> column = ex.feature_columns.numeric_column("x")
+      >>> model = ex.DNNRegressor([64, 32], [column], dropout=0.1)
     """
 
     def __init__(
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         label_dimension: int = 1,
         weight_column: Any = None,
         optimizer: Any = "Adagrad",

@@ -1,8 +1,10 @@
-"""Wide and deep: a linear model and a deep one, summed and trained together."""
+"""Wide and deep models: a linear and a fully connected part, trained together.
+
+The logits of both parts are added. Each part has an optimizer of its own.
+"""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,21 +18,62 @@ from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
-Path = str | os.PathLike[str]
-DNN_RATE = 0.001
+DNN_RATE = 0.001  # learning rate of a deep optimizer given by name
 
 
 class DNNLinearCombinedEstimator(Estimator):
-    """A wide and a deep part under any head, each with an optimizer of its own.
+    """A linear and a fully connected part ("wide and deep"), trained for any head.
 
-    Either part may be left out by giving it no columns. Optimizers given by name learn
-    at 0.001 (deep) and min(0.005, 1/sqrt(number of linear columns)) (wide).
+    Use it when the task has no ready-made class. For plain classification or
+    regression, `DNNLinearCombinedClassifier` and `DNNLinearCombinedRegressor` are
+    shorter. A part without columns is left out.
+
+    Args:
+      head: What the model is trained for; sets the width of the logits, the loss and
+        the metrics.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      linear_feature_columns: Columns of the linear part: categorical ones and
+        `numeric_column`s. None or empty: no linear part.
+      linear_optimizer: Optimizer of the linear part. A name uses a learning rate of
+        min(0.005, 1 / sqrt(number of linear columns)).
+      dnn_feature_columns: Dense columns of the deep part (`numeric_column`,
+        `embedding_column`, `indicator_column` …). None or empty: no deep part.
+      dnn_optimizer: Optimizer of the deep part. A name uses a learning rate of 0.001.
+      dnn_hidden_units: Width of each hidden layer, first to last, e.g. `[128, 64]`.
+      dnn_activation_fn: Activation of the hidden layers. None: linear.
+      dnn_dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      batch_norm: Whether to apply batch normalisation after each hidden layer.
+      linear_sparse_combiner: How the linear part combines the weights of several ids in
+        one example: "sum", "mean" or "sqrtn".
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: There are no columns, deep columns lack `dnn_hidden_units`, or `compat`
+        is neither "v1" nor "v2".
+      FeatureError: At the first call: a column is categorical and was not wrapped, or
+        the features are not a dict.
+
+    Example:
+      >>> import estimax as ex
+      >>> age = ex.feature_columns.numeric_column("age")
+      >>> model = ex.DNNLinearCombinedEstimator(
+      ...     ex.heads.BinaryClassHead(),
+      ...     linear_feature_columns=[age],
+      ...     dnn_feature_columns=[age],
+      ...     dnn_hidden_units=[8],
+      ... )
     """
 
     def __init__(
         self,
         head: heads.Head,
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,
@@ -68,7 +111,8 @@ class DNNLinearCombinedEstimator(Estimator):
                         batch_norm=batch_norm,
                     )
                 )
-                # With it goes a table at the top, which columns share.
+                # Not "dnn/": shared embedding tables have names at the top level, and
+                # the deep part trains them.
                 by = parts.train_op_of(dnn_optimizer, DNN_RATE, compat, "(?!linear/)")
                 train_ops.append(by)
             if wide:
@@ -98,21 +142,69 @@ class DNNLinearCombinedEstimator(Estimator):
 
 
 class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
-    """A wide-and-deep classifier of two classes (one logit) or more.
+    """A linear and a fully connected part ("wide and deep") that classify together.
 
-    >>> import estimax as ex
-    >>> age = ex.feature_columns.numeric_column("age")
-    >>> model = ex.DNNLinearCombinedClassifier(
-    ...     model_dir="/tmp/estimax-doc-combined",
-    ...     linear_feature_columns=[age],
-    ...     dnn_feature_columns=[age],
-    ...     dnn_hidden_units=[8],
-    ... )
+    Use it when some rules are best remembered (the linear part over sparse crosses) and
+    others generalised (the deep part over embeddings).
+
+    Args:
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      linear_feature_columns: Columns of the linear part: categorical ones and
+        `numeric_column`s. None or empty: no linear part.
+      linear_optimizer: Optimizer of the linear part. A name uses a learning rate of
+        min(0.005, 1 / sqrt(number of linear columns)).
+      dnn_feature_columns: Dense columns of the deep part (`numeric_column`,
+        `embedding_column`, `indicator_column` …). None or empty: no deep part.
+      dnn_optimizer: Optimizer of the deep part. A name uses a learning rate of 0.001.
+      dnn_hidden_units: Width of each hidden layer, first to last, e.g. `[128, 64]`.
+      dnn_activation_fn: Activation of the hidden layers. None: linear.
+      dnn_dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      n_classes: Number of classes. 2 makes a binary classifier with one logit.
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. None: all weigh 1.
+      label_vocabulary: The labels as strings, in the order of their class ids. None:
+        labels are integers in [0, n_classes).
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      loss_reduction: "sum_over_batch_size" (the mean over examples) or "sum". None: the
+        mean, with `compat="v1"` the sum.
+      batch_norm: Whether to apply batch normalisation after each hidden layer.
+      linear_sparse_combiner: How the linear part combines the weights of several ids in
+        one example: "sum", "mean" or "sqrtn".
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: There are no columns, deep columns lack `dnn_hidden_units`, or `compat`
+        is neither "v1" nor "v2".
+      FeatureError: At the first call: a column is categorical and was not wrapped, or
+        the features are not a dict.
+      LabelError: At the first call: labels are outside the classes.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> fc = ex.feature_columns
+      >>> features = {"city": np.array(["Oslo", "Rome"] * 8)}
+      >>> rows = ex.input.Dataset.from_tensor_slices((features, np.array([0, 1] * 8)))
+      >>> city = fc.categorical_column_with_hash_bucket("city", 10)
+      >>> model = ex.DNNLinearCombinedClassifier(
+      ...     linear_feature_columns=[city],
+      ...     dnn_feature_columns=[fc.embedding_column(city, 4)],
+      ...     dnn_hidden_units=[8],
+      ...     dnn_optimizer=ex.optimizers.Adagrad(0.5),
+      ... )
+      >>> model = model.train(lambda: rows.repeat().batch(16), steps=30)
+      >>> float(model.evaluate(lambda: rows.batch(16))["accuracy"])
+      1.0
     """
 
     def __init__(
         self,
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,
@@ -151,20 +243,56 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
 
 
 class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
-    """A wide-and-deep regressor of one number, or `label_dimension` of them.
+    """A linear and a fully connected part ("wide and deep") that predict numbers.
 
-    >>> import estimax as ex
-    >>> age = ex.feature_columns.numeric_column("age")
-    >>> model = ex.DNNLinearCombinedRegressor(
-    ...     model_dir="/tmp/estimax-doc-combined",
-    ...     dnn_feature_columns=[age],
-    ...     dnn_hidden_units=[8],
-    ... )
+    `DNNLinearCombinedClassifier` has an example of training; only the labels differ.
+
+    Args:
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      linear_feature_columns: Columns of the linear part: categorical ones and
+        `numeric_column`s. None or empty: no linear part.
+      linear_optimizer: Optimizer of the linear part. A name uses a learning rate of
+        min(0.005, 1 / sqrt(number of linear columns)).
+      dnn_feature_columns: Dense columns of the deep part (`numeric_column`,
+        `embedding_column`, `indicator_column` …). None or empty: no deep part.
+      dnn_optimizer: Optimizer of the deep part. A name uses a learning rate of 0.001.
+      dnn_hidden_units: Width of each hidden layer, first to last, e.g. `[128, 64]`.
+      dnn_activation_fn: Activation of the hidden layers. None: linear.
+      dnn_dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      label_dimension: How many numbers are predicted per example. Labels have shape [B]
+        or [B, label_dimension].
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. None: all weigh 1.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      loss_reduction: "sum_over_batch_size" (the mean over examples) or "sum". None: the
+        mean, with `compat="v1"` the sum.
+      batch_norm: Whether to apply batch normalisation after each hidden layer.
+      linear_sparse_combiner: How the linear part combines the weights of several ids in
+        one example: "sum", "mean" or "sqrtn".
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: There are no columns, deep columns lack `dnn_hidden_units`, or `compat`
+        is neither "v1" nor "v2".
+      FeatureError: At the first call: a column is categorical and was not wrapped, or
+        the features are not a dict.
+
+    Example:
+      >>> import estimax as ex
+      >>> age = ex.feature_columns.numeric_column("age")
+      >>> model = ex.DNNLinearCombinedRegressor(
+      ...     dnn_feature_columns=[age], dnn_hidden_units=[8]
+      ... )
     """
 
     def __init__(
         self,
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,

@@ -1,17 +1,16 @@
-"""k-means: clusters moved towards the points of every batch.
+"""k-means clustering, in mini-batches or over all data, and its initial centers.
 
     model = ex.KMeans(num_clusters=3, initial_clusters="kmeans_plus_plus")
     model.train(input_fn, max_steps=100)
     model.cluster_centers()                   # [3, D]
     list(model.predict_cluster_index(input_fn))
 
-Nothing here has a gradient: a step assigns the clusters, which are a variable that no
-optimizer trains.
+There are no gradients: the centers are an untrained variable, and every training step
+assigns new values to it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,29 +22,64 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimax import feature_columns as fc
 from estimax import metrics, optimizers, variables
+from estimax.canned.parts import ModelPath
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.core.numbers import Int64
 from estimax.core.spec import EstimatorSpec, ModeKeys, PredictOutput
 from estimax.estimator import Estimator, RunConfig
 from estimax.hooks import Hook, RunContext
 
-Path = str | os.PathLike[str]
 InputFn = Callable[..., Any]
 _Join = Callable[[jax.Array], jax.Array]
+# key, points [B, D] -> centers [K, D], or [B, D] if there are fewer points than K
+StartFn = Callable[[jax.Array, jax.Array], jax.Array]
 
 
 class KMeans(Estimator):
-    """Finds `num_clusters` centers with few distances from them to their points.
+    """k-means clustering: find centers with small distances to their nearest points.
 
-    The centers start at random points of the first batch, at ones far from each other
-    ("kmeans_plus_plus"), or where an array or a function of (points, num_clusters)
-    says; if the batch is too small, the others start at points of the next ones. With
-    `use_mini_batch` a center is the mean of the points it was nearest to so far;
-    without, every batch should be all the data, and a step is one of Lloyd's. An
-    `input_fn` gives features only.
+    Use it to group examples without labels. Its `input_fn` returns features only. If
+    the first batch has fewer points than clusters, the other centers start at points of
+    the next batches.
 
-    >>> import estimax as ex
-    >>> model = ex.KMeans(2, model_dir="/tmp/estimax-doc-kmeans")
+    Args:
+      num_clusters: Number of clusters, 1 or more.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      initial_clusters: "random" (distinct points of the first batch),
+        "kmeans_plus_plus" (points of the first batch far from each other), an array
+        [num_clusters, D], or a function of (points, num_clusters) that returns one.
+      distance_metric: "squared_euclidean" or "cosine".
+      seed: Seed of the initial centers. None: that of the run.
+      use_mini_batch: Whether a center is the mean of all points assigned to it so far.
+        False: a center is the mean of its points in the batch, so every batch should be
+        all the data (Lloyd's algorithm).
+      mini_batch_steps_per_iteration: With mini-batches, number of steps after which the
+        centers that points are compared with are updated.
+      kmeans_plus_plus_num_retries: How many more candidates k-means++ draws for each
+        center; it keeps the best.
+      relative_tolerance: Stop when the loss changes by less than this share of itself
+        from one step to the next. None: do not stop.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      feature_columns: Dense columns to cluster by. None: all features, which must be
+        numbers, concatenated in the order of their names.
+
+    Raises:
+      SpecError: An argument is out of range or unknown, or the `input_fn` returns
+        labels.
+      FeatureError: At the first call: a feature is not a dense array of numbers, and no
+        `feature_columns` are given.
+
+    Example:
+      >>> import estimax as ex
+      >>> points = np.array([[0, 0], [0, 1], [9, 9], [9, 8]], np.float32)
+      >>> rows = ex.input.Dataset.from_tensor_slices({"point": points})
+      >>> model = ex.KMeans(2, initial_clusters=points[[0, 2]], use_mini_batch=False)
+      >>> model = model.train(lambda: rows.repeat().batch(4), steps=3)
+      >>> model.cluster_centers().tolist()
+      [[0.0, 0.5], [9.0, 8.5]]
+      >>> [int(index) for index in model.predict_cluster_index(lambda: rows.batch(4))]
+      [0, 0, 1, 1]
     """
 
     SQUARED_EUCLIDEAN_DISTANCE = "squared_euclidean"
@@ -60,7 +94,7 @@ class KMeans(Estimator):
     def __init__(
         self,
         num_clusters: int,
-        model_dir: Path | None = None,
+        model_dir: ModelPath | None = None,
         initial_clusters: str | ArrayLike | Callable[..., Any] = "random",
         distance_metric: str = "squared_euclidean",
         seed: int | None = None,
@@ -75,18 +109,20 @@ class KMeans(Estimator):
         self._distance_metric = distance_metric
         columns = None if feature_columns is None else tuple(feature_columns)
         is_cosine = distance_metric == self.COSINE_DISTANCE
-        start = start_of(
+        start = start_fn(
             initial_clusters, num_clusters, kmeans_plus_plus_num_retries, seed
         )
         updates = _Updates(
             num_clusters, is_cosine, use_mini_batch, mini_batch_steps_per_iteration
         )
-        hooks = [] if relative_tolerance is None else [_Settled(relative_tolerance)]
+        hooks = (
+            [] if relative_tolerance is None else [_StopWhenSettled(relative_tolerance)]
+        )
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             if labels is not None:
                 raise SpecError(
-                    "KMeans: the input_fn returned labels, which nothing would use. "
+                    "KMeans: the input_fn returned labels, but k-means uses none. "
                     "Return features only."
                 )
             points = _points(features, columns)
@@ -103,29 +139,50 @@ class KMeans(Estimator):
         super().__init__(model_fn, model_dir, config)
 
     def predict_cluster_index(self, input_fn: InputFn) -> Iterator[Any]:
-        """Yield the index of each example's nearest center."""
+        """Yield the index of each example's nearest center.
+
+        Args:
+          input_fn: A function that returns features only.
+
+        Yields:
+          An integer in [0, num_clusters) per example.
+        """
         for row in self.predict(input_fn, [self.CLUSTER_INDEX]):
             yield row[self.CLUSTER_INDEX]
 
     def score(self, input_fn: InputFn) -> Any:  # a NumPy scalar
-        """The sum of the distances of one batch to their nearest centers."""
+        """Return the sum of the distances of one batch to the nearest centers.
+
+        Args:
+          input_fn: A function that returns features only. Its first batch is read.
+
+        Returns:
+          A number. The distance is squared for "squared_euclidean".
+        """
         return self.evaluate(input_fn, steps=1)[self.SCORE]
 
     def transform(self, input_fn: InputFn) -> Iterator[NDArray[np.float32]]:
-        """Yield each example's distances to all centers, not squared."""
+        """Yield each example's distances to all centers.
+
+        Args:
+          input_fn: A function that returns features only.
+
+        Yields:
+          An array [num_clusters] per example. Euclidean distances are not squared here.
+        """
         for row in self.predict(input_fn, [self.ALL_DISTANCES]):
             distances = row[self.ALL_DISTANCES]
             is_squared = self._distance_metric == self.SQUARED_EUCLIDEAN_DISTANCE
             yield np.sqrt(distances) if is_squared else distances
 
     def cluster_centers(self) -> NDArray[np.float32]:
-        """The centers [num_clusters, D] of the latest checkpoint."""
+        """Return the centers [num_clusters, D] of the latest checkpoint."""
         return self.get_variable_value(self.CLUSTER_CENTERS_VAR_NAME)
 
 
 @dataclass(frozen=True)
 class _Updates:
-    """How a step moves the clusters."""
+    """How a training step moves the centers."""
 
     num_clusters: int
     is_cosine: bool
@@ -139,12 +196,12 @@ class _Updates:
         started: jax.Array,
         distances: jax.Array,
     ) -> None:
-        """Assign the clusters of the next step."""
-        slots = _starting(points, started, distances)
+        """Assign the centers of the next step."""
+        slots = _new_centers(points, started, distances)
         is_starting = slots < self.num_clusters
         nearest = jnp.argmin(distances, axis=1)
         one_hot = jax.nn.one_hot(nearest, self.num_clusters, dtype=points.dtype)
-        # A point that becomes a cluster draws no other to it.
+        # A point that becomes a new center does not also move the nearest one.
         one_hot = jnp.where(is_starting[:, None], 0, one_hot)
         sums, counts = one_hot.T @ points, jnp.sum(one_hot, axis=0)
 
@@ -153,12 +210,12 @@ class _Updates:
 
         if not self.use_mini_batch:
             means = sums / jnp.maximum(counts, 1)[:, None]
-            # A center that lost its points stays; TensorFlow moves it to zero.
+            # A center without points stays where it is; TensorFlow moves it to 0.
             moved = jnp.where(counts[:, None] > 0, means, clusters)
             variables.assign(clusters, join(self._placed(moved)))
         elif self.every == 1:
             seen = _untrained("cluster_counts", (self.num_clusters,))
-            variables.assign(clusters, join(_towards(clusters, seen, sums, counts)))
+            variables.assign(clusters, join(_moved_means(clusters, seen, sums, counts)))
             variables.assign(seen, seen + counts)
         else:
             self._apply_later(clusters, sums, counts, join)
@@ -167,7 +224,11 @@ class _Updates:
     def _apply_later(
         self, clusters: jax.Array, sums: jax.Array, counts: jax.Array, join: _Join
     ) -> None:
-        """Gather several steps; the clusters that points are compared with stay."""
+        """Collect the updates of several steps, then move the centers.
+
+        Points are compared with `clusters`, which only changes in the last of these
+        steps.
+        """
         moving = variables.get_variable(
             "clusters_updated",
             clusters.shape,
@@ -176,7 +237,7 @@ class _Updates:
         )
         seen = _untrained("cluster_counts", (self.num_clusters,))
         steps = _untrained("steps_in_iteration", ())
-        moved = _towards(moving, seen, sums, counts)
+        moved = _moved_means(moving, seen, sums, counts)
         is_last = steps + 1 >= self.every
         placed = jnp.where(is_last, self._placed(moved), clusters)
         variables.assign(clusters, join(placed))
@@ -188,32 +249,37 @@ class _Updates:
         return _normalized(clusters) if self.is_cosine else clusters
 
 
-def _starting(points: jax.Array, started: jax.Array, distances: jax.Array) -> jax.Array:
-    """The cluster that starts at each point, far ones first; K or more for none."""
+def _new_centers(
+    points: jax.Array, started: jax.Array, distances: jax.Array
+) -> jax.Array:
+    """Return the new center that starts at each point, or an index >= K for none.
+
+    Centers start at the points that are farthest from all centers so far.
+    """
     nearest = jnp.min(distances, axis=1)
     rank = jnp.argsort(jnp.argsort(-nearest))
-    # Where a cluster is already, no other starts.
+    # No center starts at the place of another, up to rounding of the distance.
     rounding = 1e-6 * (1 + jnp.sum(jnp.square(points), axis=1))
     return jnp.where(nearest > rounding, started + rank, distances.shape[1])
 
 
-class _Settled(Hook):
-    """Stops when the loss changes by less than a share of itself."""
+class _StopWhenSettled(Hook):
+    """Stops training when the loss changes by less than a share of itself."""
 
     def __init__(self, tolerance: float) -> None:
         self._tolerance = tolerance
         self._before: float | None = None
 
     def begin(self, context: RunContext) -> None:
-        """Forget the run before."""
+        """Forget the loss of the last run."""
         self._before = None
 
     def before_run(self, context: RunContext) -> Sequence[str]:
-        """Ask for the loss."""
+        """Request the loss."""
         return ["loss"]
 
     def after_run(self, context: RunContext, values: Any) -> None:
-        """Compare with the step before."""
+        """Compare the loss with that of the step before."""
         loss, before = float(values["loss"]), self._before
         self._before = loss
         if before is None:
@@ -242,7 +308,7 @@ def _spec(mode: str, distances: jax.Array, hooks: Sequence[Hook]) -> EstimatorSp
 
 
 def _points(features: Any, columns: tuple[Any, ...] | None) -> jax.Array:
-    """The features side by side, [B, D]."""
+    """Return the features concatenated, [B, D]."""
     if columns is not None:
         return fc.input_layer(features, columns)
     named = features if isinstance(features, dict) else {"": features}
@@ -250,8 +316,8 @@ def _points(features: Any, columns: tuple[Any, ...] | None) -> jax.Array:
     for name in sorted(named):
         if not isinstance(named[name], jax.Array):
             raise FeatureError(
-                f"KMeans: feature {name!r} is not a dense array of numbers. Give "
-                "feature_columns, which make numbers of it."
+                f"KMeans: feature {name!r} is not a dense array of numbers. Pass "
+                "feature_columns that convert it to numbers."
             )
         rows = jnp.asarray(named[name], jnp.float32)
         blocks.append(rows.reshape(rows.shape[0], -1))
@@ -259,10 +325,10 @@ def _points(features: Any, columns: tuple[Any, ...] | None) -> jax.Array:
 
 
 def _clusters(
-    points: jax.Array, num_clusters: int, start: Start, mode: str
+    points: jax.Array, num_clusters: int, start: StartFn, mode: str
 ) -> tuple[jax.Array, jax.Array]:
-    """The clusters [K, D], and how many of them have started."""
-    # Evaluation and prediction have theirs from a checkpoint.
+    """Return the centers [K, D], and how many of them have started."""
+    # Evaluation and prediction restore the centers from a checkpoint.
     first = start if mode == ModeKeys.TRAIN else lambda key, points: points[:0]
 
     def initializer(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
@@ -283,18 +349,19 @@ def _clusters(
 
 
 def _distances(points: jax.Array, clusters: jax.Array, is_cosine: bool) -> jax.Array:
-    """[B, K]: squared, or one minus the cosine."""
+    """Return distances [B, K]: squared Euclidean, or one minus the cosine."""
     if is_cosine:
         return 1 - points @ _normalized(clusters).T
+    # |p|² - 2 p·c + |c|² by one matrix product. Rounding may make it slightly negative.
     squares = jnp.sum(jnp.square(points), axis=1, keepdims=True)
     squares = squares + jnp.sum(jnp.square(clusters), axis=1)
     return jnp.maximum(squares - 2 * points @ clusters.T, 0)
 
 
-def _towards(
+def _moved_means(
     clusters: jax.Array, seen: jax.Array, sums: jax.Array, counts: jax.Array
 ) -> jax.Array:
-    """The means of all points so far, those seen before being the clusters."""
+    """Return the means of `seen` points at the centers and the points of the batch."""
     total = jnp.maximum(seen + counts, 1)[:, None]
     return clusters + (sums - counts[:, None] * clusters) / total
 
@@ -323,14 +390,10 @@ def _check(num_clusters: int, distance_metric: str, every: int) -> None:
         )
 
 
-# key, points [B, D] -> clusters [K, D], or [B, D] while there are too few points
-Start = Callable[[jax.Array, jax.Array], jax.Array]
-
-
-def start_of(
+def start_fn(
     initial_clusters: Any, num_clusters: int, num_retries: int, seed: int | None
-) -> Start:
-    """What makes the first clusters: chosen by name, given, or made by a function."""
+) -> StartFn:
+    """Return the function that makes the first centers: by name, array or function."""
     if callable(initial_clusters):
         return lambda key, points: _given(
             initial_clusters(points, num_clusters), num_clusters, points
@@ -352,7 +415,7 @@ def start_of(
 def random_rows(
     key: jax.Array, points: jax.Array, num_clusters: int, num_retries: int = 0
 ) -> jax.Array:
-    """Different rows, all equally likely."""
+    """Return distinct rows, all equally likely."""
     rows = jax.random.choice(key, points.shape[0], (num_clusters,), replace=False)
     return points[rows]
 
@@ -360,10 +423,10 @@ def random_rows(
 def far_rows(
     key: jax.Array, points: jax.Array, num_clusters: int, num_retries: int
 ) -> jax.Array:
-    """k-means++: rows drawn by their squared distance to those drawn before.
+    """Return rows by k-means++: each is drawn by its squared distance to those before.
 
-    Each time `num_retries` more are drawn, and the one kept that leaves the points
-    nearest to a cluster.
+    For each center `num_retries` more rows are drawn. The one is kept that leaves the
+    smallest sum of distances of all points to their nearest center.
     """
     first_key, key = jax.random.split(key)
     first = points[jax.random.randint(first_key, (), 0, points.shape[0])]
@@ -371,7 +434,7 @@ def far_rows(
 
     def draw(index: Any, carry: tuple[jax.Array, jax.Array]) -> Any:
         clusters, nearest = carry
-        # Where all points are clusters already, any row will do.
+        # If every point is a center already, all rows are equally likely.
         logits = jnp.where(jnp.any(nearest > 0), jnp.log(nearest), 0.0)
         tries = jax.random.categorical(
             jax.random.fold_in(key, index), logits, shape=(1 + num_retries,)
@@ -386,7 +449,7 @@ def far_rows(
 
 
 def _squares(some: jax.Array, points: jax.Array) -> jax.Array:
-    """Squared distances [N, B]."""
+    """Return squared distances [N, B]."""
     return jnp.sum(jnp.square(some[:, None] - points[None]), axis=-1)
 
 

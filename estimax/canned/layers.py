@@ -1,4 +1,7 @@
-"""The layers of the canned models, named as in tf.estimator's checkpoints."""
+"""The layers of the canned models, and the public logit function builders.
+
+Layers and variables have the names that they have in tf.estimator's checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -17,137 +20,6 @@ from estimax.core.spec import ModeKeys
 Activation = Callable[[jax.Array], jax.Array]
 
 
-def dnn_logits(
-    features: Any,
-    mode: str,
-    *,
-    columns: Sequence[Any],
-    hidden_units: Sequence[int],
-    units: int,
-    activation_fn: Activation | None,
-    dropout: float | None,
-    batch_norm: bool,
-) -> jax.Array:
-    """Columns, hidden layers, and a linear layer of `units` logits: [B, units]."""
-    net = variables.scoped("input_from_feature_columns", feature_columns.input_layer)(
-        features, columns
-    )
-    for index, size in enumerate(hidden_units):
-        name = f"hiddenlayer_{index}"
-        net = HiddenLayer(
-            size, index, activation_fn, dropout, batch_norm, mode, name=name
-        )(net)
-        log_layer(f"dnn/{name}", net)
-    logits: jax.Array = nn.Dense(
-        units, kernel_init=nn.initializers.glorot_uniform(), name="logits"
-    )(net)
-    log_layer("dnn/logits", logits)
-    return logits
-
-
-def log_layer(name: str, values: jax.Array) -> None:
-    """Have a layer's output seen, under tf.estimator's names."""
-    summary.scalar(f"{name}/fraction_of_zero_values", jnp.mean(values == 0))
-    summary.histogram(f"{name}/activation", values)
-
-
-def linear_logits(
-    features: Any, *, columns: Sequence[Any], units: int, sparse_combiner: str
-) -> jax.Array:
-    """The sum of every column's weights, and a bias: [B, units]."""
-    logits: jax.Array = feature_columns.linear_model(
-        features, columns, units=units, sparse_combiner=sparse_combiner
-    )
-    _log_linear(variables.current_module("linear_logits").variables)
-    return logits
-
-
-def _log_linear(collections: Any) -> None:
-    """Have the bias seen, and how many weights are zero, of all collections."""
-    bias = collections["params"]["linear_model"]["bias_weights"]
-    if bias.size == 1:
-        summary.scalar("bias", bias)
-    else:
-        summary.histogram("bias", bias)
-    weights = [
-        leaf
-        for tree in collections.values()
-        for path, leaf in jax.tree_util.tree_leaves_with_path(dict(tree))
-        if not jax.tree_util.keystr(path, simple=True).endswith("bias_weights")
-    ]
-    zeros = sum(jnp.sum(leaf == 0, dtype=jnp.float32) for leaf in weights)
-    count = sum(leaf.size for leaf in weights)
-    if count:
-        summary.scalar("fraction_of_zero_weights", zeros / count)
-
-
-class HiddenLayer(nn.Module):
-    """Dense, activation, dropout, then batch norm: tf.estimator's order."""
-
-    units: int
-    index: int
-    activation_fn: Activation | None
-    dropout: float | None
-    batch_norm: bool
-    mode: str
-    dtype: Any = None  # to compute in, as in Flax's layers
-
-    @nn.compact
-    def __call__(self, net: jax.Array) -> jax.Array:
-        """Map [B, D] to [B, units]."""
-        initializer = nn.initializers.glorot_uniform()
-        kernel = self.param("kernel", initializer, (net.shape[-1], self.units))
-        bias = self.param("bias", nn.initializers.zeros, (self.units,))
-        net, kernel, bias = promote_dtype(net, kernel, bias, dtype=self.dtype)
-        net = net @ kernel + bias
-        if self.activation_fn is not None:
-            net = self.activation_fn(net)
-        training = self.mode == ModeKeys.TRAIN
-        if self.dropout:
-            net = nn.Dropout(self.dropout, deterministic=not training)(net)
-        if self.batch_norm:
-            net = BatchNorm(name=f"batchnorm_{self.index}")(net, training)
-        return net
-
-
-class BatchNorm(nn.Module):
-    """Batch normalisation with TensorFlow's names, momentum and epsilon."""
-
-    momentum: float = 0.999
-    epsilon: float = 1e-3
-
-    @nn.compact
-    def __call__(self, net: jax.Array, training: bool) -> jax.Array:
-        """Normalise [B, D] by the batch in training, by moving averages otherwise."""
-        net = net.astype(jnp.float32)  # moments of bfloat16 would be too coarse
-        size = (net.shape[-1],)
-        gamma = self.param("gamma", nn.initializers.ones, size)
-        beta = self.param("beta", nn.initializers.zeros, size)
-        mean = self.variable("batch_stats", "moving_mean", jnp.zeros, size)
-        variance = self.variable("batch_stats", "moving_variance", jnp.ones, size)
-        if not training:
-            return self._scaled(net, mean.value, variance.value, gamma, beta)
-        batch_mean = jnp.mean(net, axis=0)
-        batch_variance = jnp.mean(jnp.square(net - batch_mean), axis=0)
-        if not self.is_initializing():
-            mean.value = self._moved(mean.value, batch_mean)
-            variance.value = self._moved(variance.value, batch_variance)
-        return self._scaled(net, batch_mean, batch_variance, gamma, beta)
-
-    def _moved(self, average: jax.Array, batch: jax.Array) -> jax.Array:
-        return average * self.momentum + batch * (1 - self.momentum)
-
-    def _scaled(
-        self,
-        net: jax.Array,
-        mean: jax.Array,
-        variance: jax.Array,
-        gamma: jax.Array,
-        beta: jax.Array,
-    ) -> jax.Array:
-        return (net - mean) * jax.lax.rsqrt(variance + self.epsilon) * gamma + beta
-
-
 def dnn_logit_fn_builder(
     units: int,
     hidden_units: Sequence[int],
@@ -156,10 +28,37 @@ def dnn_logit_fn_builder(
     dropout: float | None = None,
     batch_norm: bool = False,
 ) -> Callable[..., jax.Array]:
-    """Build logit_fn(features, mode) -> logits [B, units] of a deep network.
+    """Return a function that computes the logits of a fully connected network.
 
-    >>> from estimax.feature_columns import numeric_column
-    >>> logit_fn = dnn_logit_fn_builder(1, [8], [numeric_column("x")])
+    Use it inside a `model_fn` of your own, to combine the network of `DNNEstimator`
+    with other parts.
+
+    Args:
+      units: Number of logits.
+      hidden_units: Width of each hidden layer, first to last, e.g. `[256, 128]`.
+      feature_columns: Dense columns (`numeric_column`, `embedding_column`,
+        `indicator_column` …). Wrap a categorical column first; it is an error
+        otherwise.
+      activation_fn: Activation of the hidden layers. None: linear.
+      dropout: Share of each hidden layer's outputs set to 0 in training. None: no
+        dropout.
+      batch_norm: Whether to apply batch normalisation after each hidden layer.
+
+    Returns:
+      `logit_fn(features, mode)`, which returns logits [B, units]. Call it within a
+      `model_fn`, because it creates variables.
+
+    Raises:
+      SpecError: `units` is not a positive integer.
+
+    Example:
+      >>> import estimax as ex
+      >>> columns = [ex.feature_columns.numeric_column("x")]
+      >>> logit_fn = ex.dnn_logit_fn_builder(1, [8], columns)
+      >>> def model_fn(features, labels, mode):
+      ...     logits = logit_fn(features, mode)
+      ...     return ex.heads.BinaryClassHead().create_estimator_spec(
+      ...         features, mode, logits, labels, optimizer="Adagrad")
     """
     _check_units(units, "dnn_logit_fn_builder")
     columns = tuple(feature_columns)
@@ -182,10 +81,30 @@ def dnn_logit_fn_builder(
 def linear_logit_fn_builder(
     units: int, feature_columns: Iterable[Any], sparse_combiner: str = "sum"
 ) -> Callable[..., jax.Array]:
-    """Build logit_fn(features) -> logits [B, units] of a linear model.
+    """Return a function that computes the logits of a linear model.
 
-    >>> from estimax.feature_columns import numeric_column
-    >>> logit_fn = linear_logit_fn_builder(1, [numeric_column("x")])
+    Use it inside a `model_fn` of your own, to combine the linear part of
+    `LinearEstimator` with other parts.
+
+    Args:
+      units: Number of logits.
+      feature_columns: Categorical columns and `numeric_column`s. Do not wrap
+        categorical columns: each of their ids has a weight.
+      sparse_combiner: How the weights of several ids in one example are combined:
+        "sum", "mean" or "sqrtn".
+
+    Returns:
+      `logit_fn(features)`, which returns logits [B, units]. Call it within a
+      `model_fn`,
+      because it creates variables.
+
+    Raises:
+      SpecError: `units` is not a positive integer.
+
+    Example:
+      >>> import estimax as ex
+      >>> columns = [ex.feature_columns.numeric_column("x")]
+      >>> logit_fn = ex.linear_logit_fn_builder(1, columns)
     """
     _check_units(units, "linear_logit_fn_builder")
     columns = tuple(feature_columns)
@@ -196,6 +115,157 @@ def linear_logit_fn_builder(
         )
 
     return linear_logit_fn
+
+
+def dnn_logits(
+    features: Any,
+    mode: str,
+    *,
+    columns: Sequence[Any],
+    hidden_units: Sequence[int],
+    units: int,
+    activation_fn: Activation | None,
+    dropout: float | None,
+    batch_norm: bool,
+) -> jax.Array:
+    """Return the logits [B, units] of hidden layers over feature columns."""
+    net = variables.scoped("input_from_feature_columns", feature_columns.input_layer)(
+        features, columns
+    )
+    for index, size in enumerate(hidden_units):
+        name = f"hiddenlayer_{index}"
+        net = HiddenLayer(
+            size, index, activation_fn, dropout, batch_norm, mode, name=name
+        )(net)
+        log_layer(f"dnn/{name}", net)
+    logits: jax.Array = nn.Dense(
+        units, kernel_init=nn.initializers.glorot_uniform(), name="logits"
+    )(net)
+    log_layer("dnn/logits", logits)
+    return logits
+
+
+def log_layer(name: str, values: jax.Array) -> None:
+    """Write summaries of a layer's output, under tf.estimator's names."""
+    summary.scalar(f"{name}/fraction_of_zero_values", jnp.mean(values == 0))
+    summary.histogram(f"{name}/activation", values)
+
+
+def linear_logits(
+    features: Any, *, columns: Sequence[Any], units: int, sparse_combiner: str
+) -> jax.Array:
+    """Return a bias plus the weights of every column's values: [B, units]."""
+    logits: jax.Array = feature_columns.linear_model(
+        features, columns, units=units, sparse_combiner=sparse_combiner
+    )
+    _log_linear(variables.current_module("linear_logits").variables)
+    return logits
+
+
+def _log_linear(collections: Any) -> None:
+    """Write summaries of the bias and of the share of weights that are 0."""
+    bias = collections["params"]["linear_model"]["bias_weights"]
+    if bias.size == 1:
+        summary.scalar("bias", bias)
+    else:
+        summary.histogram("bias", bias)
+    weights = [
+        leaf
+        for tree in collections.values()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(dict(tree))
+        if not jax.tree_util.keystr(path, simple=True).endswith("bias_weights")
+    ]
+    zeros = sum(jnp.sum(leaf == 0, dtype=jnp.float32) for leaf in weights)
+    count = sum(leaf.size for leaf in weights)
+    if count:
+        summary.scalar("fraction_of_zero_weights", zeros / count)
+
+
+def hidden_layers(
+    net: jax.Array,
+    units: Sequence[int],
+    *,
+    name: str = "hidden",
+    dropout: float | None = None,
+    mode: str = ModeKeys.PREDICT,
+) -> jax.Array:
+    """Return [B, units[-1]] after dense layers with relu, named `<name>_0` and on."""
+    for index, size in enumerate(units):
+        net = nn.relu(nn.Dense(size, name=f"{name}_{index}")(net))
+        if dropout:
+            net = nn.Dropout(dropout, deterministic=mode != ModeKeys.TRAIN)(net)
+    return net
+
+
+class HiddenLayer(nn.Module):
+    """A dense layer, activation, dropout and batch normalisation, in this order.
+
+    tf.estimator normalises after the activation, so trained models depend on the order.
+    """
+
+    units: int
+    index: int
+    activation_fn: Activation | None
+    dropout: float | None
+    batch_norm: bool
+    mode: str
+    dtype: Any = None  # of the computation, as in Flax's layers
+
+    @nn.compact
+    def __call__(self, net: jax.Array) -> jax.Array:
+        """Map [B, D] to [B, units]."""
+        initializer = nn.initializers.glorot_uniform()
+        kernel = self.param("kernel", initializer, (net.shape[-1], self.units))
+        bias = self.param("bias", nn.initializers.zeros, (self.units,))
+        net, kernel, bias = promote_dtype(net, kernel, bias, dtype=self.dtype)
+        net = net @ kernel + bias
+        if self.activation_fn is not None:
+            net = self.activation_fn(net)
+        training = self.mode == ModeKeys.TRAIN
+        if self.dropout:
+            net = nn.Dropout(self.dropout, deterministic=not training)(net)
+        if self.batch_norm:
+            net = BatchNorm(name=f"batchnorm_{self.index}")(net, training)
+        return net
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation with TensorFlow's variable names, momentum and epsilon."""
+
+    momentum: float = 0.999
+    epsilon: float = 1e-3
+
+    @nn.compact
+    def __call__(self, net: jax.Array, training: bool) -> jax.Array:
+        """Normalise [B, D] by the batch in training, by moving averages otherwise."""
+        net = net.astype(jnp.float32)  # bfloat16 is too coarse for mean and variance
+        size = (net.shape[-1],)
+        gamma = self.param("gamma", nn.initializers.ones, size)
+        beta = self.param("beta", nn.initializers.zeros, size)
+        mean = self.variable("batch_stats", "moving_mean", jnp.zeros, size)
+        variance = self.variable("batch_stats", "moving_variance", jnp.ones, size)
+        if not training:
+            return self._scaled(net, mean.value, variance.value, gamma, beta)
+        batch_mean = jnp.mean(net, axis=0)
+        batch_variance = jnp.mean(jnp.square(net - batch_mean), axis=0)
+        # Creating the variables must not count as a step.
+        if not self.is_initializing():
+            mean.value = self._moved(mean.value, batch_mean)
+            variance.value = self._moved(variance.value, batch_variance)
+        return self._scaled(net, batch_mean, batch_variance, gamma, beta)
+
+    def _moved(self, average: jax.Array, batch: jax.Array) -> jax.Array:
+        return average * self.momentum + batch * (1 - self.momentum)
+
+    def _scaled(
+        self,
+        net: jax.Array,
+        mean: jax.Array,
+        variance: jax.Array,
+        gamma: jax.Array,
+        beta: jax.Array,
+    ) -> jax.Array:
+        return (net - mean) * jax.lax.rsqrt(variance + self.epsilon) * gamma + beta
 
 
 def _check_units(units: Any, function: str) -> None:

@@ -1,9 +1,11 @@
-"""Linear models: a weight for every value of every column, a bias, a head."""
+"""Linear models: `LinearEstimator`, `LinearClassifier` and `LinearRegressor`.
+
+The logits are a bias plus a weight for every number and every id of every column.
+"""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,22 +16,48 @@ from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 
-Path = str | os.PathLike[str]
-NAMED_RATE = 0.2
+NAMED_RATE = 0.2  # learning rate of an optimizer given by name
 
 
 class LinearEstimator(Estimator):
-    """A linear model under any head.
+    """A linear model over feature columns, trained for any head.
 
-    An optimizer given by name learns at 0.2; None is Ftrl at
-    min(0.2, 1/sqrt(number of columns)).
+    Use it when the task has no ready-made class. For plain classification or
+    regression, `LinearClassifier` and `LinearRegressor` are shorter.
+
+    Args:
+      head: What the model is trained for; sets the width of the logits, the loss and
+        the metrics.
+      feature_columns: Categorical columns and `numeric_column`s. Do not wrap
+        categorical columns: each of their ids has a weight.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. A name uses a learning rate of 0.2. None: Ftrl with
+        min(0.2, 1 / sqrt(number of columns)).
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      sparse_combiner: How the weights of several ids in one example are combined:
+        "sum", "mean" or "sqrtn".
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: `compat` is neither "v1" nor "v2".
+      FeatureError: At the first call: the features are not a dict.
+
+    Example:
+      >>> import estimax as ex
+      >>> column = ex.feature_columns.numeric_column("visits")
+      >>> model = ex.LinearEstimator(ex.heads.PoissonRegressionHead(), [column])
     """
 
     def __init__(
         self,
         head: heads.Head,
         feature_columns: Iterable[Any],
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         sparse_combiner: str = "sum",
@@ -56,17 +84,58 @@ class LinearEstimator(Estimator):
 
 
 class LinearClassifier(LinearEstimator):
-    """Logistic regression, of two classes (one logit) or more.
+    """Logistic regression over feature columns, for two or more classes.
 
-    >>> import estimax as ex
-    >>> columns = [ex.feature_columns.numeric_column("x")]
-    >>> model = ex.LinearClassifier(columns, model_dir="/tmp/estimax-doc-linear")
+    Use it as a strong and fast baseline for sparse features; crosses
+    (`crossed_column`) add interactions. With `Ftrl(l1_regularization_strength=...)`
+    weights that do not help become 0.
+
+    Args:
+      feature_columns: Categorical columns and `numeric_column`s. Do not wrap
+        categorical columns: each of their ids has a weight.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      n_classes: Number of classes. 2 makes a binary classifier with one logit.
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. None: all weigh 1.
+      label_vocabulary: The labels as strings, in the order of their class ids. None:
+        labels are integers in [0, n_classes).
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. A name uses a learning rate of 0.2. None: Ftrl with
+        min(0.2, 1 / sqrt(number of columns)).
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      loss_reduction: "sum_over_batch_size" (the mean over examples) or "sum". None: the
+        mean, with `compat="v1"` the sum.
+      sparse_combiner: How the weights of several ids in one example are combined:
+        "sum", "mean" or "sqrtn".
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: `compat` is neither "v1" nor "v2".
+      FeatureError: At the first call: the features are not a dict.
+      LabelError: At the first call: labels are outside the classes.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> features = {"city": np.array(["Oslo", "Rome"] * 8)}
+      >>> rows = ex.input.Dataset.from_tensor_slices((features, np.array([0, 1] * 8)))
+      >>> city = ex.feature_columns.categorical_column_with_vocabulary_list(
+      ...     "city", ["Oslo", "Rome"])
+      >>> model = ex.LinearClassifier([city])
+      >>> model = model.train(lambda: rows.repeat().batch(16), steps=20)
+      >>> answers = model.predict(lambda: rows.take(2).batch(2))
+      >>> [int(row["class_ids"][0]) for row in answers]
+      [0, 1]
     """
 
     def __init__(
         self,
         feature_columns: Iterable[Any],
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -93,17 +162,46 @@ class LinearClassifier(LinearEstimator):
 
 
 class LinearRegressor(LinearEstimator):
-    """Linear regression of one number, or `label_dimension` of them.
+    """Linear regression over feature columns, of one or more numbers.
 
-    >>> import estimax as ex
-    >>> columns = [ex.feature_columns.numeric_column("x")]
-    >>> model = ex.LinearRegressor(columns, model_dir="/tmp/estimax-doc-linear")
+    `LinearClassifier` has an example of training; only the labels differ.
+
+    Args:
+      feature_columns: Categorical columns and `numeric_column`s. Do not wrap
+        categorical columns: each of their ids has a weight.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      label_dimension: How many numbers are predicted per example. Labels have shape [B]
+        or [B, label_dimension].
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. None: all weigh 1.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. A name uses a learning rate of 0.2. None: Ftrl with
+        min(0.2, 1 / sqrt(number of columns)).
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      loss_reduction: "sum_over_batch_size" (the mean over examples) or "sum". None: the
+        mean, with `compat="v1"` the sum.
+      sparse_combiner: How the weights of several ids in one example are combined:
+        "sum", "mean" or "sqrtn".
+      compat: Whose defaults to use. "v2": tf.estimator. "v1": tf.compat.v1.estimator,
+        which sums losses over the batch and has the optimizers of TensorFlow 1.
+
+    Raises:
+      SpecError: `compat` is neither "v1" nor "v2".
+      FeatureError: At the first call: the features are not a dict.
+
+    Example:
+      >>> import estimax as ex
+      >>> column = ex.feature_columns.numeric_column("x")
+      >>> model = ex.LinearRegressor([column], label_dimension=2)
     """
 
     def __init__(
         self,
         feature_columns: Iterable[Any],
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         label_dimension: int = 1,
         weight_column: Any = None,
         optimizer: Any = "Ftrl",

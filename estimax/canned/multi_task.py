@@ -1,13 +1,15 @@
-"""MMoE: several tasks that share experts, each with a gate and a tower of its own.
+"""Multi-task models: mixture of experts (MMoE), and clicks with conversions (ESMM).
 
-Ma et al., "Modeling Task Relationships in Multi-task Learning with Multi-gate
-Mixture-of-Experts" (2018). A gate is a softmax over the experts, computed from the
-features. With one expert there is nothing to weigh: the classic shared bottom.
+The papers are:
+
+    MMoEEstimator    Ma et al., "Modeling Task Relationships in Multi-task Learning with
+                     Multi-gate Mixture-of-Experts" (2018)
+    ESMMClassifier   Ma et al., "Entire Space Multi-Task Model: An Effective Approach
+                     for Estimating Post-Click Conversion Rate" (2018)
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,28 +20,61 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned.parts import check_features
+from estimax.canned.layers import hidden_layers
+from estimax.canned.parts import ModelPath, check_features
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator import Estimator, RunConfig
 
+LABELS = CLICK, CONVERSION = "click", "conversion"
+
 
 class MMoEEstimator(Estimator):
-    """Tasks of a `MultiHead` over shared experts; `experts=1` is a shared bottom.
+    """Several tasks over shared expert networks, each with its own gate and tower.
 
-    Labels are a dict by head name, as the head wants them. Without another `optimizer`
-    it is LazyAdam(0.001).
+    Use it when tasks are related but not the same (click and dwell time, for example).
+    The gate of a task is a softmax over the experts, computed from the features. With
+    `experts=1` there is no gate: a shared bottom.
 
-    >>> import estimax as ex
-    >>> tasks = ex.heads.MultiHead(
-    ...     [
-    ...         ex.heads.BinaryClassHead(name="click"),
-    ...         ex.heads.RegressionHead(name="dwell_time"),
-    ...     ]
-    ... )
-    >>> columns = [ex.feature_columns.numeric_column("age")]
-    >>> model = ex.MMoEEstimator(tasks, columns, model_dir="/tmp/estimax-doc-mmoe")
+    Args:
+      head: A `MultiHead` with one named head per task. Labels are a dict by head name.
+      feature_columns: Dense columns (`embedding_column`, `numeric_column` …).
+      expert_units: Width of each hidden layer of an expert.
+      tower_units: Width of each hidden layer of a task's tower.
+      experts: Number of experts.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. None: `LazyAdam(0.001)`, which only updates the table
+        rows of the batch.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+
+    Raises:
+      SpecError: `head` is not a `MultiHead`.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> x = np.linspace(-1, 1, 16, dtype=np.float32)
+      >>> labels = {"click": (x > 0).astype(int), "dwell_time": 2 * x}
+      >>> rows = ex.input.Dataset.from_tensor_slices(({"x": x}, labels))
+      >>> tasks = [
+      ...     ex.heads.BinaryClassHead(name="click"),
+      ...     ex.heads.RegressionHead(name="dwell_time"),
+      ... ]
+      >>> model = ex.MMoEEstimator(
+      ...     ex.heads.MultiHead(tasks),
+      ...     [ex.feature_columns.numeric_column("x")],
+      ...     expert_units=[8],
+      ...     tower_units=[4],
+      ...     optimizer=ex.optimizers.Adagrad(0.2),
+      ... )
+      >>> model = model.train(lambda: rows.repeat().batch(16), steps=40)
+      >>> bool(model.evaluate(lambda: rows.batch(16))["accuracy/click"] > 0.9)
+      True
     """
 
     def __init__(
@@ -49,7 +84,7 @@ class MMoEEstimator(Estimator):
         expert_units: Sequence[int] = (128,),
         tower_units: Sequence[int] = (64,),
         experts: int = 4,
-        model_dir: str | os.PathLike[str] | None = None,
+        model_dir: ModelPath | None = None,
         optimizer: Any = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
@@ -66,13 +101,16 @@ class MMoEEstimator(Estimator):
             check_features(features, "MMoEEstimator")
             net = fc.input_layer(features, columns)
             shared = jnp.stack(
-                [_hidden(net, expert_units, f"expert_{i}") for i in range(experts)],
+                [
+                    hidden_layers(net, expert_units, name=f"expert_{i}")
+                    for i in range(experts)
+                ],
                 axis=1,
             )  # [B, experts, D]
             logits = {}
             for task in head.heads:
                 mixed = shared[:, 0] if experts == 1 else _gated(shared, net, task.name)
-                tower = _hidden(mixed, tower_units, f"{task.name}_tower")
+                tower = hidden_layers(mixed, tower_units, name=f"{task.name}_tower")
                 units = task.logits_dimension
                 logits[task.name] = nn.Dense(units, name=f"{task.name}_logits")(tower)
             return head.create_estimator_spec(
@@ -82,39 +120,44 @@ class MMoEEstimator(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-def _hidden(net: jax.Array, units: Sequence[int], name: str) -> jax.Array:
-    """Layers of their own under a name: [B, units[-1]]."""
-    for index, size in enumerate(units):
-        net = nn.relu(nn.Dense(size, name=f"{name}_{index}")(net))
-    return net
-
-
-def _gated(shared: jax.Array, net: jax.Array, task: str | None) -> jax.Array:
-    weights = nn.softmax(nn.Dense(shared.shape[1], name=f"{task}_gate")(net))
-    return jnp.einsum("be,bed->bd", weights, shared)
-
-
-LABELS = CLICK, CONVERSION = "click", "conversion"
-
-
 class ESMMClassifier(Estimator):
     """Clicks and the conversions that follow them, trained on all impressions.
 
-    Labels are {"click": 0 or 1, "conversion": 1 if clicked and converted}. Predictions
-    are those of the heads "click" and "conversion" (of an impression), and
-    ("conversion", "given_click"), the rate after a click. Without another `optimizer`
-    it is LazyAdam(0.001).
+    Use it to estimate conversion rates after a click without training on clicked
+    examples only, which would be a biased sample. The model learns the probability of a
+    click and that of a click and a conversion; the second is the first times the
+    conversion rate. `MMoEEstimator` has an example of training.
 
-    >>> import estimax as ex
-    >>> columns = [ex.feature_columns.numeric_column("age")]
-    >>> model = ex.ESMMClassifier([32], columns, "/tmp/estimax-doc-esmm")
+    Labels are `{"click": ..., "conversion": ...}`, both 0 or 1; a conversion without a
+    click is 0. Predictions have the keys of the heads "click" and "conversion" (both
+    per impression), and `("conversion", "given_click")`, the conversion rate after a
+    click.
+
+    Args:
+      hidden_units: Width of each hidden layer, first to last, e.g. `[256, 128]`.
+      feature_columns: Dense columns (`embedding_column`, `numeric_column` …).
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. None: `LazyAdam(0.001)`, which only updates the table
+        rows of the batch.
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. None: all weigh 1.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+
+    Example:
+      >>> import estimax as ex
+      >>> columns = [ex.feature_columns.numeric_column("age")]
+      >>> model = ex.ESMMClassifier([32], columns)
     """
 
     def __init__(
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: str | os.PathLike[str] | None = None,
+        model_dir: ModelPath | None = None,
         optimizer: Any = None,
         weight_column: Any = None,
         config: RunConfig | None = None,
@@ -146,20 +189,27 @@ class ESMMClassifier(Estimator):
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
 
-def both_logit(a: jax.Array, b: jax.Array) -> jax.Array:
-    """The logit of σ(a)·σ(b), exact where the product itself would round to 0 or 1.
+def _gated(shared: jax.Array, net: jax.Array, task: str | None) -> jax.Array:
+    """Return the experts [B, E, D] averaged by the task's gate: [B, D]."""
+    weights = nn.softmax(nn.Dense(shared.shape[1], name=f"{task}_gate")(net))
+    return jnp.einsum("be,bed->bd", weights, shared)
 
-    >>> round(float(both_logit(jnp.array(0.0), jnp.array(0.0))), 4)  # of a quarter
+
+def both_logit(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Return the logit of sigmoid(a) * sigmoid(b), the probability of both events.
+
+    It is exact even where the product itself would round to 0 or 1.
+
+    >>> round(float(both_logit(jnp.array(0.0), jnp.array(0.0))), 4)  # of 1/4
     -1.0986
     """
-    # 1/p = (1 + e⁻ᵃ)(1 + e⁻ᵇ), so 1/p - 1 = e⁻ᵃ + e⁻ᵇ + e⁻ᵃ⁻ᵇ, and the logit is
-    # minus its logarithm.
+    # With p the product, 1/p = (1 + e⁻ᵃ)(1 + e⁻ᵇ), so 1/p - 1 = e⁻ᵃ + e⁻ᵇ + e⁻ᵃ⁻ᵇ.
+    # The logit log(p / (1 - p)) is minus the logarithm of this sum.
     return -jnp.logaddexp(jnp.logaddexp(-a, -b), -a - b)
 
 
 def _tower(net: jax.Array, units: Sequence[int], name: str) -> jax.Array:
-    """Layers of their own under a name, and a logit: [B, 1]."""
-    for index, size in enumerate(units):
-        net = nn.relu(nn.Dense(size, name=f"{name}_{index}")(net))
+    """Return a logit [B, 1] over hidden layers named `<name>_0` and on."""
+    net = hidden_layers(net, units, name=name)
     # The layers may compute in bfloat16, which is too coarse for `both_logit`.
     return nn.Dense(1, name=f"{name}_logits")(net).astype(jnp.float32)

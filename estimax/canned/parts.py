@@ -1,8 +1,9 @@
-"""What the canned estimators share: their heads, and optimizers given by name."""
+"""What the canned estimators share: heads, optimizers given by name, and checks."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -10,8 +11,9 @@ from estimax import heads, optimizers
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.optimizers import v1
 
+ModelPath = str | os.PathLike[str]
 MEAN = "sum_over_batch_size"
-Compat = Literal["v1", "v2"]  # whose defaults: tf.compat.v1.estimator's, tf.estimator's
+Compat = Literal["v1", "v2"]  # the defaults of tf.compat.v1.estimator or tf.estimator
 
 _V1_OPTIMIZERS: dict[str, Callable[..., optimizers.Optimizer]] = {
     "adagrad": v1.AdagradOptimizer,
@@ -29,7 +31,7 @@ def classifier_head(
     loss_reduction: str | None,
     compat: Compat = "v2",
 ) -> heads.Head:
-    """The head of a classifier: one logit for two classes, K for more."""
+    """Return the head of a classifier: one logit for two classes, K for K > 2."""
     loss_reduction = _reduction(loss_reduction, compat)
     if n_classes == 2:
         return heads.BinaryClassHead(
@@ -47,12 +49,13 @@ def classifier_head(
 
 
 def click_head(head: heads.Head | None, weight_column: Any) -> heads.Head:
-    """The head of a click model: two classes, unless another is given."""
+    """Return the head of a click model: `head`, or binary classification if None."""
     if head is None:
         return heads.BinaryClassHead(weight_column=weight_column)
     if weight_column is not None:
         raise SpecError(
-            "a click model with a head of its own: give weight_column to the head."
+            "weight_column and head are both given. Pass weight_column to the head, "
+            "such as BinaryClassHead(weight_column=...)."
         )
     return head
 
@@ -63,7 +66,7 @@ def regressor_head(
     loss_reduction: str | None,
     compat: Compat = "v2",
 ) -> heads.Head:
-    """The head of a regressor: squared error."""
+    """Return the head of a regressor, which minimises the squared error."""
     return heads.RegressionHead(
         label_dimension,
         weight_column=weight_column,
@@ -82,9 +85,10 @@ def train_op_of(
     compat: Compat = "v2",
     var_list: str | None = None,
 ) -> optimizers.TrainOp:
-    """A train op; an optimizer given by name gets the family's learning rate.
+    """Return a train op for an optimizer in any form that `minimize` accepts.
 
-    Variables are `var_list`'s, unless a train op is given, which names its own.
+    An optimizer given by name gets `learning_rate`. It trains the variables that match
+    `var_list`. A `TrainOp` is returned as it is.
     """
     if isinstance(given, optimizers.TrainOp):
         return given
@@ -106,7 +110,7 @@ def _optimizer_of(
 
 
 def check_compat(compat: str) -> None:
-    """Raise unless the generation of defaults is a known one."""
+    """Raise SpecError unless `compat` is "v1" or "v2"."""
     if compat not in ("v1", "v2"):
         raise SpecError(
             f"compat must be 'v2' (tf.estimator's defaults) or 'v1' (those of "
@@ -115,16 +119,16 @@ def check_compat(compat: str) -> None:
 
 
 def combined_linear_rate(columns: Sequence[Any]) -> float:
-    """The learning rate of a combined model's linear part, given by name."""
+    """Return the learning rate of a named optimizer of a linear part."""
     return min(0.005, 1.0 / math.sqrt(len(columns)))
 
 
 def check_features(features: Any, model: str) -> None:
-    """Refuse features that are not named, which columns could not find."""
+    """Raise FeatureError unless the features are a dict."""
     if not isinstance(features, dict):
         shape = getattr(features, "shape", None)
         got = type(features).__name__ if shape is None else f"an array {list(shape)}"
         raise FeatureError(
             f"{model}: features must be a dict from name to array, because feature "
-            f"columns find them by name; got {got}."
+            f"columns look them up by name; got {got}."
         )

@@ -1,12 +1,12 @@
-"""Recurrent models: sequence columns, cells, a head on the last step or on every one.
+"""Recurrent models: `RNNEstimator`, `RNNClassifier`, and the recurrent layers they use.
 
-A sequence may be as long as it is: T is rounded up to a power of two, so that few
-shapes compile, and steps after an example's own length change nothing.
+A sequence may have any length. T is rounded up to a power of two, so that few shapes
+are compiled. Steps after an example's own length are masked: they change no state, so
+the output at the last of the T steps is that of the example's own last step.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,22 +28,56 @@ from estimax.estimator import Estimator, RunConfig
 from estimax.heads.labels import KEY, LabelRule
 from estimax.heads.sequential import MASK, StepLabels, fit_steps
 
-Path = str | os.PathLike[str]
 CellFn = Callable[[], nn.RNNCellBase]
+CellState = tuple[jax.Array, ...]  # the output [B, U] first
+# state, x·W, output·R -> state
+Advance = Callable[[CellState, jax.Array, jax.Array], CellState]
+# Learning rate and clipping norm of an optimizer given by name.
 NAMED_RATE = 0.05
 NAMED_CLIP = 5.0
 
 
 class RNNEstimator(Estimator):
-    """A recurrent network under any head.
+    """A recurrent network over sequence features, trained for any head.
 
-    `cell_type` is "simple_rnn" (the default), "lstm", "gru", or a class of Flax cells;
-    `units` is a number, or a list for cells on top of each other. Or `rnn_cell_fn`
-    makes a Flax cell. With `return_sequences` every step has logits, and the head must
-    be a `SequentialHeadWrapper`. With `bidirectional` other cells of the same kind read
-    each sequence from its own end, and the outputs of both directions stand side by
-    side. An optimizer given by name learns at 0.05 and clips the gradient of each
-    variable to norm 5.
+    Use it when the task has no ready-made class. For the classification of sequences or
+    of their steps, `RNNClassifier` is shorter.
+
+    Args:
+      head: What the model is trained for; sets the width of the logits, the loss and
+        the metrics.
+      sequence_feature_columns: Sequence columns
+        (`sequence_numeric_column`, `embedding_column` of a
+        `sequence_categorical_column_with_...`), concatenated at every step.
+      context_feature_columns: Dense columns of features that do not change over time;
+        they are repeated at every step. None: no context.
+      units: Width of the cell, or a list of widths for cells on top of each other.
+      cell_type: "simple_rnn", "lstm", "gru", or a class of Flax cells. None:
+        "simple_rnn".
+      rnn_cell_fn: A function that returns a Flax cell, in place of `units` and
+        `cell_type`.
+      return_sequences: Whether every step has logits. The head must then be a
+        `SequentialHeadWrapper`.
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. A name uses a learning rate of 0.05 and clips the
+        gradient of each variable to norm 5.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      bidirectional: Whether a second set of cells reads each sequence backwards. The
+        outputs of both directions are concatenated.
+
+    Raises:
+      SpecError: Neither or both of `units` and `rnn_cell_fn` are given, or `cell_type`
+        is unknown. Or `head` and `return_sequences` do not fit.
+
+    Example:
+      >>> import estimax as ex
+      >>> fc = ex.feature_columns
+      >>> prices = fc.sequence_numeric_column("prices")
+      >>> model = ex.RNNEstimator(ex.heads.RegressionHead(), [prices], units=[32, 16])
     """
 
     def __init__(
@@ -55,7 +89,7 @@ class RNNEstimator(Estimator):
         cell_type: str | type[nn.RNNCellBase] | None = None,
         rnn_cell_fn: CellFn | None = None,
         return_sequences: bool = False,
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         optimizer: Any = "Adagrad",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
@@ -88,15 +122,59 @@ class RNNEstimator(Estimator):
 
 
 class RNNClassifier(RNNEstimator):
-    """A classifier of sequences, or with `return_sequences` of their steps.
+    """A recurrent network that classifies sequences, or each of their steps.
 
-    >>> import estimax as ex
-    >>> fc = ex.feature_columns
-    >>> words = fc.sequence_categorical_column_with_hash_bucket("words", 1000)
-    >>> model = ex.RNNClassifier(
-    ...     [fc.embedding_column(words, 8)], units=16, cell_type="gru",
-    ...     model_dir="/tmp/estimax-doc-rnn",
-    ... )
+    Use it for text, sessions and other sequences of events.
+
+    Args:
+      sequence_feature_columns: Sequence columns
+        (`sequence_numeric_column`, `embedding_column` of a
+        `sequence_categorical_column_with_...`), concatenated at every step.
+      context_feature_columns: Dense columns of features that do not change over time;
+        they are repeated at every step. None: no context.
+      units: Width of the cell, or a list of widths for cells on top of each other.
+      cell_type: "simple_rnn", "lstm", "gru", or a class of Flax cells. None:
+        "simple_rnn".
+      rnn_cell_fn: A function that returns a Flax cell, in place of `units` and
+        `cell_type`.
+      return_sequences: Whether to classify every step. Labels then have shape [B, T].
+      model_dir: Folder for checkpoints and summaries. None: that of `config`, or a new
+        temporary folder.
+      n_classes: Number of classes. 2 makes a binary classifier with one logit.
+      weight_column: A feature name or `numeric_column` with the weight of each example
+        in the loss and the metrics. None: all weigh 1.
+      label_vocabulary: The labels as strings, in the order of their class ids. None:
+        labels are integers in [0, n_classes).
+      optimizer: An `ex.optimizers` optimizer, an optax transformation, a function that
+        returns one, or a name. A name uses a learning rate of 0.05 and clips the
+        gradient of each variable to norm 5.
+      loss_reduction: "sum_over_batch_size" (the mean over examples, the default) or
+        "sum".
+      sequence_mask: Name of the feature under which the head finds the mask of real
+        steps, with `return_sequences`. No feature of yours may have this name.
+      config: How to run: seed, checkpoints, summaries, devices. None: `RunConfig()`.
+      warm_start_from: A checkpoint, a model directory or `WarmStartSettings` to start
+        from. None: variables start from their initializers.
+      bidirectional: Whether a second set of cells reads each sequence backwards. The
+        outputs of both directions are concatenated.
+
+    Raises:
+      SpecError: Neither or both of `units` and `rnn_cell_fn` are given, or `cell_type`
+        is unknown.
+      LabelError: At the first call: labels are outside the classes, or with
+        `return_sequences` a step has none.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> fc = ex.feature_columns
+      >>> words = np.array([["not", "good"], ["very", "good"]] * 4)
+      >>> rows = ex.input.Dataset.from_tensor_slices(({"words": words}, [0, 1] * 4))
+      >>> column = fc.sequence_categorical_column_with_hash_bucket("words", 100)
+      >>> model = ex.RNNClassifier([fc.embedding_column(column, 4)], units=4)
+      >>> model = model.train(lambda: rows.repeat().batch(8), steps=40)
+      >>> float(model.evaluate(lambda: rows.batch(8))["accuracy"])
+      1.0
     """
 
     def __init__(
@@ -107,7 +185,7 @@ class RNNClassifier(RNNEstimator):
         cell_type: str | type[nn.RNNCellBase] | None = None,
         rnn_cell_fn: CellFn | None = None,
         return_sequences: bool = False,
-        model_dir: Path | None = None,
+        model_dir: parts.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -142,7 +220,7 @@ class RNNClassifier(RNNEstimator):
 
 @dataclass(frozen=True)
 class _Network:
-    """Everything below the head."""
+    """Everything below the head: columns, cells and the logits layer."""
 
     sequence_columns: tuple[Any, ...]
     context_columns: tuple[Any, ...]
@@ -152,7 +230,7 @@ class _Network:
     bidirectional: bool
 
     def logits(self, features: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
-        """Logits [B, units] or [B, T, units], and which steps are real [B, T]."""
+        """Return logits [B, units] or [B, T, units], and the mask of steps [B, T]."""
         sequence, lengths = feature_columns.sequence_input_layer(
             features, self.sequence_columns
         )
@@ -162,9 +240,11 @@ class _Network:
             )
             sequence = feature_columns.concatenate_context_input(context, sequence)
         mask = jnp.arange(sequence.shape[1]) < lengths[:, None]
-        return variables.scoped("rnn_model", self._above)(sequence, mask), mask
+        return variables.scoped("rnn_model", self._cells_and_logits)(
+            sequence, mask
+        ), mask
 
-    def _above(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
+    def _cells_and_logits(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
         run = self._both_ways if self.bidirectional else self._one_way
         net = run(sequence, mask)
         logits: jax.Array = nn.Dense(
@@ -187,7 +267,7 @@ class _Network:
 
     @property
     def timed_by(self) -> tuple[tuple[str, int | None], ...]:
-        """The features that have the steps."""
+        """The features whose lengths are the numbers of steps."""
         return tuple(dict.fromkeys(c.timed_by for c in self.sequence_columns))
 
 
@@ -196,7 +276,7 @@ def _cells(
     cell_type: str | type[nn.RNNCellBase] | None,
     rnn_cell_fn: CellFn | None,
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """What maps a sequence and its mask to the outputs of every step."""
+    """Return a function from a sequence and its mask to the outputs of every step."""
     if rnn_cell_fn is not None:
         make = rnn_cell_fn
         return lambda sequence, mask: _flax_cell(make(), sequence, mask)
@@ -217,25 +297,27 @@ def _cells(
 
 
 def _flax_cell(cell: nn.RNNCellBase, sequence: jax.Array, mask: jax.Array) -> jax.Array:
-    """Outputs of a cell of Flax, each held from the last real step on."""
+    """Return the outputs of a Flax cell, repeated after the last real step."""
     outputs: Any = nn.RNN(cell)(sequence)
     steps = jnp.sum(mask, axis=1)
-    # A mask is true up to a length: the place to read from stops there.
+    # Flax cells do not know the mask. Read the output of step min(t, length - 1), so
+    # that outputs stay constant after the last real step, as with our own cells.
     place = jnp.minimum(jnp.arange(mask.shape[1]), jnp.maximum(steps[:, None] - 1, 0))
     held: jax.Array = jnp.take_along_axis(outputs, place[..., None], axis=1)
     return jnp.where(steps[:, None, None] > 0, held, 0)
 
 
 def _fitted(features: Mapping[str, Any], keys: Any, steps: int) -> dict[str, Any]:
-    """The features of steps that a head reads, cut or filled up to the program's."""
+    """Return the step-wise features that a head reads, cut or padded to `steps`."""
     found = [key for key in keys or () if key in features]
     return {key: fit_steps(jnp.asarray(features[key]), steps) for key in found}
 
 
 @dataclass(frozen=True)
 class _LabelSteps:
-    """Raises unless every step of a sequence has a label, of the kind that its head
-    takes. Here because the head sees the mask on the device, where none can raise.
+    """Check on the host that every step has a label of the kind that the head takes.
+
+    The head itself sees the mask on the device only, where no error can be raised.
     """
 
     lengths: transforms.SequenceLengths
@@ -299,17 +381,13 @@ def _check_head(head: Any, return_sequences: bool) -> None:
         )
 
 
-State = tuple[jax.Array, ...]  # the output [B, U] first
-Advance = Callable[[State, jax.Array, jax.Array], State]  # state, x·W, state·R
-
-
 def recurrent(
     sequence: jax.Array, mask: jax.Array, cell_type: str, units: int | Sequence[int]
 ) -> jax.Array:
-    """Run cells of one type over [B, T, D]; returns the last one's outputs.
+    """Run cells of one type over [B, T, D] and return the outputs of the last cell.
 
-    A number of units is one layer under its own name (`gru/gru_cell`), as Keras' fused
-    layers have; a list is cells in one `rnn`.
+    A number of units is one layer under its own name (`gru/gru_cell`), as for Keras'
+    fused layers. A list is a stack of cells under `rnn`.
     """
     if cell_type not in _CELLS:
         near = did_you_mean(str(cell_type), _CELLS)
@@ -321,12 +399,15 @@ def recurrent(
 
 
 def last_step(outputs: jax.Array) -> jax.Array:
-    """The output after each whole sequence, [B, U]: see the mask's rule above."""
+    """Return the outputs [B, U] at the end of each sequence.
+
+    The mask holds outputs after an example's own length, so they are at the last step.
+    """
     return outputs[:, -1]
 
 
 def backwards(sequence: jax.Array, mask: jax.Array) -> jax.Array:
-    """The real steps of each [B, T, D] in reverse; the padding stays behind them."""
+    """Return [B, T, D] with the real steps of each sequence in reverse order."""
     place = jnp.arange(mask.shape[1])
     steps = jnp.sum(mask, axis=1, keepdims=True)
     source = jnp.where(mask, steps - 1 - place, place)
@@ -344,8 +425,8 @@ def _in_scopes(
         inner = variables.scoped(scopes[0], _in_scopes)
         found: jax.Array = inner(scopes[1:], sequence, mask, cell_type, units)
         return found
-    # Layer by layer, not step by step: the same numbers, and one large product of all
-    # steps with the kernel instead of many small ones.
+    # Layer by layer, not step by step: the results are the same, and the products of
+    # all steps with a kernel are one large matrix product instead of T small ones.
     for index, size in enumerate(units):
         name = f"{cell_type}_cell" + (f"_{index}" if index else "")
         sequence = Cell(cell_type, size, name=name)(sequence, mask)
@@ -353,15 +434,15 @@ def _in_scopes(
 
 
 class Cell(nn.Module):
-    """One recurrent cell over a whole sequence."""
+    """One recurrent cell, run over a whole sequence."""
 
     cell_type: str
     units: int
-    dtype: Any = None  # to compute in, as in Flax's layers; a state stays float32
+    dtype: Any = None  # of the computation, as in Flax's layers; the state is float32
 
     @nn.compact
     def __call__(self, sequence: jax.Array, mask: jax.Array) -> jax.Array:
-        """Map [B, T, D] to outputs [B, T, units]; `mask` [B, T] is true for steps."""
+        """Map [B, T, D] to outputs [B, T, units]; `mask` [B, T] marks real steps."""
         gates, states, advance, start_bias = _CELLS[self.cell_type]
         width = gates * self.units
         glorot = nn.initializers.glorot_uniform()
@@ -373,15 +454,17 @@ class Cell(nn.Module):
         sequence, kernel, recurrent_kernel, bias = promote_dtype(
             sequence, kernel, recurrent_kernel, bias, dtype=self.dtype
         )
-        # A GRU has a second bias, for the recurrent product: it is reset with it.
+        # A GRU has a second bias, which is added to the recurrent product, so that the
+        # reset gate multiplies both. It is Keras' `reset_after`.
         own, again = (bias[0], bias[1]) if bias.ndim == 2 else (bias, 0.0)
         inputs = sequence @ kernel + own
         zeros = jnp.zeros((sequence.shape[0], self.units), jnp.float32)
 
-        def step(state: State, given: tuple[jax.Array, jax.Array]) -> Any:
+        def step(state: CellState, given: tuple[jax.Array, jax.Array]) -> Any:
             x, is_step = given
             output = state[0].astype(recurrent_kernel.dtype)
             new = advance(state, x, output @ recurrent_kernel + again)
+            # A masked step keeps the state and so the output.
             kept = tuple(
                 jnp.where(is_step[:, None], after.astype(jnp.float32), before)
                 for after, before in zip(new, state, strict=True)
@@ -393,11 +476,11 @@ class Cell(nn.Module):
         return jnp.swapaxes(outputs, 0, 1)
 
 
-def _simple(state: State, x: jax.Array, again: jax.Array) -> State:
+def _simple(state: CellState, x: jax.Array, again: jax.Array) -> CellState:
     return (jnp.tanh(x + again),)
 
 
-def _gru(state: State, x: jax.Array, again: jax.Array) -> State:
+def _gru(state: CellState, x: jax.Array, again: jax.Array) -> CellState:
     x_update, x_reset, x_new = jnp.split(x, 3, axis=-1)
     update, reset, new = jnp.split(again, 3, axis=-1)
     keep = nn.sigmoid(x_update + update)
@@ -405,14 +488,14 @@ def _gru(state: State, x: jax.Array, again: jax.Array) -> State:
     return (keep * state[0] + (1 - keep) * proposed,)
 
 
-def _lstm(state: State, x: jax.Array, again: jax.Array) -> State:
+def _lstm(state: CellState, x: jax.Array, again: jax.Array) -> CellState:
     enter, forget, new, leave = jnp.split(x + again, 4, axis=-1)
     memory = nn.sigmoid(forget) * state[1] + nn.sigmoid(enter) * jnp.tanh(new)
     return nn.sigmoid(leave) * jnp.tanh(memory), memory
 
 
 def _lstm_bias(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """One for the forget gate: at first an LSTM remembers."""
+    """Return the initial bias: 1 for the forget gate, to keep memory, 0 elsewhere."""
     units = shape[0] // 4
     return jnp.zeros(shape).at[units : 2 * units].set(1)
 
@@ -421,7 +504,7 @@ def _bias_shape(cell_type: str, width: int) -> tuple[int, ...]:
     return (2, width) if cell_type == "gru" else (width,)
 
 
-# gates, arrays of state, how a step is made, how the bias starts
+# cell_type -> gates, arrays of state, one step, initializer of the bias
 _CELLS: dict[str, tuple[int, int, Advance, Any]] = {
     "simple_rnn": (1, 1, _simple, nn.initializers.zeros),
     "lstm": (4, 2, _lstm, _lstm_bias),

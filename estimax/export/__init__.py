@@ -1,7 +1,7 @@
-"""Exported bundles: written by an estimator, read by anyone, code by nobody.
+"""Bundles: models exported as data, which load without the code that trained them.
 
-Read `servable.py` for what goes in, `writer.py` for the folder, `bundle.py` for what
-comes out.
+Read `signature.py` for what goes in, `writer.py` for the folder, and `bundle.py` for
+loading and prediction.
 """
 
 from estimax.export.bundle import Bundle, load

@@ -1,14 +1,16 @@
-"""A loaded bundle: predictions without the model's code, or any that trains.
+"""Load a bundle and predict with it, without the model's code or any training code.
 
-    bundle = load("export/final")            # newest version, checked against damage
+    bundle = load("export/final")            # the newest version, checked for damage
     bundle.predict({"age": [31, 46], "city": ["Oslo", "Rome"]})["probabilities"]
 
-    bundle.check(features)      the same in three steps, for a server that batches:
-    bundle.transform(batch)     request → raw batch → arrays → answers
-    bundle.run(name, arrays)
+A server that batches requests calls the three steps of `predict` itself:
 
-A program is compiled per batch size, so batches are padded to a power of two (with a
-repeated row: zeros may be no valid input) and answers cut back.
+    batch = bundle.check(features)           # request -> raw batch
+    arrays = bundle.transform(batch)         # raw batch -> arrays
+    bundle.run("predict", arrays)            # arrays -> answers
+
+A program is compiled per batch size. So batches are padded to a power of two, and the
+answers are cut back. Padding repeats the last row, because zeros may be invalid input.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from estimax.export.requests import read_request
 from estimax.export.signature import (
     DEFAULT_SIGNATURE,
     Signature,
+    first_few,
     input_name,
     origins_of,
     signature_from_json,
@@ -42,24 +45,39 @@ from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
 from estimax.wire import json_text
 
-# Larger batches run in pieces: bounded memory, and few sizes to compile.
+# Larger batches run in pieces, which bounds memory and the sizes to compile.
 MOST_ROWS = 4096
 
 Arrays = dict[str, NDArray[Any]]
 WEIGHTS = "weights.safetensors"
+_INTERNAL = ("files", "checksum")  # fields of the manifest that `describe` leaves out
 
 
 def load(
     path: str | os.PathLike[str], *, verify: bool = True, self_test: bool = False
 ) -> Bundle:
-    """Load a bundle from its version folder, or the newest one under a base folder.
+    """Load a bundle.
 
-    Sizes are always checked and every file that is parsed is checked by hash; `verify`
-    also hashes the weights and assets. `self_test` runs the example of the export.
+    Sizes of all files and hashes of the files that are parsed are always checked.
 
-    >>> load("no/such/folder")  # doctest: +IGNORE_EXCEPTION_DETAIL
-    Traceback (most recent call last):
-    MissingFileError: no/such/folder: expected a bundle's folder, found none.
+    Args:
+      path: The folder of a version, or a folder of versions, of which the newest
+        complete one is loaded.
+      verify: Whether to check the hashes of weights and assets too. It reads all files.
+      self_test: Whether to run the example of the export and compare the answers.
+
+    Returns:
+      A `Bundle`.
+
+    Raises:
+      MissingFileError: There is no such folder.
+      BundleError: The bundle is incomplete, damaged, made by a newer estimax, exported
+        for other platforms, or fails the self-test.
+
+    Example:
+      >>> load("no/such/folder")  # doctest: +IGNORE_EXCEPTION_DETAIL
+      Traceback (most recent call last):
+      MissingFileError: no/such/folder: expected a bundle's folder, found none.
     """
     folder = manifest.resolve(Path(path))
     files = BundleFiles.open(folder)
@@ -79,7 +97,7 @@ def load(
     return bundle
 
 
-# What reading raises when a file parses but says something else than we wrote.
+# The errors of reading a file that parses but was not written by estimax.
 _OTHER_CONTENT = (
     ValueError,
     KeyError,
@@ -91,24 +109,67 @@ _OTHER_CONTENT = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bundle:
-    """An exported model, loaded. Safe to use from several threads."""
+    """An exported model, loaded by `load`. Several threads may use it at the same time.
+
+    Args:
+      path: The folder of the version.
+      signatures: Signature name to `Signature`.
+      manifest: The content of `manifest.json`: versions, training step, files.
+      plan: The host transforms of the features.
+      arguments: Flat name to dtype and shape of every array that `run` takes. A string
+        in a shape is a free size.
+      weights: Name to array.
+
+    Example:
+      >>> import tempfile
+      >>> from estimax.export import Servable, write_bundle
+      >>> age = Origin("features", "age")
+      >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
+      >>> plan = plans.Plan(raw=(age,), calls=())
+      >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
+      >>> with tempfile.TemporaryDirectory() as base:
+      ...     bundle = load(write_bundle(servable, base, platforms=("cpu",)))
+      >>> bundle.predict({"age": [1.0, 2.0, 3.0]})
+      {'y': array([2., 4., 6.], dtype=float32)}
+    """
 
     path: Path
     signatures: Mapping[str, Signature]
     manifest: Mapping[str, Any]
     plan: plans.Plan
-    # Flat name -> dtype and shape of every array that `run` takes; named are free.
     arguments: Mapping[str, ArgumentSpec]
     weights: Mapping[str, jax.Array]
     _programs: Mapping[str, Callable[..., dict[str, jax.Array]]]
     _files: BundleFiles
 
-    def predict(self, features: Any, signature: str = DEFAULT_SIGNATURE) -> Arrays:
-        """Answer a request: a dict of arrays, lists, `Strings` or `Sparse`.
+    def __repr__(self) -> str:
+        names = [spec.name for spec in next(iter(self.signatures.values())).inputs]
+        size = sum(array.nbytes for array in self.weights.values())
+        return "\n".join(
+            (
+                f"Bundle({str(self.path)!r}, step={self.manifest.get('step')})",
+                f"  features: {first_few(names)}",
+                f"  signatures: {first_few(list(self.signatures))}",
+                f"  weights: {len(self.weights)} arrays, {size:,} bytes",
+            )
+        )
 
-        Numbers come back as NumPy arrays, text as object arrays of bytes.
+    def predict(self, features: Any, signature: str = DEFAULT_SIGNATURE) -> Arrays:
+        """Answer a request.
+
+        Args:
+          features: Feature name to an array, list, `Strings` or `Sparse`, one entry per
+            row; or a data frame.
+          signature: The name of the signature to call.
+
+        Returns:
+          Output name to a NumPy array. Text is an object array of bytes.
+
+        Raises:
+          BundleError: A feature is missing, unknown, or of another dtype or shape, or
+            there is no such signature.
         """
         self.signature(signature)
         batch = self.check(features)
@@ -117,7 +178,14 @@ class Bundle:
         return self.run(signature, self.transform(batch))
 
     def signature(self, name: str) -> Signature:
-        """A signature by name."""
+        """Return a signature by name.
+
+        Args:
+          name: The name, e.g. `"serving_default"`.
+
+        Raises:
+          BundleError: There is no such signature.
+        """
         if name not in self.signatures:
             raise BundleError(
                 f"unknown signature {name!r}{did_you_mean(name, self.signatures)}"
@@ -125,22 +193,50 @@ class Bundle:
         return self.signatures[name]
 
     def check(self, features: Any) -> dict[Origin, Any]:
-        """Check a request against the signatures' inputs; returns the raw batch.
+        """Check a request and convert it to a raw batch.
 
-        Every signature of a bundle takes the same features.
+        All signatures of a bundle take the same features, so the result fits each.
+
+        Args:
+          features: Feature name to an array, list, `Strings` or `Sparse`, one entry per
+            row.
+
+        Returns:
+          Origin to raw value, for `transform`. Raw batches can be concatenated.
+
+        Raises:
+          BundleError: A feature is missing, unknown, or of another dtype or shape.
         """
         specs = next(iter(self.signatures.values())).inputs
         return read_request(specs, features, origins_of(self.plan))
 
     def transform(self, batch: plans.RawBatch) -> Arrays:
-        """Do the host's part: the arrays that `run` takes, by flat name."""
+        """Run the host transforms: strings to ids, padding and so on.
+
+        Args:
+          batch: A raw batch, as `check` returns it.
+
+        Returns:
+          Flat name to array, for `run`.
+
+        Raises:
+          BundleError: An array does not have the shape that the program takes.
+        """
         arrays = host_plan.flat_inputs(self.plan.prepare(batch))
         for name, spec in self.arguments.items():
             arrays[name] = _fitted(name, spec, arrays.get(name))
         return {name: arrays[name] for name in self.arguments}
 
     def run(self, signature: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Compute the answers of one signature for prepared arrays."""
+        """Compute the answers of one signature.
+
+        Args:
+          signature: The name of the signature.
+          arrays: Flat name to array, as `transform` returns them.
+
+        Returns:
+          Output name to a NumPy array with one entry per row.
+        """
         rows = len(next(iter(arrays.values())))
         pieces = [
             self._compute(
@@ -158,7 +254,13 @@ class Bundle:
     def warm_up(
         self, batch_sizes: Sequence[int], signatures: Sequence[str] | None = None
     ) -> None:
-        """Compile for batch sizes ahead of requests, with rows of the self-test."""
+        """Compile programs before the first request, with rows of the self-test.
+
+        Args:
+          batch_sizes: The batch sizes to compile for. Each is rounded up to a power of
+            two.
+          signatures: The names of the signatures. None: all.
+        """
         example, _ = self._test()
         arrays = self.transform(example)
         for name in signatures or self.signatures:
@@ -166,10 +268,14 @@ class Bundle:
                 self.run(name, {n: _repeated(a[:1], size) for n, a in arrays.items()})
 
     def self_test(self) -> None:
-        """Run the exporter's example; an error when the answers are not the same."""
+        """Run the example of the export and compare the answers.
+
+        Raises:
+          BundleError: An answer differs by more than rounding.
+        """
         example, expected = self._test()
         rows = plans.batch_size(example)
-        # Twice as many rows: answers must not hang on the size of the batch.
+        # Twice the rows of the export, since answers must not depend on the batch size.
         transformed = self.transform(example).items()
         arrays = {name: _repeated(array, 2 * rows) for name, array in transformed}
         for name, answers in expected.items():
@@ -178,7 +284,13 @@ class Bundle:
             selftest.check_answers(name, answers, found, platform=platform)
 
     def describe(self) -> dict[str, Any]:
-        """What the bundle is, as plain values: for a command line, or a page."""
+        """Return a description of the bundle as JSON values, e.g. for a web page.
+
+        Returns:
+          Path, versions, training step, size in bytes, signatures, features, transforms
+          and
+          weights.
+        """
         sizes = host_plan.vocabulary_sizes(self.plan)
         about = {k: v for k, v in self.manifest.items() if k not in _INTERNAL}
         first = next(iter(self.signatures.values()))
@@ -240,12 +352,9 @@ class Bundle:
         ):
             raise BundleError(
                 f"{self.path / 'selftest.json'}: expected rows of the features and "
-                "answers of the signatures, found others."
+                "answers of the signatures, found other names."
             )
         return example, answers
-
-
-_INTERNAL = ("files", "checksum")
 
 
 def _read(files: BundleFiles) -> Bundle:
@@ -263,8 +372,10 @@ def _read(files: BundleFiles) -> Bundle:
     first = next(iter(exported.values()))
     for stem, function in exported.items():
         if functions.arguments_of(function) != functions.arguments_of(first):
-            raise ValueError(f"functions/{stem} takes other arguments than the others")
-    weights = _read_weights(files, functions.weights_of(first))
+            raise ValueError(
+                f"functions/{stem}: expected the same arguments as the other functions"
+            )
+    weights = _read_weights(files, functions.arguments_of(first)[0])
     jitted = {stem: jax.jit(function.call) for stem, function in exported.items()}
     for name in files.manifest["files"]:
         if name.startswith("assets/"):
@@ -279,7 +390,7 @@ def _read(files: BundleFiles) -> Bundle:
         signatures=signatures,
         manifest=files.manifest,
         plan=plan,
-        arguments=functions.inputs_of(first),
+        arguments=functions.arguments_of(first)[1],
         weights=jax.device_put(weights),
         _programs={name: jitted[stem] for name, stem in stems.items()},
         _files=files,
@@ -289,7 +400,7 @@ def _read(files: BundleFiles) -> Bundle:
 def _check_signature(
     signature: Signature, function: functions.Exported, plan: plans.Plan
 ) -> None:
-    """Raise unless a signature describes the features and results that there are."""
+    """Raise ValueError unless a signature fits the features and the program."""
     features = {input_name(origin) for origin in origins_of(plan)}
     if {spec.name for spec in signature.inputs} != features:
         raise ValueError(
@@ -322,7 +433,7 @@ def _read_weights(files: BundleFiles, specs: Mapping[str, ArgumentSpec]) -> Arra
 
 
 def _fitted(name: str, spec: ArgumentSpec, array: Any) -> NDArray[Any]:
-    """An array as the program takes it, or an error that says which is not."""
+    """Return an array in the dtype that the program takes, or raise for its shape."""
     if array is None:
         raise BundleError(f"{name}: expected an array, found none.")
     fits = len(array.shape) == len(spec.shape) and all(
@@ -332,13 +443,13 @@ def _fitted(name: str, spec: ArgumentSpec, array: Any) -> NDArray[Any]:
     if not fits:
         raise BundleError(
             f"{name}: expected shape {list(spec.shape)}, found {list(array.shape)}; "
-            "the example given to the export had no such rows."
+            "rows of the example given to the export had another shape."
         )
     return np.asarray(array, spec.dtype)
 
 
 def _repeated(array: NDArray[Any], rows: int) -> NDArray[Any]:
-    """The array with its last row repeated until it has so many."""
+    """Return the array with its last row repeated up to `rows` rows."""
     missing = rows - len(array)
     if not missing:
         return array
@@ -350,8 +461,8 @@ def _check_platform(files: BundleFiles) -> None:
     if not functions.runs_here(platforms):
         raise BundleError(
             f"{files.folder}: exported for {', '.join(platforms)}, but jax runs on "
-            f"{jax.default_backend()} here. Export with that among its platforms, or "
-            "set JAX_PLATFORMS to one of them."
+            f"{jax.default_backend()} here. Export again with this platform, or set "
+            f"JAX_PLATFORMS to one of {', '.join(platforms)}."
         )
 
 

@@ -1,11 +1,11 @@
-"""Exporters: when `train_and_evaluate` should export, and which exports stay.
+"""Exporters: when `train_and_evaluate` exports a model, and which exports are kept.
 
     FinalExporter("final")                          once, when training ends
     LatestExporter("latest", exports_to_keep=5)     after every evaluation
     BestExporter("best", compare_fn=metric_compare("auc", "max"))
 
-The best so far is remembered in a file beside its exports and not in the process, so a
-restarted training does not begin by exporting something worse.
+`BestExporter` keeps the best result in a file beside its exports, not in memory, so
+that a restarted training does not export a worse model first.
 """
 
 from __future__ import annotations
@@ -43,16 +43,20 @@ class Exportable(Protocol):
         assets_extra: Mapping[str, str] | None,
         checkpoint_path: str | None,
     ) -> str | bytes | os.PathLike[str]:
-        """Export a checkpoint as a new version; returns its folder."""
+        """Export a checkpoint as a new version and return its folder."""
 
 
 @runtime_checkable
 class Exporter(Protocol):
-    """Decides after an evaluation whether to export."""
+    """What `EvalSpec(exporters=...)` accepts: a name, and a call per evaluation.
+
+    Implement it for a policy of your own. `FinalExporter`, `LatestExporter` and
+    `BestExporter` cover the usual ones. No base class is needed.
+    """
 
     @property
     def name(self) -> str:
-        """The folder's name under `<model_dir>/export`."""
+        """The name of the folder under `<model_dir>/export`."""
 
     def export(
         self,
@@ -62,24 +66,89 @@ class Exporter(Protocol):
         eval_result: EvalResult | None,
         is_the_final_export: bool,
     ) -> str | None:
-        """Export if it is time to; returns the new folder, or None."""
+        """Export the estimator, or decide not to.
+
+        Args:
+          estimator: The estimator that was evaluated.
+          export_path: The folder of this exporter, `<model_dir>/export/<name>`.
+          checkpoint_path: The checkpoint that was evaluated.
+          eval_result: The metrics of the evaluation.
+          is_the_final_export: Whether training has ended.
+
+        Returns:
+          The folder of the new export, or None if there is none.
+        """
 
 
-@dataclass(frozen=True)
-class FinalExporter:
-    """Exports once, at the end of training.
+class _BundleExporter:
+    """What the exporters below share: checks, the export itself, and `repr`.
 
-    >>> FinalExporter("final").name
-    'final'
+    Each of them lists its own fields, because their order differs as in tf.estimator.
+    """
+
+    name: str
+    serving_input_receiver_fn: ReceiverFn | None
+    assets_extra: Mapping[str, str] | None
+    exports_to_keep: int | None = None
+
+    def __post_init__(self) -> None:
+        name: Any = self.name
+        kind = type(self).__name__
+        if not isinstance(name, str) or not name:
+            raise SpecError(f"{kind}: name must be a non-empty string, found {name!r}.")
+        if name in (".", "..") or "/" in name or os.sep in name:
+            raise SpecError(f"{kind}: name {name!r} must be the name of one folder.")
+        keep = self.exports_to_keep
+        if keep is not None and keep <= 0:
+            raise SpecError(
+                f"{kind}: exports_to_keep must be positive, or None to keep all, found "
+                f"{keep}."
+            )
+
+    def __repr__(self) -> str:
+        given = {name: v for name, v in vars(self).items() if v is not None}
+        texts = (f"{n}={getattr(v, '__qualname__', repr(v))}" for n, v in given.items())
+        return f"{type(self).__name__}({', '.join(texts)})"
+
+    def _export(
+        self, estimator: Exportable, export_path: str, checkpoint_path: str | None
+    ) -> str:
+        path = estimator.export_saved_model(
+            export_path,
+            self.serving_input_receiver_fn,
+            assets_extra=self.assets_extra,
+            checkpoint_path=checkpoint_path,
+        )
+        return os.fsdecode(path)
+
+
+@dataclass(frozen=True, repr=False)
+class FinalExporter(_BundleExporter):
+    """Export once, when training ends.
+
+    Use it when only the trained model is served.
+
+    Args:
+      name: Name of the folder under `<model_dir>/export`, in which each export is a
+        version.
+      serving_input_receiver_fn: Returns the example features of a request, such as
+        `build_raw_serving_input_receiver_fn` makes. None: the features of the training
+        input.
+      assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
+        file.
+
+    Raises:
+      SpecError: `name` is not the name of a folder.
+
+    Example:
+      >>> FinalExporter("final")
+      FinalExporter(name='final')
     """
 
     name: str
     serving_input_receiver_fn: ReceiverFn | None = None
     assets_extra: Mapping[str, str] | None = None
 
-    def __post_init__(self) -> None:
-        _check_name(self)
-
     def export(
         self,
         estimator: Exportable,
@@ -88,18 +157,46 @@ class FinalExporter:
         eval_result: EvalResult | None,
         is_the_final_export: bool,
     ) -> str | None:
-        """Export when it is the last time."""
+        """Export if training has ended.
+
+        Args:
+          estimator: The estimator that was evaluated.
+          export_path: The folder of this exporter, `<model_dir>/export/<name>`.
+          checkpoint_path: The checkpoint that was evaluated.
+          eval_result: The metrics of the evaluation.
+          is_the_final_export: Whether training has ended.
+
+        Returns:
+          The folder of the new export, or None if there is none.
+        """
         if not is_the_final_export:
             return None
-        return _export(self, estimator, export_path, checkpoint_path)
+        return self._export(estimator, export_path, checkpoint_path)
 
 
-@dataclass(frozen=True)
-class LatestExporter:
-    """Exports after every evaluation and keeps the newest ones.
+@dataclass(frozen=True, repr=False)
+class LatestExporter(_BundleExporter):
+    """Export after every evaluation and keep the newest exports.
 
-    >>> LatestExporter("latest").exports_to_keep
-    5
+    Use it when a server should follow the training.
+
+    Args:
+      name: Name of the folder under `<model_dir>/export`, in which each export is a
+        version.
+      serving_input_receiver_fn: Returns the example features of a request, such as
+        `build_raw_serving_input_receiver_fn` makes. None: the features of the training
+        input.
+      assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
+        file.
+      exports_to_keep: Number of newest exports to keep, positive. None: all.
+
+    Raises:
+      SpecError: `name` is not the name of a folder, or `exports_to_keep` is not
+        positive.
+
+    Example:
+      >>> LatestExporter("latest")
+      LatestExporter(name='latest', exports_to_keep=5)
     """
 
     name: str
@@ -107,10 +204,6 @@ class LatestExporter:
     assets_extra: Mapping[str, str] | None = None
     exports_to_keep: int | None = 5  # None: all
 
-    def __post_init__(self) -> None:
-        _check_name(self)
-        _check_keep(self)
-
     def export(
         self,
         estimator: Exportable,
@@ -119,27 +212,62 @@ class LatestExporter:
         eval_result: EvalResult | None,
         is_the_final_export: bool,
     ) -> str | None:
-        """Export, then remove the oldest."""
-        path = _export(self, estimator, export_path, checkpoint_path)
+        """Export, then remove the oldest exports.
+
+        Args:
+          estimator: The estimator that was evaluated.
+          export_path: The folder of this exporter, `<model_dir>/export/<name>`.
+          checkpoint_path: The checkpoint that was evaluated.
+          eval_result: The metrics of the evaluation.
+          is_the_final_export: Whether training has ended.
+
+        Returns:
+          The folder of the new export, or None if there is none.
+        """
+        path = self._export(estimator, export_path, checkpoint_path)
         manifest.prune(Path(export_path), self.exports_to_keep)
         return path
 
 
 def loss_smaller(best_eval_result: EvalResult, current_eval_result: EvalResult) -> bool:
-    """Whether the current loss is below the best.
+    """Return whether the current loss is below the best. The default of `BestExporter`.
 
-    >>> loss_smaller({"loss": 0.5}, {"loss": 0.4})
-    True
+    Args:
+      best_eval_result: The metrics of the best evaluation so far.
+      current_eval_result: The metrics of this evaluation.
+
+    Returns:
+      True if the current loss is smaller. Any number is better than NaN.
+
+    Raises:
+      SpecError: A result has no "loss".
+
+    Example:
+      >>> loss_smaller({"loss": 0.5}, {"loss": 0.4})
+      True
     """
     return _is_better("loss", "min", best_eval_result, current_eval_result)
 
 
 def metric_compare(metric: str, mode: str = "max") -> CompareFn:
-    """A compare_fn for a metric that should become as large ("max") or small ("min").
+    """Return a `compare_fn` of `BestExporter` for one metric.
 
-    >>> compare = metric_compare("auc", "max")
-    >>> compare(best_eval_result={"auc": 0.7}, current_eval_result={"auc": 0.8})
-    True
+    Args:
+      metric: The name of the metric in the evaluation's result, e.g. `"auc"`.
+      mode: "max" if larger is better, "min" if smaller is.
+
+    Returns:
+      A function of `best_eval_result` and `current_eval_result`. It raises `SpecError`
+      if
+      a result lacks the metric.
+
+    Raises:
+      SpecError: `mode` is neither "max" nor "min".
+
+    Example:
+      >>> compare = metric_compare("auc", "max")
+      >>> compare(best_eval_result={"auc": 0.7}, current_eval_result={"auc": 0.8})
+      True
     """
     if mode not in ("min", "max"):
         raise SpecError(
@@ -149,15 +277,36 @@ def metric_compare(metric: str, mode: str = "max") -> CompareFn:
     def compare(best_eval_result: EvalResult, current_eval_result: EvalResult) -> bool:
         return _is_better(metric, mode, best_eval_result, current_eval_result)
 
+    compare.__qualname__ = f"metric_compare({metric!r}, {mode!r})"  # for repr
     return compare
 
 
-@dataclass(frozen=True)
-class BestExporter:
-    """Exports when an evaluation beats the best so far, also across restarts.
+@dataclass(frozen=True, repr=False)
+class BestExporter(_BundleExporter):
+    """Export when an evaluation is better than the best so far, also across restarts.
 
-    >>> BestExporter().name
-    'best_exporter'
+    Use it when quality may fall again during training. The best export is never
+    removed.
+
+    Args:
+      name: Name of the folder under `<model_dir>/export`, in which each export is a
+        version.
+      serving_input_receiver_fn: Returns the example features of a request, such as
+        `build_raw_serving_input_receiver_fn` makes. None: the features of the training
+        input.
+      compare_fn: A function of `best_eval_result` and `current_eval_result` that
+        returns whether the current one is better. Default: the loss is smaller.
+      assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
+        file.
+      exports_to_keep: Number of newest exports to keep, positive. None: all.
+
+    Raises:
+      SpecError: `name` is not the name of a folder, `exports_to_keep` is not positive,
+        or `compare_fn` has other arguments.
+
+    Example:
+      >>> BestExporter("b", compare_fn=metric_compare("auc"))
+      BestExporter(name='b', compare_fn=metric_compare('auc', 'max'), exports_to_keep=5)
     """
 
     name: str = "best_exporter"
@@ -167,8 +316,7 @@ class BestExporter:
     exports_to_keep: int | None = 5  # None: all; the best one always stays
 
     def __post_init__(self) -> None:
-        _check_name(self)
-        _check_keep(self)
+        super().__post_init__()
         _check_compare(self.compare_fn)
 
     def export(
@@ -179,18 +327,33 @@ class BestExporter:
         eval_result: EvalResult | None,
         is_the_final_export: bool,
     ) -> str | None:
-        """Export if the result is the best so far, then remove the oldest."""
+        """Export if the result is the best so far, then remove the oldest exports.
+
+        Args:
+          estimator: The estimator that was evaluated.
+          export_path: The folder of this exporter, `<model_dir>/export/<name>`.
+          checkpoint_path: The checkpoint that was evaluated.
+          eval_result: The metrics of the evaluation.
+          is_the_final_export: Whether training has ended.
+
+        Returns:
+          The folder of the new export, or None if there is none.
+
+        Raises:
+          SpecError: `eval_result` is None or lacks the metric.
+        """
         if eval_result is None:
             raise SpecError(
-                "BestExporter: expected an evaluation's result, found None."
+                "BestExporter: expected the metrics of an evaluation, found None."
             )
         best = read_best(export_path)
         if best is not None and not self.compare_fn(
             best_eval_result=best["eval_result"], current_eval_result=eval_result
         ):
             return None
-        path = _export(self, estimator, export_path, checkpoint_path)
-        # After the export: killed in between, the next evaluation just exports again.
+        path = self._export(estimator, export_path, checkpoint_path)
+        # Written after the export: if the process is killed in between, the next
+        # evaluation exports again.
         atomic.write_json(
             Path(export_path) / BEST_FILE,
             {
@@ -205,7 +368,7 @@ class BestExporter:
 
 
 def read_best(export_path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """What a `BestExporter` remembers of its best export; None before the first."""
+    """Return what `BestExporter` wrote about its best export; None before the first."""
     path = Path(export_path) / BEST_FILE
     try:
         record = json_text.parse(path.read_bytes())
@@ -217,21 +380,6 @@ def read_best(export_path: str | os.PathLike[str]) -> dict[str, Any] | None:
             f"{path}: expected the best export so far, found something else "
             f"({type(error).__name__}: {error}). Remove the file to start afresh."
         ) from error
-
-
-def _export(
-    exporter: FinalExporter | LatestExporter | BestExporter,
-    estimator: Exportable,
-    export_path: str,
-    checkpoint_path: str | None,
-) -> str:
-    path = estimator.export_saved_model(
-        export_path,
-        exporter.serving_input_receiver_fn,
-        assets_extra=exporter.assets_extra,
-        checkpoint_path=checkpoint_path,
-    )
-    return os.fsdecode(path)
 
 
 def _is_better(
@@ -248,24 +396,6 @@ def _is_better(
     if math.isnan(old):
         return not math.isnan(new)
     return new < old if mode == "min" else new > old
-
-
-def _check_name(exporter: FinalExporter | LatestExporter | BestExporter) -> None:
-    name: Any = exporter.name
-    kind = type(exporter).__name__
-    if not isinstance(name, str) or not name:
-        raise SpecError(f"{kind}: name must be a non-empty string, found {name!r}.")
-    if name in (".", "..") or "/" in name or os.sep in name:
-        raise SpecError(f"{kind}: name {name!r} must be the name of one folder.")
-
-
-def _check_keep(exporter: LatestExporter | BestExporter) -> None:
-    keep = exporter.exports_to_keep
-    if keep is not None and keep <= 0:
-        raise SpecError(
-            f"{type(exporter).__name__}: exports_to_keep must be positive, or None to "
-            f"keep all, found {keep}."
-        )
 
 
 def _check_compare(compare_fn: Any) -> None:

@@ -1,12 +1,12 @@
-"""Functions as files: exported by jax with free dimensions, read back without Python.
+"""Functions as files: exported by jax with free dimensions, loaded without their code.
 
     exported = export_function(call, weights, inputs, platforms)
     write_function(folder, "predict", exported)    # .jaxexport, .stablehlo, .json
     read_function(files.read, "predict").call(weights, inputs)
 
-Each function is kept twice. jax promises to read its own file (.jaxexport) for half a
-year; the StableHLO inside it is promised for five. So when a newer jax refuses the
-first, the function is rebuilt from the second and the JSON beside it.
+Each function is written twice. jax guarantees to read its own format (.jaxexport) for
+half a year, and StableHLO for five years. If a newer jax rejects the first, the
+function is rebuilt from the StableHLO and the JSON beside it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from estimax.wire import json_text
 
 Exported = export.Exported
 
-BATCH = "b"  # the name of the batch dimension
+BATCH = "b"  # name of the batch dimension
 FOLDER = "functions"
 
-Shape = tuple[int | str, ...]  # numbers are fixed, names are free
+ArgumentShape = tuple[int | str, ...]  # a number is a fixed size, a name a free one
 Read = Callable[[str], bytes]  # file name, relative to the bundle -> content
 
 
@@ -38,7 +38,7 @@ class ArgumentSpec:
     """The dtype and shape of one argument or result."""
 
     dtype: str
-    shape: Shape
+    shape: ArgumentShape
 
 
 def export_function(
@@ -49,7 +49,7 @@ def export_function(
 ) -> export.Exported:
     """Lower `function(weights, inputs) -> outputs` for all platforms at once.
 
-    Raises BundleError for a program that `read_function` would refuse.
+    Raises BundleError for a program that `read_function` would reject.
     """
     scope = export.SymbolicScope()
     arguments = [
@@ -57,7 +57,7 @@ def export_function(
         for group in (weights, inputs)
     ]
     jitted = jax.jit(function)
-    # Looked at before lowering, which fails on them without a word of sense.
+    # Checked before lowering, whose own error for effects does not name the cause.
     if jitted.trace(*arguments).jaxpr.effects:
         raise BundleError(
             "the function has side effects (a print or a callback into Python), which "
@@ -69,7 +69,7 @@ def export_function(
 
 
 def results_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
-    """The named results of an exported function, with their free dimensions."""
+    """Return the named results of an exported function, with free dimensions."""
     specs = [_spec_of(aval) for aval in exported.out_avals]
     named: dict[str, ArgumentSpec] = jax.tree.unflatten(exported.out_tree, specs)
     return named
@@ -78,24 +78,14 @@ def results_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
 def arguments_of(
     exported: export.Exported,
 ) -> tuple[dict[str, ArgumentSpec], dict[str, ArgumentSpec]]:
-    """The named weights and the named inputs that an exported function takes."""
+    """Return the named weights and the named inputs of an exported function."""
     specs = [_spec_of(aval) for aval in exported.in_avals]
     (weights, inputs), _ = jax.tree.unflatten(exported.in_tree, specs)
     return weights, inputs
 
 
-def inputs_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
-    """The named inputs of an exported function, weights left out."""
-    return arguments_of(exported)[1]
-
-
-def weights_of(exported: export.Exported) -> dict[str, ArgumentSpec]:
-    """The named weights that an exported function takes."""
-    return arguments_of(exported)[0]
-
-
 def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
-    """Write the three files of a function into a bundle's folder."""
+    """Write the three files of a function into the folder of a bundle."""
     folder = bundle / FOLDER
     folder.mkdir(exist_ok=True)
     (folder / f"{stem}.jaxexport").write_bytes(exported.serialize())
@@ -105,16 +95,16 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
 
 
 def read_function(read: Read, stem: str) -> export.Exported:
-    """Read a function: jax's own file, or rebuilt when this jax no longer takes it.
+    """Read a function from jax's own format, or rebuild it if this jax rejects that.
 
-    Raises BundleError for a program that is not plain computation.
+    Raises BundleError for a program that does more than compute.
     """
     exported = _deserialized(read, stem)
     try:
         check_program(exported, where=f"{FOLDER}/{stem}")
     except BundleError:
         raise
-    except Exception as error:  # of jax's, for bytes that are no program
+    except Exception as error:  # jax raises several kinds for an invalid program
         raise BundleError(
             f"{FOLDER}/{stem}: expected a StableHLO program, found other content "
             f"({error})."
@@ -126,7 +116,8 @@ def _deserialized(read: Read, stem: str) -> export.Exported:
     data = read(f"{FOLDER}/{stem}.jaxexport")
     try:
         return export.deserialize(bytearray(data))
-    # Whatever its reason: the bytes are as written, so it is their age or jax's.
+    # Any error: hashes show that the bytes are as written, so this jax is too new or
+    # too old for them.
     except Exception as refusal:
         try:
             return rebuild_function(read, stem)
@@ -139,7 +130,7 @@ def _deserialized(read: Read, stem: str) -> export.Exported:
 
 
 def rebuild_function(read: Read, stem: str) -> export.Exported:
-    """Make an exported function from its StableHLO and description alone."""
+    """Return an exported function made from its StableHLO and description alone."""
     record = json_text.parse(read(f"{FOLDER}/{stem}.json"))
     scope = export.SymbolicScope()
     groups = [_specs_from_json(record[part]) for part in ("weights", "inputs")]
@@ -167,13 +158,13 @@ def rebuild_function(read: Read, stem: str) -> export.Exported:
         "uses_global_constants": record["uses_global_constants"],
         "_get_vjp": None,
     }
-    # jax adds and drops fields from version to version; each must get its value.
+    # The fields differ between versions of jax. Pass those that this one has.
     fields = {field.name for field in dataclasses.fields(export.Exported)}
     return export.Exported(**{name: v for name, v in known.items() if name in fields})
 
 
 def runs_here(platforms: Collection[str]) -> bool:
-    """Whether this process's devices are among the platforms of an export."""
+    """Return whether the devices of this process are among the platforms."""
     backend = jax.default_backend()
     names = {"gpu": {"cuda", "rocm"}}.get(backend, {backend})
     return not names.isdisjoint(platforms)
@@ -217,7 +208,7 @@ def _struct(spec: ArgumentSpec, scope: export.SymbolicScope) -> Any:
 
 
 def _avals(tree: Any, scope: export.SymbolicScope) -> tuple[tuple[Any, ...], Any]:
-    """Abstract values as jax means them, by tracing the identity: no private class."""
+    """Return abstract values, by tracing the identity: jax has no public class."""
     specs, structure = jax.tree.flatten(tree)
     structs = [_struct(spec, scope) for spec in specs]
     traced = jax.make_jaxpr(lambda *values: values)(*structs)

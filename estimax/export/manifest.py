@@ -1,12 +1,14 @@
-"""The manifest of a bundle: what it holds, made by what, and that nothing changed.
+"""The manifest of a bundle, reading its files safely, and the version folders.
 
     write_manifest(folder, about)                  # last: it lists every other file
     files = BundleFiles.open(folder)               # reads and checks the manifest
     files.read("signatures.json")                  # checked against size and sha256
+    resolve(Path("export"))                        # the newest complete version
 
-A bundle without a manifest is one that is still being copied. Hashes find accidents; a
-manifest may also be forged. So every field is checked, and no file outside of the
-bundle's folder is ever opened, whatever names and symbolic links it has.
+A folder without a manifest is a bundle that is still being copied. Hashes detect
+accidental damage only, since a manifest may be forged too. So every field is checked,
+and no file outside the bundle's folder is opened, whatever names and symbolic links it
+has.
 """
 
 from __future__ import annotations
@@ -26,10 +28,14 @@ from estimax.wire import atomic, files, json_text
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
 _CHUNK = 1 << 20
+_NUMBER = re.compile(r"[0-9]+")
+_SECONDS = re.compile(r"[0-9]{10}")  # names of exports: seconds, until the year 2286
+_LARGEST = 2**63 - 1
+_AGAIN = "Copy or export the bundle again."
 
 
 def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
-    """List every file of a folder with size and hash; call it when all are written."""
+    """Write the list of all files of a folder with sizes and hashes. Call it last."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
@@ -72,32 +78,30 @@ class BundleFiles:
         return BundleFiles(folder, record)
 
     def read(self, name: str) -> bytes:
-        """The content of a file, if it is what the manifest promises."""
+        """Return the content of a file, checked against the manifest."""
         self.check(name, content=False)
         data = self.path(name).read_bytes()
         self._compare(name, "sha256", hashlib.sha256(data).hexdigest())
         return data
 
     def read_json(self, name: str) -> Any:
-        """The content of a JSON file."""
+        """Return the parsed content of a JSON file."""
         return parse_json(self.path(name), self.read(name))
 
     def path(self, name: str) -> Path:
-        """Return the path of a file; names and links that lead out are refused."""
+        """Return the path of a file; raise if its name or a link leads out."""
         return _inside(self.folder, name)
 
     def check_all(self, *, content: bool) -> None:
-        """Check that every listed file is there; with `content`, its hash as well."""
+        """Check that every listed file exists; with `content`, its hash too."""
         for name in self.manifest["files"]:
             self.check(name, content=content)
 
     def check(self, name: str, *, content: bool) -> None:
-        """Check one file's size, and with `content` its hash."""
+        """Check the size of one file; with `content`, its hash too."""
         path = self.path(name)
         if name not in self.manifest["files"]:
-            raise BundleError(
-                f"{path}: expected it among the files of {MANIFEST}, found no entry."
-            )
+            raise BundleError(f"{path}: the file is not listed in {MANIFEST}.")
         if not path.is_file():
             size = self.manifest["files"][name]["size"]
             raise BundleError(
@@ -116,17 +120,77 @@ class BundleFiles:
             )
 
 
+def version_folders(base: Path) -> dict[int, Path]:
+    """Return version to folder, oldest first. Folders with other names are ignored.
+
+    If two names are the same number (7 and 007), the lexically later one counts.
+    """
+    if not base.is_dir():
+        return {}
+    named = sorted(p for p in base.iterdir() if _NUMBER.fullmatch(p.name))
+    found = {int(p.name): p for p in named if p.is_dir()}
+    return {v: found[v] for v in sorted(found) if v <= _LARGEST}
+
+
+def resolve(path: Path) -> Path:
+    """Return `path` if it is a bundle, else the newest complete version under it."""
+    if (path / MANIFEST).is_file():
+        return path
+    if not path.is_dir():
+        raise MissingFileError(f"{path}: expected a bundle's folder, found none.")
+    complete = [p for p in version_folders(path).values() if (p / MANIFEST).is_file()]
+    if not complete:
+        raise BundleError(
+            f"{path}: expected {MANIFEST}, or version folders that have one; found "
+            "neither. The bundle is incomplete, or still being copied."
+        )
+    return complete[-1]
+
+
+def next_version(base: Path, now: float) -> int:
+    """Return the version of an export at this time: later than all existing ones.
+
+    It is later even if the clock went back, because servers load the newest version.
+    """
+    exports = [v for v, p in version_folders(base).items() if _is_export(p)]
+    return max([int(now), *(version + 1 for version in exports)])
+
+
+def remove_empty(base: Path, now: float) -> None:
+    """Remove empty version folders that a killed export left behind.
+
+    Recent ones stay: another export or a copy may be about to fill them.
+    """
+    for folder in version_folders(base).values():
+        with contextlib.suppress(OSError):  # not empty, or gone
+            if now - folder.stat().st_mtime > atomic.DEAD_AFTER_SECONDS:
+                folder.rmdir()
+
+
+def prune(base: Path, keep: int | None, *, protect: Collection[str] = ()) -> list[str]:
+    """Remove all but the newest `keep` exports and return the names removed.
+
+    Only folders with names of ten digits are removed, and none in `protect`.
+    """
+    if keep is None:
+        return []
+    exports = [p for p in version_folders(base).values() if _is_export(p)]
+    doomed = [
+        p for p in exports[: max(len(exports) - keep, 0)] if p.name not in protect
+    ]
+    for folder in doomed:
+        atomic.remove_folder(folder)
+    return [folder.name for folder in doomed]
+
+
 def parse_json(path: Path, data: bytes) -> Any:
-    """Parse JSON, naming the file when it is none."""
+    """Parse JSON; raise BundleError with the path if it is invalid."""
     try:
         return json_text.parse(data)
     except ValueError as error:
         raise BundleError(
-            f"{path}: expected JSON, found text that is not ({error}). {_AGAIN}"
+            f"{path}: expected JSON, found invalid text ({error}). {_AGAIN}"
         ) from error
-
-
-_AGAIN = "Copy or export the bundle again."
 
 
 def _check_format(path: Path, record: Any) -> None:
@@ -143,7 +207,7 @@ def _check_format(path: Path, record: Any) -> None:
 
 
 def _check_fields(record: Mapping[str, Any]) -> None:
-    """Raise ValueError or KeyError unless the fields that are used are as written."""
+    """Raise ValueError or KeyError unless the fields that are read are valid."""
     for name, entry in json_text.mapping(record["files"], "files").items():
         files.check_name(name)
         json_text.whole(json_text.mapping(entry, name), "size")
@@ -174,74 +238,6 @@ def _hash_file(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-_NUMBER = re.compile(r"[0-9]+")
-_SECONDS = re.compile(r"[0-9]{10}")  # what exports are called until the year 2286
-_LARGEST = 2**63 - 1
-
-
-def version_folders(base: Path) -> dict[int, Path]:
-    """Version -> folder, oldest first; other names are nobody's version.
-
-    Of two spellings of one number (7 and 007) the lexically later one counts.
-    """
-    if not base.is_dir():
-        return {}
-    named = sorted(p for p in base.iterdir() if _NUMBER.fullmatch(p.name))
-    found = {int(p.name): p for p in named if p.is_dir()}
-    return {v: found[v] for v in sorted(found) if v <= _LARGEST}
-
-
-def resolve(path: Path) -> Path:
-    """The bundle that a path means: itself, or the newest version under it."""
-    if (path / MANIFEST).is_file():
-        return path
-    if not path.is_dir():
-        raise MissingFileError(f"{path}: expected a bundle's folder, found none.")
-    complete = [p for p in version_folders(path).values() if (p / MANIFEST).is_file()]
-    if not complete:
-        raise BundleError(
-            f"{path}: expected {MANIFEST}, or version folders that have one; found "
-            "neither. The bundle is incomplete, or still being copied."
-        )
-    return complete[-1]
-
-
-def next_version(base: Path, now: float) -> int:
-    """The version for an export at this time: later than all that are there.
-
-    Later even when the clock went back: the newest export is the one served.
-    """
-    exports = [v for v, p in version_folders(base).items() if _is_export(p)]
-    return max([int(now), *(version + 1 for version in exports)])
-
-
-def remove_empty(base: Path, now: float) -> None:
-    """Remove version folders that a killed export has made and not filled.
-
-    Younger ones may be of an export, or of a copy, that is under way.
-    """
-    for folder in version_folders(base).values():
-        with contextlib.suppress(OSError):  # not empty, or gone
-            if now - folder.stat().st_mtime > atomic.DEAD_AFTER_SECONDS:
-                folder.rmdir()
-
-
-def prune(base: Path, keep: int | None, *, protect: Collection[str] = ()) -> list[str]:
-    """Remove all but the newest `keep` exports; returns the names removed.
-
-    Only names of exactly ten digits are considered, and never the protected ones.
-    """
-    if keep is None:
-        return []
-    exports = [p for p in version_folders(base).values() if _is_export(p)]
-    doomed = [
-        p for p in exports[: max(len(exports) - keep, 0)] if p.name not in protect
-    ]
-    for folder in doomed:
-        atomic.remove_folder(folder)
-    return [folder.name for folder in doomed]
 
 
 def _is_export(folder: Path) -> bool:

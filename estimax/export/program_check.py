@@ -1,19 +1,19 @@
-"""Which programs may be in a bundle: those that can only compute.
+"""Check that a program of a bundle does nothing but compute.
 
     check_program(exported, where="functions/predict")     # or BundleError
 
-A StableHLO program may call native code by name (a custom call). XLA checks neither who
-asks for it nor, for most targets, that the arrays have the sizes which that code
-expects: with wrong ones it writes outside of them. A bundle may come from anybody, so
+A StableHLO program may call native code by name (a custom call). XLA does not check who
+calls it, nor, for most targets, that the arrays have the sizes that the code expects.
+With wrong sizes it writes outside of the arrays. A bundle may come from anybody, so
 
-- only targets that jax itself exports, and that XLA verifies, are accepted (`SAFE`);
+- only targets that jax itself exports and XLA verifies are accepted (`SAFE`);
 - the linear algebra routines that jax exports are accepted if their shapes are fixed
   and fit each other (`ROUTINES`);
-- everything else is refused, first of all our own kernels, which training registers;
-- so are operations that wait for another process or for the host.
+- all others are rejected, including estimax's own kernels, which training registers;
+- operations that wait for another process or for the host are rejected.
 
-The parsed module is looked at, operation by operation, in all functions and regions of
-it. Its text is never searched: names may stand in attributes, too.
+The check walks the operations of the parsed module, in all functions and regions. It
+does not search the text, because names may also occur in attributes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from jax.interpreters import mlir
 
 from estimax.core.errors import BundleError
 
-ir: Any = mlir_ir  # it has no annotations
+ir: Any = mlir_ir  # the module has no type annotations
 
 SAFE = frozenset(
     {
@@ -44,9 +44,9 @@ SAFE = frozenset(
     }
 )
 
-# The last axes of operands and of results; before them all have the same batch axes.
-# Letters are sizes: k is the smaller of m and n, and p <= n <= m. The singular value
-# decomposition is not here: what it writes depends on its options.
+# The last axes of operands and of results, after batch axes that all share. A letter is
+# a size: k is the smaller of m and n, and p <= n <= m. The singular value decomposition
+# is missing, because the sizes that it writes depend on its options.
 _SQUARE = (("mm",), ("mm", ""))
 _LU = (("mn",), ("mn", "k", ""))
 _QR = (("mn",), ("mn", "k"))
@@ -84,7 +84,7 @@ ROUTINES: dict[str, Shapes] = {
             ("orgqr", "sd", _HOUSEHOLDER),
             ("potrf", "sdcz", _SQUARE),
             ("syevd", "sd", _EIGEN),
-            ("trsm", "sdcz", _LEFT),  # or _RIGHT, by its option
+            ("trsm", "sdcz", _LEFT),  # _RIGHT if its option `side` is "R"
             ("ungqr", "cz", _HOUSEHOLDER),
         )
         for kind in kinds
@@ -92,8 +92,8 @@ ROUTINES: dict[str, Shapes] = {
 }
 
 _DIALECTS = frozenset({"builtin", "chlo", "func", "sdy", "stablehlo"})
-# They wait for the host, for another device or for another process; jax.export of one
-# device's program makes none of them.
+# Operations that wait for the host, another device or another process. jax.export emits
+# none of them for a program of one device.
 _WAITING = frozenset(
     f"stablehlo.{name}"
     for name in (
@@ -123,18 +123,18 @@ def check_program(exported: export.Exported, *, where: str) -> None:
         problem = _first_problem(module.operation)
     if problem is not None:
         raise BundleError(
-            f"{where}: the program has {problem}. A bundle holds only operations that "
-            "can do no harm: StableHLO, and of custom calls those that jax exports for "
-            "Cholesky, LU, QR, symmetric eigenvalues and triangular solves of fixed "
-            "shapes. Compute others outside of the exported function; for one matrix "
-            "per example use jax.lax.map, which fixes the shapes."
+            f"{where}: the program has {problem}. Accepted are StableHLO operations "
+            "and the custom calls that jax exports for Cholesky, LU, QR, symmetric "
+            "eigenvalues and triangular solves of fixed shapes. Compute others outside "
+            "of the exported function. For one matrix per example use jax.lax.map, "
+            "which fixes the shapes."
         )
 
 
 def _first_problem(root: Any) -> str | None:
-    """Describe the first operation that a bundle may not hold, if there is one."""
+    """Return a description of the first operation that is not accepted, or None."""
     pending = [root]
-    while pending:  # not by recursion: regions may be nested deeply
+    while pending:  # no recursion: a hostile program may nest regions deeply
         operation = pending.pop()
         problem = _problem(operation)
         if problem is not None:
@@ -175,7 +175,7 @@ def _custom_call_problem(operation: Any) -> str | None:
 
 
 def _option(operation: Any, name: str) -> bytes | None:
-    """Return a character among the options of a call; None if it is not unique."""
+    """Return a character among the options of a call; None if there is none or many."""
     keys = ("backend_config", "mhlo.backend_config")
     given = [operation.attributes[key] for key in keys if key in operation.attributes]
     try:
@@ -186,7 +186,7 @@ def _option(operation: Any, name: str) -> bytes | None:
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
-    """Return the shape of an operand or result; None if it has no fixed one."""
+    """Return the shape of an operand or result; None if it is not fixed."""
     try:
         kind = ir.RankedTensorType(value.type)
     except (ValueError, TypeError):
@@ -199,6 +199,7 @@ def _fits(
     operands: Sequence[tuple[int, ...] | None],
     results: Sequence[tuple[int, ...] | None],
 ) -> bool:
+    """Return whether the shapes of a routine's operands and results fit its rule."""
     letters = [*rule[0], *rule[1]]
     shapes = [shape for shape in (*operands, *results) if shape is not None]
     if (len(operands), len(results)) != (len(rule[0]), len(rule[1])):

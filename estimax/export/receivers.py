@@ -1,10 +1,10 @@
-"""Receivers: which raw features a request to an exported model carries.
+"""Receivers: which raw features a request to an exported model has.
 
     receive = build_raw_serving_input_receiver_fn({"age": np.zeros(1, np.float32)})
     estimator.export_saved_model("export", receive)
 
-There are no placeholders here: a receiver holds example rows. Their dtypes and shapes,
-the number of rows aside, become those of the signature's inputs.
+TensorFlow uses placeholders for this. Here a receiver holds example rows. Their dtypes
+and shapes, without the number of rows, become those of the signature's inputs.
 """
 
 from __future__ import annotations
@@ -19,16 +19,26 @@ from estimax.export.signature import LONE_FEATURE
 from estimax.staging import plan as plans
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ServingInputReceiver:
-    """Example rows of every feature of a request; a lone array is named "feature".
+    """The features of a request, given by example rows.
 
-    `receiver_tensors` is accepted for porting and must name the same features: what a
-    request carries is what the model gets.
+    Return it from a `serving_input_receiver_fn`. In most cases
+    `build_raw_serving_input_receiver_fn` is shorter.
 
-    >>> import numpy as np
-    >>> sorted(ServingInputReceiver({"age": np.zeros(1)}).features)
-    ['age']
+    Args:
+      features: Feature name to an array of one row or more. A single array is named
+        "feature".
+      receiver_tensors: Accepted for code from tf.estimator. It must name the same
+        features: a request carries the features of the model.
+
+    Raises:
+      SpecError: A feature has no rows, or `receiver_tensors` names other features.
+
+    Example:
+      >>> import numpy as np
+      >>> ServingInputReceiver({"age": np.zeros(1)})
+      ServingInputReceiver(age float64 [1])
     """
 
     features: Any  # given: an array or a dict; kept: a dict in raw form
@@ -46,18 +56,31 @@ class ServingInputReceiver:
         object.__setattr__(self, "features", named)
         object.__setattr__(self, "receiver_tensors", named)
 
+    def __repr__(self) -> str:
+        shown = (f"{name} {_form(value)}" for name, value in self.features.items())
+        return f"ServingInputReceiver({', '.join(shown)})"
+
     def example(self) -> plans.RawBatch:
-        """The example rows, each by its origin."""
+        """Return the example rows, by origin."""
         return plans.flatten(self.features, None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TensorServingInputReceiver:
-    """Example rows for a model whose features are one array and not a dict.
+    """The request of a model whose features are one array instead of a dict.
 
-    >>> import numpy as np
-    >>> TensorServingInputReceiver(np.zeros((1, 3))).features.shape
-    (1, 3)
+    Return it from a `serving_input_receiver_fn`.
+
+    Args:
+      features: An array of one row or more.
+
+    Raises:
+      SpecError: `features` is a dict or has no rows.
+
+    Example:
+      >>> import numpy as np
+      >>> TensorServingInputReceiver(np.zeros((1, 3))).features.shape
+      (1, 3)
     """
 
     features: Any
@@ -70,30 +93,42 @@ class TensorServingInputReceiver:
             )
         object.__setattr__(self, "features", _example(LONE_FEATURE, self.features))
 
+    def __repr__(self) -> str:
+        return f"TensorServingInputReceiver({_form(self.features)})"
+
     def example(self) -> plans.RawBatch:
-        """The example rows, by their origin."""
+        """Return the example rows, by origin."""
         return plans.flatten(self.features, None)
 
 
 def build_raw_serving_input_receiver_fn(
     features: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """A function that returns a receiver for requests like these example arrays.
+    """Return a `serving_input_receiver_fn` for requests like these example features.
 
-    Each array needs one row or more. A fixed `default_batch_size` is not supported:
-    any number of rows can be sent.
+    Args:
+      features: Feature name to an array of one row or more. Only dtypes and the shape
+        of a row matter.
+      default_batch_size: Must be None. Exported models take batches of any size.
 
-    >>> import numpy as np
-    >>> receive = build_raw_serving_input_receiver_fn({"age": np.array([31.0])})
-    >>> receive().features["age"].shape
-    (1,)
+    Returns:
+      A function without arguments that returns a `ServingInputReceiver`.
+
+    Raises:
+      SpecError: A feature has no rows, or `default_batch_size` is given.
+
+    Example:
+      >>> import numpy as np
+      >>> receive = build_raw_serving_input_receiver_fn({"age": np.array([31.0])})
+      >>> receive().features["age"].shape
+      (1,)
     """
     if default_batch_size is not None:
         raise SpecError(
             "build_raw_serving_input_receiver_fn: default_batch_size is not supported; "
             "an exported model takes batches of any size. Leave it out."
         )
-    # Checked here and not at export: that may be hours of training later.
+    # Checked now, because the export may come after hours of training.
     receiver = ServingInputReceiver(features)
     return lambda: receiver
 
@@ -116,3 +151,9 @@ def _example(name: str, value: Any) -> Any:
             f"least one row, such as np.zeros(1, np.float32), found {found}."
         )
     return raw
+
+
+def _form(value: Any) -> str:
+    """Return the dtype and shape of example rows, for `repr`."""
+    shape = list(getattr(value, "dense_shape", None) or value.shape)
+    return f"{getattr(value, 'dtype', type(value).__name__.lower())} {shape}"

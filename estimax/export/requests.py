@@ -1,10 +1,10 @@
-"""Requests: whatever a caller sends for a signature, checked and in raw form.
+"""Requests: check the features that a caller sends and convert them to raw form.
 
     batch = read_request(signature.inputs, {"age": [31, 46]}, origins_of(plan))
 
-Numbers are widened where nothing is lost and never guessed: no 1.5 to an integer, no
-"3" to a number, no True to 1. Every error names the feature, what was expected and
-what was found.
+Numbers are widened if nothing is lost. They are never guessed: 1.5 is no integer, "3"
+no number and True not 1. Every error names the feature, what was expected and what was
+found.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from estimax.transforms.transform import is_present
 def read_request(
     specs: Sequence[TensorSpec], features: Any, origins: Iterable[Origin]
 ) -> dict[Origin, Any]:
-    """Turn given features into a raw batch of the origins that a plan reads."""
+    """Return the features as a raw batch; raise BundleError if one does not fit."""
     by_name = {input_name(origin): origin for origin in origins}
     columns = frame_columns(features)
     if columns is not None:
@@ -59,7 +59,7 @@ def read_request(
 
 
 def check_names(specs: Sequence[TensorSpec], features: Mapping[str, Any]) -> None:
-    """Refuse features that are missing or that nobody asked for."""
+    """Raise BundleError if a feature is missing or unknown."""
     expected = [spec.name for spec in specs]
     unknown = [name for name in features if name not in expected]
     missing = [name for name in expected if name not in features]
@@ -76,7 +76,7 @@ def check_names(specs: Sequence[TensorSpec], features: Mapping[str, Any]) -> Non
 
 
 def column_from(spec: TensorSpec, value: Any) -> Any:  # ndarray, Strings or Sparse
-    """Bring one feature into the raw form that its spec promises."""
+    """Return one feature in the raw form of its spec."""
     if spec.kind == "sparse":
         return _sparse_from(spec, value)
     if isinstance(value, Sparse):
@@ -97,7 +97,7 @@ def _array(spec: TensorSpec, value: Any) -> NDArray[Any] | Strings:
 
 
 def _typed(spec: TensorSpec, array: NDArray[Any] | Strings) -> NDArray[Any] | Strings:
-    """The same values in the promised dtype, or an error."""
+    """Return the same values in the dtype of the spec; raise if that loses any."""
     if array.size == 0:
         empty = np.empty(array.shape, object if spec.dtype == STRING else spec.dtype)
         return Strings.of(empty) if spec.dtype == STRING else empty
@@ -110,7 +110,7 @@ def _typed(spec: TensorSpec, array: NDArray[Any] | Strings) -> NDArray[Any] | St
     wanted = np.dtype(spec.dtype)
     if array.dtype == wanted:
         return array
-    # kind "V": jax's own small floats, such as bfloat16.
+    # Wanted kind -> kinds that fit. "V" are jax's own small floats, such as bfloat16.
     widens = {"f": "Vfiu", "V": "Vfiu", "i": "iu", "u": "iu", "c": "cfiu"}
     if array.dtype.kind not in widens.get(wanted.kind, ""):
         raise _unfit(spec, f"dtype {array.dtype.name}")
@@ -138,7 +138,8 @@ def _shaped(spec: TensorSpec, array: Any) -> Any:  # ndarray or Strings, as give
         raise _unfit(spec, "a single value; send a list, one per row")
     if array.shape[1:] == spec.tail:
         return array
-    # [B] and [B, 1] say the same; clients mix them up, and nothing can go wrong.
+    # Accept [B] for [B, 1] and the reverse: clients mix them up, and the values are
+    # the same.
     if _without_ones(array.shape[1:]) == _without_ones(spec.tail):
         return array.reshape((len(array), *spec.tail))
     raise _unfit(spec, f"shape {_shape_text((None, *array.shape[1:]))}")
@@ -157,15 +158,16 @@ def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
         return _sparse_from_nested(spec, value)
     if isinstance(value, np.ndarray | Strings):
         return _sparse_from_dense(spec, value)
-    if hasattr(value, "to_pylist"):  # of pyarrow
+    if hasattr(value, "to_pylist"):  # a pyarrow array
         value = value.to_pylist()
     return _sparse_from_rows(spec, value)
 
 
 def _sparse_from_rows(spec: TensorSpec, rows: Sequence[Any]) -> Sparse:
-    """Read lists, one per row, of any lengths; a bare value is a list of one.
+    """Return lists of any lengths, one per row, as a sparse value.
 
-    As in a rectangle, '' and -1 stand for nothing: many clients fill up with those.
+    A single value counts as a list of one. '' and -1 are left out, as in a rectangle,
+    because many clients pad with them.
     """
     lists = [_as_list(row) for row in rows]
     lengths = np.array([len(row) for row in lists], np.int64)
@@ -182,14 +184,14 @@ def _sparse_from_rows(spec: TensorSpec, rows: Sequence[Any]) -> Sparse:
 
 
 def _sparse_from_nested(spec: TensorSpec, rows: Any) -> Sparse:
-    """Read lists of lists, such as several ids at each step of a sequence."""
+    """Return lists of lists, e.g. several ids per step, as a sparse value."""
     try:
         found = Sparse.of_rows(rows)
     except FeatureError:
-        raise _unfit(spec, "values that are not all nested as deeply") from None
+        raise _unfit(spec, "values nested to different depths") from None
     if len(found.values):
         return _sparse_from(spec, found)
-    # Rows without a value do not say how deep they are.
+    # Empty rows do not show how deeply they are nested; the spec does.
     values = _typed(spec, np.empty(0))
     shape = (len(found), *(0 for _ in spec.shape[1:]))
     return Sparse(np.zeros((0, len(shape)), np.int64), values, shape)
@@ -205,7 +207,7 @@ def _as_list(row: Any) -> list[Any]:
 
 
 def _sparse_from_dense(spec: TensorSpec, value: NDArray[Any] | Strings) -> Sparse:
-    """Read a rectangle; '' and -1 stand for nothing, as in TensorFlow's columns."""
+    """Return a rectangle as a sparse value without '' and -1, as TensorFlow does."""
     if value.ndim == 1 and not isinstance(value, Strings) and value.dtype == object:
         return _sparse_from_rows(spec, value.tolist())
     array = _typed(spec, _array(spec, value))
@@ -221,7 +223,7 @@ def _sparse_from_dense(spec: TensorSpec, value: NDArray[Any] | Strings) -> Spars
 
 
 def _present(values: NDArray[Any] | Strings) -> NDArray[np.bool_]:
-    """Which of flat values are any at all; numbers that are no ids always are."""
+    """Return which values are not '' or -1. Floats are always present."""
     if isinstance(values, Strings) or values.dtype.kind == "i":
         return is_present(values)
     return np.ones(len(values), bool)
@@ -236,6 +238,6 @@ def _unfit(spec: TensorSpec, found: str) -> BundleError:
 
 
 def _shape_text(shape: Iterable[int | None]) -> str:
-    """[B, 3] and, where rows differ in length, [B, ?]."""
+    """Return a shape as text, [B, 3]; [B, ?] if rows differ in length."""
     first, *rest = ("?" if n is None else str(n) for n in shape)
     return "[" + ", ".join(["B" if first == "?" else first, *rest]) + "]"

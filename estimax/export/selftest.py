@@ -1,11 +1,11 @@
-"""The self-test of a bundle: example rows and the answers they must give.
+"""The self-test of a bundle: example rows and the answers that they must give.
 
     record = selftest_to_json(example, expected)     # by the exporter's own function
     example, expected = selftest_from_json(record)
     check_answers("predict", expected["predict"], bundle.predict(example))
 
-Answers come from the function that was exported and not from the export, so passing it
-proves that transforms, weights and program of the bundle do what the model did.
+The expected answers are computed by the original function, not by the export. A passed
+test therefore shows that transforms, weights and program of the bundle match the model.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from estimax.staging.recording import Origin
 from estimax.wire import json_text
 
 MOST_ROWS = 8
-_MOST_VALUES = 20_000  # of dense features: images should not swell the bundle
-# Batches of other sizes are summed in another order, hence not exact.
+_MOST_VALUES = 20_000  # numbers of dense features, so that images stay small
+# Not exact, because the order of sums depends on the batch size.
 RELATIVE, ABSOLUTE = 1e-4, 1e-5
-# Accelerators multiply with fewer bits.
+# For other platforms than a CPU, which multiply with fewer bits.
 _LOOSE = 2e-2
 
 Answers = dict[str, dict[str, NDArray[Any]]]  # signature -> output -> array
 
 
 def first_rows(batch: plans.RawBatch) -> dict[Origin, Any]:
-    """The first rows of a batch, few enough to be kept in a bundle."""
+    """Return the first rows of a batch: at most 8 rows and about 20,000 numbers."""
     arrays = [value for value in batch.values() if not isinstance(value, Sparse)]
     per_row = sum(int(np.prod(a.shape[1:], dtype=np.int64)) for a in arrays)
     rows = min(MOST_ROWS, max(1, _MOST_VALUES // max(per_row, 1)))
@@ -45,7 +45,7 @@ def first_rows(batch: plans.RawBatch) -> dict[Origin, Any]:
 
 
 def selftest_to_json(example: plans.RawBatch, answers: Answers) -> dict[str, Any]:
-    """The test as plain JSON values."""
+    """Return the test as JSON values."""
     return {
         "example": [
             {"part": o.part, "key": o.key, **_raw_to_json(value)}
@@ -59,7 +59,7 @@ def selftest_to_json(example: plans.RawBatch, answers: Answers) -> dict[str, Any
 
 
 def selftest_from_json(record: Mapping[str, Any]) -> tuple[dict[Origin, Any], Answers]:
-    """Build what `selftest_to_json` described; BundleError if that cannot be done."""
+    """Return what `selftest_to_json` described; raise BundleError if invalid."""
     try:
         example = {origin_from_json(r): _raw_from_json(r) for r in record["example"]}
         answers = {
@@ -81,7 +81,11 @@ def check_answers(
     *,
     platform: str = "cpu",
 ) -> None:
-    """Raise when answers differ: floats by more than rounding, others at all."""
+    """Raise BundleError if answers differ: floats by more than rounding, others at all.
+
+    On other platforms than a CPU, integers and text are not compared: rounding may
+    change which class wins a tie.
+    """
     exact = platform == "cpu"
     for name, wanted in expected.items():
         got = found[name]
@@ -91,7 +95,6 @@ def check_answers(
             a, b = (x.astype(np.float64) for x in (wanted, got))
             same = np.allclose(a, b, relative, absolute, equal_nan=True)
         else:
-            # On another platform a tie may fall the other way, and with it a class.
             same = wanted.shape == got.shape and (
                 not exact or bool(np.array_equal(wanted, got))
             )
@@ -148,7 +151,7 @@ def _raw_from_json(record: Mapping[str, Any]) -> Any:
     return np.array(record["values"], dtype).reshape(shape)
 
 
-def _word_to_json(word: bytes) -> Any:  # str, or an object for what is not UTF-8
+def _word_to_json(word: bytes) -> Any:  # str, or {"b64": str} if it is not UTF-8
     try:
         return word.decode()
     except UnicodeDecodeError:

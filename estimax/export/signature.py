@@ -1,15 +1,17 @@
-"""Signatures: what may be asked of a bundle and what it answers, as values.
+"""Signatures describe the functions of a bundle; a servable becomes a bundle.
 
     Signature("predict", PREDICT, inputs=(TensorSpec("age", "float32", (None,)),), …)
+    Servable(function, weights, plan, example)
 
-Two dtypes per tensor: the one promised to callers (`dtype`, "string" for text) and the
-one on the device (`compute_dtype`). A device has no int64 and no text, so `class_ids`
-is promised as int64 and computed as int32, and words travel as ids with a vocabulary.
+A tensor has two dtypes: the one that callers see (`dtype`, "string" for text) and the
+one on the device (`compute_dtype`). A device has no int64 and no text. So `class_ids`
+are int64 for callers and computed as int32, and words are computed as ids in a
+vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -29,23 +31,46 @@ METHODS: Final = (PREDICT, CLASSIFY, REGRESS)
 DEFAULT_SIGNATURE: Final = "serving_default"
 STRING: Final = "string"
 
-Kind = Literal["dense", "sparse"]
+LONE_FEATURE: Final = "feature"  # the name of features that are one array
+
+TensorKind = Literal["dense", "sparse"]
+# signature -> output -> array, Words or Int64
+SignatureOutputs = dict[str, dict[str, Any]]
+# weights by name, the prepared features -> outputs
+ServableFunction = Callable[[dict[str, Any], plans.PreparedBatch], SignatureOutputs]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TensorSpec:
-    """One named input or output; None in the shape is free, the batch among it.
+    """One named input or output of a signature.
 
-    >>> TensorSpec("age", "float32", (None, 2)).tail
-    (2,)
+    Args:
+      name: The name of the feature or output.
+      dtype: The dtype that callers see; "string" for text.
+      shape: The shape with the batch first. None: any size.
+      kind: "dense", or "sparse" for rows of different lengths.
+      compute_dtype: The dtype on the device. None: only the host reads the feature.
+      vocabulary: The words of a text output, in the order of their ids. None: not text.
+
+    Example:
+      >>> TensorSpec("age", "float32", (None, 2))
+      TensorSpec(age: float32 [None, 2])
     """
 
     name: str
     dtype: str
     shape: tuple[int | None, ...]
-    kind: Kind = "dense"
-    compute_dtype: str | None = None  # None: never on the device as it is
-    vocabulary: tuple[str, ...] | None = None  # of a computed text output
+    kind: TensorKind = "dense"
+    compute_dtype: str | None = None  # None: only the host reads it
+    vocabulary: tuple[str, ...] | None = None  # the words of a text output
+
+    def __repr__(self) -> str:
+        words = "" if self.vocabulary is None else f", {len(self.vocabulary)} words"
+        return f"TensorSpec({self._text()}{words})"
+
+    def _text(self) -> str:
+        kind = "sparse " if self.kind == "sparse" else ""
+        return f"{self.name}: {kind}{self.dtype} {list(self.shape)}"
 
     @property
     def tail(self) -> tuple[int | None, ...]:
@@ -53,7 +78,22 @@ class TensorSpec:
         return self.shape[1:]
 
     def to_wire(self, computed: NDArray[Any]) -> NDArray[Any]:
-        """Turn a computed array into what callers were promised."""
+        """Convert a computed array to the dtype that callers see.
+
+        Args:
+          computed: An array of `compute_dtype`; ids for an output with a vocabulary.
+
+        Returns:
+          An array of `dtype`; for text, an object array of bytes.
+
+        Raises:
+          BundleError: An id is outside the vocabulary.
+
+        Example:
+          >>> spec = TensorSpec("word", "string", (None,), vocabulary=("no", "yes"))
+          >>> spec.to_wire(np.array([1, 0])).tolist()
+          [b'yes', b'no']
+        """
         if self.vocabulary is None:
             return computed.astype(self.dtype, copy=False)
         count = len(self.vocabulary)
@@ -69,13 +109,25 @@ class TensorSpec:
         return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Signature:
-    """A function of a bundle by name, with the features it takes and its answers.
+    """One function of a bundle: its name, method, inputs and outputs.
 
-    >>> age = TensorSpec("age", "float32", (None,))
-    >>> Signature("predict", PREDICT, (age,), ()).inputs[0].name
-    'age'
+    Args:
+      name: The name that callers give, e.g. `"serving_default"`.
+      method_name: `PREDICT`, `CLASSIFY` or `REGRESS`, the method of TensorFlow Serving.
+      inputs: The features that it takes. All signatures of a bundle take the same.
+      outputs: What it returns.
+
+    Raises:
+      BundleError: `method_name` is none of the three.
+
+    Example:
+      >>> age = TensorSpec("age", "float32", (None,))
+      >>> Signature("predict", PREDICT, (age,), ())
+      Signature('predict', tensorflow/serving/predict)
+        inputs: age: float32 [None]
+        outputs: none
     """
 
     name: str
@@ -86,9 +138,101 @@ class Signature:
     def __post_init__(self) -> None:
         check_method(self.name, self.method_name)
 
+    def __repr__(self) -> str:
+        return "\n".join(
+            (
+                f"Signature({self.name!r}, {self.method_name})",
+                f"  inputs: {first_few([spec._text() for spec in self.inputs])}",
+                f"  outputs: {first_few([spec._text() for spec in self.outputs])}",
+            )
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Servable:
+    """A prediction function with everything that another process needs to run it.
+
+    `Estimator.export_saved_model` makes one. Build it yourself to export a function
+    that was not trained by an estimator, and pass it to `write_bundle`.
+
+    Args:
+      function: `function(weights, inputs)`, which returns signature name to output name
+        to array. It must return a signature "serving_default". `inputs.raw` has the
+        numeric features, `inputs.staged` the results of host transforms.
+      weights: Name to array.
+      plan: The host transforms of the features. It has no labels and no row groups.
+      example: At least one row of every raw feature. It sets dtypes and shapes, and its
+        first rows become the self-test of the bundle.
+      methods: Signature name to `PREDICT`, `CLASSIFY` or `REGRESS`. Default: `PREDICT`.
+
+    Raises:
+      BundleError: The example lacks a feature or has no rows, the plan reads labels, or
+        a method is unknown.
+
+    Example:
+      >>> age = Origin("features", "age")
+      >>> servable = Servable(
+      ...     function=lambda w, x: {
+      ...         "serving_default": {"y": x.raw["features/age"] * w["k"]}
+      ...     },
+      ...     weights={"k": np.float32(2)},
+      ...     plan=plans.Plan(raw=(age,), calls=()),
+      ...     example={age: np.array([31.0])},
+      ... )
+      >>> servable
+      Servable(features: age; weights: k)
+    """
+
+    function: ServableFunction
+    weights: Mapping[str, Any]  # name -> array
+    plan: plans.Plan
+    example: plans.RawBatch
+    methods: Mapping[str, str] = field(default_factory=dict)  # default: predict
+
+    def __post_init__(self) -> None:
+        for signature, method in self.methods.items():
+            check_method(signature, method)
+        if self.plan.groups:
+            raise BundleError(
+                "Servable: the plan has row groups, which only training uses. Build "
+                "the plan in mode 'infer'."
+            )
+        if not origins_of(self.plan):
+            object.__setattr__(self, "plan", _counting_rows(self.plan, self.example))
+        origins = origins_of(self.plan)
+        for origin in origins:
+            if origin.part != "features":
+                raise BundleError(
+                    f"Servable: {origin.name} is not a feature; a request has no "
+                    "labels. Build the plan in mode 'infer'."
+                )
+            if origin not in self.example:
+                raise BundleError(
+                    f"Servable: the example has no {origin.name}, which the function "
+                    f"reads; it has {sorted(o.name for o in self.example)}."
+                )
+        if not plans.batch_size({o: self.example[o] for o in origins}):
+            raise BundleError("Servable: the example needs at least one row.")
+
+    def __repr__(self) -> str:
+        features = first_few([input_name(origin) for origin in origins_of(self.plan)])
+        return (
+            f"Servable(features: {features}; weights: {first_few(list(self.weights))})"
+        )
+
+
+def first_few(texts: Sequence[str], most: int = 8) -> str:
+    """Return the first few texts and how many more there are, for `repr`.
+
+    >>> first_few(["a", "b", "c"], most=2)
+    'a, b, and 1 more'
+    """
+    more = [f"and {len(texts) - most} more"] if len(texts) > most else []
+    return ", ".join([*texts[:most], *more]) or "none"
+
 
 def check_method(signature: str, method: str) -> None:
-    """Refuse a method that no client could call."""
+    """Raise BundleError unless the method is one of TensorFlow Serving."""
     if method not in METHODS:
         raise BundleError(
             f"signature {signature!r}: unknown method {method!r}"
@@ -97,7 +241,7 @@ def check_method(signature: str, method: str) -> None:
 
 
 def signature_to_json(signature: Signature) -> dict[str, Any]:
-    """A signature as plain JSON values, without its name."""
+    """Return a signature as JSON values, without its name."""
     return {
         "method_name": signature.method_name,
         "inputs": {spec.name: _spec_to_json(spec) for spec in signature.inputs},
@@ -106,7 +250,7 @@ def signature_to_json(signature: Signature) -> dict[str, Any]:
 
 
 def signature_from_json(name: str, record: Mapping[str, Any]) -> Signature:
-    """Build the signature that `signature_to_json` described; check every field."""
+    """Return the signature that `signature_to_json` described; check every field."""
     record = json_text.mapping(record, name)
     inputs, outputs = (
         tuple(
@@ -135,7 +279,7 @@ def _spec_from_json(name: str, record: Mapping[str, Any]) -> TensorSpec:
         not isinstance(vocabulary, list)
         or not all(isinstance(word, str) for word in vocabulary)
     ):
-        raise ValueError(f"{name!r}: its vocabulary is not a list of words")
+        raise ValueError(f"{name!r}: its vocabulary is not a list of strings")
     dtype = json_text.text(record, "dtype")
     return TensorSpec(
         name=name,
@@ -148,19 +292,19 @@ def _spec_from_json(name: str, record: Mapping[str, Any]) -> TensorSpec:
 
 
 def check_dtype(name: Any) -> str:
-    """Return the name of a dtype that arrays of a bundle can have, or ValueError.
+    """Return `name` if arrays of a bundle may have this dtype, else raise ValueError.
 
     >>> check_dtype("float32")
     'float32'
     """
-    # NumPy would take "U99999999" as well, and that much memory for a value.
+    # NumPy would accept "U99999999" too and allocate 400 MB per value.
     if not isinstance(name, str) or name not in tensors.DTYPES | {"complex128"}:
         raise ValueError(f"unknown dtype {name!r}")
     return name
 
 
 def _shape(record: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Return a shape in which None is a free size."""
+    """Return a shape, in which None is any size; raise ValueError if it is none."""
     given = record["shape"]
     if not isinstance(given, list):
         raise ValueError(f"shape: expected a list, found {given!r}")
@@ -173,80 +317,24 @@ def _shape(record: Mapping[str, Any]) -> tuple[int | None, ...]:
     )
 
 
-Outputs = dict[str, dict[str, Any]]  # arrays, Words or Int64
-ServableFunction = Callable[[dict[str, Any], plans.PreparedBatch], Outputs]
-
-LONE_FEATURE = "feature"  # the name, in a signature, of features that are one array
-
-
-@dataclass(frozen=True, eq=False)
-class Servable:
-    """A predict function with all that a process without its code needs to run it.
-
-    `plan` is the host's part for features alone: no labels, no row groups. `example`
-    holds at least one row of every raw feature; shapes and dtypes are taken from it,
-    and its first rows become the bundle's self-test.
-
-    >>> age = Origin("features", "age")
-    >>> servable = Servable(
-    ...     function=lambda w, x: {
-    ...         "serving_default": {"y": x.raw["features/age"] * w["k"]}
-    ...     },
-    ...     weights={"k": np.float32(2)},
-    ...     plan=plans.Plan(raw=(age,), calls=()),
-    ...     example={age: np.array([31.0])},
-    ... )
-    >>> [input_name(origin) for origin in origins_of(servable.plan)]
-    ['age']
-    """
-
-    function: ServableFunction
-    weights: Mapping[str, Any]  # name -> array
-    plan: plans.Plan
-    example: plans.RawBatch
-    methods: Mapping[str, str] = field(default_factory=dict)  # default: predict
-
-    def __post_init__(self) -> None:
-        for signature, method in self.methods.items():
-            check_method(signature, method)
-        if self.plan.groups:
-            raise BundleError("Servable: a plan with row groups trains, not serves.")
-        if not origins_of(self.plan):
-            object.__setattr__(self, "plan", _counting_rows(self.plan, self.example))
-        origins = origins_of(self.plan)
-        for origin in origins:
-            if origin.part != "features":
-                raise BundleError(
-                    f"Servable: {origin.name} is not a feature; a request has no "
-                    "labels. Build the plan in mode 'infer'."
-                )
-            if origin not in self.example:
-                raise BundleError(
-                    f"Servable: the example has no {origin.name}, which the function "
-                    f"reads; it has {sorted(o.name for o in self.example)}."
-                )
-        if not plans.batch_size({o: self.example[o] for o in origins}):
-            raise BundleError("Servable: the example needs at least one row.")
-
-
 def _counting_rows(plan: plans.Plan, example: plans.RawBatch) -> plans.Plan:
-    """A plan that reads one feature, for a model that reads none (a baseline, say)."""
-    # Something in a request must tell how many rows to answer.
+    """Return a plan that reads one feature, for a function that reads none."""
+    # The number of rows of the answer is that of the features.
     for origin, value in example.items():
         if origin.part == "features" and isinstance(value, np.ndarray):
             return replace(plan, raw=(origin,))
     raise BundleError(
         "Servable: the function reads no feature and the example has no numeric one, "
-        "so nothing in a request would tell how many rows to answer."
+        "so a request would not determine the number of rows of the answer."
     )
 
 
 def origins_of(plan: plans.Plan) -> tuple[Origin, ...]:
-    """The raw features that a plan reads, each once: what a request must carry."""
+    """Return the raw features that a plan reads, each once."""
     called = (origin for call in plan.calls for origin in call.inputs)
     return tuple(dict.fromkeys((*plan.raw, *called)))
 
 
 def input_name(origin: Origin) -> str:
-    """What a feature is called in a signature."""
+    """Return the name of a feature in a signature."""
     return LONE_FEATURE if origin.key is None else str(origin.key)

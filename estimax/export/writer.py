@@ -1,15 +1,17 @@
-"""Writing a bundle: one versioned folder, there whole or not at all.
+"""Write a bundle: one version folder, which appears complete or not at all.
 
-path = write_bundle(servable, "model/export/final", step=1000)
+    path = write_bundle(servable, "model/export/final", step=1000)
 
-1700000000/
-    manifest.json            sizes and hashes of the others, versions; written last
-    signatures.json          what can be asked, with names, dtypes and shapes
-    functions/<name>.*       the program, twice (see functions.py)
-    weights.safetensors      one copy for all functions, passed as arguments
-    transforms.json, assets/ host transforms and their vocabularies
-    selftest.json            example rows and their answers
-    assets.extra/            the user's own files
+    1700000000/
+        manifest.json            sizes and hashes of the others, versions; written last
+        signatures.json          signatures with names, dtypes and shapes
+        functions/<name>.*       the program, twice (see functions.py)
+        weights.safetensors      one copy for all functions, passed as arguments
+        transforms.json, assets/ host transforms and their vocabularies
+        selftest.json            example rows and their answers
+        assets.extra/            the user's own files
+
+The folder is written under a temporary name, loaded, tested and then renamed.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ from estimax.export.signature import (
     DEFAULT_SIGNATURE,
     PREDICT,
     STRING,
-    Outputs,
     Servable,
     Signature,
+    SignatureOutputs,
     TensorSpec,
     input_name,
     origins_of,
@@ -56,7 +58,7 @@ from estimax.staging.recording import Origin
 from estimax.wire import atomic, files, tensors
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-# jax promises to read what it exported for half a year; the StableHLO lasts longer.
+# jax guarantees to read its own format for half a year.
 _JAXEXPORT_DAYS = 180
 
 
@@ -69,21 +71,38 @@ def write_bundle(
     platforms: Sequence[str] = PLATFORMS,
     now: Callable[[], float] = time.time,
 ) -> Path:
-    """Export a servable as a new version under `base_dir`; returns its folder.
+    """Export a servable as a new version.
 
-    `assets_extra` maps a path under assets.extra/ to the file to copy there. What was
-    written is loaded and put to its self-test before it becomes visible, if this
-    process has one of the `platforms`.
+    The new bundle is loaded and its self-test is run before it becomes visible, if this
+    process has a device of one of the platforms.
 
-    >>> import tempfile
-    >>> age = Origin("features", "age")
-    >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
-    >>> plan = plans.Plan(raw=(age,), calls=())
-    >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
-    >>> with tempfile.TemporaryDirectory() as base:
-    ...     folder = write_bundle(servable, base, platforms=("cpu",))
-    ...     print(load(folder).predict({"age": [1.0, 2.0, 3.0]}))
-    {'y': array([2., 4., 6.], dtype=float32)}
+    Args:
+      servable: What to export.
+      base_dir: The folder of versions, created if missing. The version is the time in
+        seconds, or one more than the newest version.
+      assets_extra: Files to copy: path under `assets.extra/` to the file. None: none.
+      step: The training step of the weights, for the manifest.
+      platforms: The platforms that can run the bundle: "cpu", "cuda", "rocm", "tpu".
+      now: Returns the current time in seconds.
+
+    Returns:
+      The folder of the new version.
+
+    Raises:
+      BundleError: The function cannot be exported, returns no "serving_default", has an
+        output without one row per example, or fails the self-test.
+      MissingFileError: A file of `assets_extra` does not exist.
+
+    Example:
+      >>> import tempfile
+      >>> age = Origin("features", "age")
+      >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
+      >>> plan = plans.Plan(raw=(age,), calls=())
+      >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
+      >>> with tempfile.TemporaryDirectory() as base:
+      ...     folder = write_bundle(servable, base, platforms=("cpu",))
+      ...     print(load(folder).predict({"age": [1.0, 2.0, 3.0]}))
+      {'y': array([2., 4., 6.], dtype=float32)}
     """
     extra = _checked_extra(assets_extra or {})
     base = Path(base_dir)
@@ -108,13 +127,13 @@ def write_bundle(
 
 
 class _TakenError(Exception):
-    """Another export has this version."""
+    """Another export has created this version in the meantime."""
 
 
 def _take(final: Path) -> None:
-    """Make the empty folder that the finished one replaces in the next instant."""
-    # Not earlier, so that an export under way is never seen. And an error when it is
-    # there, because the renaming itself would replace another's export.
+    """Create the empty folder of the version, which the renaming then replaces."""
+    # Created just before the renaming, so that no reader sees an unfinished export.
+    # mkdir fails if the folder exists. The renaming would silently replace it.
     try:
         final.mkdir()
     except FileExistsError:
@@ -170,10 +189,12 @@ def _input_specs(
     return specs
 
 
-def _abstract_outputs(servable: Servable, prepared: plans.PreparedBatch) -> Outputs:
-    """The outputs of the function with shapes for arrays; says which are words."""
+def _abstract_outputs(
+    servable: Servable, prepared: plans.PreparedBatch
+) -> SignatureOutputs:
+    """Return the outputs of the function with shapes in place of arrays."""
     weights = dict(servable.weights)
-    outputs: Outputs = jax.eval_shape(servable.function, weights, prepared)
+    outputs: SignatureOutputs = jax.eval_shape(servable.function, weights, prepared)
     unknown = sorted(set(servable.methods) - set(outputs))
     if unknown:
         raise BundleError(
@@ -191,7 +212,7 @@ def _abstract_outputs(servable: Servable, prepared: plans.PreparedBatch) -> Outp
 def _function_of(
     servable: Servable, signature: str, like: plans.PreparedBatch
 ) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
-    # One name for all: equal functions of two signatures are then equal files.
+    # All functions have the name `answer`, so that equal programs are equal bytes.
     def answer(weights: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
         nested = host_plan.nested_inputs(inputs, like)
         outputs = servable.function(weights, nested)[signature]
@@ -210,9 +231,9 @@ def _advice(signature: str, inputs: Mapping[str, Any], platforms: Sequence[str])
     shapes = ", ".join(f"{n} {list(spec.shape)}" for n, spec in inputs.items())
     return (
         f"While exporting signature {signature!r} for {', '.join(platforms)} with "
-        f"these shapes, where names are free: {shapes}. A function that needs fixed "
-        "sizes (reshape to numbers, a loop over rows) must use x.shape instead; one "
-        "that does not exist on a platform needs platforms=('cpu',), say."
+        f"these shapes, in which a name is a free size: {shapes}. Use x.shape in place "
+        "of fixed sizes (in a reshape, or a loop over rows). If an operation does not "
+        "exist on a platform, leave the platform out, such as platforms=('cpu',)."
     )
 
 
@@ -228,7 +249,7 @@ def _feature_spec(origin: Origin, value: Any, plan: plans.Plan) -> TensorSpec:
         return TensorSpec(name, STRING, shape, kind)
     computed = device_dtype(value.dtype).name if on_device else None
     hosted = any(origin in call.inputs for call in plan.calls)
-    # Nobody but the device reads it, so callers need not send double precision.
+    # Only the device reads it, in float32, so callers need not send float64.
     narrow = value.dtype == np.float64 and not hosted
     dtype = "float32" if narrow else value.dtype.name
     return TensorSpec(name, dtype, shape, kind, computed)
@@ -254,7 +275,7 @@ def _output_spec(
 def _stem_for(
     signature: str, exported: export.Exported, kept: Mapping[str, export.Exported]
 ) -> str:
-    """The file name of a function; that of an equal one when there is one."""
+    """Return the file name of a function, that of an equal function if there is one."""
     for stem, other in kept.items():
         same_results = functions.results_of(other) == functions.results_of(exported)
         same_program = other.mlir_module_serialized == exported.mlir_module_serialized
@@ -283,7 +304,7 @@ def _write_content(
     _write_json(folder / "signatures.json", signatures)
     for stem, exported in program.exported.items():
         functions.write_function(folder, stem, exported)
-    # Not by safetensors' save_file, whose files only their owner can read.
+    # Not safetensors' save_file, which makes files that only their owner can read.
     arrays = {name: np.asarray(array) for name, array in servable.weights.items()}
     tensors.write(folder / WEIGHTS, arrays)
     described = host_plan.plan_to_json(servable.plan, folder / "assets")

@@ -1,4 +1,7 @@
-"""Optimizers, schedules and clipping, as TensorFlow computes them. Read `rules.py`."""
+"""Optimizers, learning-rate schedules, clipping and train ops, as in TensorFlow.
+
+Read `rules.py` for the formulas and `optimizer.py` for what an optimizer is.
+"""
 
 from estimax.optimizers import v1
 from estimax.optimizers.clipping import (

@@ -1,38 +1,40 @@
-"""The optimizers by their TensorFlow names, arguments and defaults.
+"""The optimizers, with TensorFlow's names, arguments and defaults.
 
     Adagrad(0.05)
     Adam(exponential_decay(1e-3, 1000, 0.96), global_clipnorm=5.0)
     Ftrl(0.2, l1_regularization_strength=0.01, generation="v1")
 
-Arguments and defaults are those of Keras' legacy optimizers, the ones that
-tf.estimator took. `generation` picks another formula where they differ: "v1" for
-`tf.compat.v1.train` (whose own argument names are in `v1.py`), "keras" for Keras 2.11
-and later. All take these options besides:
+Arguments and defaults are those of Keras' legacy optimizers, which tf.estimator uses.
+`generation` selects another formula where they differ: "v1" for `tf.compat.v1.train`
+(`v1.py` has its argument names) or "keras" for Keras 2.11 and later. Every optimizer
+also takes these options:
 
     clipvalue, clipnorm, global_clipnorm   clip elements, each variable, all together
     decay                                  divide the learning rate by 1 + decay * step
-    lr                                     another name for learning_rate
+    lr                                     an alias of learning_rate
 """
 
 from __future__ import annotations
 
 import inspect
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, get_args
 
 import jax
 import jax.numpy as jnp
 
 from estimax.core.errors import did_you_mean
 from estimax.optimizers import rules
+from estimax.optimizers.checks import check_at_least_zero
 from estimax.optimizers.clipping import Clip
 from estimax.optimizers.optimizer import Optimizer, Schedule
 from estimax.optimizers.rules import Generation
+from estimax.optimizers.schedules import NamedSchedule
 
 Rate = float | Schedule
 
 
-class Options(TypedDict, total=False):
-    """What every optimizer takes besides its own arguments."""
+class OptimizerOptions(TypedDict, total=False):
+    """The arguments that every optimizer takes besides its own."""
 
     clipvalue: float | None
     clipnorm: float | None
@@ -47,16 +49,44 @@ def SGD(  # noqa: N802 (the optimizers keep their TensorFlow names)
     nesterov: bool = False,
     *,
     generation: Generation = "legacy",
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Gradient descent, with Keras' momentum (which holds the learning rate) if given.
+    """Stochastic gradient descent, with momentum if given.
 
-    >>> SGD(0.1).name
-    'SGD'
+    Use it as the simplest baseline, or with momentum for dense networks. The velocity
+    is that of Keras, which sums past changes; `Momentum` is that of TensorFlow 1, which
+    sums past gradients. They differ when the learning rate changes.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      momentum: Share of the last change that is repeated, between 0 and 1.
+      nesterov: Whether to use Nesterov momentum.
+      generation: Whose formula to use where they differ: "legacy" (tf.estimator),
+        "v1" (tf.compat.v1.train) or "keras" (Keras 2.11 and later).
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: `momentum` is outside [0, 1] or `generation` is unknown.
+
+    Example:
+      >>> optimizer = SGD(0.1)
+      >>> w = jnp.array([1.0])  # the loss is w², its gradient 2 w
+      >>> state = optimizer.init(w)
+      >>> for step in range(3):
+      ...     w, state = optimizer.apply(2 * w, state, w, step=step)
+      ...     print(round(float(w[0]) ** 2, 3))
+      0.64
+      0.41
+      0.262
     """
-    rule: rules.Rule = rules.GradientDescent()
+    rule: rules.Rule = rules.GradientDescentRule()
     if momentum:
-        rule = rules.Momentum(momentum, nesterov, generation)
+        rule = rules.MomentumRule(momentum, nesterov, generation)
     return _optimizer("SGD", rule, learning_rate, generation, options)
 
 
@@ -64,10 +94,29 @@ def Momentum(  # noqa: N802
     learning_rate: Rate,
     momentum: float,
     use_nesterov: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """v1's momentum: a velocity of gradients, scaled by the learning rate of today."""
-    rule = rules.Momentum(momentum, use_nesterov, "v1")
+    """Gradient descent with the momentum of `tf.compat.v1.train.MomentumOptimizer`.
+
+    The velocity is a sum of past gradients, multiplied by the current learning rate.
+    For the momentum of Keras use `SGD(learning_rate, momentum)`.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      momentum: Share of the velocity that is kept in each step.
+      use_nesterov: Whether to use Nesterov momentum.
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> Momentum(0.1, 0.9).rule.generation
+      'v1'
+    """
+    rule = rules.MomentumRule(momentum, use_nesterov, "v1")
     return _optimizer("Momentum", rule, learning_rate, "v1", options)
 
 
@@ -77,11 +126,39 @@ def Adagrad(  # noqa: N802
     epsilon: float | None = None,
     *,
     generation: Generation = "legacy",
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adagrad; exact when only the touched rows of a table are updated."""
+    """Adagrad: divide each step by the root of the sum of squared gradients.
+
+    The default of deep models with embeddings: rare ids keep a large learning rate. It
+    is exact when only the touched rows of a table are updated. tf.estimator's default
+    learning rate of 0.001 is slow; 0.05 is a common choice.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      initial_accumulator_value: Initial sum of squares, 0 or more (positive in "v1").
+      epsilon: Added to the root against division by 0. None: 1e-7, and 0 in "v1".
+      generation: Whose formula to use where they differ: "legacy" (tf.estimator),
+        "v1" (tf.compat.v1.train) or "keras" (Keras 2.11 and later).
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: `initial_accumulator_value` is negative, or 0 in generation "v1".
+
+    Example:
+      >>> optimizer = Adagrad(0.5)
+      >>> w = jnp.array([1.0, 100.0])  # large and small gradients move alike
+      >>> w, state = optimizer.apply(w, optimizer.init(w), w, step=0)
+      >>> [round(x, 2) for x in w.tolist()]
+      [0.52, 99.5]
+    """
     epsilon = _epsilon(epsilon, generation, v1=0.0)
-    rule = rules.Adagrad(initial_accumulator_value, epsilon, generation)
+    rule = rules.AdagradRule(initial_accumulator_value, epsilon, generation)
     return _optimizer("Adagrad", rule, learning_rate, generation, options)
 
 
@@ -93,14 +170,42 @@ def Adam(  # noqa: N802
     amsgrad: bool = False,
     *,
     generation: Generation = "legacy",
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adam, which moves every row of a table in every step; see LazyAdam.
+    """Adam: a running mean of gradients divided by the root of that of their squares.
 
-    `epsilon` is 1e-7, in v1 1e-8, and is added to the uncorrected root.
+    A good default for dense networks. It changes every row of a table in every step,
+    so the cost of a step grows with the vocabulary; use `LazyAdam` for large tables.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      beta_1: Decay of the mean of gradients, in [0, 1).
+      beta_2: Decay of the mean of squared gradients, in [0, 1).
+      epsilon: Added to the root of the uncorrected mean of squares. None: 1e-7, and
+        1e-8 in "v1".
+      amsgrad: Whether to divide by the largest mean of squares so far.
+      generation: Whose formula to use where they differ: "legacy" (tf.estimator),
+        "v1" (tf.compat.v1.train) or "keras" (Keras 2.11 and later).
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> optimizer = Adam(0.1)
+      >>> w = jnp.array([1.0])  # the loss is w², its gradient 2 w
+      >>> state = optimizer.init(w)
+      >>> for step in range(3):
+      ...     w, state = optimizer.apply(2 * w, state, w, step=step)
+      ...     print(round(float(w[0]) ** 2, 2))
+      0.81
+      0.64
+      0.49
     """
     epsilon = _epsilon(epsilon, generation, v1=1e-8)
-    rule = rules.Adam(beta_1, beta_2, epsilon, amsgrad, generation=generation)
+    rule = rules.AdamRule(beta_1, beta_2, epsilon, amsgrad, generation=generation)
     return _optimizer("Adam", rule, learning_rate, generation, options)
 
 
@@ -109,13 +214,31 @@ def LazyAdam(  # noqa: N802
     beta_1: float = 0.9,
     beta_2: float = 0.999,
     epsilon: float | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adam for large tables: rows without a gradient stay, moments included.
+    """Adam for large tables: rows without a gradient and their moments do not change.
 
-    Not Adam: a row seen rarely keeps its old momentum until it is seen again.
+    A step costs as much as the rows of its batch, whatever the size of the table. The
+    result differs from Adam: a row that is seen rarely keeps its old moments until it
+    is seen again.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      beta_1: Decay of the mean of gradients, in [0, 1).
+      beta_2: Decay of the mean of squared gradients, in [0, 1).
+      epsilon: Added to the root of the uncorrected mean of squares. None: 1e-7.
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> LazyAdam(0.001).has_rows, Adam(0.001).has_rows
+      (True, False)
     """
-    rule = rules.Adam(beta_1, beta_2, _epsilon(epsilon, "legacy"), lazy=True)
+    rule = rules.AdamRule(beta_1, beta_2, _epsilon(epsilon, "legacy"), lazy=True)
     return _optimizer("LazyAdam", rule, learning_rate, "legacy", options)
 
 
@@ -126,16 +249,40 @@ def AdamW(  # noqa: N802
     beta_2: float = 0.999,
     epsilon: float | None = None,
     amsgrad: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adam after w -= lr * weight_decay * w; give variables to exclude another group.
+    """Adam with decoupled weight decay: w -= lr * weight_decay * w before each step.
 
-    >>> AdamW(weight_decay=0.01).rule.weight_decay
-    0.01
+    Use it for dense networks that overfit. To exclude variables such as biases from the
+    decay, train them by an optimizer of their own (see `group`).
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      weight_decay: Share of the variable removed per step, times the learning rate.
+      beta_1: Decay of the mean of gradients, in [0, 1).
+      beta_2: Decay of the mean of squared gradients, in [0, 1).
+      epsilon: Added to the root of the uncorrected mean of squares. None: 1e-7.
+      amsgrad: Whether to divide by the largest mean of squares so far.
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: `weight_decay` is negative.
+
+    Example:
+      >>> optimizer = AdamW(0.1, weight_decay=0.5)
+      >>> w = jnp.array([2.0])
+      >>> w, state = optimizer.apply(jnp.zeros(1), optimizer.init(w), w, step=0)
+      >>> round(float(w[0]), 4)
+      1.9
     """
-    rules.check_at_least_zero(weight_decay=weight_decay)
+    check_at_least_zero(weight_decay=weight_decay)
     epsilon = _epsilon(epsilon, "keras")
-    rule = rules.Adam(
+    rule = rules.AdamRule(
         beta_1, beta_2, epsilon, amsgrad, weight_decay, generation="keras"
     )
     return _optimizer("AdamW", rule, learning_rate, "keras", options)
@@ -149,11 +296,33 @@ def RMSProp(  # noqa: N802
     centered: bool = False,
     *,
     generation: Generation = "legacy",
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """RMSProp; `rho` is what v1 calls decay, `epsilon` is 1e-7, in v1 1e-10."""
+    """RMSProp: divide each step by the root of a running mean of squared gradients.
+
+    Use it for recurrent networks, or to reproduce a model trained with it.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      rho: Decay of the running mean; TensorFlow 1 calls it `decay`.
+      momentum: Share of the last change that is repeated. 0: no velocity is kept.
+      epsilon: Added to or under the root. None: 1e-7, and 1e-10 in "v1".
+      centered: Whether to subtract the squared mean of gradients (their variance).
+      generation: Whose formula to use where they differ: "legacy" (tf.estimator),
+        "v1" (tf.compat.v1.train) or "keras" (Keras 2.11 and later).
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> sorted(RMSProp(0.01, momentum=0.9, centered=True).init(jnp.zeros(2)))
+      ['mg', 'momentum', 'rms']
+    """
     epsilon = _epsilon(epsilon, generation, v1=1e-10)
-    rule = rules.RMSProp(rho, momentum, epsilon, centered, generation)
+    rule = rules.RMSPropRule(rho, momentum, epsilon, centered, generation)
     return _optimizer("RMSProp", rule, learning_rate, generation, options)
 
 
@@ -167,10 +336,45 @@ def Ftrl(  # noqa: N802
     beta: float = 0.0,
     *,
     generation: Generation = "legacy",
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """FTRL-proximal, the optimizer of linear models; l1 makes weights exactly 0."""
-    rule = rules.Ftrl(
+    """FTRL-proximal, the usual optimizer of linear models over sparse features.
+
+    With l1 regularization, weights that do not help are exactly 0. A variable that does
+    not start at 0 is largely forgotten at its first update, so do not use it for hidden
+    layers.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      learning_rate_power: Exponent of the sum of squares, 0 or less. 0 keeps the
+        learning rate fixed.
+      initial_accumulator_value: Initial sum of squares, 0 or more.
+      l1_regularization_strength: Weight of |w| in the loss, 0 or more.
+      l2_regularization_strength: Weight of w² in the loss, 0 or more.
+      l2_shrinkage_regularization_strength: Weight of an l2 penalty that is added to
+        the gradient, 0 or more. It shrinks w; `l2_regularization_strength` stabilizes
+        the update.
+      beta: Added to l2 as beta / (2 * learning_rate), as in the FTRL paper.
+      generation: Whose formula to use where they differ: "legacy" (tf.estimator),
+        "v1" (tf.compat.v1.train) or "keras" (Keras 2.11 and later).
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: `learning_rate_power` is positive or another argument is negative.
+
+    Example:
+      >>> w, grads = jnp.zeros(2), jnp.array([0.3, -2.0])
+      >>> optimizer = Ftrl(0.1, l1_regularization_strength=0.5)
+      >>> w, state = optimizer.apply(grads, optimizer.init(w), w, step=0)
+      >>> [round(x, 3) for x in w.tolist()]
+      [0.0, 0.074]
+    """
+    rule = rules.FtrlRule(
         learning_rate_power,
         initial_accumulator_value,
         l1_regularization_strength,
@@ -187,10 +391,36 @@ def ProximalAdagrad(  # noqa: N802
     initial_accumulator_value: float = 0.1,
     l1_regularization_strength: float = 0.0,
     l2_regularization_strength: float = 0.0,
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adagrad, then a proximal step for l1 and l2."""
-    rule = rules.Proximal(
+    """Adagrad followed by a proximal step, which shrinks w by l1 and l2.
+
+    Use it to reproduce `tf.compat.v1.train.ProximalAdagradOptimizer`. For new linear
+    models `Ftrl` gives sparser weights.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      initial_accumulator_value: Initial sum of squares, positive.
+      l1_regularization_strength: Weight of |w| in the loss, 0 or more.
+      l2_regularization_strength: Weight of w² in the loss, 0 or more.
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: `initial_accumulator_value` is not positive or a strength is negative.
+
+    Example:
+      >>> w = jnp.array([0.01, 1.0])
+      >>> optimizer = ProximalAdagrad(0.1, l1_regularization_strength=1.0)
+      >>> w, state = optimizer.apply(jnp.zeros(2), optimizer.init(w), w, step=0)
+      >>> [round(x, 3) for x in w.tolist()]
+      [0.0, 0.684]
+    """
+    rule = rules.ProximalRule(
         True,
         initial_accumulator_value,
         l1_regularization_strength,
@@ -203,10 +433,34 @@ def ProximalGradientDescent(  # noqa: N802
     learning_rate: Rate,
     l1_regularization_strength: float = 0.0,
     l2_regularization_strength: float = 0.0,
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Gradient descent, then a proximal step for l1 and l2."""
-    rule = rules.Proximal(
+    """Gradient descent followed by a proximal step, which shrinks w by l1 and l2.
+
+    Use it to reproduce `tf.compat.v1.train.ProximalGradientDescentOptimizer`.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      l1_regularization_strength: Weight of |w| in the loss, 0 or more.
+      l2_regularization_strength: Weight of w² in the loss, 0 or more.
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: A strength is negative.
+
+    Example:
+      >>> w = jnp.array([0.05, 1.0])
+      >>> optimizer = ProximalGradientDescent(0.1, l1_regularization_strength=1.0)
+      >>> w, state = optimizer.apply(jnp.zeros(2), optimizer.init(w), w, step=0)
+      >>> [round(x, 3) for x in w.tolist()]
+      [0.0, 0.9]
+    """
+    rule = rules.ProximalRule(
         False,
         l1_regularization_strength=l1_regularization_strength,
         l2_regularization_strength=l2_regularization_strength,
@@ -220,10 +474,31 @@ def Adadelta(  # noqa: N802
     epsilon: float | None = None,
     *,
     generation: Generation = "legacy",
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adadelta; `epsilon` is 1e-7, in v1 1e-8."""
-    rule = rules.Adadelta(rho, _epsilon(epsilon, generation, v1=1e-8))
+    """Adadelta: steps scaled by the ratio of past changes to past gradients.
+
+    Use it to reproduce a model trained with it; it learns slowly at first, because the
+    running mean of changes starts at 0.
+
+    Args:
+      learning_rate: A number or a schedule. The original paper uses 1.0.
+      rho: Decay of both running means.
+      epsilon: Added under both roots. None: 1e-7, and 1e-8 in "v1".
+      generation: Whose formula to use where they differ: "legacy" (tf.estimator),
+        "v1" (tf.compat.v1.train) or "keras" (Keras 2.11 and later).
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> sorted(Adadelta(1.0).init(jnp.zeros(2)))
+      ['accum_grad', 'accum_var']
+    """
+    rule = rules.AdadeltaRule(rho, _epsilon(epsilon, generation, v1=1e-8))
     return _optimizer("Adadelta", rule, learning_rate, generation, options)
 
 
@@ -232,10 +507,29 @@ def Adamax(  # noqa: N802
     beta_1: float = 0.9,
     beta_2: float = 0.999,
     epsilon: float | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adam with a maximum in place of the second moment."""
-    rule = rules.Adamax(beta_1, beta_2, _epsilon(epsilon, "legacy"))
+    """Adam with a decaying maximum of |g| in place of the root of the second moment.
+
+    Rows without a gradient do not change, so a step on a large table is cheap.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      beta_1: Decay of the mean of gradients, in [0, 1).
+      beta_2: Decay of the maximum, in [0, 1).
+      epsilon: Added to the maximum. None: 1e-7.
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> Adamax(0.001).has_rows
+      True
+    """
+    rule = rules.AdamaxRule(beta_1, beta_2, _epsilon(epsilon, "legacy"))
     return _optimizer("Adamax", rule, learning_rate, "legacy", options)
 
 
@@ -244,10 +538,30 @@ def Nadam(  # noqa: N802
     beta_1: float = 0.9,
     beta_2: float = 0.999,
     epsilon: float | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[OptimizerOptions],
 ) -> Optimizer:
-    """Adam with Nesterov's look-ahead, as Keras' legacy Nadam schedules it."""
-    rule = rules.Nadam(beta_1, beta_2, _epsilon(epsilon, "legacy"))
+    """Adam with Nesterov momentum, as in Keras' legacy Nadam.
+
+    The moments of every row of a table decay in every step, so the cost of a step grows
+    with the vocabulary.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      beta_1: Decay of the mean of gradients, in [0, 1).
+      beta_2: Decay of the mean of squared gradients, in [0, 1).
+      epsilon: Added to the root of the corrected mean of squares. None: 1e-7.
+      **options: `clipvalue`, `clipnorm` or `global_clipnorm` to clip gradients; `decay`
+        to divide the learning rate by 1 + decay * step; `lr`, an alias of
+        `learning_rate`.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> Nadam(0.001).rule.untouched
+      'decay_slots'
+    """
+    rule = rules.NadamRule(beta_1, beta_2, _epsilon(epsilon, "legacy"))
     return _optimizer("Nadam", rule, learning_rate, "legacy", options)
 
 
@@ -256,9 +570,9 @@ def _optimizer(
     rule: rules.Rule,
     learning_rate: Rate,
     generation: Generation,
-    options: Options,
+    options: OptimizerOptions,
 ) -> Optimizer:
-    rules.check_generation(generation)
+    _check_generation(generation)
     _check_options(name, options)
     rate = _decayed(options.get("lr", learning_rate), options.get("decay", 0.0))
     _check_rate(name, rate)
@@ -272,11 +586,21 @@ def _optimizer(
     return Optimizer(name, rule, rate, None if unset else clip)
 
 
-def _check_options(name: str, options: Options) -> None:
-    unknown = [given for given in options if given not in Options.__annotations__]
+def _check_generation(generation: str) -> None:
+    known = get_args(Generation)
+    if generation not in known:
+        raise ValueError(
+            f"unknown generation {generation!r}{did_you_mean(generation, known)}"
+        )
+
+
+def _check_options(name: str, options: OptimizerOptions) -> None:
+    unknown = [
+        given for given in options if given not in OptimizerOptions.__annotations__
+    ]
     if unknown:
         own = inspect.signature(globals()[name]).parameters.keys() - {"options"}
-        near = did_you_mean(unknown[0], own | Options.__annotations__.keys())
+        near = did_you_mean(unknown[0], own | OptimizerOptions.__annotations__.keys())
         raise TypeError(f"{name}: unexpected argument {unknown[0]!r}{near}")
 
 
@@ -291,22 +615,22 @@ def _check_rate(name: str, rate: Rate) -> None:
 
 
 def _decayed(rate: Rate, decay: float) -> Rate:
-    """Keras' `decay`: the rate divided by 1 + decay * step."""
+    """Return `rate` divided by 1 + decay * step, which is Keras' option `decay`."""
     if not decay:
         return rate
-    rules.check_at_least_zero(decay=decay)
+    check_at_least_zero(decay=decay)
 
     def decayed(step: jax.Array) -> jax.Array:
         now = rate(step) if callable(rate) else rate
         return now / (1 + decay * jnp.asarray(step, jnp.float32))
 
-    return decayed
+    return NamedSchedule(f"{rate} / (1 + {decay} * step)", decayed)
 
 
 def _epsilon(
     epsilon: float | None, generation: Generation, *, v1: float = 1e-7
 ) -> float:
-    """The default of the generation; legacy takes 0 for it, as TensorFlow does."""
+    """Return `epsilon` or the generation's default; "legacy" replaces 0 as well."""
     if generation == "legacy":
         return epsilon or 1e-7
     if epsilon is None:

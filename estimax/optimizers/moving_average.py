@@ -1,10 +1,10 @@
-"""Exponential moving averages of variables or tensors, as pure functions over trees.
+"""Exponential moving averages of variables or tensors, as pure functions of trees.
 
     average = init_average(params)                       # starts at their values
     average = update_average(average, params, decay=0.999, num_updates=step)
     evaluate(average.average)
 
-Update after the optimizer, so that the average sees the new values.
+Update the average after the optimizer, so that it includes the new values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from jax.typing import ArrayLike
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class MovingAverage:
-    """The averages; also their biased form and the count of updates, if debiased."""
+    """The state of an exponential moving average. It is a JAX pytree.
+
+    Args:
+      average: The averages, a tree of arrays.
+      biased: With debiasing, the averages before the correction. None otherwise.
+      updates: With debiasing, the number of updates, an int32 scalar. None otherwise.
+    """
 
     average: Any  # a tree of arrays
     biased: Any = None
@@ -28,17 +34,42 @@ class MovingAverage:
 
 
 def init_average(values: Any) -> MovingAverage:
-    """Start at the values, as averages of variables do: no bias to remove.
+    """Return an average that starts at the given values.
 
-    >>> float(init_average(jnp.array(2.0)).average)
-    2.0
+    Use it for variables, whose first values are meaningful.
+
+    Args:
+      values: A tree of arrays.
+
+    Returns:
+      A `MovingAverage` of copies of `values`.
+
+    Example:
+      >>> float(init_average(jnp.array(2.0)).average)
+      2.0
     """
-    # Copied: a step donates variables and averages, which must not share memory.
+    # Copied: a training step donates the buffers of variables and of averages, so the
+    # two must not share memory.
     return MovingAverage(jax.tree.map(lambda v: jnp.array(v, copy=True), values))
 
 
 def init_average_at_zero(values: Any, *, zero_debias: bool = False) -> MovingAverage:
-    """Start at 0, as averages of plain tensors do; `zero_debias` makes up for it."""
+    """Return an average that starts at 0.
+
+    Use it for tensors such as losses, which have no first value yet.
+
+    Args:
+      values: A tree of arrays; only shapes and dtypes matter.
+      zero_debias: Whether to correct the bias towards 0, as Adam does for its moments.
+
+    Returns:
+      A `MovingAverage` of zeros.
+
+    Example:
+      >>> state = init_average_at_zero(jnp.array(0.0), zero_debias=True)
+      >>> float(update_average(state, jnp.array(3.0), decay=0.75).average)
+      3.0
+    """
     average = jax.tree.map(jnp.zeros_like, values)
     if not zero_debias:
         return MovingAverage(average)
@@ -52,14 +83,22 @@ def update_average(
     decay: ArrayLike,
     num_updates: ArrayLike | None = None,
 ) -> MovingAverage:
-    """Move the averages towards the values by 1 - decay.
+    """Return the average moved towards the values by 1 - decay.
 
-    With `num_updates` n the decay is at most (1 + n) / (10 + n), so that averages
-    follow quickly at first.
+    Args:
+      state: The average so far.
+      values: The new values, a tree like that of the average.
+      decay: Weight of the old average, in [0, 1).
+      num_updates: The number of updates so far, n. If given, the decay is at most
+        (1 + n) / (10 + n), so that the average follows quickly at first.
 
-    >>> state = init_average(jnp.array(0.0))
-    >>> float(update_average(state, jnp.array(1.0), decay=0.75).average)
-    0.25
+    Returns:
+      The new `MovingAverage`.
+
+    Example:
+      >>> state = init_average(jnp.array(0.0))
+      >>> float(update_average(state, jnp.array(1.0), decay=0.75).average)
+      0.25
     """
     d = jnp.asarray(decay, jnp.float32)
     if num_updates is not None:
@@ -74,6 +113,7 @@ def update_average(
 
 
 def _move(average: Any, values: Any, decay: jax.Array) -> Any:
+    # TensorFlow's form. It is exact when value and average are equal.
     return jax.tree.map(
         lambda a, v: (a - (a - v) * (1 - decay)).astype(a.dtype), average, values
     )

@@ -1,18 +1,19 @@
-"""An optimizer is a value: a rule, a learning rate and clipping.
+"""An optimizer is a value: an update rule, a learning rate and clipping.
 
     optimizer = Adagrad(0.05)
     state = optimizer.init(params)                     # {"accumulator": tree}
     params, state = optimizer.apply(grads, state, params, step=step)
 
-`dense()` is the same as an optax transformation, and `rows.update_rows` the same for
-the few rows of a table; all three call the one rule. Nothing here counts steps: the
-step is passed in, so that it cannot disagree with the one in the checkpoint.
+`Optimizer.dense` returns the same update as an optax transformation, and
+`rows.update_rows` applies it to a few rows of a table. All three call the same rule.
+The step is an argument: an optimizer keeps no counter of its own that could disagree
+with the step in the checkpoint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import jax
@@ -23,17 +24,37 @@ from estimax.optimizers.clipping import Clip
 from estimax.optimizers.rules import Rule, Slots
 
 Schedule = Callable[[jax.Array], jax.Array]
-# Any: a tree of arrays of the user's shaping; jax has no type for one.
+# Any: a tree of arrays, of any structure; jax has no type for one.
 Params = Any
-State = Any
+OptimizerState = Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Optimizer:
-    """A rule with its learning rate (a number, or a function of the step) and clipping.
+    """An update rule with its learning rate and clipping.
 
-    Either `rule` is set, or `transformation`, which wraps a raw optax transformation:
-    then there is no row-wise update and optax keeps the learning rate to itself.
+    Most users call a constructor such as `Adagrad(0.05)`. Build an `Optimizer`
+    directly for a `Rule` of your own. Exactly one of `rule` and `transformation` is
+    set. With `transformation` (raw optax) there is no row-wise update of tables, and
+    optax keeps the learning rate.
+
+    Args:
+      name: The name shown in messages and in `repr`.
+      rule: The update rule, or None for a raw optax transformation.
+      learning_rate: A number, or a function from the step to a number. None for a raw
+        optax transformation.
+      clip: How gradients are clipped before the update. None: they are not.
+      transformation: A raw optax transformation, or None.
+
+    Example:
+      >>> from estimax.optimizers import rules
+      >>> optimizer = Optimizer("Descent", rules.GradientDescentRule(), 0.5)
+      >>> optimizer
+      Descent(learning_rate=0.5)
+      >>> w = jnp.array([4.0])
+      >>> w, state = optimizer.apply(w, optimizer.init(w), w, step=0)
+      >>> w.tolist()
+      [2.0]
     """
 
     name: str
@@ -42,26 +63,56 @@ class Optimizer:
     clip: Clip | None = None
     transformation: optax.GradientTransformationExtraArgs | None = None
 
+    def __repr__(self) -> str:
+        shown: dict[str, Any] = {}
+        if self.learning_rate is not None:
+            shown["learning_rate"] = self.learning_rate
+        if self.rule is not None:
+            shown |= _arguments(self.rule)
+        if self.clip is not None:
+            shown["clip"] = self.clip
+        return f"{self.name}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"
+
     @property
     def has_rows(self) -> bool:
-        """Whether a table can be updated by its touched rows alone, exactly."""
+        """Whether updating only the touched rows of a table is exact."""
         return self.rule is not None and self.rule.untouched == "keep"
 
     @property
     def unclipped(self) -> Optimizer:
-        """The same without clipping, for callers who clip all gradients together."""
+        """The same optimizer without clipping, for already clipped gradients."""
         return replace(self, clip=None)
 
     def learning_rate_at(self, step: jax.Array | int) -> jax.Array:
-        """The learning rate for the update after `step` updates, as float32."""
+        """Return the learning rate of one update.
+
+        Args:
+          step: The number of updates before it.
+
+        Returns:
+          The learning rate, a float32 scalar.
+
+        Raises:
+          ValueError: The optimizer is a raw optax transformation.
+        """
         rate = self.learning_rate
         if rate is None:
-            raise ValueError(f"optimizer {self.name!r} keeps its own learning rate.")
+            raise ValueError(
+                f"optimizer {self.name!r} is a raw optax transformation, which keeps "
+                "its own learning rate."
+            )
         value = rate(jnp.asarray(step)) if callable(rate) else rate
         return jnp.asarray(value, jnp.float32)
 
-    def init(self, params: Params) -> State:
-        """The first state: {slot: a tree like `params`}, or whatever optax makes."""
+    def init(self, params: Params) -> OptimizerState:
+        """Return the state before the first update.
+
+        Args:
+          params: The variables, a tree of arrays.
+
+        Returns:
+          Slot name to a tree like `params`; for raw optax, the state of optax.
+        """
         if self.rule is None:
             return self._optax().init(params)
         leaves, treedef = _flatten(params)
@@ -72,17 +123,28 @@ class Optimizer:
     def apply(
         self,
         grads: Params,
-        state: State,
+        state: OptimizerState,
         params: Params,
         *,
         step: jax.Array | int,
         loss: jax.Array | None = None,
-    ) -> tuple[Params, State]:
-        """Clip, update, and return the new params and state.
+    ) -> tuple[Params, OptimizerState]:
+        """Clip the gradients, update the variables and return both results.
 
-        Unlike adding optax updates, this stores the very numbers that the rule made,
-        so a dense and a row-wise update agree to the bit. The `loss` is for those of
-        optax that look at it, such as `reduce_on_plateau`.
+        The variables are the exact numbers that the rule computed. Adding optax
+        updates would round once more, and a dense and a row-wise update of the same
+        table would differ.
+
+        Args:
+          grads: The gradients, a tree like `params`.
+          state: The state that `init` or the last `apply` returned.
+          params: The variables.
+          step: The number of updates before this one.
+          loss: The loss of the step, for optax transformations that read it, such as
+            `optax.contrib.reduce_on_plateau`. Other optimizers ignore it.
+
+        Returns:
+          The new variables and the new state.
         """
         if self.clip is not None:
             grads = self.clip(grads)
@@ -105,16 +167,19 @@ class Optimizer:
         return treedef.unflatten([w for w, _ in results]), new_state
 
     def dense(self) -> optax.GradientTransformationExtraArgs:
-        """The optimizer as an optax transformation; `update` wants `step=`."""
+        """Return the optimizer as an optax transformation.
+
+        Its `update` takes the number of updates so far as the argument `step`.
+        """
 
         def update(
             grads: Params,
-            state: State,
+            state: OptimizerState,
             params: Params = None,
             *,
             step: jax.Array | int,
-            **_: Any,  # optax hands every transformation's arguments to all of them
-        ) -> tuple[Params, State]:
+            **_: Any,  # optax.chain passes the arguments of all to each
+        ) -> tuple[Params, OptimizerState]:
             new, state = self.apply(grads, state, params, step=step)
             return jax.tree.map(jnp.subtract, new, params), state
 
@@ -133,13 +198,20 @@ def update_array(
     rate: jax.Array,
     step: jax.Array | int,
 ) -> tuple[jax.Array, Slots]:
-    """Apply a rule to one array, or to gathered rows; dtypes come back as they came.
+    """Apply a rule to one array or to gathered rows, keeping every dtype.
 
     The rate is float32, so a bfloat16 variable is updated in float32 and rounded once.
     """
     new, new_slots = rule.update(g, w, slots, rate, jnp.asarray(step, jnp.int32))
     kept = {name: value.astype(slots[name].dtype) for name, value in new_slots.items()}
     return new.astype(w.dtype), kept
+
+
+def _arguments(rule: Any) -> dict[str, Any]:
+    """Return the fields of a rule, if it is a dataclass."""
+    if not is_dataclass(rule):
+        return {}
+    return {field.name: getattr(rule, field.name) for field in fields(rule)}
 
 
 def _flatten(tree: Params) -> tuple[list[jax.Array], Any]:

@@ -1,12 +1,12 @@
-"""Row-wise updates: what a step costs must not grow with the vocabulary.
+"""Row-wise updates of tables, whose cost does not grow with the vocabulary.
 
     slots = init_slots(optimizer, table)                     # table [V, D]
     ids, row_grads = sum_duplicates(ids, grads, vocabulary=V)
     table, slots = update_rows(optimizer, table, slots, ids, row_grads, step)
 
-A gradient with respect to a whole table is as large as the table. Here the touched
-rows and their slots are gathered, updated by the optimizer's one rule and scattered
-back; donate table and slots to jit, and that happens in place.
+The gradient with respect to a whole table is as large as the table. These functions
+gather the touched rows and their slots, update them by the optimizer's rule and scatter
+them back. Donate table and slots to `jax.jit`, so that the update happens in place.
 """
 
 from __future__ import annotations
@@ -18,11 +18,27 @@ import jax.numpy as jnp
 
 from estimax.native import table_rows
 from estimax.optimizers.optimizer import Optimizer, update_array
-from estimax.optimizers.rules import Adagrad, Rule, Slots
+from estimax.optimizers.rules import AdagradRule, Rule, Slots
 
 
 def init_slots(optimizer: Optimizer, table: jax.Array) -> Slots:
-    """The slots of a new table, each of its shape."""
+    """Return the initial slots of a table.
+
+    Args:
+      optimizer: An estimax optimizer.
+      table: The table [V, D].
+
+    Returns:
+      Slot name to an array of the shape of the table.
+
+    Raises:
+      ValueError: The optimizer is a raw optax transformation, which has no row rule.
+
+    Example:
+      >>> from estimax.optimizers import Adagrad
+      >>> {n: s.shape for n, s in init_slots(Adagrad(0.1), jnp.zeros((5, 2))).items()}
+      {'accumulator': (5, 2)}
+    """
     return _rule_of(optimizer).slots(table)
 
 
@@ -34,12 +50,34 @@ def update_rows(
     row_grads: jax.Array,
     step: jax.Array | int,
 ) -> tuple[jax.Array, Slots]:
-    """Update the rows `unique_ids` [U] of a table [V, D] by `row_grads` [U, D].
+    """Update some rows of a table by their gradients.
 
-    Ids are sorted, distinct and not negative; those of V or more are padding and
-    change nothing. A listed row counts as touched even where its gradient is zero.
-    Clipping is the caller's, before duplicates are summed. Optimizers without
-    `has_rows` work too, but read and write the whole table as TensorFlow's do.
+    Optimizers without `has_rows` are accepted too, but read and write the whole table,
+    as in TensorFlow. Clipping is not applied: clip the gradients before duplicates are
+    summed.
+
+    Args:
+      optimizer: An estimax optimizer.
+      table: The table [V, D].
+      slots: Its slots, each [V, D].
+      unique_ids: The rows to update [U]: sorted, distinct and not negative. Ids of V or
+        more are padding and change nothing.
+      row_grads: The gradients of these rows [U, D]. A row with a zero gradient counts
+        as touched.
+      step: The number of updates before this one.
+
+    Returns:
+      The new table and slots.
+
+    Raises:
+      ValueError: The optimizer is a raw optax transformation, which has no row rule.
+
+    Example:
+      >>> from estimax.optimizers import SGD
+      >>> ids, grads = jnp.array([1, 3]), jnp.ones((2, 1))  # 3 is padding
+      >>> table, slots = update_rows(SGD(0.5), jnp.zeros((3, 1)), {}, ids, grads, 0)
+      >>> table.tolist()
+      [[0.0], [-0.5], [0.0]]
     """
     rule = _rule_of(optimizer)
     if not optimizer.has_rows:
@@ -48,8 +86,10 @@ def update_rows(
         return update_touched(optimizer, table, slots, touched, grads, step)
     rate = optimizer.learning_rate_at(step)
     given = (table, slots, unique_ids, row_grads)
+    # The native kernel exists for Adagrad in float32 on a CPU. `platform_dependent`
+    # chooses when the program is lowered, since it may be lowered for another device.
     gathered = partial(_update_gathered, rule, rate, step)
-    if not isinstance(rule, Adagrad) or not _can_update_in_place(*given):
+    if not isinstance(rule, AdagradRule) or not _can_update_in_place(*given):
         return gathered(*given)
     in_place = partial(_update_in_place, rule, rate)
     updated: tuple[jax.Array, Slots] = jax.lax.platform_dependent(
@@ -58,26 +98,108 @@ def update_rows(
     return updated
 
 
-def _can_update_in_place(
-    table: jax.Array, slots: Slots, unique_ids: jax.Array, row_grads: jax.Array
-) -> bool:
-    arrays = (table, row_grads, *slots.values())
-    fits = all(array.dtype == jnp.float32 and array.ndim == 2 for array in arrays)
-    return fits and table_rows.can_update()
-
-
-def _update_in_place(
-    rule: Adagrad,
-    rate: jax.Array,
+def update_touched(
+    optimizer: Optimizer,
     table: jax.Array,
     slots: Slots,
-    unique_ids: jax.Array,
-    row_grads: jax.Array,
+    touched: jax.Array,
+    grads: jax.Array,
+    step: jax.Array | int,
 ) -> tuple[jax.Array, Slots]:
-    """What `_update_gathered` does, by compiled code: a third of the time on a CPU."""
-    told = (unique_ids.astype(jnp.int32), row_grads, rate, rule.epsilons)
-    table, squares = table_rows.update_adagrad(table, slots["accumulator"], *told)
-    return table, {"accumulator": squares}
+    """Update a table by a gradient of its own shape, as if by its touched rows alone.
+
+    It reads and writes the whole table. For small tables this is as fast as
+    `update_rows`, and it needs no unique ids.
+
+    Args:
+      optimizer: An estimax optimizer.
+      table: The table [V, D].
+      slots: Its slots, each [V, D].
+      touched: Which rows were looked up [V], boolean.
+      grads: The gradient [V, D], 0 in rows that are not touched.
+      step: The number of updates before this one.
+
+    Returns:
+      The new table and slots.
+
+    Raises:
+      ValueError: The optimizer is a raw optax transformation, which has no row rule.
+
+    Example:
+      >>> from estimax.optimizers import SGD
+      >>> touched, grads = jnp.array([True, False]), jnp.array([[1.0], [0.0]])
+      >>> table, _ = update_touched(SGD(0.5), jnp.ones((2, 1)), {}, touched, grads, 0)
+      >>> table.tolist()
+      [[0.5], [1.0]]
+    """
+    rule = _rule_of(optimizer)
+    rate = optimizer.learning_rate_at(step)
+    new, new_slots = update_array(rule, grads, table, slots, rate, step)
+    # The rule has updated every row. Restore the rows that it should leave alone.
+    named = touched.reshape(-1, *[1] * (table.ndim - 1))
+    if rule.untouched != "decay":
+        new = jnp.where(named, new, table)
+    if rule.untouched == "keep":
+        new_slots = {n: jnp.where(named, new_slots[n], slots[n]) for n in slots}
+    return new, new_slots
+
+
+def sum_duplicates(
+    ids: jax.Array, grads: jax.Array, vocabulary: int
+) -> tuple[jax.Array, jax.Array]:
+    """Sum the gradients of equal ids, on the device.
+
+    On a CPU it is several times cheaper to make ids unique on the host, in the input
+    thread.
+
+    Args:
+      ids: The ids [N], in any order.
+      grads: Their gradients [N, D].
+      vocabulary: The number of rows of the table. Ids outside [0, vocabulary) count as
+        padding.
+
+    Returns:
+      The distinct ids [N], sorted and padded with `vocabulary`, and the sums [N, D].
+
+    Example:
+      >>> ids, grads = jnp.array([7, 2, 7]), jnp.ones((3, 1))
+      >>> ids, sums = sum_duplicates(ids, grads, vocabulary=9)
+      >>> ids.tolist(), sums.tolist()
+      ([2, 7, 9], [[1.0], [2.0], [0.0]])
+    """
+    count = ids.shape[0]
+    known = jnp.where((ids < 0) | (ids >= vocabulary), vocabulary, ids)
+    order = jnp.argsort(known)
+    ordered = known[order].astype(jnp.int32)
+    # Every run of equal ids is a segment. N is kept as the number of segments, because
+    # shapes inside jit are fixed; the unused ones are padding.
+    starts = jnp.concatenate([jnp.ones(1, bool), ordered[1:] != ordered[:-1]])
+    segment = jnp.cumsum(starts) - 1
+    sums = jax.ops.segment_sum(
+        grads[order], segment, num_segments=count, indices_are_sorted=True
+    )
+    unique = jnp.full(count, vocabulary, jnp.int32).at[segment].set(ordered)
+    return unique, sums
+
+
+def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """Return the rows of a table for sorted ids.
+
+    Args:
+      table: The table [V, D].
+      ids: Sorted ids [U], not negative. Padding ids of V or more read the last row,
+        which the caller must ignore.
+
+    Returns:
+      The rows [U, D].
+
+    Example:
+      >>> gather_rows(jnp.array([[1.0], [2.0]]), jnp.array([0, 2])).tolist()
+      [[1.0], [2.0]]
+    """
+    return table.at[ids].get(
+        mode="clip", indices_are_sorted=True, wrap_negative_indices=False
+    )
 
 
 def _update_gathered(
@@ -99,56 +221,32 @@ def _update_gathered(
     return _scatter(table, unique_ids, rows), new_slots
 
 
-def update_touched(
-    optimizer: Optimizer,
+def _update_in_place(
+    rule: AdagradRule,
+    rate: jax.Array,
     table: jax.Array,
     slots: Slots,
-    touched: jax.Array,
-    grads: jax.Array,
-    step: jax.Array | int,
+    unique_ids: jax.Array,
+    row_grads: jax.Array,
 ) -> tuple[jax.Array, Slots]:
-    """Update a table by a gradient of its own shape, as if by the rows in `touched`.
-
-    `touched` [V] marks the rows that an id named. It reads and writes the whole table;
-    for small ones that is as fast as `update_rows`, and needs no unique ids.
-    """
-    rule = _rule_of(optimizer)
-    rate = optimizer.learning_rate_at(step)
-    new, new_slots = update_array(rule, grads, table, slots, rate, step)
-    named = touched.reshape(-1, *[1] * (table.ndim - 1))
-    if rule.untouched != "decay":
-        new = jnp.where(named, new, table)
-    if rule.untouched == "keep":
-        new_slots = {n: jnp.where(named, new_slots[n], slots[n]) for n in slots}
-    return new, new_slots
-
-
-def sum_duplicates(
-    ids: jax.Array, grads: jax.Array, vocabulary: int
-) -> tuple[jax.Array, jax.Array]:
-    """Sum gradients [N, D] of equal ids [N]: (unique ids [N], their sums [N, D]).
-
-    The result is sorted and padded with `vocabulary`, where ids outside the table go
-    as well. On a CPU, ids made unique by the input thread are several times cheaper.
-    """
-    count = ids.shape[0]
-    known = jnp.where((ids < 0) | (ids >= vocabulary), vocabulary, ids)
-    order = jnp.argsort(known)
-    ordered = known[order].astype(jnp.int32)
-    starts = jnp.concatenate([jnp.ones(1, bool), ordered[1:] != ordered[:-1]])
-    segment = jnp.cumsum(starts) - 1
-    sums = jax.ops.segment_sum(
-        grads[order], segment, num_segments=count, indices_are_sorted=True
+    """Do what `_update_gathered` does in a native kernel, in a third of the time."""
+    table, squares = table_rows.update_adagrad(
+        table,
+        slots["accumulator"],
+        unique_ids.astype(jnp.int32),
+        row_grads,
+        rate,
+        rule.epsilons,
     )
-    unique = jnp.full(count, vocabulary, jnp.int32).at[segment].set(ordered)
-    return unique, sums
+    return table, {"accumulator": squares}
 
 
-def gather_rows(table: jax.Array, ids: jax.Array) -> jax.Array:
-    """The rows of sorted ids [U]; a padding id reads the last row, for nothing."""
-    return table.at[ids].get(
-        mode="clip", indices_are_sorted=True, wrap_negative_indices=False
-    )
+def _can_update_in_place(
+    table: jax.Array, slots: Slots, unique_ids: jax.Array, row_grads: jax.Array
+) -> bool:
+    arrays = (table, row_grads, *slots.values())
+    fits = all(array.dtype == jnp.float32 and array.ndim == 2 for array in arrays)
+    return fits and table_rows.can_update()
 
 
 def _scatter(table: jax.Array, ids: jax.Array, rows: jax.Array) -> jax.Array:

@@ -1,99 +1,133 @@
-"""Update rules: how one gradient moves one variable, element by element.
+"""Update rules: how one gradient changes one variable, element by element.
 
-    rule = Adagrad(epsilon=1e-7)
+    rule = AdagradRule(epsilon=1e-7)
     slots = rule.slots(w)                              # {"accumulator": 0.1 everywhere}
     w, slots = rule.update(g, w, slots, lr, step)
 
-A rule mixes no two elements, so one formula serves a whole array and the few rows of
-a table that a batch touched. Three generations of TensorFlow optimizers disagree in
-details (where epsilon stands, what a slot starts at, what happens to rows without a
-gradient); a rule whose formula differs takes the `generation`. Slots have the names
-that Keras' legacy optimizers give them.
+Users call the constructors in `constructors.py`, which choose a rule and its defaults.
+
+A rule is elementwise, so the same formula updates a whole array and the few rows of a
+table that a batch touched. TensorFlow has three generations of optimizers, which differ
+in details: where epsilon is added, the initial value of a slot, and what happens to
+rows without a gradient. Rules whose formula differs take a `generation`:
+
+    "v1"       tf.compat.v1.train
+    "legacy"   tf.keras.optimizers.legacy, which tf.estimator uses
+    "keras"    Keras 2.11 and later
+
+Slots have the names that Keras' legacy optimizers give them. They are saved in
+checkpoints, so they must not change. The order of the floating-point operations must
+not change either: tests compare the results with TensorFlow's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.core.errors import did_you_mean
+from estimax.optimizers.checks import check_at_least_zero, check_positive
 
 Generation = Literal["v1", "legacy", "keras"]
 Slots = dict[str, jax.Array]
 Untouched = Literal["keep", "decay", "decay_slots"]
 
 
-class Rule(Protocol):
-    """One elementwise update, and what it does to rows without a gradient.
+class Rule:
+    """The base of all update rules: one elementwise update and its slots.
 
-    `untouched` is "keep" when such rows stay as they are (only the touched rows need
-    to be read), "decay" when every row is updated in every step, "decay_slots" when
-    every slot is but only touched rows of the variable move.
+    Subclass it to write an optimizer of your own: override `update`, `slots` if the
+    rule has any, and `untouched` if rows without a gradient change. Then build
+    `Optimizer("MyRule", MyRule(), learning_rate)`.
+
+    Example:
+      >>> class SignDescent(Rule):
+      ...     def update(self, g, w, slots, lr, step):
+      ...         return w - lr * jnp.sign(g), slots
+      >>> w, slots = jnp.array([1.0, -1.0]), {}
+      >>> SignDescent().update(jnp.array([9.0, -0.1]), w, slots, 0.5, 0)[0].tolist()
+      [0.5, -0.5]
     """
 
     @property
     def untouched(self) -> Untouched:
-        """What happens to a table's rows that have no gradient in a step."""
+        """What a step does to rows of a table without a gradient.
 
-    def slots(self, w: jax.Array) -> Slots:
-        """The slots of a new variable, each of its shape."""
-
-    def update(
-        self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
-    ) -> tuple[jax.Array, Slots]:
-        """The new variable and slots; `step` counts the updates before this one."""
-
-
-@dataclass(frozen=True)
-class GradientDescent:
-    """w -= lr * g."""
-
-    @property
-    def untouched(self) -> Untouched:
-        """Rows without a gradient stay."""
+        "keep": nothing, so only touched rows are read and written. "decay": variable
+        and slots of every row are updated. "decay_slots": the slots of every row are
+        updated, the variable only in touched rows.
+        """
         return "keep"
 
     def slots(self, w: jax.Array) -> Slots:
-        """None."""
+        """Return the initial slots of a variable.
+
+        Args:
+          w: The variable, of any shape.
+
+        Returns:
+          Slot name to an array of the shape and dtype of `w`. Empty by default.
+        """
         return {}
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Step down the gradient."""
+        """Return the variable and its slots after one update.
+
+        Args:
+          g: The gradient, of the shape of `w`.
+          w: The variable, or some rows of it.
+          slots: The slots, each of the shape of `w`.
+          lr: The learning rate of this update, a float32 scalar.
+          step: The number of updates before this one.
+
+        Returns:
+          The new variable and the new slots, under the same names.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GradientDescentRule(Rule):
+    """w -= lr * g."""
+
+    def update(
+        self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
+    ) -> tuple[jax.Array, Slots]:
         return w - lr * g, slots
 
 
 @dataclass(frozen=True)
-class Momentum:
-    """A velocity: of gradients in v1, of steps in Keras (they part when lr changes)."""
+class MomentumRule(Rule):
+    """Gradient descent with a velocity.
+
+    In "v1" the velocity sums gradients and is multiplied by the current learning rate.
+    In Keras it sums past changes, which contain the learning rate of their own step.
+    The two differ as soon as the learning rate changes.
+    """
 
     momentum: float
     nesterov: bool = False
     generation: Generation = "legacy"
 
     def __post_init__(self) -> None:
-        check_generation(self.generation)
         if self.generation != "v1" and not 0 <= self.momentum <= 1:
             raise ValueError(f"momentum must be between 0 and 1, got {self.momentum}.")
 
     @property
     def untouched(self) -> Untouched:
-        """Rows without a gradient stay, except in the newest Keras."""
         return "decay" if self.generation == "keras" else "keep"
 
     def slots(self, w: jax.Array) -> Slots:
-        """The velocity, from 0."""
-        return {"momentum": jnp.zeros_like(w)}
+        return _zeros(w, "momentum")
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Move the velocity, then the variable."""
         mu = self.momentum
         if self.generation == "v1":
             m = mu * slots["momentum"] + g
@@ -105,15 +139,14 @@ class Momentum:
 
 
 @dataclass(frozen=True)
-class Adagrad:
-    """Steps divided by the root of the sum of squared gradients."""
+class AdagradRule(Rule):
+    """w -= lr * g / sqrt(sum of all squared gradients so far)."""
 
     initial_accumulator_value: float = 0.1
     epsilon: float = 1e-7
     generation: Generation = "legacy"
 
     def __post_init__(self) -> None:
-        check_generation(self.generation)
         check_at_least_zero(initial_accumulator_value=self.initial_accumulator_value)
         if self.generation == "v1" and not self.initial_accumulator_value > 0:
             raise ValueError(
@@ -121,26 +154,22 @@ class Adagrad:
                 f"divides by its root; got {self.initial_accumulator_value}."
             )
 
-    @property
-    def untouched(self) -> Untouched:
-        """Rows without a gradient stay."""
-        return "keep"
-
     def slots(self, w: jax.Array) -> Slots:
-        """The sum of squares, from its initial value."""
         return {"accumulator": jnp.full_like(w, self.initial_accumulator_value)}
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Add the square, then step."""
         a = slots["accumulator"] + g * g
         inner, outer = self.epsilons
         return w - lr * g / (jnp.sqrt(a + inner) + outer), {"accumulator": a}
 
     @property
     def epsilons(self) -> tuple[float, float]:
-        """What is added under the root, and what to it."""
+        """Return (added under the root, added to the root).
+
+        "v1" adds none, "legacy" adds epsilon to the root, "keras" under the root.
+        """
         if self.generation == "v1":
             return 0.0, 0.0
         inside = self.generation == "keras"
@@ -148,11 +177,12 @@ class Adagrad:
 
 
 @dataclass(frozen=True)
-class Ftrl:
-    """Follow the regularized leader: the variable is a function of its two slots.
+class FtrlRule(Rule):
+    """Follow the regularized leader: the variable is computed from its two slots.
 
-    Hence a variable that starts at something other than 0 is largely forgotten at its
-    first update, and rows without a gradient must not be updated with zeros.
+    The old value of the variable hardly matters. A variable that starts at a value
+    other than 0 is therefore largely forgotten at its first update, and updating rows
+    without a gradient as if it were 0 would change them.
     """
 
     learning_rate_power: float = -0.5
@@ -164,7 +194,6 @@ class Ftrl:
     generation: Generation = "legacy"
 
     def __post_init__(self) -> None:
-        check_generation(self.generation)
         if self.learning_rate_power > 0:
             raise ValueError(
                 "Ftrl: learning_rate_power must be 0 or less, "
@@ -181,40 +210,43 @@ class Ftrl:
 
     @property
     def untouched(self) -> Untouched:
-        """Rows without a gradient stay, except in the newest Keras."""
         return "decay" if self.generation == "keras" else "keep"
 
     def slots(self, w: jax.Array) -> Slots:
-        """The sum of squares from its initial value, the linear term from 0."""
         initial = jnp.full_like(w, self.initial_accumulator_value)
-        return {"accumulator": initial, "linear": jnp.zeros_like(w)}
+        return {"accumulator": initial, **_zeros(w, "linear")}
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Move both slots, then solve for the variable."""
         l1 = self.l1_regularization_strength
         l2 = self.l2_regularization_strength + self.beta / (2 * lr)
         shrinkage = self.l2_shrinkage_regularization_strength
         n = slots["accumulator"] + g * g
         power = self._power(n)
         growth = (power - self._power(slots["accumulator"])) / lr
-        # Shrinkage pulls the linear term; the accumulator sees the plain gradient.
+        # Shrinkage adds to the linear term only. The accumulator sums the squares of
+        # the plain gradient, as in TensorFlow.
         pull = g + 2 * shrinkage * w if shrinkage else g
         z = slots["linear"] + pull - growth * w
+        # w minimises z w + (power / lr + 2 l2) w² / 2 + l1 |w|, in closed form.
         solved = (jnp.sign(z) * l1 - z) / (power / lr + 2 * l2)
         w = jnp.where(jnp.abs(z) <= l1, jnp.zeros_like(w), solved)
         return w, {"accumulator": n, "linear": z}
 
     def _power(self, n: jax.Array) -> jax.Array:
-        # The usual power by the root: several times cheaper than a general pow.
+        # A root for the default exponent: several times cheaper than a general pow.
         p = -self.learning_rate_power
         return jnp.sqrt(n) if p == 0.5 else n**p
 
 
 @dataclass(frozen=True)
-class Proximal:
-    """A step, then shrinking by l1 and l2; with Adagrad's rate if `adagrad`."""
+class ProximalRule(Rule):
+    """A gradient step followed by a proximal step, which shrinks w by l1 and l2.
+
+    With `adagrad` the learning rate is divided as in Adagrad. Rows without a gradient
+    are not shrunk.
+    """
 
     adagrad: bool
     initial_accumulator_value: float = 0.1
@@ -226,19 +258,13 @@ class Proximal:
             l1_regularization_strength=self.l1_regularization_strength,
             l2_regularization_strength=self.l2_regularization_strength,
         )
-        if self.adagrad and not self.initial_accumulator_value > 0:
-            raise ValueError(
-                "ProximalAdagrad: initial_accumulator_value must be positive, "
-                f"got {self.initial_accumulator_value}."
+        if self.adagrad:
+            check_positive(
+                "ProximalAdagrad: ",
+                initial_accumulator_value=self.initial_accumulator_value,
             )
 
-    @property
-    def untouched(self) -> Untouched:
-        """Rows without a gradient stay: they are not even shrunk."""
-        return "keep"
-
     def slots(self, w: jax.Array) -> Slots:
-        """The sum of squares, with Adagrad's rate."""
         if not self.adagrad:
             return {}
         return {"accumulator": jnp.full_like(w, self.initial_accumulator_value)}
@@ -246,7 +272,6 @@ class Proximal:
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Step, then shrink towards 0."""
         l1, l2 = self.l1_regularization_strength, self.l2_regularization_strength
         if self.adagrad:
             slots = {"accumulator": slots["accumulator"] + g * g}
@@ -257,28 +282,12 @@ class Proximal:
         return stepped / (1 + lr * l2), slots
 
 
-def check_generation(generation: str) -> None:
-    """Raise ValueError unless the generation is one of the three."""
-    known = get_args(Generation)
-    if generation not in known:
-        raise ValueError(
-            f"unknown generation {generation!r}{did_you_mean(generation, known)}"
-        )
-
-
-def check_at_least_zero(**values: float) -> None:
-    """Raise ValueError naming the first value that is negative."""
-    for name, value in values.items():
-        if value < 0:
-            raise ValueError(f"{name} must be 0 or more, got {value}.")
-
-
 @dataclass(frozen=True)
-class RMSProp:
-    """Steps divided by the root of a running mean of squared gradients.
+class RMSPropRule(Rule):
+    """w -= lr * g / sqrt(running mean of squared gradients).
 
-    Epsilon stands inside the root, except in legacy without momentum. In v1 the mean
-    of squares starts at one, elsewhere at zero.
+    Epsilon is added under the root, except in "legacy" without momentum. The mean of
+    squares starts at 1 in "v1" and at 0 in the others.
     """
 
     rho: float = 0.9
@@ -287,29 +296,25 @@ class RMSProp:
     centered: bool = False
     generation: Generation = "legacy"
 
-    def __post_init__(self) -> None:
-        check_generation(self.generation)
-
     @property
     def untouched(self) -> Untouched:
-        """The running means of all rows decay, or stay: as TensorFlow's kernels do."""
+        # As TensorFlow's sparse updates do: "legacy" touches single rows with momentum
+        # only; without it, the mean of squares of every row decays.
         if self.generation == "v1":
             return "keep"
         return "keep" if self.generation == "legacy" and self.momentum else "decay"
 
     def slots(self, w: jax.Array) -> Slots:
-        """The mean square; the mean if centered; the velocity if there is one."""
         slots = {"rms": jnp.full_like(w, 1.0 if self.generation == "v1" else 0.0)}
         if self.centered:
-            slots["mg"] = jnp.zeros_like(w)
+            slots |= _zeros(w, "mg")
         if self.generation == "v1" or self.momentum:
-            slots["momentum"] = jnp.zeros_like(w)
+            slots |= _zeros(w, "momentum")
         return slots
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Move the means, then the velocity, then the variable."""
         square = _mean(slots["rms"], g * g, self.rho, self.generation)
         new = {"rms": square}
         if self.centered:
@@ -324,37 +329,32 @@ class RMSProp:
 
 
 @dataclass(frozen=True)
-class Adadelta:
-    """Steps scaled by the ratio of the running sizes of past steps and gradients."""
+class AdadeltaRule(Rule):
+    """w -= lr * g * sqrt(mean of squared changes) / sqrt(mean of squared gradients)."""
 
     rho: float = 0.95
     epsilon: float = 1e-7
 
-    @property
-    def untouched(self) -> Untouched:
-        """Rows without a gradient stay."""
-        return "keep"
-
     def slots(self, w: jax.Array) -> Slots:
-        """The mean squares of gradients and of steps, from 0."""
-        return {"accum_grad": jnp.zeros_like(w), "accum_var": jnp.zeros_like(w)}
+        return _zeros(w, "accum_grad", "accum_var")
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Move the first mean, step, move the second."""
         a = _mean(slots["accum_grad"], g * g, self.rho)
         d = slots["accum_var"]
         u = jnp.sqrt(d + self.epsilon) / jnp.sqrt(a + self.epsilon) * g
+        # The change of this step enters the mean of changes after it was used.
         d = _mean(d, u * u, self.rho)
         return w - lr * u, {"accum_grad": a, "accum_var": d}
 
 
 @dataclass(frozen=True)
-class Adam:
-    """Adam with TensorFlow's epsilon, which is added to the uncorrected root of v.
+class AdamRule(Rule):
+    """Adam as in TensorFlow, which adds epsilon to the root of the uncorrected v.
 
-    `lazy` leaves rows without a gradient alone, slots included; true Adam moves them.
+    `lazy` leaves rows without a gradient as they are, slots included. Without it
+    every row of a table changes in every step.
     """
 
     beta_1: float = 0.9
@@ -365,64 +365,54 @@ class Adam:
     lazy: bool = False
     generation: Generation = "legacy"
 
-    def __post_init__(self) -> None:
-        check_generation(self.generation)
-
     @property
     def untouched(self) -> Untouched:
-        """Every row moves in every step, unless lazy."""
         return "keep" if self.lazy else "decay"
 
     def slots(self, w: jax.Array) -> Slots:
-        """Both moments from 0, and the largest second one for amsgrad."""
-        names = ("m", "v", "vhat") if self.amsgrad else ("m", "v")
-        return {name: jnp.zeros_like(w) for name in names}
+        return _zeros(w, *(("m", "v", "vhat") if self.amsgrad else ("m", "v")))
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Shrink the variable by its decay, then take Adam's step."""
         m = _mean(slots["m"], g, self.beta_1, self.generation)
         v = _mean(slots["v"], g * g, self.beta_2, self.generation)
         new = {"m": m, "v": v}
         if self.amsgrad:
             new["vhat"] = v = jnp.maximum(slots["vhat"], v)
+        # Weight decay is decoupled: it shrinks w directly and does not enter m and v.
         if self.weight_decay:
             w = w - lr * self.weight_decay * w
+        # Both bias corrections are folded into the learning rate, as in TensorFlow.
+        # Correcting v itself instead would give epsilon another meaning.
         rate = lr * jnp.sqrt(_seen(self.beta_2, step)) / _seen(self.beta_1, step)
         return w - rate * m / (jnp.sqrt(v) + self.epsilon), new
 
 
 @dataclass(frozen=True)
-class Adamax:
-    """Adam with a decaying maximum in place of the second moment."""
+class AdamaxRule(Rule):
+    """Adam with a decaying maximum of |g| in place of the root of the second moment."""
 
     beta_1: float = 0.9
     beta_2: float = 0.999
     epsilon: float = 1e-7
 
-    @property
-    def untouched(self) -> Untouched:
-        """Rows without a gradient stay."""
-        return "keep"
-
     def slots(self, w: jax.Array) -> Slots:
-        """The mean and the maximum, from 0."""
-        return {"m": jnp.zeros_like(w), "v": jnp.zeros_like(w)}
+        return _zeros(w, "m", "v")
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Move mean and maximum, then step."""
         m = _mean(slots["m"], g, self.beta_1)
         v = jnp.maximum(self.beta_2 * slots["v"], jnp.abs(g))
+        # A maximum has no bias towards 0, so only m is corrected.
         rate = lr / _seen(self.beta_1, step)
         return w - rate * m / (v + self.epsilon), {"m": m, "v": v}
 
 
 @dataclass(frozen=True)
-class Nadam:
-    """Adam with Nesterov's look-ahead and a momentum that grows over the steps."""
+class NadamRule(Rule):
+    """Adam with Nesterov momentum, whose coefficient mu grows over the steps."""
 
     beta_1: float = 0.9
     beta_2: float = 0.999
@@ -430,17 +420,14 @@ class Nadam:
 
     @property
     def untouched(self) -> Untouched:
-        """All moments decay, but only touched rows move."""
         return "decay_slots"
 
     def slots(self, w: jax.Array) -> Slots:
-        """Both moments, from 0."""
-        return {"m": jnp.zeros_like(w), "v": jnp.zeros_like(w)}
+        return _zeros(w, "m", "v")
 
     def update(
         self, g: jax.Array, w: jax.Array, slots: Slots, lr: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
-        """Move the moments, then step along their look-ahead."""
         m = _mean(slots["m"], g, self.beta_1)
         v = _mean(slots["v"], g * g, self.beta_2)
         k = jnp.asarray(step, jnp.float32) + 1
@@ -455,29 +442,36 @@ class Nadam:
         return grown
 
     def _product(self, step: jax.Array) -> jax.Array:
-        """Every mu up to this step multiplied: a table, for it soon vanishes.
+        """Return the product of every mu up to this step, from a table of 64.
 
-        Each of the first 64 factors is below 0.51, so later products are 0 in float32
-        beside the 1 that they are subtracted from. A table needs no slot.
+        Each of the first 64 factors is below 0.51, so later products vanish in float32
+        beside the 1 that they are subtracted from. The table replaces a slot.
         """
         k = np.arange(1, 65)
         mus = self.beta_1 * (1 - 0.5 * 0.96 ** (0.004 * k))
         return jnp.asarray(np.cumprod(mus), jnp.float32)[jnp.minimum(step, 63)]
 
 
+def _zeros(w: jax.Array, *names: str) -> Slots:
+    return {name: jnp.zeros_like(w) for name in names}
+
+
 def _mean(
     mean: jax.Array, value: jax.Array, decay: float, generation: Generation = "legacy"
 ) -> jax.Array:
-    """A running mean, moved towards a value by 1 - decay.
+    """Return decay * mean + (1 - decay) * value.
 
-    Before the newest Keras that difference was taken in float32, where 1 - 0.999 has
-    lost three digits, and the bias correction the same ones.
+    "v1" and "legacy" compute 1 - decay in float32, where 1 - 0.999 loses three digits.
+    The bias correction in `_seen` loses the same digits, so the two errors cancel.
     """
     rest = 1 - decay if generation == "keras" else float(1 - np.float32(decay))
     return decay * mean + rest * value
 
 
 def _seen(decay: float, step: jax.Array) -> jax.Array:
-    """How much of a running mean from 0 is made of values, after this step's."""
+    """Return 1 - decay ** (step + 1): the total weight of the values in a mean from 0.
+
+    Dividing the mean by it removes the bias towards 0.
+    """
     count = jnp.asarray(step, jnp.float32) + 1
     return 1 - jnp.power(jnp.float32(decay), count)

@@ -1,63 +1,162 @@
-"""Learning-rate schedules: functions of the step, computed in float32.
+"""Learning-rate schedules: functions from the step to a learning rate, in float32.
 
     rate = polynomial_decay(0.1, decay_steps=1000, end_learning_rate=0.001)
     Adagrad(linear_warmup(rate, 100))
     rate(0)
 
-The step is the number of updates made so far, so the first update sees step 0. Names
-and defaults are TensorFlow's; the global step is not an argument but what the
-returned function takes.
+The step is the number of updates made so far, so the first update is at step 0. Names
+and defaults are TensorFlow's. TensorFlow passes the global step to each of these
+functions; here it is the argument of the function that they return.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, ParamSpec
 
 import jax
 import jax.numpy as jnp
 
 from estimax.core.errors import did_you_mean
+from estimax.optimizers.checks import check_positive
 from estimax.optimizers.optimizer import Schedule
 
+_P = ParamSpec("_P")
 
+
+@dataclass(frozen=True, eq=False)
+class NamedSchedule:
+    """A schedule whose `repr` is the call that made it."""
+
+    text: str
+    function: Schedule
+
+    def __call__(self, step: Any) -> jax.Array:
+        return self.function(step)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _with_repr(make: Callable[_P, Schedule]) -> Callable[_P, Schedule]:
+    """Give the schedules that `make` returns a `repr`: its name and arguments."""
+
+    @wraps(make)
+    def named(*args: _P.args, **kwargs: _P.kwargs) -> Schedule:
+        schedule = make(*args, **kwargs)
+        given = inspect.signature(make).bind(*args, **kwargs).arguments
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return NamedSchedule(f"{make.__name__}({shown})", schedule)
+
+    return named
+
+
+@_with_repr
 def exponential_decay(
     learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Schedule:
-    """learning_rate * decay_rate ** (step / decay_steps), in stairs if asked.
+    """Return the schedule learning_rate * decay_rate ** (step / decay_steps).
 
-    >>> float(exponential_decay(0.5, 10, 0.5, staircase=True)(19))
-    0.25
+    Args:
+      learning_rate: The learning rate at step 0.
+      decay_steps: The number of steps of one decay, positive.
+      decay_rate: The factor per `decay_steps` steps, e.g. 0.96.
+      staircase: Whether the rate stays constant for `decay_steps` steps at a time.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `decay_steps` is not positive.
+
+    Example:
+      >>> rate = exponential_decay(0.5, 10, 0.5, staircase=True)
+      >>> float(rate(9)), float(rate(19))
+      (0.5, 0.25)
     """
     passed = _make_passed(decay_steps, staircase)
     return lambda step: learning_rate * _f32(decay_rate) ** passed(step)
 
 
+@_with_repr
 def natural_exp_decay(
     learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Schedule:
-    """learning_rate * exp(-decay_rate * step / decay_steps), in stairs if asked."""
+    """Return the schedule learning_rate * exp(-decay_rate * step / decay_steps).
+
+    Args:
+      learning_rate: The learning rate at step 0.
+      decay_steps: The number of steps of one decay, positive.
+      decay_rate: The decay of the exponent per `decay_steps` steps.
+      staircase: Whether the rate stays constant for `decay_steps` steps at a time.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `decay_steps` is not positive.
+
+    Example:
+      >>> rate = natural_exp_decay(1.0, 10, 0.5)
+      >>> round(float(rate(10)), 4)
+      0.6065
+    """
     passed = _make_passed(decay_steps, staircase)
     return lambda step: learning_rate * jnp.exp(-decay_rate * passed(step))
 
 
+@_with_repr
 def inverse_time_decay(
     learning_rate: float, decay_steps: float, decay_rate: float, staircase: bool = False
 ) -> Schedule:
-    """learning_rate / (1 + decay_rate * step / decay_steps), in stairs if asked."""
+    """Return the schedule learning_rate / (1 + decay_rate * step / decay_steps).
+
+    Args:
+      learning_rate: The learning rate at step 0.
+      decay_steps: The number of steps of one decay, positive.
+      decay_rate: The growth of the divisor per `decay_steps` steps.
+      staircase: Whether the rate stays constant for `decay_steps` steps at a time.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `decay_steps` is not positive.
+
+    Example:
+      >>> rate = inverse_time_decay(1.0, 10, 1.0)
+      >>> float(rate(0)), float(rate(10))
+      (1.0, 0.5)
+    """
     passed = _make_passed(decay_steps, staircase)
     return lambda step: learning_rate / (1 + decay_rate * passed(step))
 
 
+@_with_repr
 def piecewise_constant(
     boundaries: Sequence[float], values: Sequence[float]
 ) -> Schedule:
-    """values[i] after i boundaries; a step equal to a boundary has the old value.
+    """Return a schedule that is constant between boundaries.
 
-    >>> rate = piecewise_constant([10], [1.0, 0.5])
-    >>> float(rate(10)), float(rate(11))
-    (1.0, 0.5)
+    Args:
+      boundaries: Steps in increasing order. A step equal to a boundary still has the
+        value before it.
+      values: The learning rates, one more than boundaries.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: The number of values is not the number of boundaries plus one.
+
+    Example:
+      >>> rate = piecewise_constant([10], [1.0, 0.5])
+      >>> float(rate(10)), float(rate(11))
+      (1.0, 0.5)
     """
     if len(values) != len(boundaries) + 1:
         raise ValueError(
@@ -68,6 +167,7 @@ def piecewise_constant(
     return lambda step: levels[jnp.sum(_f32(step) > edges)]
 
 
+@_with_repr
 def polynomial_decay(
     learning_rate: float,
     decay_steps: float,
@@ -75,16 +175,33 @@ def polynomial_decay(
     power: float = 1.0,
     cycle: bool = False,
 ) -> Schedule:
-    """From learning_rate to end_learning_rate over decay_steps, along a power.
+    """Return a schedule that falls to `end_learning_rate` as a power of the steps left.
 
-    With `cycle` the decay starts again when it has ended, each time from a lower rate.
+    Args:
+      learning_rate: The learning rate at step 0.
+      decay_steps: The number of steps of one decay, positive.
+      end_learning_rate: The learning rate at `decay_steps` and after.
+      power: The exponent; 1 is a straight line.
+      cycle: Whether to start again when the decay has ended. The n-th period lasts
+        until n * decay_steps and starts from a lower rate than the one before.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `decay_steps` is not positive.
+
+    Example:
+      >>> rate = polynomial_decay(1.0, 10, end_learning_rate=0.0)
+      >>> float(rate(5)), float(rate(20))
+      (0.5, 0.0)
     """
-    _check_positive(decay_steps=decay_steps)
+    check_positive(decay_steps=decay_steps)
 
     def rate(step: Any) -> jax.Array:
         t, total = _f32(step), _f32(decay_steps)
         if cycle:
-            # The step that ends a period still belongs to it; step 0 starts the first.
+            # ceil: the last step of a period still belongs to it.
             total = total * jnp.maximum(jnp.ceil(t / total), 1)
         left = 1 - jnp.minimum(t, total) / total
         return (learning_rate - end_learning_rate) * left**power + end_learning_rate
@@ -92,6 +209,7 @@ def polynomial_decay(
     return rate
 
 
+@_with_repr
 def cosine_decay(
     learning_rate: float,
     decay_steps: float,
@@ -99,12 +217,30 @@ def cosine_decay(
     warmup_target: float | None = None,
     warmup_steps: float = 0,
 ) -> Schedule:
-    """Half a cosine from learning_rate down to alpha times it.
+    """Return a schedule along half a cosine, from `learning_rate` to `alpha` times it.
 
-    With a `warmup_target` the rate first climbs from learning_rate to the target over
-    `warmup_steps`, and the cosine, then from the target, begins after that.
+    With `warmup_target` and `warmup_steps` the rate first rises in a line from
+    `learning_rate` to the target. The cosine then starts from the target.
+
+    Args:
+      learning_rate: The learning rate at step 0.
+      decay_steps: The number of steps of the cosine, without the warm-up; positive.
+      alpha: The final learning rate, as a share of the highest.
+      warmup_target: The learning rate after the warm-up. None: no warm-up.
+      warmup_steps: The number of steps of the warm-up. 0: no warm-up.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `decay_steps` is not positive.
+
+    Example:
+      >>> rate = cosine_decay(0.0, 10, warmup_target=1.0, warmup_steps=4)
+      >>> [round(float(rate(step)), 2) for step in (0, 2, 4, 9, 14)]
+      [0.0, 0.5, 1.0, 0.5, 0.0]
     """
-    _check_positive(decay_steps=decay_steps)
+    check_positive(decay_steps=decay_steps)
     climbs = warmup_target is not None and warmup_steps > 0
     peak = warmup_target if climbs and warmup_target is not None else learning_rate
     start = warmup_steps if climbs else 0
@@ -121,6 +257,7 @@ def cosine_decay(
     return rate
 
 
+@_with_repr
 def cosine_decay_restarts(
     learning_rate: float,
     first_decay_steps: float,
@@ -128,15 +265,33 @@ def cosine_decay_restarts(
     m_mul: float = 1.0,
     alpha: float = 0.0,
 ) -> Schedule:
-    """Cosines in a row, each t_mul times as long and m_mul times as high as the last.
+    """Return a schedule of consecutive cosine decays, each of which starts high again.
 
-    The step of a restart is at full height.
+    The step of a restart has the full height of the new period.
+
+    Args:
+      learning_rate: The learning rate at step 0.
+      first_decay_steps: The number of steps of the first period, positive.
+      t_mul: The length of a period relative to the one before, 1 or more.
+      m_mul: The height of a period relative to the one before.
+      alpha: The lowest learning rate, as a share of `learning_rate`.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `first_decay_steps` is not positive or `t_mul` is below 1.
+
+    Example:
+      >>> rate = cosine_decay_restarts(1.0, 10, m_mul=0.5)
+      >>> [round(float(rate(step)), 2) for step in (0, 5, 10)]
+      [1.0, 0.5, 0.5]
     """
-    _check_positive(first_decay_steps=first_decay_steps)
+    check_positive(first_decay_steps=first_decay_steps)
     if t_mul < 1:
         raise ValueError(
             f"cosine_decay_restarts: t_mul must be 1 or more, got {t_mul}: periods "
-            "that shrink add up to a last step, and there is no rate after it."
+            "that shrink end at a last step, after which there is no rate."
         )
 
     def rate(step: Any) -> jax.Array:
@@ -149,20 +304,7 @@ def cosine_decay_restarts(
     return rate
 
 
-def _period_of(t: jax.Array, t_mul: float) -> jax.Array:
-    if t_mul == 1:
-        return jnp.floor(t)
-    guess = jnp.floor(jnp.log(1 - t * (1 - t_mul)) / math.log(t_mul))
-    # The logarithm rounds: at a restart it may land a hair to the wrong side.
-    guess = jnp.where(t >= _period_start(guess + 1, t_mul), guess + 1, guess)
-    return jnp.where(t < _period_start(guess, t_mul), guess - 1, guess)
-
-
-def _period_start(period: jax.Array, t_mul: float) -> jax.Array:
-    """Where a period starts, in lengths of the first."""
-    return period if t_mul == 1 else (1 - _f32(t_mul) ** period) / (1 - t_mul)
-
-
+@_with_repr
 def linear_cosine_decay(
     learning_rate: float,
     decay_steps: float,
@@ -170,13 +312,35 @@ def linear_cosine_decay(
     alpha: float = 0.0,
     beta: float = 0.001,
 ) -> Schedule:
-    """A falling line times a cosine; at step 0 slightly above learning_rate."""
+    """Return a schedule that is a falling line times a cosine.
+
+    At step 0 it is `beta` above `learning_rate` (relative to it), as in TensorFlow.
+
+    Args:
+      learning_rate: The learning rate at step 0.
+      decay_steps: The number of steps of one decay, positive.
+      num_periods: The number of periods of the cosine within `decay_steps`.
+      alpha: Added to the line.
+      beta: Added to the product.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `decay_steps` is not positive.
+
+    Example:
+      >>> rate = linear_cosine_decay(1.0, 10)
+      >>> [round(float(rate(step)), 3) for step in (0, 5, 10)]
+      [1.001, 0.251, 0.001]
+    """
     no_noise = _f32(0.0)
     return _linear_cosine(
         learning_rate, decay_steps, num_periods, alpha, beta, lambda step: no_noise
     )
 
 
+@_with_repr
 def noisy_linear_cosine_decay(
     learning_rate: float,
     decay_steps: float,
@@ -188,7 +352,31 @@ def noisy_linear_cosine_decay(
     *,
     seed: int = 0,
 ) -> Schedule:
-    """linear_cosine_decay with noise on the line; the same seed and step, the same."""
+    """Return `linear_cosine_decay` with Gaussian noise added to the line.
+
+    The noise depends on the seed and the step only, so a resumed run repeats it.
+
+    Args:
+      learning_rate: The learning rate at step 0.
+      decay_steps: The number of steps of one decay, positive.
+      initial_variance: The variance of the noise at step 0.
+      variance_decay: The variance is divided by (1 + step) to this power.
+      num_periods: The number of periods of the cosine within `decay_steps`.
+      alpha: Added to the line.
+      beta: Added to the product.
+      seed: The seed of the noise.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `decay_steps` is not positive.
+
+    Example:
+      >>> rate = noisy_linear_cosine_decay(1.0, 10, seed=1)
+      >>> float(rate(3)) == float(rate(3))
+      True
+    """
 
     def noise(step: jax.Array) -> jax.Array:
         t = jnp.minimum(step, decay_steps)
@@ -199,33 +387,29 @@ def noisy_linear_cosine_decay(
     return _linear_cosine(learning_rate, decay_steps, num_periods, alpha, beta, noise)
 
 
-def _linear_cosine(
-    learning_rate: float,
-    decay_steps: float,
-    num_periods: float,
-    alpha: float,
-    beta: float,
-    noise: Schedule,
-) -> Schedule:
-    _check_positive(decay_steps=decay_steps)
-
-    def rate(step: Any) -> jax.Array:
-        done = jnp.minimum(_f32(step), decay_steps) / decay_steps
-        line = 1 - done + noise(_f32(step))
-        wave = 0.5 * (1 + jnp.cos(math.pi * 2 * num_periods * done))
-        return learning_rate * ((alpha + line) * wave + beta)
-
-    return rate
-
-
+@_with_repr
 def linear_warmup(schedule: float | Schedule, warmup_steps: float) -> Schedule:
-    """From 0 to the schedule's first value in a line, then the schedule at its step.
+    """Return a schedule that rises from 0 in a line, then follows another schedule.
 
-    >>> rate = linear_warmup(0.1, 10)
-    >>> round(float(rate(5)), 6), round(float(rate(50)), 6)
-    (0.05, 0.1)
+    The line ends at the value of `schedule` at step 0. After `warmup_steps` the
+    schedule is read at its own step, not shifted.
+
+    Args:
+      schedule: A learning rate, or a schedule.
+      warmup_steps: The number of steps of the line, positive.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: `warmup_steps` is not positive.
+
+    Example:
+      >>> rate = linear_warmup(0.1, 10)
+      >>> round(float(rate(5)), 6), round(float(rate(50)), 6)
+      (0.05, 0.1)
     """
-    _check_positive(warmup_steps=warmup_steps)
+    check_positive(warmup_steps=warmup_steps)
 
     def rate(step: Any) -> jax.Array:
         t = _f32(step)
@@ -258,13 +442,27 @@ _SCHEDULES: Final[dict[str, Callable[..., Schedule]]] = {
 
 def schedule_by_name(
     name: str,
-    **arguments: Any,  # whatever the schedule of that name takes
+    **arguments: Any,  # the arguments of the schedule of that name
 ) -> Schedule:
-    """Make a schedule from its v1 or Keras name; Keras' argument names work too.
+    """Return a schedule from its name in TensorFlow 1 or Keras.
 
-    >>> rate = schedule_by_name("CosineDecay", initial_learning_rate=1.0, decay_steps=9)
-    >>> float(rate(0))
-    1.0
+    Args:
+      name: `"exponential_decay"` or `"ExponentialDecay"`, for example.
+      **arguments: The arguments of that schedule. Keras' `initial_learning_rate` is
+        accepted for `learning_rate`.
+
+    Returns:
+      A function from the step to a float32 scalar.
+
+    Raises:
+      ValueError: No schedule has this name.
+
+    Example:
+      >>> rate = schedule_by_name("CosineDecay", learning_rate=1.0, decay_steps=9)
+      >>> float(rate(0))
+      1.0
+      >>> rate
+      cosine_decay(learning_rate=1.0, decay_steps=9)
     """
     if name not in _SCHEDULES:
         raise ValueError(f"unknown schedule {name!r}{did_you_mean(name, _SCHEDULES)}")
@@ -273,21 +471,50 @@ def schedule_by_name(
     return _SCHEDULES[name](**arguments)
 
 
+def _period_of(t: jax.Array, t_mul: float) -> jax.Array:
+    """Return the index of the period at time `t`, in lengths of the first period."""
+    if t_mul == 1:
+        return jnp.floor(t)
+    guess = jnp.floor(jnp.log(1 - t * (1 - t_mul)) / math.log(t_mul))
+    # The logarithm rounds, so at a restart the guess may be off by one. Compare it
+    # with the exact starts of the periods beside it.
+    guess = jnp.where(t >= _period_start(guess + 1, t_mul), guess + 1, guess)
+    return jnp.where(t < _period_start(guess, t_mul), guess - 1, guess)
+
+
+def _period_start(period: jax.Array, t_mul: float) -> jax.Array:
+    """Return the time at which a period starts, in lengths of the first period."""
+    return period if t_mul == 1 else (1 - _f32(t_mul) ** period) / (1 - t_mul)
+
+
+def _linear_cosine(
+    learning_rate: float,
+    decay_steps: float,
+    num_periods: float,
+    alpha: float,
+    beta: float,
+    noise: Schedule,
+) -> Schedule:
+    check_positive(decay_steps=decay_steps)
+
+    def rate(step: Any) -> jax.Array:
+        done = jnp.minimum(_f32(step), decay_steps) / decay_steps
+        line = 1 - done + noise(_f32(step))
+        wave = 0.5 * (1 + jnp.cos(math.pi * 2 * num_periods * done))
+        return learning_rate * ((alpha + line) * wave + beta)
+
+    return rate
+
+
 def _make_passed(decay_steps: float, staircase: bool) -> Schedule:
-    """How many times decay_steps has passed: a fraction, or whole in stairs."""
-    _check_positive(decay_steps=decay_steps)
+    """Return a function from the step to step / decay_steps, whole if `staircase`."""
+    check_positive(decay_steps=decay_steps)
 
     def passed(step: Any) -> jax.Array:
         fraction = _f32(step) / decay_steps
         return jnp.floor(fraction) if staircase else fraction
 
     return passed
-
-
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not value > 0:
-            raise ValueError(f"{name} must be positive, got {value}.")
 
 
 def _f32(value: Any) -> jax.Array:  # Any: a number, a step, or a list of numbers

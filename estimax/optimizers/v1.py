@@ -1,9 +1,10 @@
-"""`tf.compat.v1.train`'s optimizers with their own names and arguments.
+"""The optimizers of `tf.compat.v1.train`, with their own names and arguments.
 
     from estimax.optimizers import v1
     v1.AdamOptimizer(0.001, beta1=0.9)
 
-For programs being ported: each is the optimizer of that name in generation "v1".
+Use them to port a program without changing its arguments or its results. Each returns
+the optimizer of the same name in `estimax.optimizers` with `generation="v1"`.
 """
 
 from __future__ import annotations
@@ -14,21 +15,60 @@ from estimax.optimizers.optimizer import Optimizer
 
 
 def GradientDescentOptimizer(learning_rate: Rate) -> Optimizer:  # noqa: N802 (TF's)
-    """Gradient descent."""
+    """Gradient descent: w -= learning_rate * gradient.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> GradientDescentOptimizer(0.1)
+      SGD(learning_rate=0.1)
+    """
     return new.SGD(learning_rate, generation="v1")
 
 
 def MomentumOptimizer(  # noqa: N802
     learning_rate: Rate, momentum: float, use_nesterov: bool = False
 ) -> Optimizer:
-    """A velocity of gradients."""
+    """Gradient descent with a velocity that sums past gradients.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      momentum: Share of the velocity that is kept in each step.
+      use_nesterov: Whether to use Nesterov momentum.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> MomentumOptimizer(0.1, 0.9)
+      Momentum(learning_rate=0.1, momentum=0.9, nesterov=False, generation='v1')
+    """
     return new.Momentum(learning_rate, momentum, use_nesterov)
 
 
 def AdagradOptimizer(  # noqa: N802
     learning_rate: Rate, initial_accumulator_value: float = 0.1
 ) -> Optimizer:
-    """Adagrad without an epsilon."""
+    """Adagrad without an epsilon.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      initial_accumulator_value: Initial sum of squares, positive.
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: `initial_accumulator_value` is not positive.
+
+    Example:
+      >>> AdagradOptimizer(0.1).rule.epsilon
+      0.0
+    """
     return new.Adagrad(learning_rate, initial_accumulator_value, generation="v1")
 
 
@@ -38,7 +78,21 @@ def AdamOptimizer(  # noqa: N802
     beta2: float = 0.999,
     epsilon: float = 1e-8,
 ) -> Optimizer:
-    """Adam with epsilon 1e-8."""
+    """Adam with epsilon 1e-8. Every row of a table changes in every step.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      beta1: Decay of the mean of gradients, in [0, 1).
+      beta2: Decay of the mean of squared gradients, in [0, 1).
+      epsilon: Added to the root of the uncorrected mean of squares.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> AdamOptimizer(0.1).rule.epsilon
+      1e-08
+    """
     return new.Adam(learning_rate, beta1, beta2, epsilon, generation="v1")
 
 
@@ -48,7 +102,21 @@ def LazyAdamOptimizer(  # noqa: N802
     beta2: float = 0.999,
     epsilon: float = 1e-8,
 ) -> Optimizer:
-    """tf.contrib's Adam that leaves rows without a gradient alone."""
+    """Adam of `tf.contrib.opt`, which leaves rows without a gradient as they are.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      beta1: Decay of the mean of gradients, in [0, 1).
+      beta2: Decay of the mean of squared gradients, in [0, 1).
+      epsilon: Added to the root of the uncorrected mean of squares.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> LazyAdamOptimizer(0.1).has_rows
+      True
+    """
     return new.LazyAdam(learning_rate, beta1, beta2, epsilon)
 
 
@@ -59,7 +127,22 @@ def RMSPropOptimizer(  # noqa: N802
     epsilon: float = 1e-10,
     centered: bool = False,
 ) -> Optimizer:
-    """RMSProp whose mean of squares starts at one; `decay` is rho."""
+    """RMSProp whose running mean of squares starts at 1.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      decay: Decay of the running mean; `optimizers.RMSProp` calls it `rho`.
+      momentum: Share of the last change that is repeated.
+      epsilon: Added under the root.
+      centered: Whether to subtract the squared mean of gradients (their variance).
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> RMSPropOptimizer(0.1, decay=0.8).rule.rho
+      0.8
+    """
     return new.RMSProp(
         learning_rate, decay, momentum, epsilon, centered, generation="v1"
     )
@@ -74,7 +157,28 @@ def FtrlOptimizer(  # noqa: N802
     l2_shrinkage_regularization_strength: float = 0.0,
     beta: float = 0.0,
 ) -> Optimizer:
-    """FTRL-proximal."""
+    """FTRL-proximal, the usual optimizer of linear models over sparse features.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      learning_rate_power: Exponent of the sum of squares, 0 or less.
+      initial_accumulator_value: Initial sum of squares, 0 or more.
+      l1_regularization_strength: Weight of |w| in the loss, 0 or more.
+      l2_regularization_strength: Weight of w² in the loss, 0 or more.
+      l2_shrinkage_regularization_strength: Weight of an l2 penalty that is added to the
+        gradient, 0 or more.
+      beta: Added to l2 as beta / (2 * learning_rate).
+
+    Returns:
+      An `Optimizer`.
+
+    Raises:
+      ValueError: `learning_rate_power` is positive or another argument is negative.
+
+    Example:
+      >>> FtrlOptimizer(0.1, l1_regularization_strength=0.5).name
+      'Ftrl'
+    """
     return new.Ftrl(
         learning_rate,
         learning_rate_power,
@@ -90,7 +194,20 @@ def FtrlOptimizer(  # noqa: N802
 def AdadeltaOptimizer(  # noqa: N802
     learning_rate: Rate = 0.001, rho: float = 0.95, epsilon: float = 1e-8
 ) -> Optimizer:
-    """Adadelta with epsilon 1e-8."""
+    """Adadelta with epsilon 1e-8.
+
+    Args:
+      learning_rate: A number, or a schedule such as `exponential_decay`.
+      rho: Decay of both running means.
+      epsilon: Added under both roots.
+
+    Returns:
+      An `Optimizer`.
+
+    Example:
+      >>> AdadeltaOptimizer(1.0)
+      Adadelta(learning_rate=1.0, rho=0.95, epsilon=1e-08)
+    """
     return new.Adadelta(learning_rate, rho, epsilon, generation="v1")
 
 

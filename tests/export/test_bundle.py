@@ -34,6 +34,17 @@ def loaded(wide):
     return export.load(wide)
 
 
+def test_repr_of_a_bundle_is_a_few_lines(loaded):
+    lines = repr(loaded).splitlines()
+    assert lines[0].endswith("step=12)")
+    assert [line.split(":")[0].strip() for line in lines[1:]] == [
+        "features",
+        "signatures",
+        "weights",
+    ]
+    assert len(repr(loaded.signature("predict")).splitlines()) == 3
+
+
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 33])
 def test_answers_are_those_of_the_function_for_any_batch_size(loaded, rows):
     request = servables.wide_request(rows, seed=rows)

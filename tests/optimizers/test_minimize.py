@@ -60,7 +60,7 @@ def test_an_empty_list_is_an_error():
 
 
 def test_a_broken_regex_is_an_error():
-    with pytest.raises(SpecError, match=r"'dnn/\(', which is no regex"):
+    with pytest.raises(SpecError, match=r"'dnn/\(', which is not a regular expression"):
         minimize("SGD", var_list="dnn/(")
 
 

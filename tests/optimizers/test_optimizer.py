@@ -87,3 +87,16 @@ def test_bfloat16_params_stay_bfloat16():
     w = jnp.ones(3, jnp.bfloat16)
     new, state = optimizer.apply(w, optimizer.init(w), w, step=0)
     assert {new.dtype, state["m"].dtype} == {jnp.dtype(jnp.bfloat16)}
+
+
+def test_repr_shows_the_arguments():
+    rate = optimizers.linear_warmup(0.1, 10)
+    shown = repr(optimizers.SGD(rate, clipnorm=2.0))
+    assert shown.startswith("SGD(learning_rate=linear_warmup(schedule=0.1, ")
+    assert "norm=2.0" in shown
+
+
+def test_repr_of_a_decayed_rate_is_its_formula():
+    assert "learning_rate=0.1 / (1 + 0.5 * step)" in repr(
+        optimizers.SGD(0.1, decay=0.5)
+    )
