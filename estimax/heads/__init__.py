@@ -2,8 +2,7 @@
 
 from estimax.heads import losses
 from estimax.heads.binary_class import BinaryClassHead
-from estimax.heads.head import Head
-from estimax.heads.make_spec import make_spec
+from estimax.heads.head import BaseHead, Head, make_spec
 from estimax.heads.multi_class import MultiClassHead
 from estimax.heads.multi_head import MultiHead
 from estimax.heads.multi_label import MultiLabelHead
@@ -15,6 +14,7 @@ from estimax.heads.regression import (
 from estimax.heads.sequential import SequentialHeadWrapper
 
 __all__ = [
+    "BaseHead",
     "BinaryClassHead",
     "Head",
     "LogisticRegressionHead",

@@ -11,23 +11,13 @@ import jax.numpy as jnp
 
 from estimax.core.errors import SpecError, did_you_mean
 
-REDUCTIONS = ("sum_over_batch_size", "sum", "auto")
-
-
-def title(kind: str, name: str | None) -> str:
-    """What messages call a head: BinaryClassHead 'click'."""
-    return kind if name is None else f"{kind} {name!r}"
-
-
-def put(head: object, field: str, value: object) -> None:
-    """Set a field of a frozen head while it is constructed."""
-    object.__setattr__(head, field, value)
+HEAD_REDUCTIONS = ("sum_over_batch_size", "sum", "auto")
 
 
 def check_reduction(head: str, reduction: str) -> None:
     """Raise for a reduction that a head does not have."""
-    if reduction not in REDUCTIONS:
-        near = did_you_mean(str(reduction), REDUCTIONS)
+    if reduction not in HEAD_REDUCTIONS:
+        near = did_you_mean(str(reduction), HEAD_REDUCTIONS)
         raise SpecError(f"{head}: unknown loss_reduction {reduction!r}{near}")
 
 

@@ -20,7 +20,7 @@ from estimax.core.sparse import Sparse
 
 
 @runtime_checkable
-class NumericColumn(Protocol):
+class NumericColumnLike(Protocol):
     """What a head needs of a numeric column: its feature, and how to scale it."""
 
     @property
@@ -32,12 +32,12 @@ class NumericColumn(Protocol):
         """Applied to the raw feature, or None."""
 
 
-WeightColumn = str | NumericColumn
+WeightColumn = str | NumericColumnLike
 
 
 def check_weight_column(head: str, column: object) -> None:
     """Raise unless weights come from a feature key or a numeric column."""
-    if column is not None and not isinstance(column, str | NumericColumn):
+    if column is not None and not isinstance(column, str | NumericColumnLike):
         raise TypeError(
             f"{head}: weight_column must be the key of a feature or a numeric column, "
             f"got {type(column).__name__}."
