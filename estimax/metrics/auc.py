@@ -8,14 +8,21 @@ the exact, sort-based area, so that the state has a fixed size and merges by add
 `metrics.v1.auc` has the other smoothing, of `tf.compat.v1.metrics.auc`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from estimax.metrics.inputs import Data, check_given, guarded, label_pair
-from estimax.metrics.metric import MetricError, Sums, from_sums, ratio, safe_div
+from estimax.metrics.metric import (
+    Accumulators,
+    MetricError,
+    Sums,
+    from_sums,
+    ratio,
+    safe_div,
+)
 from estimax.metrics.thresholds import (
     EPSILON,
     Confusion,
@@ -141,7 +148,7 @@ def _column_weights(weights: Sequence[float] | None) -> tuple[float, ...] | None
 
 
 def _area(
-    sums: Mapping[str, jax.Array],
+    sums: Accumulators,
     *,
     curve: str,
     method: str,
@@ -259,7 +266,7 @@ def _changes(values: jax.Array) -> jax.Array:
     return jnp.concatenate([jnp.ones_like(values[:1], bool), differs])
 
 
-def _mean_area(sums: Mapping[str, jax.Array], *, average: str) -> jax.Array:
+def _mean_area(sums: Accumulators, *, average: str) -> jax.Array:
     negatives, positives = sums["counts"]  # [G, bins]
     below = jnp.cumsum(negatives, axis=1) - negatives
     won = jnp.sum(positives * (below + negatives / 2), axis=1)

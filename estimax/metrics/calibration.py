@@ -7,14 +7,12 @@ Probabilities fall into bins of equal width. Both metrics keep each bin's weight
 predictions and sum of labels; soft labels count with their value.
 """
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 
-from estimax.metrics.inputs import Data, guarded, times_weights
-from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
-from estimax.metrics.thresholds import count, passed_even, score_pair
+from estimax.metrics.inputs import Data, times_weights
+from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums, safe_div
+from estimax.metrics.thresholds import count, passed_even, score_pair, unit_scores
 
 
 def expected_calibration_error(
@@ -55,11 +53,7 @@ def _bin_sums(
 ) -> dict[str, jax.Array]:
     if num_bins < 1:
         raise MetricError(f"num_bins must be at least 1, got {num_bins}")
-    truth, scores, weighted = (
-        array.ravel() for array in score_pair(labels, predictions, weights)
-    )
-    inside = (scores >= 0) & (scores <= 1)
-    weighted = guarded(weighted, inside, "predictions must be within [0, 1]")
+    truth, scores, weighted = unit_scores(labels, predictions, weights)
     bins = jnp.floor(scores.astype(jnp.float32) * num_bins)
     # The last bin includes 1. NaN has to go somewhere; its weight is NaN already.
     index = jnp.clip(jnp.nan_to_num(bins), 0, num_bins - 1).astype(jnp.int32)
@@ -74,13 +68,13 @@ def _bin_sums(
     }
 
 
-def _error(sums: Mapping[str, jax.Array]) -> jax.Array:
+def _error(sums: Accumulators) -> jax.Array:
     # weight * |p/weight - y/weight| without the divisions
     gaps = jnp.abs(sums["prediction"] - sums["label"])
     return safe_div(jnp.sum(gaps), jnp.sum(sums["weight"]))
 
 
-def _curve(sums: Mapping[str, jax.Array]) -> jax.Array:
+def _curve(sums: Accumulators) -> jax.Array:
     prediction = safe_div(sums["prediction"], sums["weight"])
     label = safe_div(sums["label"], sums["weight"])
     return jnp.stack([prediction, label, sums["weight"]], axis=-1)
@@ -136,7 +130,7 @@ def _histogram(
     return {"counts": count(truth.ravel(), passed, weighted.ravel(), num_buckets)}
 
 
-def _gain(sums: Mapping[str, jax.Array], *, k: float) -> jax.Array:
+def _gain(sums: Accumulators, *, k: float) -> jax.Array:
     negatives, positives = (jnp.flip(row) for row in sums["counts"])
     everyone = _from_zero(negatives + positives)
     found = _from_zero(positives)
@@ -144,7 +138,7 @@ def _gain(sums: Mapping[str, jax.Array], *, k: float) -> jax.Array:
     return safe_div(taken, found[-1])
 
 
-def _lift(sums: Mapping[str, jax.Array], *, k: float) -> jax.Array:
+def _lift(sums: Accumulators, *, k: float) -> jax.Array:
     return _gain(sums, k=k) / k
 
 

@@ -7,27 +7,32 @@ A label counts as positive when it is not 0 (soft labels too), a score when it i
 strictly above the threshold. An empty denominator gives 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 
 from estimax.metrics.inputs import Data, label_pair
-from estimax.metrics.metric import Result, Sums, from_sums, safe_div
+from estimax.metrics.metric import Result, Sums, from_sums
 from estimax.metrics.thresholds import (
     check_unit_interval,
-    confusion_at,
-    count,
+    counts_at,
+    counts_on_grid,
+    false_negative_count,
+    false_positive_count,
     is_even,
-    ordered,
-    passed_even,
-    passed_sorted,
+    precision_ratio,
+    recall_ratio,
     score_pair,
+    sort_thresholds,
+    true_negative_count,
+    true_positive_count,
 )
 
 Thresholds = float | Sequence[float] | None
 
-# What top_k makes of the scores outside the k best; the default threshold then, too.
+# top_k replaces the scores outside the k highest by this value, which is also its
+# default threshold; the value is that of Keras.
 _LOWEST = -1e10
 
 
@@ -51,7 +56,7 @@ def precision(
     if top_k is not None or class_id is not None:
         labels, predictions = _selected(labels, predictions, top_k, class_id)
     default = 0.5 if top_k is None else _LOWEST
-    return _counted(labels, predictions, weights, thresholds, default, _precision)
+    return _counted(labels, predictions, weights, thresholds, default, precision_ratio)
 
 
 def recall(
@@ -71,7 +76,7 @@ def recall(
     if top_k is not None or class_id is not None:
         labels, predictions = _selected(labels, predictions, top_k, class_id)
     default = 0.5 if top_k is None else _LOWEST
-    return _counted(labels, predictions, weights, thresholds, default, _recall)
+    return _counted(labels, predictions, weights, thresholds, default, recall_ratio)
 
 
 def true_positives(
@@ -86,7 +91,7 @@ def true_positives(
     >>> float(true_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
     1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, _tp)
+    return _counted(labels, predictions, weights, thresholds, 0.5, true_positive_count)
 
 
 def false_positives(
@@ -101,7 +106,7 @@ def false_positives(
     >>> float(false_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
     1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, _fp)
+    return _counted(labels, predictions, weights, thresholds, 0.5, false_positive_count)
 
 
 def true_negatives(
@@ -116,7 +121,7 @@ def true_negatives(
     >>> float(true_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
     0.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, _tn)
+    return _counted(labels, predictions, weights, thresholds, 0.5, true_negative_count)
 
 
 def false_negatives(
@@ -131,7 +136,7 @@ def false_negatives(
     >>> float(false_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
     1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, _fn)
+    return _counted(labels, predictions, weights, thresholds, 0.5, false_negative_count)
 
 
 def _counted(
@@ -142,20 +147,19 @@ def _counted(
     default: float,
     result: Result,
 ) -> Sums:
-    """Counts at the thresholds, ascending; `order` gives the user's order back."""
-    asked = ordered(default if thresholds is None else thresholds)
+    """Return a metric of the counts at the thresholds, in the user's order."""
+    asked = sort_thresholds(default if thresholds is None else thresholds)
     if thresholds is not None:
         check_unit_interval("thresholds", asked.ascending)
-    truth, scores, weighted = score_pair(labels, predictions, weights)
-    several = len(asked.order) > 1
-    # As in keras, the list as given decides: only an ascending one is an even grid.
-    if is_even([asked.ascending[place] for place in asked.order]):
-        passed = passed_even(scores.ravel(), len(asked.order))
+    batch = score_pair(labels, predictions, weights)
+    # As in Keras, only a list that is given in ascending order can be an even grid.
+    if is_even([asked.ascending[index] for index in asked.order]):
+        sums = counts_on_grid(batch, len(asked.order))
     else:
-        passed = passed_sorted(scores.ravel(), asked.ascending)
-    counts = count(truth.ravel(), passed, weighted.ravel(), len(asked.order))
-    order = asked.order if several else asked.order[0]
-    return from_sums({"counts": counts}, result, order=order)
+        sums = counts_at(batch, asked.ascending)
+    # One threshold gives a scalar and not a vector of length 1.
+    order = asked.order if len(asked.order) > 1 else asked.order[0]
+    return from_sums(sums, result, order=order)
 
 
 def _selected(
@@ -164,7 +168,7 @@ def _selected(
     top_k: int | None,
     class_id: int | None,
 ) -> tuple[Data | None, Data | None]:
-    """Keep the k best scores of each row, then one column."""
+    """Keep the k highest scores of each row, then one column."""
     if labels is None or predictions is None:
         return labels, predictions
     truth, scores = label_pair(labels, predictions)
@@ -175,33 +179,3 @@ def _selected(
     if class_id is not None:
         truth, scores = truth[..., class_id, None], scores[..., class_id, None]
     return truth, scores
-
-
-def _precision(
-    sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]
-) -> jax.Array:
-    counts = confusion_at(sums, order)
-    return safe_div(counts.tp, counts.tp + counts.fp)
-
-
-def _recall(
-    sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]
-) -> jax.Array:
-    counts = confusion_at(sums, order)
-    return safe_div(counts.tp, counts.tp + counts.fn)
-
-
-def _tp(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).tp
-
-
-def _fp(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).fp
-
-
-def _tn(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).tn
-
-
-def _fn(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).fn

@@ -6,7 +6,7 @@ State: `total` and `count`, where count sums the weights after broadcasting. No 
 gives 0, not NaN.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,14 @@ from estimax.metrics.inputs import (
     label_pair,
     times_weights,
 )
-from estimax.metrics.metric import MetricError, Sums, from_sums, ratio, safe_div
+from estimax.metrics.metric import (
+    Accumulators,
+    MetricError,
+    Sums,
+    from_sums,
+    ratio,
+    safe_div,
+)
 
 
 def mean(values: Data | None = None, weights: Data | None = None) -> Sums:
@@ -143,11 +150,11 @@ def _sums(values: jax.Array, weights: Data | None) -> dict[str, jax.Array]:
     }
 
 
-def only_total(sums: Mapping[str, jax.Array]) -> jax.Array:
+def only_total(sums: Accumulators) -> jax.Array:
     """The result of metrics that are a sum."""
     return sums["total"]
 
 
-def _baseline(sums: Mapping[str, jax.Array]) -> jax.Array:
+def _baseline(sums: Accumulators) -> jax.Array:
     positive, count = sums["total"], sums["count"]
     return safe_div(jnp.maximum(positive, count - positive), count)

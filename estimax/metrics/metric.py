@@ -25,7 +25,8 @@ from jax.typing import ArrayLike
 
 from estimax.core import errors
 
-# Takes the sums and, by keyword, the options; returns the number(s) to report.
+Accumulators = Mapping[str, jax.Array]
+# Takes the accumulators and, by keyword, the options; returns what is reported.
 Result = Callable[..., jax.Array]
 
 
@@ -115,7 +116,7 @@ def safe_div(numerator: jax.Array, denominator: jax.Array) -> jax.Array:
     return jnp.where(nothing, 0.0, numerator / jnp.where(nothing, 1.0, denominator))
 
 
-def ratio(sums: Mapping[str, jax.Array]) -> jax.Array:
+def ratio(sums: Accumulators) -> jax.Array:
     """The result of the mean family: total / count, 0 before any data."""
     return safe_div(sums["total"], sums["count"])
 

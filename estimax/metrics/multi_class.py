@@ -7,8 +7,6 @@ Of equal scores the first is the best one; all that tie for the k-th place are a
 the k best, as in TF's `in_top_k`.
 """
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +19,7 @@ from estimax.metrics.inputs import (
     label_pair,
 )
 from estimax.metrics.mean import mean
-from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
+from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums, safe_div
 
 
 def categorical_accuracy(
@@ -150,7 +148,7 @@ def class_table(
     return flat.reshape(num_classes, num_classes)
 
 
-def _mean_iou(sums: Mapping[str, jax.Array]) -> jax.Array:
+def _mean_iou(sums: Accumulators) -> jax.Array:
     table = sums["table"]
     hits = jnp.diagonal(table)
     union = jnp.sum(table, 0) + jnp.sum(table, 1) - hits

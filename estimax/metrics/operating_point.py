@@ -6,19 +6,16 @@ keras semantics: the maximum over the thresholds that satisfy the constraint, 0 
 none does. `metrics.v1` has TF 1's nearest point instead, which differs on small data.
 """
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 
 from estimax.metrics.inputs import Data, label_pair
-from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
+from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums, safe_div
 from estimax.metrics.thresholds import (
     check_unit_interval,
     confusion,
-    count,
-    passed_even,
-    passed_sorted,
+    counts_at,
+    counts_on_grid,
     score_pair,
 )
 
@@ -41,7 +38,7 @@ def sensitivity_at_specificity(
     """
     check_unit_interval("specificity", [specificity])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _sensitivity, least=specificity)
+    return from_sums(sums, _best_sensitivity, least=specificity)
 
 
 def specificity_at_sensitivity(
@@ -62,7 +59,7 @@ def specificity_at_sensitivity(
     """
     check_unit_interval("sensitivity", [sensitivity])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _specificity, least=sensitivity)
+    return from_sums(sums, _best_specificity, least=sensitivity)
 
 
 def precision_at_recall(
@@ -82,7 +79,7 @@ def precision_at_recall(
     """
     check_unit_interval("recall", [recall])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _precision, least=recall)
+    return from_sums(sums, _best_precision, least=recall)
 
 
 def recall_at_precision(
@@ -102,7 +99,7 @@ def recall_at_precision(
     """
     check_unit_interval("precision", [precision])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
-    return from_sums(sums, _recall, least=precision)
+    return from_sums(sums, _best_recall, least=precision)
 
 
 def _counts(
@@ -112,29 +109,27 @@ def _counts(
     num_thresholds: int,
     class_id: int | None,
 ) -> dict[str, jax.Array]:
-    """Counts at 0, 1/(T-1), ..., 1: without margins, so a score of 0 is never positive.
+    """Return the counts at 0, 1/(T-1), ..., 1, or at 0.5 for a single threshold.
 
-    A single threshold is 0.5.
+    There is no threshold below 0, so a score of 0 is never positive.
     """
     if num_thresholds < 1:
         raise MetricError(f"num_thresholds must be at least 1, got {num_thresholds}")
     if class_id is not None and labels is not None and predictions is not None:
         truth, scores = label_pair(labels, predictions)
         labels, predictions = truth[..., class_id, None], scores[..., class_id, None]
-    truth, scores, weighted = score_pair(labels, predictions, weights)
+    batch = score_pair(labels, predictions, weights)
     if num_thresholds == 1:
-        passed = passed_sorted(scores.ravel(), [0.5])
-    else:
-        passed = passed_even(scores.ravel(), num_thresholds)
-    counts = count(truth.ravel(), passed, weighted.ravel(), num_thresholds)
-    return {"counts": counts}
+        return counts_at(batch, [0.5])
+    return counts_on_grid(batch, num_thresholds)
 
 
 def _best(wanted: jax.Array, held: jax.Array, least: float) -> jax.Array:
+    """Return the highest `wanted` where `held` is at least `least`, else 0."""
     return jnp.max(jnp.where(held >= jnp.float32(least), wanted, 0.0))
 
 
-def _rates(sums: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+def _rates(sums: Accumulators) -> dict[str, jax.Array]:
     tp, fp, tn, fn = confusion(sums)
     return {
         "sensitivity": safe_div(tp, tp + fn),
@@ -143,21 +138,21 @@ def _rates(sums: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
     }
 
 
-def _sensitivity(sums: Mapping[str, jax.Array], *, least: float) -> jax.Array:
+def _best_sensitivity(sums: Accumulators, *, least: float) -> jax.Array:
     rates = _rates(sums)
     return _best(rates["sensitivity"], rates["specificity"], least)
 
 
-def _specificity(sums: Mapping[str, jax.Array], *, least: float) -> jax.Array:
+def _best_specificity(sums: Accumulators, *, least: float) -> jax.Array:
     rates = _rates(sums)
     return _best(rates["specificity"], rates["sensitivity"], least)
 
 
-def _precision(sums: Mapping[str, jax.Array], *, least: float) -> jax.Array:
+def _best_precision(sums: Accumulators, *, least: float) -> jax.Array:
     rates = _rates(sums)
     return _best(rates["precision"], rates["sensitivity"], least)
 
 
-def _recall(sums: Mapping[str, jax.Array], *, least: float) -> jax.Array:
+def _best_recall(sums: Accumulators, *, least: float) -> jax.Array:
     rates = _rates(sums)
     return _best(rates["sensitivity"], rates["precision"], least)

@@ -8,15 +8,13 @@ collapses to one value per *batch* and takes no weights per example: pass [B, 1]
 `metrics.v1`, whose errors are elementwise.
 """
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from estimax.metrics.inputs import Data, label_pair
 from estimax.metrics.mean import mean
-from estimax.metrics.metric import Sums, from_sums, ratio
+from estimax.metrics.metric import Accumulators, Sums, from_sums, ratio
 from estimax.metrics.multi_class import id_pair
 
 # keras' guard against the logarithm of 0.
@@ -133,7 +131,7 @@ def mean_over_last_axis(values: jax.Array, weights: Data | None) -> Sums:
     return mean(jnp.mean(values, axis=-1), weights)
 
 
-def root(sums: Mapping[str, jax.Array]) -> jax.Array:
+def root(sums: Accumulators) -> jax.Array:
     """The result of a mean of squares, as a root."""
     return jnp.sqrt(ratio(sums))
 

@@ -7,7 +7,7 @@ The default PR area is the trapezoid, which is optimistic but is what TF 1 heads
 Labels all negative give a ROC area near 1, where keras gives 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +19,14 @@ from estimax.metrics.auc import (
     step_areas,
 )
 from estimax.metrics.inputs import Data
-from estimax.metrics.metric import MetricError, Sums, from_sums
+from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
     check_unit_interval,
     confusion,
-    count,
-    passed_sorted,
+    counts_at,
+    unit_scores,
 )
-from estimax.metrics.v1.counts import unit_scores
 
 # What TF 1 adds to the rates of the AUC; its operating points add EPSILON.
 _SMOOTHING = 1e-6
@@ -59,8 +58,8 @@ def auc(
         raise MetricError("auc: careful_interpolation is for curve='PR' only")
     inner = inner_thresholds(num_thresholds, thresholds)
     grid = [-EPSILON, *inner, 1 + EPSILON]
-    sums = _counts(labels, predictions, weights, grid)
-    return from_sums(sums, _area, curve=curve, method=method)
+    sums = counts_at(unit_scores(labels, predictions, weights), grid)
+    return from_sums(sums, _smoothed_area, curve=curve, method=method)
 
 
 def sensitivity_at_specificity(
@@ -80,8 +79,8 @@ def sensitivity_at_specificity(
     check_unit_interval("specificity", [specificity])
     inner = inner_thresholds(num_thresholds, None)
     grid = [-EPSILON, *inner, 1 + EPSILON]
-    sums = _counts(labels, predictions, weights, grid)
-    return from_sums(sums, _sensitivity, target=specificity)
+    sums = counts_at(unit_scores(labels, predictions, weights), grid)
+    return from_sums(sums, _nearest_sensitivity, target=specificity)
 
 
 def specificity_at_sensitivity(
@@ -102,22 +101,11 @@ def specificity_at_sensitivity(
     inner = inner_thresholds(num_thresholds, None)
     # Here alone the last threshold lies below 1: TF's choice, and visible at score 1.
     grid = [-EPSILON, *inner, 1 - EPSILON]
-    sums = _counts(labels, predictions, weights, grid)
-    return from_sums(sums, _specificity, target=sensitivity)
+    sums = counts_at(unit_scores(labels, predictions, weights), grid)
+    return from_sums(sums, _nearest_specificity, target=sensitivity)
 
 
-def _counts(
-    labels: Data | None,
-    predictions: Data | None,
-    weights: Data | None,
-    grid: Sequence[float],
-) -> dict[str, jax.Array]:
-    truth, scores, weighted = unit_scores(labels, predictions, weights)
-    passed = passed_sorted(scores, grid)
-    return {"counts": count(truth, passed, weighted, len(grid))}
-
-
-def _area(sums: Mapping[str, jax.Array], *, curve: str, method: str) -> jax.Array:
+def _smoothed_area(sums: Accumulators, *, curve: str, method: str) -> jax.Array:
     counts = confusion(sums)
     if method == "careful_interpolation":
         return interpolated_pr_area(counts)
@@ -128,14 +116,14 @@ def _area(sums: Mapping[str, jax.Array], *, curve: str, method: str) -> jax.Arra
     return step_areas(tpr, (tp + _SMOOTHING) / (tp + fp + _SMOOTHING), method)
 
 
-def _sensitivity(sums: Mapping[str, jax.Array], *, target: float) -> jax.Array:
+def _nearest_sensitivity(sums: Accumulators, *, target: float) -> jax.Array:
     tp, fp, tn, fn = confusion(sums)
     held = tn / (tn + fp + EPSILON)
     nearest = jnp.argmin(jnp.abs(held - target))  # the first of equals
     return (tp / (tp + fn + EPSILON))[nearest]
 
 
-def _specificity(sums: Mapping[str, jax.Array], *, target: float) -> jax.Array:
+def _nearest_specificity(sums: Accumulators, *, target: float) -> jax.Array:
     tp, fp, tn, fn = confusion(sums)
     held = tp / (tp + fn + EPSILON)
     distance = jnp.abs(held - target)

@@ -5,21 +5,27 @@
 For scores, see `counts_at_thresholds.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 
-from estimax.metrics.inputs import Data, broadcast_weights, guarded, label_pair
-from estimax.metrics.mean import only_total
-from estimax.metrics.metric import Result, Sums, from_sums, safe_div
+from estimax.metrics.inputs import Data, broadcast_weights, label_pair
+from estimax.metrics.metric import Accumulators, Result, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
+    Order,
     confusion_at,
     count,
-    ordered,
-    passed_sorted,
-    score_pair,
+    counts_at,
+    false_negative_count,
+    false_positive_count,
+    precision_ratio,
+    recall_ratio,
+    sort_thresholds,
+    true_negative_count,
+    true_positive_count,
+    unit_scores,
 )
 
 
@@ -33,7 +39,7 @@ def true_positives(
     >>> float(true_positives([1, 1, 0], [1, 0, 1]).compute())
     1.0
     """
-    return _one(labels, predictions, weights, "tp")
+    return _decided(labels, predictions, weights, true_positive_count)
 
 
 def false_positives(
@@ -46,7 +52,7 @@ def false_positives(
     >>> float(false_positives([1, 1, 0], [1, 0, 1]).compute())
     1.0
     """
-    return _one(labels, predictions, weights, "fp")
+    return _decided(labels, predictions, weights, false_positive_count)
 
 
 def true_negatives(
@@ -59,7 +65,7 @@ def true_negatives(
     >>> float(true_negatives([1, 1, 0], [1, 0, 1]).compute())
     0.0
     """
-    return _one(labels, predictions, weights, "tn")
+    return _decided(labels, predictions, weights, true_negative_count)
 
 
 def false_negatives(
@@ -72,7 +78,7 @@ def false_negatives(
     >>> float(false_negatives([1, 1, 0], [1, 0, 1]).compute())
     1.0
     """
-    return _one(labels, predictions, weights, "fn")
+    return _decided(labels, predictions, weights, false_negative_count)
 
 
 def precision(
@@ -85,8 +91,7 @@ def precision(
     >>> float(precision([1, 1, 0], [1, 0, 1]).compute())
     0.5
     """
-    counts = _counts(labels, predictions, weights)
-    return from_sums({"tp": counts["tp"], "wrong": counts["fp"]}, _share_right)
+    return _decided(labels, predictions, weights, precision_ratio)
 
 
 def recall(
@@ -99,39 +104,7 @@ def recall(
     >>> float(recall([1, 1, 0], [1, 0, 1]).compute())
     0.5
     """
-    counts = _counts(labels, predictions, weights)
-    return from_sums({"tp": counts["tp"], "wrong": counts["fn"]}, _share_right)
-
-
-def _one(
-    labels: Data | None,
-    predictions: Data | None,
-    weights: Data | None,
-    which: str,
-) -> Sums:
-    counts = _counts(labels, predictions, weights)
-    return from_sums({"total": counts[which]}, only_total)
-
-
-def _counts(
-    labels: Data | None, predictions: Data | None, weights: Data | None
-) -> dict[str, jax.Array]:
-    truth, guess = label_pair(labels, predictions, weights)
-    weighted = broadcast_weights(weights, truth.shape)
-    is_true, is_guessed = truth != 0, guess != 0
-    cells = {
-        "tp": is_true & is_guessed,
-        "fp": ~is_true & is_guessed,
-        "tn": ~is_true & ~is_guessed,
-        "fn": is_true & ~is_guessed,
-    }
-    return {
-        name: jnp.sum(jnp.where(cell, weighted, 0.0)) for name, cell in cells.items()
-    }
-
-
-def _share_right(sums: Mapping[str, jax.Array]) -> jax.Array:
-    return safe_div(sums["tp"], sums["tp"] + sums["wrong"])
+    return _decided(labels, predictions, weights, recall_ratio)
 
 
 def true_positives_at_thresholds(
@@ -147,7 +120,7 @@ def true_positives_at_thresholds(
     >>> metric.compute().tolist()
     [2.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _tp)
+    return _counted(labels, predictions, weights, thresholds, true_positive_count)
 
 
 def false_positives_at_thresholds(
@@ -164,7 +137,7 @@ def false_positives_at_thresholds(
     >>> metric.compute().tolist()
     [1.0, 0.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _fp)
+    return _counted(labels, predictions, weights, thresholds, false_positive_count)
 
 
 def true_negatives_at_thresholds(
@@ -180,7 +153,7 @@ def true_negatives_at_thresholds(
     >>> metric.compute().tolist()
     [0.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _tn)
+    return _counted(labels, predictions, weights, thresholds, true_negative_count)
 
 
 def false_negatives_at_thresholds(
@@ -197,7 +170,7 @@ def false_negatives_at_thresholds(
     >>> metric.compute().tolist()
     [0.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _fn)
+    return _counted(labels, predictions, weights, thresholds, false_negative_count)
 
 
 def precision_at_thresholds(
@@ -213,7 +186,7 @@ def precision_at_thresholds(
     >>> metric.compute().round(3).tolist()
     [0.5, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _precision)
+    return _counted(labels, predictions, weights, thresholds, _smoothed_precision)
 
 
 def recall_at_thresholds(
@@ -229,17 +202,18 @@ def recall_at_thresholds(
     >>> metric.compute().round(3).tolist()
     [1.0, 0.5]
     """
-    return _counted(labels, predictions, weights, thresholds, _recall)
+    return _counted(labels, predictions, weights, thresholds, _smoothed_recall)
 
 
-def unit_scores(
-    labels: Data | None, predictions: Data | None, weights: Data | None
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Labels, scores and weights, flat; scores outside [0, 1] are refused."""
-    truth, scores, weighted = score_pair(labels, predictions, weights)
-    inside = (scores >= 0) & (scores <= 1)
-    weighted = guarded(weighted, inside, "predictions must be within [0, 1]")
-    return truth.ravel(), scores.ravel(), weighted.ravel()
+def _decided(
+    labels: Data | None, predictions: Data | None, weights: Data | None, result: Result
+) -> Sums:
+    """Return a metric of decisions: one threshold, which any value but 0 passes."""
+    truth, decisions = label_pair(labels, predictions, weights)
+    weighted = broadcast_weights(weights, truth.shape)
+    passed = (decisions != 0).astype(jnp.int32)
+    counts = count(truth.ravel(), passed.ravel(), weighted.ravel(), thresholds=1)
+    return from_sums({"counts": counts}, result, order=0)
 
 
 def _counted(
@@ -249,34 +223,17 @@ def _counted(
     thresholds: Sequence[float],
     result: Result,
 ) -> Sums:
-    asked = ordered(thresholds)
-    truth, scores, weighted = unit_scores(labels, predictions, weights)
-    passed = passed_sorted(scores, asked.ascending)
-    counts = count(truth, passed, weighted, len(asked.order))
-    return from_sums({"counts": counts}, result, order=asked.order)
+    """Return a metric of scores at each threshold, in the user's order."""
+    asked = sort_thresholds(thresholds)
+    sums = counts_at(unit_scores(labels, predictions, weights), asked.ascending)
+    return from_sums(sums, result, order=asked.order)
 
 
-def _tp(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).tp
-
-
-def _fp(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).fp
-
-
-def _tn(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).tn
-
-
-def _fn(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).fn
-
-
-def _precision(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
+def _smoothed_precision(sums: Accumulators, *, order: Order) -> jax.Array:
     tp, fp, _, _ = confusion_at(sums, order)
     return tp / (tp + fp + EPSILON)
 
 
-def _recall(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
+def _smoothed_recall(sums: Accumulators, *, order: Order) -> jax.Array:
     tp, _, _, fn = confusion_at(sums, order)
     return tp / (tp + fn + EPSILON)

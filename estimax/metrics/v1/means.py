@@ -3,15 +3,20 @@
 mean_squared_error(labels, predictions, weights).compute()   # [B] with weights [B]
 """
 
-from collections.abc import Mapping
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from estimax.metrics.inputs import Data, broadcast_weights, check_given, label_pair
 from estimax.metrics.mean import strict_mean
-from estimax.metrics.metric import MetricError, Sums, from_sums, ratio, safe_div
+from estimax.metrics.metric import (
+    Accumulators,
+    MetricError,
+    Sums,
+    from_sums,
+    ratio,
+    safe_div,
+)
 from estimax.metrics.multi_class import class_table
 from estimax.metrics.regression import number_pair, root
 
@@ -153,11 +158,11 @@ def mean_per_class_accuracy(
     return from_sums(sums, _mean_accuracy)
 
 
-def _distance(sums: Mapping[str, jax.Array]) -> jax.Array:
+def _distance(sums: Accumulators) -> jax.Array:
     return 1.0 - ratio(sums)
 
 
-def _mean_accuracy(sums: Mapping[str, jax.Array]) -> jax.Array:
+def _mean_accuracy(sums: Accumulators) -> jax.Array:
     return jnp.mean(safe_div(sums["hits"], sums["count"]))
 
 
@@ -272,5 +277,5 @@ def _quotient(hits: jax.Array, counted: jax.Array, weights: Data | None) -> Sums
     return from_sums(sums, _plain_ratio)
 
 
-def _plain_ratio(sums: Mapping[str, jax.Array]) -> jax.Array:
+def _plain_ratio(sums: Accumulators) -> jax.Array:
     return sums["hits"] / sums["counted"]
