@@ -50,15 +50,48 @@ def auc(
     label_weights: Sequence[float] | None = None,
     from_logits: bool = False,
 ) -> Sums:
-    """The area under the curve ("ROC" or "PR"); scores are clipped to [0, 1].
+    """Return the area under the ROC or the precision-recall curve.
 
-    `thresholds` replaces the even grid; its ends below 0 and above 1 are added.
-    `summation_method` is "interpolation", "minoring" or "majoring". `multi_label` gives
-    each column of [B, L] its own curve and averages the areas (by `label_weights`);
-    before any data it needs `num_labels`. Otherwise all columns share one curve.
+    Use it to measure how well scores separate positive from negative labels, whatever
+    the threshold. It is `keras.metrics.AUC`, approximated at fixed thresholds, so that
+    its state has a fixed size. For `tf.compat.v1.metrics.auc` see `metrics.v1.auc`.
 
-    >>> float(auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).compute())
-    0.75
+    Args:
+      labels: True labels, [B], or [B, L] for L labels of an example. A label that is
+        not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+        They are clipped to [0, 1].
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      curve: "ROC" or "PR" (precision-recall).
+      num_thresholds: How many thresholds approximate the curve, evenly spaced. More are
+        more exact and take more memory.
+      thresholds: Thresholds within [0, 1] instead of the even ones. One below 0 and one
+        above 1 are added.
+      summation_method: "interpolation" (trapezoids for ROC; for PR, precision is
+        interpolated as Davis and Goadrich do), "minoring" (lower bound) or "majoring"
+        (upper bound).
+      multi_label: If true, each of L columns has its own curve and the areas are
+        averaged. By default all columns share one curve.
+      num_labels: The number of columns L. Needed only if `multi_label` is true and no
+        data is given.
+      label_weights: L weights of the columns: of their areas if `multi_label` is true,
+        else of their examples.
+      from_logits: If true, predictions are logits, to which a sigmoid is applied.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      area, a scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `curve`, `summation_method`, `num_thresholds` or `thresholds` is not
+        as described, `num_labels` is missing, shapes do not fit each other, only some
+        of the arrays are given, or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).compute())
+      0.75
     """
     curve = check_choice("curve", curve.upper(), ("ROC", "PR"))
     methods = ("interpolation", "minoring", "majoring")
@@ -182,14 +215,41 @@ def group_auc(
     num_buckets: int = 100,
     average: str = "weight",
 ) -> Sums:
-    """The area within each group of ids 0 to num_groups - 1; scores within [0, 1].
+    """Return the mean of the ROC areas within groups.
 
-    `average="weight"` weighs a group by its examples' weights, "group" all the same.
+    Use it to measure how well the items of each user are ordered, regardless of how
+    users compare. Examples of a group may be in different batches. The state holds
+    `num_groups` * `num_buckets` numbers twice; for more groups use `batch_group_auc`.
+    Groups with only positive or only negative labels do not count.
 
-    >>> labels, scores = [0, 1, 1, 0], [0.1, 0.2, 0.8, 0.9]
-    >>> metric = group_auc(labels, scores, [7, 7, 3, 3], num_groups=10)
-    >>> float(metric.compute())
-    0.5
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels.
+      groups: Group ids, in the shape of the labels; for example user ids. From 0 to
+        `num_groups` - 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      num_groups: One more than the highest group id.
+      num_buckets: Into how many buckets the scores fall. Scores in one bucket count as
+        equal.
+      average: "weight" weighs the area of a group by the weights of its examples,
+        "group" weighs all groups the same.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      mean area, a scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A group id is out of range, `average`, `num_groups` or `num_buckets`
+        is not as described, shapes do not fit each other, only some of the arrays are
+        given, or a prediction is NaN. Inside `jit`, where values cannot be checked, the
+        result is NaN instead.
+
+    Example:
+      >>> labels, scores = [0, 1, 1, 0], [0.1, 0.2, 0.8, 0.9]
+      >>> metric = group_auc(labels, scores, [7, 7, 3, 3], num_groups=10)
+      >>> float(metric.compute())
+      0.5
     """
     check_choice("average", average, _AVERAGES)
     if min(num_groups, num_buckets) < 1:
@@ -214,11 +274,34 @@ def batch_group_auc(
     *,
     average: str = "weight",
 ) -> Sums:
-    """The exact area within each group of this batch, for any ids and any scores.
+    """Return the mean of the exact ROC areas within the groups of a batch.
 
-    >>> labels, scores = [0, 1, 1, 0], [0.1, 0.2, 0.8, 0.9]
-    >>> float(batch_group_auc(labels, scores, [70, 70, -3, -3]).compute())
-    0.5
+    Use it instead of `group_auc` if there are many groups and all examples of a group
+    are in one batch: areas are exact, ids and scores are arbitrary, and the state is
+    two numbers. A group that spans batches counts once for each of them.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels.
+      groups: Group ids, in the shape of the labels; for example user ids.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      average: "weight" weighs the area of a group by the weights of its examples,
+        "group" weighs all groups the same.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      mean area, a scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `average` is unknown, shapes do not fit each other, only some of the
+        arrays are given, or a prediction is NaN. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> labels, scores = [0, 1, 1, 0], [0.1, 0.2, 0.8, 0.9]
+      >>> float(batch_group_auc(labels, scores, [70, 70, -3, -3]).compute())
+      0.5
     """
     check_choice("average", average, _AVERAGES)
     truth, scores, ids, weighted = _grouped(labels, predictions, groups, weights)

@@ -22,11 +22,34 @@ def expected_calibration_error(
     *,
     num_bins: int = 10,
 ) -> Sums:
-    """The mean over bins, by weight, of |mean prediction - mean label|.
+    """Return the mean distance between predicted and observed rates.
 
-    >>> metric = expected_calibration_error([1, 0], [0.75, 0.75])
-    >>> float(metric.compute())
-    0.25
+    Use it if probabilities are used as such, for example in bids. 0 is perfect: of the
+    examples predicted at 0.7, a share of 0.7 is positive.
+
+    Args:
+      labels: True labels within [0, 1], [B] or any shape. Soft labels count with their
+        value.
+      predictions: Probabilities within [0, 1], in the shape of the labels up to one
+        trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      num_bins: Into how many bins of equal width the probabilities fall.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      mean over bins of |mean prediction - mean label|, weighted by the bins' weights, a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, `num_bins` is less than 1,
+        shapes do not fit each other, or only some of the arrays are given. Inside
+        `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = expected_calibration_error([1, 0], [0.75, 0.75])
+      >>> float(metric.compute())
+      0.25
     """
     sums = _bin_sums(labels, predictions, weights, num_bins)
     return from_sums(sums, _error)
@@ -39,10 +62,33 @@ def reliability_curve(
     *,
     num_bins: int = 10,
 ) -> Sums:
-    """For each bin: mean prediction, mean label, weight. Empty bins are all 0.
+    """Return the mean prediction and the mean label of each bin.
 
-    >>> reliability_curve([1, 0, 1], [0.25, 0.25, 0.75], num_bins=2).compute().tolist()
-    [[0.25, 0.5, 2.0], [0.75, 1.0, 1.0]]
+    Use it to plot predicted against observed rates.
+
+    Args:
+      labels: True labels within [0, 1], [B] or any shape. Soft labels count with their
+        value.
+      predictions: Probabilities within [0, 1], in the shape of the labels up to one
+        trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      num_bins: Into how many bins of equal width the probabilities fall.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for an
+      array [num_bins, 3] of mean prediction, mean label and weight; rows of empty bins
+      are 0. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, `num_bins` is less than 1,
+        shapes do not fit each other, or only some of the arrays are given. Inside
+        `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = reliability_curve([1, 0, 1], [0.25, 0.25, 0.75], num_bins=2)
+      >>> metric.compute().tolist()
+      [[0.25, 0.5, 2.0], [0.75, 1.0, 1.0]]
     """
     sums = _bin_sums(labels, predictions, weights, num_bins)
     return from_sums(sums, _curve)
@@ -88,10 +134,33 @@ def gain_at_k(
     k: float = 0.1,
     num_buckets: int = 1000,
 ) -> Sums:
-    """The share of positives among the k highest scored; k is a share, 0 < k <= 1.
+    """Return the share of positives found among the highest scores.
 
-    >>> float(gain_at_k([1, 0, 1, 0], [0.9, 0.2, 0.6, 0.1], k=0.25).compute())
-    0.5
+    Use it if only the best part of the examples is acted on: with k=0.1, which share of
+    all buyers is in the top tenth?
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      k: Which share of the examples is taken, 0 < k <= 1.
+      num_buckets: Into how many buckets the scores fall. Within a bucket, positives
+        count as evenly spread.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `k` is outside (0, 1], `num_buckets` is less than 1, shapes do not
+        fit each other, only some of the arrays are given, or a prediction is NaN.
+        Inside `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(gain_at_k([1, 0, 1, 0], [0.9, 0.2, 0.6, 0.1], k=0.25).compute())
+      0.5
     """
     sums = _histogram(labels, predictions, weights, k, num_buckets)
     return from_sums(sums, _gain, k=k)
@@ -105,10 +174,32 @@ def lift_at_k(
     k: float = 0.1,
     num_buckets: int = 1000,
 ) -> Sums:
-    """The positive rate among the k highest scored, relative to that of all.
+    """Return the positive rate among the highest scores relative to that of all.
 
-    >>> float(lift_at_k([1, 0, 1, 0], [0.9, 0.2, 0.6, 0.1], k=0.25).compute())
-    2.0
+    It is `gain_at_k` divided by k: 1 means that the scores do not help.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      k: Which share of the examples is taken, 0 < k <= 1.
+      num_buckets: Into how many buckets the scores fall. Within a bucket, positives
+        count as evenly spread.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar from 0 to 1/k. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `k` is outside (0, 1], `num_buckets` is less than 1, shapes do not
+        fit each other, only some of the arrays are given, or a prediction is NaN.
+        Inside `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(lift_at_k([1, 0, 1, 0], [0.9, 0.2, 0.6, 0.1], k=0.25).compute())
+      2.0
     """
     sums = _histogram(labels, predictions, weights, k, num_buckets)
     return from_sums(sums, _lift, k=k)

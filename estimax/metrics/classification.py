@@ -45,13 +45,36 @@ def precision(
     top_k: int | None = None,
     class_id: int | None = None,
 ) -> Sums:
-    """The share of positive predictions that are right; threshold 0.5 by default.
+    """Return the share of positive predictions whose label is positive.
 
-    `top_k`: in each row of [B, K] only the k highest scores are positive. `class_id`:
-    only that column counts. Several thresholds give a vector.
+    Use it if false alarms are costly. It is `keras.metrics.Precision`.
 
-    >>> float(precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75).compute())
-    0.5
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5; with `top_k`, every score that it keeps is
+        positive. A list gives a vector of results.
+      top_k: In each row of predictions [B, K], only the k highest scores can be
+        positive.
+      class_id: Count only this column of labels and predictions [B, K].
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
+      (tp + fp), a scalar or a vector [T] for T thresholds, 0 if nothing is predicted
+      positive. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75)
+      >>> float(metric.compute())
+      0.5
     """
     if top_k is not None or class_id is not None:
         labels, predictions = _selected(labels, predictions, top_k, class_id)
@@ -68,10 +91,35 @@ def recall(
     top_k: int | None = None,
     class_id: int | None = None,
 ) -> Sums:
-    """The share of positive labels that were found; arguments as for `precision`.
+    """Return the share of positive labels that are predicted positive.
 
-    >>> float(recall([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75).compute())
-    0.5
+    Use it if misses are costly. It is `keras.metrics.Recall`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5; with `top_k`, every score that it keeps is
+        positive. A list gives a vector of results.
+      top_k: In each row of predictions [B, K], only the k highest scores can be
+        positive.
+      class_id: Count only this column of labels and predictions [B, K].
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
+      (tp + fn), a scalar or a vector [T] for T thresholds, 0 if no label is positive.
+      Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(recall([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75).compute())
+      0.5
     """
     if top_k is not None or class_id is not None:
         labels, predictions = _selected(labels, predictions, top_k, class_id)
@@ -86,10 +134,31 @@ def true_positives(
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
-    """The weight of positive labels predicted positive.
+    """Return the weight of positive labels predicted positive.
 
-    >>> float(true_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
-    1.0
+    Without weights this is a count. It is `keras.metrics.TruePositives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5. A list gives a vector of results.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, or a vector [T] for T thresholds. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(true_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
+      1.0
     """
     return _counted(labels, predictions, weights, thresholds, 0.5, true_positive_count)
 
@@ -101,10 +170,31 @@ def false_positives(
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
-    """The weight of negative labels predicted positive.
+    """Return the weight of negative labels predicted positive.
 
-    >>> float(false_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
-    1.0
+    Without weights this is a count. It is `keras.metrics.FalsePositives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5. A list gives a vector of results.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, or a vector [T] for T thresholds. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(false_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
+      1.0
     """
     return _counted(labels, predictions, weights, thresholds, 0.5, false_positive_count)
 
@@ -116,10 +206,31 @@ def true_negatives(
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
-    """The weight of negative labels predicted negative.
+    """Return the weight of negative labels predicted negative.
 
-    >>> float(true_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
-    0.0
+    Without weights this is a count. It is `keras.metrics.TrueNegatives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5. A list gives a vector of results.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, or a vector [T] for T thresholds. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(true_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
+      0.0
     """
     return _counted(labels, predictions, weights, thresholds, 0.5, true_negative_count)
 
@@ -131,10 +242,31 @@ def false_negatives(
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
-    """The weight of positive labels predicted negative.
+    """Return the weight of positive labels predicted negative.
 
-    >>> float(false_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
-    1.0
+    Without weights this is a count. It is `keras.metrics.FalseNegatives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5. A list gives a vector of results.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, or a vector [T] for T thresholds. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(false_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
+      1.0
     """
     return _counted(labels, predictions, weights, thresholds, 0.5, false_negative_count)
 

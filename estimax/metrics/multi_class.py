@@ -27,11 +27,27 @@ def categorical_accuracy(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """How often the highest score is where the highest label is; both [B, K].
+    """Return how often the highest score and the highest label coincide.
 
-    >>> scores = [[0.2, 0.8], [0.4, 0.6]]
-    >>> float(categorical_accuracy([[0, 1], [1, 0]], scores).compute())
-    0.5
+    Use it for one-hot labels. For class ids use `sparse_categorical_accuracy`.
+
+    Args:
+      labels: Label distributions or one-hot labels, [B, K].
+      predictions: Scores of K classes, [B, K]; logits or probabilities.
+      weights: Weights of the rows: a scalar or an array [B]. By default every row
+        weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> scores = [[0.2, 0.8], [0.4, 0.6]]
+      >>> float(categorical_accuracy([[0, 1], [1, 0]], scores).compute())
+      0.5
     """
     truth, scores = label_pair(labels, predictions, weights, no_data=(0, 1))
     return mean(jnp.argmax(truth, -1) == jnp.argmax(scores, -1), weights)
@@ -42,10 +58,26 @@ def sparse_categorical_accuracy(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """How often the highest score is the labelled class's; labels [B] or [B, 1].
+    """Return how often the highest score is that of the true class.
 
-    >>> float(sparse_categorical_accuracy([1, 0], [[0.2, 0.8], [0.4, 0.6]]).compute())
-    0.5
+    Use it for class ids. For one-hot labels use `categorical_accuracy`.
+
+    Args:
+      labels: True class ids, [B] or [B, 1].
+      predictions: Scores of K classes, [B, K]; logits or probabilities.
+      weights: Weights of the rows: a scalar or an array [B]. By default every row
+        weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(sparse_categorical_accuracy([1, 0], [[0.2, 0.8], [0.4, 0.6]]).compute())
+      0.5
     """
     ids, scores = id_pair(labels, predictions, weights)
     return mean(ids == jnp.argmax(scores, -1), weights)
@@ -58,10 +90,29 @@ def top_k_categorical_accuracy(
     *,
     k: int = 5,
 ) -> Sums:
-    """How often the class of the highest label is among the k best; both [B, K].
+    """Return how often the true class is among the k highest scores.
 
-    >>> float(top_k_categorical_accuracy([[0, 0, 1]], [[0.2, 0.3, 0.5]], k=1).compute())
-    1.0
+    Use it for one-hot labels. Scores that tie for the k-th place are all among the k
+    highest.
+
+    Args:
+      labels: Label distributions or one-hot labels, [B, K].
+      predictions: Scores of K classes, [B, K]; logits or probabilities.
+      weights: Weights of the rows: a scalar or an array [B]. By default every row
+        weighs 1.
+      k: How many of the highest scores count.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> metric = top_k_categorical_accuracy([[0, 0, 1]], [[0.2, 0.3, 0.5]], k=1)
+      >>> float(metric.compute())
+      1.0
     """
     truth, scores = label_pair(labels, predictions, weights, no_data=(0, 1))
     return mean(_in_top_k(jnp.argmax(truth, -1), scores, k), weights)
@@ -74,10 +125,29 @@ def sparse_top_k_categorical_accuracy(
     *,
     k: int = 5,
 ) -> Sums:
-    """How often the labelled class is among the k best; labels [B] or [B, 1].
+    """Return how often the true class is among the k highest scores.
 
-    >>> float(sparse_top_k_categorical_accuracy([1], [[0.2, 0.3, 0.5]], k=2).compute())
-    1.0
+    Use it for class ids. Scores that tie for the k-th place are all among the k
+    highest.
+
+    Args:
+      labels: True class ids, [B] or [B, 1].
+      predictions: Scores of K classes, [B, K]; logits or probabilities.
+      weights: Weights of the rows: a scalar or an array [B]. By default every row
+        weighs 1.
+      k: How many of the highest scores count.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> metric = sparse_top_k_categorical_accuracy([1], [[0.2, 0.3, 0.5]], k=2)
+      >>> float(metric.compute())
+      1.0
     """
     ids, scores = id_pair(labels, predictions, weights)
     return mean(_in_top_k(ids, scores, k), weights)
@@ -117,10 +187,29 @@ def mean_iou(
     *,
     num_classes: int,
 ) -> Sums:
-    """Intersection over union, averaged over the classes that occurred.
+    """Return intersection over union, averaged over the classes that occur.
 
-    >>> round(float(mean_iou([0, 0, 1, 1], [0, 1, 1, 1], num_classes=3).compute()), 4)
-    0.5833
+    Use it for segmentation. For one class, it is tp / (tp + fp + fn).
+
+    Args:
+      labels: True class ids from 0 to `num_classes` - 1, any shape.
+      predictions: Predicted class ids, in the shape of the labels.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      num_classes: The number of classes.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A class id is out of range, `num_classes` is less than 1, shapes do
+        not fit each other, or only some of the arrays are given. Inside `jit`, where
+        values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> round(float(mean_iou([0, 0, 1, 1], [0, 1, 1, 1], num_classes=3).compute()), 4)
+      0.5833
     """
     table = class_table(labels, predictions, weights, num_classes)
     return from_sums({"table": table}, _mean_iou)

@@ -29,12 +29,37 @@ def sensitivity_at_specificity(
     num_thresholds: int = 200,
     class_id: int | None = None,
 ) -> Sums:
-    """The highest true positive rate where the true negative rate is at least this.
+    """Return the highest sensitivity at which the specificity is large enough.
 
-    >>> metric = sensitivity_at_specificity([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9],
-    ...                                     specificity=1.0)
-    >>> float(metric.compute())
-    0.5
+    Use it if the specificity is fixed by a requirement. It is
+    `keras.metrics.SensitivityAtSpecificity`: the maximum over thresholds. `metrics.v1`
+    has the nearest threshold instead, where it has the metric.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      specificity: The least specificity (true negative rate), within [0, 1].
+      num_thresholds: How many thresholds are tried, evenly spaced from 0 to 1.
+      class_id: Count only this column of labels and predictions [B, K].
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, 0 if no threshold reaches that specificity. Without data, the metric
+      before any data.
+
+    Raises:
+      MetricError: `specificity` is outside [0, 1], `num_thresholds` is less than 1,
+        shapes do not fit each other, only some of the arrays are given, or a prediction
+        is NaN. Inside `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = sensitivity_at_specificity([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9],
+      ...                                     specificity=1.0)
+      >>> float(metric.compute())
+      0.5
     """
     check_unit_interval("specificity", [specificity])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
@@ -50,12 +75,37 @@ def specificity_at_sensitivity(
     num_thresholds: int = 200,
     class_id: int | None = None,
 ) -> Sums:
-    """The highest true negative rate where the true positive rate is at least this.
+    """Return the highest specificity at which the sensitivity is large enough.
 
-    >>> metric = specificity_at_sensitivity([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9],
-    ...                                     sensitivity=1.0)
-    >>> float(metric.compute())
-    0.5
+    Use it if the sensitivity is fixed by a requirement. It is
+    `keras.metrics.SpecificityAtSensitivity`: the maximum over thresholds. `metrics.v1`
+    has the nearest threshold instead, where it has the metric.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      sensitivity: The least sensitivity (true positive rate), within [0, 1].
+      num_thresholds: How many thresholds are tried, evenly spaced from 0 to 1.
+      class_id: Count only this column of labels and predictions [B, K].
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, 0 if no threshold reaches that sensitivity. Without data, the metric
+      before any data.
+
+    Raises:
+      MetricError: `sensitivity` is outside [0, 1], `num_thresholds` is less than 1,
+        shapes do not fit each other, only some of the arrays are given, or a prediction
+        is NaN. Inside `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = specificity_at_sensitivity([0, 0, 1, 1], [0.1, 0.6, 0.4, 0.9],
+      ...                                     sensitivity=1.0)
+      >>> float(metric.compute())
+      0.5
     """
     check_unit_interval("sensitivity", [sensitivity])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
@@ -71,11 +121,35 @@ def precision_at_recall(
     num_thresholds: int = 200,
     class_id: int | None = None,
 ) -> Sums:
-    """The highest precision where the recall is at least this.
+    """Return the highest precision at which the recall is large enough.
 
-    >>> metric = precision_at_recall([0, 1, 1], [0.2, 0.3, 0.9], recall=1.0)
-    >>> float(metric.compute())
-    1.0
+    Use it if the recall is fixed by a requirement. It is
+    `keras.metrics.PrecisionAtRecall`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      recall: The least recall, within [0, 1].
+      num_thresholds: How many thresholds are tried, evenly spaced from 0 to 1.
+      class_id: Count only this column of labels and predictions [B, K].
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, 0 if no threshold reaches that recall. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: `recall` is outside [0, 1], `num_thresholds` is less than 1, shapes
+        do not fit each other, only some of the arrays are given, or a prediction is
+        NaN. Inside `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = precision_at_recall([0, 1, 1], [0.2, 0.3, 0.9], recall=1.0)
+      >>> float(metric.compute())
+      1.0
     """
     check_unit_interval("recall", [recall])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)
@@ -91,11 +165,35 @@ def recall_at_precision(
     num_thresholds: int = 200,
     class_id: int | None = None,
 ) -> Sums:
-    """The highest recall where the precision is at least this.
+    """Return the highest recall at which the precision is large enough.
 
-    >>> metric = recall_at_precision([0, 1, 1], [0.5, 0.3, 0.9], precision=1.0)
-    >>> float(metric.compute())
-    0.5
+    Use it if the precision is fixed by a requirement. It is
+    `keras.metrics.RecallAtPrecision`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      precision: The least precision, within [0, 1].
+      num_thresholds: How many thresholds are tried, evenly spaced from 0 to 1.
+      class_id: Count only this column of labels and predictions [B, K].
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, 0 if no threshold reaches that precision. Without data, the metric before
+      any data.
+
+    Raises:
+      MetricError: `precision` is outside [0, 1], `num_thresholds` is less than 1,
+        shapes do not fit each other, only some of the arrays are given, or a prediction
+        is NaN. Inside `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = recall_at_precision([0, 1, 1], [0.5, 0.3, 0.9], precision=1.0)
+      >>> float(metric.compute())
+      0.5
     """
     check_unit_interval("precision", [precision])
     sums = _counts(labels, predictions, weights, num_thresholds, class_id)

@@ -26,10 +26,27 @@ def mean_absolute_error(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The mean of |prediction - label|.
+    """Return the mean of |prediction - label|.
 
-    >>> float(mean_absolute_error([[1.0], [2.0]], [[1.5], [2.0]]).compute())
-    0.25
+    Use it if large errors should not dominate. As in Keras, the mean over the last axis
+    is taken first, so [B] is one example: pass [B, 1].
+
+    Args:
+      labels: True numbers, [B, D].
+      predictions: Predicted numbers, [B, D].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(mean_absolute_error([[1.0], [2.0]], [[1.5], [2.0]]).compute())
+      0.25
     """
     truth, values = number_pair(labels, predictions, weights)
     return mean_over_last_axis(jnp.abs(values - truth), weights)
@@ -40,10 +57,27 @@ def mean_squared_error(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The mean of (prediction - label)^2.
+    """Return the mean of (prediction - label)^2.
 
-    >>> float(mean_squared_error([[1.0], [2.0]], [[2.0], [2.0]]).compute())
-    0.5
+    Use it if large errors should dominate. As in Keras, the mean over the last axis is
+    taken first, so [B] is one example: pass [B, 1].
+
+    Args:
+      labels: True numbers, [B, D].
+      predictions: Predicted numbers, [B, D].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(mean_squared_error([[1.0], [2.0]], [[2.0], [2.0]]).compute())
+      0.5
     """
     truth, values = number_pair(labels, predictions, weights)
     return mean_over_last_axis(jnp.square(values - truth), weights)
@@ -54,10 +88,28 @@ def root_mean_squared_error(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The root of the mean squared error of all elements, whatever their rank.
+    """Return the root of the mean squared error over all elements.
 
-    >>> float(root_mean_squared_error([1.0, 2.0], [3.0, 4.0]).compute())
-    2.0
+    Use it for an error in the unit of the labels. The mean is over all elements, so any
+    shape will do.
+
+    Args:
+      labels: True numbers, [B] or any shape.
+      predictions: Predicted numbers, in the shape of the labels up to one trailing axis
+        of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(root_mean_squared_error([1.0, 2.0], [3.0, 4.0]).compute())
+      2.0
     """
     truth, values = number_pair(labels, predictions, weights, no_data=(0,))
     squares = mean(jnp.square(values - truth), weights)
@@ -69,10 +121,28 @@ def log_cosh_error(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The mean of log(cosh(prediction - label)): squared when small, then linear.
+    """Return the mean of log(cosh(prediction - label)).
 
-    >>> float(log_cosh_error([[1.0]], [[1.0]]).compute())
-    0.0
+    It is about half the squared error for small errors and the absolute error for large
+    ones. As in Keras, the mean over the last axis is taken first, so [B] is one
+    example: pass [B, 1].
+
+    Args:
+      labels: True numbers, [B, D].
+      predictions: Predicted numbers, [B, D].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(log_cosh_error([[1.0]], [[1.0]]).compute())
+      0.0
     """
     truth, values = number_pair(labels, predictions, weights)
     error = values - truth
@@ -86,10 +156,28 @@ def poisson(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The mean of `p - y log(p)`: the Poisson loss without its constant.
+    """Return the mean of prediction - label * log(prediction).
 
-    >>> round(float(poisson([[1.0]], [[1.0]]).compute()), 4)
-    1.0
+    Use it for counts. It is the Poisson loss without the term that depends on labels
+    alone. As in Keras, the mean over the last axis is taken first, so [B] is one
+    example: pass [B, 1].
+
+    Args:
+      labels: True counts, [B, D].
+      predictions: Predicted rates, positive, [B, D].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> round(float(poisson([[1.0]], [[1.0]]).compute()), 4)
+      1.0
     """
     truth, values = number_pair(labels, predictions, weights)
     return mean_over_last_axis(values - truth * jnp.log(values + EPSILON), weights)
@@ -102,10 +190,27 @@ def cosine_similarity(
     *,
     axis: int = -1,
 ) -> Sums:
-    """The mean cosine of the angle between label and prediction: 1 is the same way.
+    """Return the mean cosine of the angle between label and prediction.
 
-    >>> round(float(cosine_similarity([[3.0, 4.0]], [[6.0, 8.0]]).compute()), 4)
-    1.0
+    Use it for embeddings: 1 is the same direction, -1 the opposite one.
+
+    Args:
+      labels: True vectors, [B, D].
+      predictions: Predicted vectors, [B, D].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+      axis: The axis of the vectors' components.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [-1, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> round(float(cosine_similarity([[3.0, 4.0]], [[6.0, 8.0]]).compute()), 4)
+      1.0
     """
     truth, values = number_pair(labels, predictions, weights)
     cosines = jnp.sum(_unit(truth, axis) * _unit(values, axis), axis)
@@ -147,10 +252,28 @@ def log_loss(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The mean of -(y log(p) + (1-y) log(1-p)) over all elements.
+    """Return the mean of -(y log(p) + (1 - y) log(1 - p)) over all elements.
 
-    >>> round(float(log_loss([1, 0], [0.5, 0.5]).compute()), 4)
-    0.6931
+    Use it for probabilities of two classes, in any shape. For [B, D] with weights [B]
+    use `binary_crossentropy`.
+
+    Args:
+      labels: True labels within [0, 1], [B] or any shape.
+      predictions: Probabilities within [0, 1], in the shape of the labels up to one
+        trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> round(float(log_loss([1, 0], [0.5, 0.5]).compute()), 4)
+      0.6931
     """
     truth, values = number_pair(labels, predictions, weights, no_data=(0,))
     return mean(_binary(truth, values), weights)
@@ -163,11 +286,28 @@ def binary_crossentropy(
     *,
     from_logits: bool = False,
 ) -> Sums:
-    """The log loss of probabilities (or logits), averaged over the last axis first.
+    """Return the log loss of yes/no labels, averaged over the last axis first.
 
-    >>> metric = binary_crossentropy([[1.0]], [[0.0]], from_logits=True)
-    >>> round(float(metric.compute()), 4)
-    0.6931
+    It is `keras.metrics.BinaryCrossentropy`. For inputs [B] use `log_loss`.
+
+    Args:
+      labels: True labels within [0, 1], [B, D].
+      predictions: Probabilities or logits, [B, D].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+      from_logits: Whether predictions are logits instead of probabilities.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> metric = binary_crossentropy([[1.0]], [[0.0]], from_logits=True)
+      >>> round(float(metric.compute()), 4)
+      0.6931
     """
     truth, values = number_pair(labels, predictions, weights)
     if from_logits:
@@ -184,10 +324,28 @@ def categorical_crossentropy(
     *,
     from_logits: bool = False,
 ) -> Sums:
-    """-sum(y log(p)) for label distributions [B, K]; rows of p are rescaled to sum 1.
+    """Return the mean of -sum(y log(p)) over K classes.
 
-    >>> round(float(categorical_crossentropy([[0, 1]], [[1.0, 1.0]]).compute()), 4)
-    0.6931
+    Use it for one-hot or soft labels. Rows of probabilities are rescaled to sum to 1.
+    For class ids use `sparse_categorical_crossentropy`.
+
+    Args:
+      labels: Label distributions or one-hot labels, [B, K].
+      predictions: Probabilities or logits, [B, K].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+      from_logits: Whether predictions are logits instead of probabilities.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> round(float(categorical_crossentropy([[0, 1]], [[1.0, 1.0]]).compute()), 4)
+      0.6931
     """
     truth, values = number_pair(labels, predictions, weights)
     if from_logits:
@@ -205,10 +363,27 @@ def sparse_categorical_crossentropy(
     *,
     from_logits: bool = False,
 ) -> Sums:
-    """-log(p) of the labelled class; ids [B] or [B, 1], predictions [B, K].
+    """Return the mean of -log(p) of the true class.
 
-    >>> round(float(sparse_categorical_crossentropy([1], [[0.5, 0.5]]).compute()), 4)
-    0.6931
+    Use it for class ids. The result is NaN if an id is out of range.
+
+    Args:
+      labels: True class ids, [B] or [B, 1].
+      predictions: Probabilities or logits, [B, K].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+      from_logits: Whether predictions are logits instead of probabilities.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> round(float(sparse_categorical_crossentropy([1], [[0.5, 0.5]]).compute()), 4)
+      0.6931
     """
     ids, values = id_pair(labels, predictions, weights)
     if not from_logits:
@@ -224,10 +399,27 @@ def kl_divergence(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """sum(y log(y / p)) for distributions [B, K].
+    """Return the mean Kullback-Leibler divergence, sum(y log(y / p)).
 
-    >>> float(kl_divergence([[0.5, 0.5]], [[0.5, 0.5]]).compute())
-    0.0
+    Use it to compare distributions over K classes.
+
+    Args:
+      labels: True distributions, [B, K].
+      predictions: Predicted distributions, [B, K].
+      weights: Example weights: a scalar or an array [B]. By default every example
+        weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, 0 if the distributions are equal. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(kl_divergence([[0.5, 0.5]], [[0.5, 0.5]]).compute())
+      0.0
     """
     truth, values = number_pair(labels, predictions, weights)
     truth, values = jnp.clip(truth, EPSILON, 1.0), jnp.clip(values, EPSILON, 1.0)

@@ -42,14 +42,39 @@ def auc(
     thresholds: Sequence[float] | None = None,
     summation_method: str = "trapezoidal",
 ) -> Sums:
-    """The smoothed area under the curve ("ROC" or "PR") of scores within [0, 1].
+    """Return the smoothed area under the ROC or the precision-recall curve.
 
-    `summation_method` is "trapezoidal", "minoring", "majoring", or, for PR only,
-    "careful_interpolation". The ends outside [0, 1] are added to `thresholds`.
+    It is `tf.compat.v1.metrics.auc`. Use it to reproduce the figures of TF 1; otherwise
+    `metrics.auc` is the better approximation. Small constants are added to the rates,
+    so that labels that are all negative give a ROC area near 1.
 
-    >>> metric = auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
-    >>> round(float(metric.compute()), 4)
-    0.75
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      curve: "ROC" or "PR" (precision-recall).
+      num_thresholds: How many thresholds approximate the curve, evenly spaced.
+      thresholds: Thresholds within [0, 1] instead of the even ones. One below 0 and one
+        above 1 are added.
+      summation_method: "trapezoidal" (too optimistic for PR), "minoring" (lower bound),
+        "majoring" (upper bound), or, for PR only, "careful_interpolation".
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      area, a scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `curve`, `summation_method`, `num_thresholds` or `thresholds` is not
+        as described. A prediction is outside [0, 1] or NaN, shapes do not fit each
+        other, or only some of the arrays are given. Inside `jit`, where values cannot
+        be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+      >>> round(float(metric.compute()), 4)
+      0.75
     """
     curve = check_choice("curve", curve, ("ROC", "PR"))
     methods = ("trapezoidal", "minoring", "majoring", "careful_interpolation")
@@ -70,11 +95,34 @@ def sensitivity_at_specificity(
     specificity: float,
     num_thresholds: int = 200,
 ) -> Sums:
-    """The true positive rate where the true negative rate is nearest to the given.
+    """Return the sensitivity where the specificity is nearest to a value.
 
-    >>> metric = sensitivity_at_specificity([0, 1], [0.2, 0.8], specificity=1.0)
-    >>> round(float(metric.compute()), 4)
-    1.0
+    It is `tf.compat.v1.metrics.sensitivity_at_specificity`.
+    `metrics.sensitivity_at_specificity` takes the best threshold instead of the
+    nearest.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      specificity: The wanted specificity (true negative rate), within [0, 1].
+      num_thresholds: How many thresholds are tried, evenly spaced.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `specificity` is outside [0, 1]. A prediction is outside [0, 1] or
+        NaN, shapes do not fit each other, or only some of the arrays are given. Inside
+        `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = sensitivity_at_specificity([0, 1], [0.2, 0.8], specificity=1.0)
+      >>> round(float(metric.compute()), 4)
+      1.0
     """
     check_unit_interval("specificity", [specificity])
     inner = inner_thresholds(num_thresholds, None)
@@ -91,11 +139,34 @@ def specificity_at_sensitivity(
     sensitivity: float,
     num_thresholds: int = 200,
 ) -> Sums:
-    """The true negative rate where the true positive rate is nearest to the given.
+    """Return the specificity where the sensitivity is nearest to a value.
 
-    >>> metric = specificity_at_sensitivity([0, 1], [0.2, 0.8], sensitivity=1.0)
-    >>> round(float(metric.compute()), 4)
-    1.0
+    It is `tf.compat.v1.metrics.specificity_at_sensitivity`.
+    `metrics.specificity_at_sensitivity` takes the best threshold instead of the
+    nearest.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      sensitivity: The wanted sensitivity (true positive rate), within [0, 1].
+      num_thresholds: How many thresholds are tried, evenly spaced.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `sensitivity` is outside [0, 1]. A prediction is outside [0, 1] or
+        NaN, shapes do not fit each other, or only some of the arrays are given. Inside
+        `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = specificity_at_sensitivity([0, 1], [0.2, 0.8], sensitivity=1.0)
+      >>> round(float(metric.compute()), 4)
+      1.0
     """
     check_unit_interval("sensitivity", [sensitivity])
     inner = inner_thresholds(num_thresholds, None)

@@ -34,10 +34,27 @@ def true_positives(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The weight of positives predicted positive.
+    """Return the weight of positive labels predicted positive.
 
-    >>> float(true_positives([1, 1, 0], [1, 0, 1]).compute())
-    1.0
+    It is `tf.compat.v1.metrics.true_positives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `true_positives_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(true_positives([1, 1, 0], [1, 0, 1]).compute())
+      1.0
     """
     return _decided(labels, predictions, weights, true_positive_count)
 
@@ -47,10 +64,27 @@ def false_positives(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The weight of negatives predicted positive.
+    """Return the weight of negative labels predicted positive.
 
-    >>> float(false_positives([1, 1, 0], [1, 0, 1]).compute())
-    1.0
+    It is `tf.compat.v1.metrics.false_positives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `false_positives_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(false_positives([1, 1, 0], [1, 0, 1]).compute())
+      1.0
     """
     return _decided(labels, predictions, weights, false_positive_count)
 
@@ -60,10 +94,27 @@ def true_negatives(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The weight of negatives predicted negative.
+    """Return the weight of negative labels predicted negative.
 
-    >>> float(true_negatives([1, 1, 0], [1, 0, 1]).compute())
-    0.0
+    It is `tf.compat.v1.metrics.true_negatives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `true_negatives_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(true_negatives([1, 1, 0], [1, 0, 1]).compute())
+      0.0
     """
     return _decided(labels, predictions, weights, true_negative_count)
 
@@ -73,10 +124,27 @@ def false_negatives(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The weight of positives predicted negative.
+    """Return the weight of positive labels predicted negative.
 
-    >>> float(false_negatives([1, 1, 0], [1, 0, 1]).compute())
-    1.0
+    It is `tf.compat.v1.metrics.false_negatives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `false_negatives_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(false_negatives([1, 1, 0], [1, 0, 1]).compute())
+      1.0
     """
     return _decided(labels, predictions, weights, false_negative_count)
 
@@ -86,10 +154,28 @@ def precision(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The share of positive predictions that are right, 0 when there are none.
+    """Return the share of positive predictions whose label is positive.
 
-    >>> float(precision([1, 1, 0], [1, 0, 1]).compute())
-    0.5
+    It is `tf.compat.v1.metrics.precision`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `precision_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
+      (tp + fp), a scalar that is 0 if nothing is predicted positive. Without data, the
+      metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(precision([1, 1, 0], [1, 0, 1]).compute())
+      0.5
     """
     return _decided(labels, predictions, weights, precision_ratio)
 
@@ -99,10 +185,28 @@ def recall(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The share of positives that were found, 0 when there are none.
+    """Return the share of positive labels that are predicted positive.
 
-    >>> float(recall([1, 1, 0], [1, 0, 1]).compute())
-    0.5
+    It is `tf.compat.v1.metrics.recall`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `recall_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
+      (tp + fn), a scalar that is 0 if no label is positive. Without data, the metric
+      before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(recall([1, 1, 0], [1, 0, 1]).compute())
+      0.5
     """
     return _decided(labels, predictions, weights, recall_ratio)
 
@@ -114,11 +218,32 @@ def true_positives_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """The weight of positives above each threshold.
+    """Return the weight of positive labels predicted positive at each threshold.
 
-    >>> metric = true_positives_at_thresholds([1, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
-    >>> metric.compute().tolist()
-    [2.0, 1.0]
+    It is `tf.compat.v1.metrics.true_positives_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> limits = [0.3, 0.6]
+      >>> metric = true_positives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
+      >>> metric.compute().tolist()
+      [2.0, 1.0]
     """
     return _counted(labels, predictions, weights, thresholds, true_positive_count)
 
@@ -130,12 +255,32 @@ def false_positives_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """The weight of negatives above each threshold.
+    """Return the weight of negative labels predicted positive at each threshold.
 
-    >>> limits = [0.3, 0.6]
-    >>> metric = false_positives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
-    >>> metric.compute().tolist()
-    [1.0, 0.0]
+    It is `tf.compat.v1.metrics.false_positives_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> limits = [0.3, 0.6]
+      >>> metric = false_positives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
+      >>> metric.compute().tolist()
+      [1.0, 0.0]
     """
     return _counted(labels, predictions, weights, thresholds, false_positive_count)
 
@@ -147,11 +292,32 @@ def true_negatives_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """The weight of negatives not above each threshold.
+    """Return the weight of negative labels predicted negative at each threshold.
 
-    >>> metric = true_negatives_at_thresholds([0, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
-    >>> metric.compute().tolist()
-    [0.0, 1.0]
+    It is `tf.compat.v1.metrics.true_negatives_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> limits = [0.3, 0.6]
+      >>> metric = true_negatives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
+      >>> metric.compute().tolist()
+      [0.0, 1.0]
     """
     return _counted(labels, predictions, weights, thresholds, true_negative_count)
 
@@ -163,12 +329,32 @@ def false_negatives_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """The weight of positives not above each threshold.
+    """Return the weight of positive labels predicted negative at each threshold.
 
-    >>> limits = [0.3, 0.6]
-    >>> metric = false_negatives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
-    >>> metric.compute().tolist()
-    [0.0, 1.0]
+    It is `tf.compat.v1.metrics.false_negatives_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> limits = [0.3, 0.6]
+      >>> metric = false_negatives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
+      >>> metric.compute().tolist()
+      [0.0, 1.0]
     """
     return _counted(labels, predictions, weights, thresholds, false_negative_count)
 
@@ -180,11 +366,31 @@ def precision_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """tp / (tp + fp + 1e-7) at each threshold.
+    """Return tp / (tp + fp + 1e-7) at each threshold.
 
-    >>> metric = precision_at_thresholds([0, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
-    >>> metric.compute().round(3).tolist()
-    [0.5, 1.0]
+    It is `tf.compat.v1.metrics.precision_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> metric = precision_at_thresholds([0, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
+      >>> metric.compute().round(3).tolist()
+      [0.5, 1.0]
     """
     return _counted(labels, predictions, weights, thresholds, _smoothed_precision)
 
@@ -196,11 +402,31 @@ def recall_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """tp / (tp + fn + 1e-7) at each threshold.
+    """Return tp / (tp + fn + 1e-7) at each threshold.
 
-    >>> metric = recall_at_thresholds([1, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
-    >>> metric.compute().round(3).tolist()
-    [1.0, 0.5]
+    It is `tf.compat.v1.metrics.recall_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> metric = recall_at_thresholds([1, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
+      >>> metric.compute().round(3).tolist()
+      [1.0, 0.5]
     """
     return _counted(labels, predictions, weights, thresholds, _smoothed_recall)
 
