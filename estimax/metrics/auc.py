@@ -36,6 +36,9 @@ from estimax.metrics.thresholds import (
 )
 
 
+_AVERAGES = ("weight", "group")
+
+
 def auc(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -117,92 +120,6 @@ def auc(
         method=method,
         label_weights=column_weights if multi_label else None,
     )
-
-
-def inner_thresholds(
-    num_thresholds: int, thresholds: Sequence[float] | None
-) -> tuple[float, ...]:
-    """The ascending thresholds between the two ends just outside [0, 1]."""
-    if thresholds is not None:
-        check_unit_interval("thresholds", thresholds)
-        return tuple(sorted(thresholds))
-    if num_thresholds <= 1:
-        raise MetricError(f"auc: num_thresholds must be above 1, got {num_thresholds}")
-    last = num_thresholds - 1
-    return tuple(i / last for i in range(1, last))
-
-
-def step_areas(x: jax.Array, y: jax.Array, method: str) -> jax.Array:
-    """The area under the points (x, y), x descending, each step as the method says."""
-    heights = {
-        "interpolation": (y[:-1] + y[1:]) / 2,
-        "trapezoidal": (y[:-1] + y[1:]) / 2,
-        "minoring": jnp.minimum(y[:-1], y[1:]),
-        "majoring": jnp.maximum(y[:-1], y[1:]),
-    }
-    return jnp.sum((x[:-1] - x[1:]) * heights[method], axis=0)
-
-
-def interpolated_pr_area(counts: Confusion) -> jax.Array:
-    """The precision-recall area, with precision interpolated inside each step.
-
-    Between two thresholds true positives are taken as linear in all positives, so
-    precision is not linear in recall; the trapezoid would be too optimistic.
-    """
-    tp, fn = counts.tp, counts.fn
-    positives = tp + counts.fp
-    gained = tp[:-1] - tp[1:]
-    slope = safe_div(gained, jnp.maximum(positives[:-1] - positives[1:], 0.0))
-    intercept = tp[1:] - slope * positives[1:]
-    both = (positives[:-1] > 0) & (positives[1:] > 0)
-    # The inner `where` keeps 0/0 out of the branch that is not taken.
-    quotient = positives[:-1] / jnp.where(both, positives[1:], 1.0)
-    log_ratio = jnp.log(jnp.where(both, quotient, 1.0))
-    area = slope * (gained + intercept * log_ratio)
-    return jnp.sum(safe_div(area, jnp.maximum(tp[1:] + fn[1:], 0.0)), axis=0)
-
-
-def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
-    """The value, if it is one of the choices."""
-    if value not in choices:
-        raise MetricError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-    return value
-
-
-def _passed(scores: jax.Array, inner: tuple[float, ...], *, even: bool) -> jax.Array:
-    """How many thresholds, ends included, each score passes; at least the first."""
-    if even or is_even([0.0, *inner, 1.0]):
-        return jnp.maximum(passed_even(scores, len(inner) + 2), 1)
-    return passed_sorted(scores, [-EPSILON, *inner, 1 + EPSILON])
-
-
-def _column_weights(weights: Sequence[float] | None) -> tuple[float, ...] | None:
-    return None if weights is None else tuple(np.asarray(weights, float).tolist())
-
-
-def _area(
-    sums: Accumulators,
-    *,
-    curve: str,
-    method: str,
-    label_weights: tuple[float, ...] | None,
-) -> jax.Array:
-    counts = confusion(sums)
-    tpr = safe_div(counts.tp, counts.tp + counts.fn)
-    if curve == "ROC":
-        fpr = safe_div(counts.fp, counts.fp + counts.tn)
-        areas = step_areas(fpr, tpr, method)
-    elif method == "interpolation":
-        areas = interpolated_pr_area(counts)
-    else:
-        areas = step_areas(tpr, safe_div(counts.tp, counts.tp + counts.fp), method)
-    if label_weights is None:
-        return jnp.mean(areas)  # of one area, unless multi_label
-    by_label = jnp.asarray(label_weights, jnp.float32)
-    return safe_div(jnp.sum(areas * by_label), jnp.sum(by_label))
-
-
-_AVERAGES = ("weight", "group")
 
 
 def group_auc(
@@ -327,6 +244,89 @@ def batch_group_auc(
     return from_sums(
         _area_sums(won, by_group(positives), all_negatives, average), ratio
     )
+
+
+def inner_thresholds(
+    num_thresholds: int, thresholds: Sequence[float] | None
+) -> tuple[float, ...]:
+    """The ascending thresholds between the two ends just outside [0, 1]."""
+    if thresholds is not None:
+        check_unit_interval("thresholds", thresholds)
+        return tuple(sorted(thresholds))
+    if num_thresholds <= 1:
+        raise MetricError(f"auc: num_thresholds must be above 1, got {num_thresholds}")
+    last = num_thresholds - 1
+    return tuple(i / last for i in range(1, last))
+
+
+def step_areas(x: jax.Array, y: jax.Array, method: str) -> jax.Array:
+    """The area under the points (x, y), x descending, each step as the method says."""
+    heights = {
+        "interpolation": (y[:-1] + y[1:]) / 2,
+        "trapezoidal": (y[:-1] + y[1:]) / 2,
+        "minoring": jnp.minimum(y[:-1], y[1:]),
+        "majoring": jnp.maximum(y[:-1], y[1:]),
+    }
+    return jnp.sum((x[:-1] - x[1:]) * heights[method], axis=0)
+
+
+def interpolated_pr_area(counts: Confusion) -> jax.Array:
+    """The precision-recall area, with precision interpolated inside each step.
+
+    Between two thresholds true positives are taken as linear in all positives, so
+    precision is not linear in recall; the trapezoid would be too optimistic.
+    """
+    tp, fn = counts.tp, counts.fn
+    positives = tp + counts.fp
+    gained = tp[:-1] - tp[1:]
+    slope = safe_div(gained, jnp.maximum(positives[:-1] - positives[1:], 0.0))
+    intercept = tp[1:] - slope * positives[1:]
+    both = (positives[:-1] > 0) & (positives[1:] > 0)
+    # The inner `where` keeps 0/0 out of the branch that is not taken.
+    quotient = positives[:-1] / jnp.where(both, positives[1:], 1.0)
+    log_ratio = jnp.log(jnp.where(both, quotient, 1.0))
+    area = slope * (gained + intercept * log_ratio)
+    return jnp.sum(safe_div(area, jnp.maximum(tp[1:] + fn[1:], 0.0)), axis=0)
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
+    """The value, if it is one of the choices."""
+    if value not in choices:
+        raise MetricError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+    return value
+
+
+def _passed(scores: jax.Array, inner: tuple[float, ...], *, even: bool) -> jax.Array:
+    """How many thresholds, ends included, each score passes; at least the first."""
+    if even or is_even([0.0, *inner, 1.0]):
+        return jnp.maximum(passed_even(scores, len(inner) + 2), 1)
+    return passed_sorted(scores, [-EPSILON, *inner, 1 + EPSILON])
+
+
+def _column_weights(weights: Sequence[float] | None) -> tuple[float, ...] | None:
+    return None if weights is None else tuple(np.asarray(weights, float).tolist())
+
+
+def _area(
+    sums: Accumulators,
+    *,
+    curve: str,
+    method: str,
+    label_weights: tuple[float, ...] | None,
+) -> jax.Array:
+    counts = confusion(sums)
+    tpr = safe_div(counts.tp, counts.tp + counts.fn)
+    if curve == "ROC":
+        fpr = safe_div(counts.fp, counts.fp + counts.tn)
+        areas = step_areas(fpr, tpr, method)
+    elif method == "interpolation":
+        areas = interpolated_pr_area(counts)
+    else:
+        areas = step_areas(tpr, safe_div(counts.tp, counts.tp + counts.fp), method)
+    if label_weights is None:
+        return jnp.mean(areas)  # of one area, unless multi_label
+    by_label = jnp.asarray(label_weights, jnp.float32)
+    return safe_div(jnp.sum(areas * by_label), jnp.sum(by_label))
 
 
 def _grouped(

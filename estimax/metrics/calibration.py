@@ -94,38 +94,6 @@ def reliability_curve(
     return from_sums(sums, _curve)
 
 
-def _bin_sums(
-    labels: Data | None, predictions: Data | None, weights: Data | None, num_bins: int
-) -> dict[str, jax.Array]:
-    if num_bins < 1:
-        raise MetricError(f"num_bins must be at least 1, got {num_bins}")
-    truth, scores, weighted = unit_scores(labels, predictions, weights)
-    bins = jnp.floor(scores.astype(jnp.float32) * num_bins)
-    # The last bin includes 1. NaN has to go somewhere; its weight is NaN already.
-    index = jnp.clip(jnp.nan_to_num(bins), 0, num_bins - 1).astype(jnp.int32)
-    per_example = {
-        "weight": weighted,
-        "prediction": times_weights(weighted, scores),
-        "label": times_weights(weighted, truth),
-    }
-    return {
-        name: jax.ops.segment_sum(values, index, num_bins)
-        for name, values in per_example.items()
-    }
-
-
-def _error(sums: Accumulators) -> jax.Array:
-    # weight * |p/weight - y/weight| without the divisions
-    gaps = jnp.abs(sums["prediction"] - sums["label"])
-    return safe_div(jnp.sum(gaps), jnp.sum(sums["weight"]))
-
-
-def _curve(sums: Accumulators) -> jax.Array:
-    prediction = safe_div(sums["prediction"], sums["weight"])
-    label = safe_div(sums["label"], sums["weight"])
-    return jnp.stack([prediction, label, sums["weight"]], axis=-1)
-
-
 def gain_at_k(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -203,6 +171,38 @@ def lift_at_k(
     """
     sums = _histogram(labels, predictions, weights, k, num_buckets)
     return from_sums(sums, _lift, k=k)
+
+
+def _bin_sums(
+    labels: Data | None, predictions: Data | None, weights: Data | None, num_bins: int
+) -> dict[str, jax.Array]:
+    if num_bins < 1:
+        raise MetricError(f"num_bins must be at least 1, got {num_bins}")
+    truth, scores, weighted = unit_scores(labels, predictions, weights)
+    bins = jnp.floor(scores.astype(jnp.float32) * num_bins)
+    # The last bin includes 1. NaN has to go somewhere; its weight is NaN already.
+    index = jnp.clip(jnp.nan_to_num(bins), 0, num_bins - 1).astype(jnp.int32)
+    per_example = {
+        "weight": weighted,
+        "prediction": times_weights(weighted, scores),
+        "label": times_weights(weighted, truth),
+    }
+    return {
+        name: jax.ops.segment_sum(values, index, num_bins)
+        for name, values in per_example.items()
+    }
+
+
+def _error(sums: Accumulators) -> jax.Array:
+    # weight * |p/weight - y/weight| without the divisions
+    gaps = jnp.abs(sums["prediction"] - sums["label"])
+    return safe_div(jnp.sum(gaps), jnp.sum(sums["weight"]))
+
+
+def _curve(sums: Accumulators) -> jax.Array:
+    prediction = safe_div(sums["prediction"], sums["weight"])
+    label = safe_div(sums["label"], sums["weight"])
+    return jnp.stack([prediction, label, sums["weight"]], axis=-1)
 
 
 def _histogram(

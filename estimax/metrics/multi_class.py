@@ -153,33 +153,6 @@ def sparse_top_k_categorical_accuracy(
     return mean(_in_top_k(ids, scores, k), weights)
 
 
-def id_pair(
-    labels: Data | None, predictions: Data | None, weights: Data | None
-) -> tuple[jax.Array, jax.Array]:
-    """Class ids [...] and scores [..., K]; no examples when both are left out."""
-    check_given(labels=labels, predictions=predictions, weights=weights)
-    if labels is None or predictions is None:
-        return jnp.zeros(0, jnp.int32), jnp.zeros((0, 1))
-    ids, scores = jnp.asarray(labels), jnp.asarray(predictions)
-    if ids.ndim == scores.ndim and ids.shape[-1] == 1:
-        ids = ids[..., 0]
-    if scores.ndim == 0 or ids.shape != scores.shape[:-1]:
-        raise MetricError(
-            f"labels {list(np.shape(labels))} must be class ids, one for each row of "
-            f"predictions {list(scores.shape)}"
-        )
-    return ids.astype(jnp.int32), scores
-
-
-def _in_top_k(ids: jax.Array, scores: jax.Array, k: int) -> jax.Array:
-    # An id out of range scores NaN, which no comparison finds.
-    own = jnp.take_along_axis(
-        scores.astype(jnp.float32), ids[..., None], axis=-1, mode="fill"
-    )
-    better = jnp.sum(scores > own, axis=-1)
-    return jnp.isfinite(own[..., 0]) & (better < k)
-
-
 def mean_iou(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -213,6 +186,33 @@ def mean_iou(
     """
     table = class_table(labels, predictions, weights, num_classes)
     return from_sums({"table": table}, _mean_iou)
+
+
+def id_pair(
+    labels: Data | None, predictions: Data | None, weights: Data | None
+) -> tuple[jax.Array, jax.Array]:
+    """Class ids [...] and scores [..., K]; no examples when both are left out."""
+    check_given(labels=labels, predictions=predictions, weights=weights)
+    if labels is None or predictions is None:
+        return jnp.zeros(0, jnp.int32), jnp.zeros((0, 1))
+    ids, scores = jnp.asarray(labels), jnp.asarray(predictions)
+    if ids.ndim == scores.ndim and ids.shape[-1] == 1:
+        ids = ids[..., 0]
+    if scores.ndim == 0 or ids.shape != scores.shape[:-1]:
+        raise MetricError(
+            f"labels {list(np.shape(labels))} must be class ids, one for each row of "
+            f"predictions {list(scores.shape)}"
+        )
+    return ids.astype(jnp.int32), scores
+
+
+def _in_top_k(ids: jax.Array, scores: jax.Array, k: int) -> jax.Array:
+    # An id out of range scores NaN, which no comparison finds.
+    own = jnp.take_along_axis(
+        scores.astype(jnp.float32), ids[..., None], axis=-1, mode="fill"
+    )
+    better = jnp.sum(scores > own, axis=-1)
+    return jnp.isfinite(own[..., 0]) & (better < k)
 
 
 def class_table(

@@ -217,36 +217,6 @@ def cosine_similarity(
     return mean(cosines, weights)
 
 
-def number_pair(
-    labels: Data | None,
-    predictions: Data | None,
-    weights: Data | None,
-    *,
-    no_data: tuple[int, ...] = (0, 1),
-) -> tuple[jax.Array, jax.Array]:
-    """Labels and predictions as float32 of one shape."""
-    truth, values = label_pair(labels, predictions, weights, no_data=no_data)
-    return truth.astype(jnp.float32), values.astype(jnp.float32)
-
-
-def mean_over_last_axis(values: jax.Array, weights: Data | None) -> Sums:
-    """Reduce each example to its mean, then stream the weighted mean of those."""
-    if values.shape[-1] == 0:
-        return mean()  # an empty batch changes nothing; its mean would be NaN
-    return mean(jnp.mean(values, axis=-1), weights)
-
-
-def root(sums: Accumulators) -> jax.Array:
-    """The result of a mean of squares, as a root."""
-    return jnp.sqrt(ratio(sums))
-
-
-def _unit(vectors: jax.Array, axis: int) -> jax.Array:
-    """Vectors of length 1; those shorter than 1e-6 are left short, as in TF."""
-    squared = jnp.sum(jnp.square(vectors), axis, keepdims=True)
-    return vectors * jax.lax.rsqrt(jnp.maximum(squared, 1e-12))
-
-
 def log_loss(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -424,6 +394,36 @@ def kl_divergence(
     truth, values = number_pair(labels, predictions, weights)
     truth, values = jnp.clip(truth, EPSILON, 1.0), jnp.clip(values, EPSILON, 1.0)
     return mean(jnp.sum(truth * jnp.log(truth / values), axis=-1), weights)
+
+
+def number_pair(
+    labels: Data | None,
+    predictions: Data | None,
+    weights: Data | None,
+    *,
+    no_data: tuple[int, ...] = (0, 1),
+) -> tuple[jax.Array, jax.Array]:
+    """Labels and predictions as float32 of one shape."""
+    truth, values = label_pair(labels, predictions, weights, no_data=no_data)
+    return truth.astype(jnp.float32), values.astype(jnp.float32)
+
+
+def mean_over_last_axis(values: jax.Array, weights: Data | None) -> Sums:
+    """Reduce each example to its mean, then stream the weighted mean of those."""
+    if values.shape[-1] == 0:
+        return mean()  # an empty batch changes nothing; its mean would be NaN
+    return mean(jnp.mean(values, axis=-1), weights)
+
+
+def root(sums: Accumulators) -> jax.Array:
+    """The result of a mean of squares, as a root."""
+    return jnp.sqrt(ratio(sums))
+
+
+def _unit(vectors: jax.Array, axis: int) -> jax.Array:
+    """Vectors of length 1; those shorter than 1e-6 are left short, as in TF."""
+    squared = jnp.sum(jnp.square(vectors), axis, keepdims=True)
+    return vectors * jax.lax.rsqrt(jnp.maximum(squared, 1e-12))
 
 
 def _binary(truth: jax.Array, probabilities: jax.Array) -> jax.Array:

@@ -318,14 +318,6 @@ def mean_per_class_accuracy(
     return from_sums(sums, _mean_accuracy)
 
 
-def _distance(sums: Accumulators) -> jax.Array:
-    return 1.0 - ratio(sums)
-
-
-def _mean_accuracy(sums: Accumulators) -> jax.Array:
-    return jnp.mean(safe_div(sums["hits"], sums["count"]))
-
-
 def precision_at_k(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -447,6 +439,14 @@ def average_precision_at_k(
     relevant = jnp.sum(_is_first(ids) & (ids < classes), axis=-1)
     possible = jnp.maximum(jnp.minimum(relevant, k), 1)
     return strict_mean(jnp.sum(precision * hits, axis=-1) / possible, weights)
+
+
+def _distance(sums: Accumulators) -> jax.Array:
+    return 1.0 - ratio(sums)
+
+
+def _mean_accuracy(sums: Accumulators) -> jax.Array:
+    return jnp.mean(safe_div(sums["hits"], sums["count"]))
 
 
 def _best_and_labels(
