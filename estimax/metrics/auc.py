@@ -1,11 +1,15 @@
-"""Area under the ROC or precision-recall curve, bucketed at fixed thresholds.
+"""Area under the ROC or precision-recall curve, over all examples or within groups.
 
     auc(labels, scores, weights).merge(...).compute()
     auc(labels, scores, curve="PR")
+    group_auc(labels, scores, user_ids, num_groups=1000)
 
-The area is keras' (`tf.keras.metrics.AUC`), which the heads report: 200 thresholds, not
-the exact, sort-based area, so that the state has a fixed size and merges by adding.
-`metrics.v1.auc` has the other smoothing, of `tf.compat.v1.metrics.auc`.
+`auc` is that of Keras (`tf.keras.metrics.AUC`), which the heads report: approximated at
+200 thresholds and not computed from sorted scores, so that the state has a fixed size
+and merges by adding. `metrics.v1.auc` has the smoothing of `tf.compat.v1.metrics.auc`.
+
+The ROC area within a group is the share of pairs (positive, negative) that the scores
+put in the right order; equal scores count half.
 """
 
 from collections.abc import Sequence
@@ -34,7 +38,6 @@ from estimax.metrics.thresholds import (
     passed_sorted,
     score_pair,
 )
-
 
 _AVERAGES = ("weight", "group")
 
@@ -176,7 +179,7 @@ def group_auc(
     problem = f"groups must be ids from 0 to {num_groups - 1}"
     weighted = guarded(weighted, inside, problem)
     bins = num_buckets + 1
-    # A bin for each group and bucket: the histogram of one long row of buckets.
+    # One bin for each pair of group and bucket, numbered group by group.
     own = jnp.where(inside, ids, 0) * bins + passed_even(scores, bins)
     flat = count(truth, own, weighted, num_groups * bins - 1)
     sums = {"counts": flat.reshape(2, num_groups, bins)}
@@ -224,7 +227,8 @@ def batch_group_auc(
     truth, scores, ids, weighted = _grouped(labels, predictions, groups, weights)
     order = jnp.lexsort((scores, ids))
     truth, scores, ids, weighted = (x[order] for x in (truth, scores, ids, weighted))
-    # A run is a group's examples of one score; runs ascend by group, then by score.
+    # A run is the examples of one group with one score. Runs are numbered by group,
+    # then by ascending score, so cumulative sums over runs count the pairs in order.
     new_group = _changes(ids)
     run = jnp.cumsum(new_group | _changes(scores)) - 1
     group_of_example = jnp.cumsum(new_group) - 1
@@ -236,6 +240,7 @@ def batch_group_auc(
     def by_group(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, group, size)
 
+    # Negatives below a run: those of all earlier runs, minus those of earlier groups.
     before = jnp.cumsum(negatives) - negatives
     all_negatives = by_group(negatives)
     earlier_groups = jnp.cumsum(all_negatives) - all_negatives
@@ -249,7 +254,7 @@ def batch_group_auc(
 def inner_thresholds(
     num_thresholds: int, thresholds: Sequence[float] | None
 ) -> tuple[float, ...]:
-    """The ascending thresholds between the two ends just outside [0, 1]."""
+    """Return the ascending thresholds, without the two ends just outside [0, 1]."""
     if thresholds is not None:
         check_unit_interval("thresholds", thresholds)
         return tuple(sorted(thresholds))
@@ -260,7 +265,7 @@ def inner_thresholds(
 
 
 def step_areas(x: jax.Array, y: jax.Array, method: str) -> jax.Array:
-    """The area under the points (x, y), x descending, each step as the method says."""
+    """Return the area under the points (x, y), with x descending, by this method."""
     heights = {
         "interpolation": (y[:-1] + y[1:]) / 2,
         "trapezoidal": (y[:-1] + y[1:]) / 2,
@@ -271,14 +276,17 @@ def step_areas(x: jax.Array, y: jax.Array, method: str) -> jax.Array:
 
 
 def interpolated_pr_area(counts: Confusion) -> jax.Array:
-    """The precision-recall area, with precision interpolated inside each step.
+    """Return the precision-recall area, with precision interpolated in each step.
 
-    Between two thresholds true positives are taken as linear in all positives, so
-    precision is not linear in recall; the trapezoid would be too optimistic.
+    Between two thresholds, true positives are assumed to grow linearly with predicted
+    positives (Davis and Goadrich, 2006). Precision is then not linear in recall, and a
+    trapezoid would be too optimistic.
     """
     tp, fn = counts.tp, counts.fn
     positives = tp + counts.fp
     gained = tp[:-1] - tp[1:]
+    # tp = slope * positives + intercept. The area of a step is the integral of
+    # tp / positives over tp, divided by the number of positive labels.
     slope = safe_div(gained, jnp.maximum(positives[:-1] - positives[1:], 0.0))
     intercept = tp[1:] - slope * positives[1:]
     both = (positives[:-1] > 0) & (positives[1:] > 0)
@@ -290,14 +298,14 @@ def interpolated_pr_area(counts: Confusion) -> jax.Array:
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
-    """The value, if it is one of the choices."""
+    """Return the value; raise `MetricError` if it is not one of the choices."""
     if value not in choices:
         raise MetricError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
     return value
 
 
 def _passed(scores: jax.Array, inner: tuple[float, ...], *, even: bool) -> jax.Array:
-    """How many thresholds, ends included, each score passes; at least the first."""
+    """Return how many thresholds each score passes, counting the two ends."""
     if even or is_even([0.0, *inner, 1.0]):
         return jnp.maximum(passed_even(scores, len(inner) + 2), 1)
     return passed_sorted(scores, [-EPSILON, *inner, 1 + EPSILON])
@@ -335,7 +343,7 @@ def _grouped(
     groups: Data | None,
     weights: Data | None,
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Labels, scores, ids and weights, all flat."""
+    """Return labels, scores, group ids and weights, all flat."""
     check_given(labels=labels, predictions=predictions, groups=groups, weights=weights)
     truth, scores, weighted = score_pair(labels, predictions, weights)
     ids, _ = label_pair(groups, labels)
@@ -344,7 +352,7 @@ def _grouped(
 
 
 def _changes(values: jax.Array) -> jax.Array:
-    """Whether a value differs from the one before it; True for the first."""
+    """Return whether a value differs from the one before it; True for the first."""
     differs = values[1:] != values[:-1]
     return jnp.concatenate([jnp.ones_like(values[:1], bool), differs])
 
@@ -360,7 +368,7 @@ def _mean_area(sums: Accumulators, *, average: str) -> jax.Array:
 def _area_sums(
     won: jax.Array, positives: jax.Array, negatives: jax.Array, average: str
 ) -> dict[str, jax.Array]:
-    """Total and count of the groups' areas; `won` is the weight of pairs in order."""
+    """Return total and count of the areas; `won` is the weight of pairs in order."""
     pairs = positives * negatives
     share = positives + negatives if average == "weight" else jnp.ones_like(pairs)
     share = jnp.where(pairs == 0, 0.0, share)

@@ -1,10 +1,12 @@
-"""Do probabilities mean what they say? Of 100 examples at 0.7, do 70 come true?
+"""Calibration of probabilities, and gain and lift of the highest scores.
 
     expected_calibration_error(labels, probabilities).compute()      # 0 is perfect
     reliability_curve(labels, probabilities).compute()               # [bins, 3]
+    lift_at_k(labels, scores, k=0.1).compute()
 
-Probabilities fall into bins of equal width. Both metrics keep each bin's weight, sum of
-predictions and sum of labels; soft labels count with their value.
+Probabilities are calibrated if of the examples predicted at 0.7 a share of 0.7 is
+positive. They fall into bins of equal width, and the state is the weight, the sum of
+predictions and the sum of labels of each bin. Gain and lift keep a histogram of scores.
 """
 
 import jax
@@ -180,7 +182,7 @@ def _bin_sums(
         raise MetricError(f"num_bins must be at least 1, got {num_bins}")
     truth, scores, weighted = unit_scores(labels, predictions, weights)
     bins = jnp.floor(scores.astype(jnp.float32) * num_bins)
-    # The last bin includes 1. NaN has to go somewhere; its weight is NaN already.
+    # The last bin includes 1. A NaN goes to bin 0; its weight is NaN already.
     index = jnp.clip(jnp.nan_to_num(bins), 0, num_bins - 1).astype(jnp.int32)
     per_example = {
         "weight": weighted,
@@ -194,7 +196,7 @@ def _bin_sums(
 
 
 def _error(sums: Accumulators) -> jax.Array:
-    # weight * |p/weight - y/weight| without the divisions
+    # weight * |p / weight - y / weight| is |p - y|: no division is needed.
     gaps = jnp.abs(sums["prediction"] - sums["label"])
     return safe_div(jnp.sum(gaps), jnp.sum(sums["weight"]))
 
@@ -234,5 +236,5 @@ def _lift(sums: Accumulators, *, k: float) -> jax.Array:
 
 
 def _from_zero(buckets: jax.Array) -> jax.Array:
-    """Cumulative sums, beginning before the first bucket."""
+    """Return the cumulative sums with a 0 in front."""
     return jnp.concatenate([jnp.zeros(1), jnp.cumsum(buckets)])

@@ -1,9 +1,9 @@
-"""Means of a value per example, and the accuracies that are such means.
+"""Means and sums of a value for each example, and accuracies that are such means.
 
     mean(losses, weights).merge(mean(more_losses, more_weights)).compute()
 
-State: `total` and `count`, where count sums the weights after broadcasting. No data
-gives 0, not NaN.
+State: `total` and `count`, the sum of the weights after broadcasting. The result
+without data is 0, not NaN.
 """
 
 from collections.abc import Callable
@@ -216,12 +216,12 @@ def accuracy_baseline(labels: Data | None = None, weights: Data | None = None) -
 
 
 def strict_mean(values: Data, weights: Data | None) -> Sums:
-    """The weighted mean, where weights that cannot be broadcast are an error."""
+    """Return the weighted mean; raise if the weights do not broadcast to the values."""
     return from_sums(_sums(jnp.asarray(values), weights), ratio)
 
 
 def _averaged(values: Data | None, weights: Data | None) -> jax.Array:
-    """The values, averaged over the axes that the weights lack."""
+    """Return the values, averaged over the axes that the weights lack."""
     return _without_surplus_axes(values, weights, jnp.mean)
 
 
@@ -249,7 +249,7 @@ def _sums(values: jax.Array, weights: Data | None) -> dict[str, jax.Array]:
 
 
 def only_total(sums: Accumulators) -> jax.Array:
-    """The result of metrics that are a sum."""
+    """Return the result of a metric that is a sum."""
     return sums["total"]
 
 

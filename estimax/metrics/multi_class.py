@@ -1,10 +1,10 @@
-"""Accuracies over K classes: is the right class the best, or among the k best?
+"""Accuracies and intersection over union for K classes.
 
     sparse_categorical_accuracy(class_ids, scores).compute()           # ids [B]
     top_k_categorical_accuracy(one_hot, scores, k=3).compute()         # one-hot [B, K]
 
-Of equal scores the first is the best one; all that tie for the k-th place are among
-the k best, as in TF's `in_top_k`.
+Of equal scores the first counts as the highest. Scores that tie for the k-th place are
+all among the k highest, as in TF's `in_top_k`.
 """
 
 import jax
@@ -191,7 +191,7 @@ def mean_iou(
 def id_pair(
     labels: Data | None, predictions: Data | None, weights: Data | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Class ids [...] and scores [..., K]; no examples when both are left out."""
+    """Return class ids [...] and scores [..., K]; empty arrays if both are None."""
     check_given(labels=labels, predictions=predictions, weights=weights)
     if labels is None or predictions is None:
         return jnp.zeros(0, jnp.int32), jnp.zeros((0, 1))
@@ -207,7 +207,7 @@ def id_pair(
 
 
 def _in_top_k(ids: jax.Array, scores: jax.Array, k: int) -> jax.Array:
-    # An id out of range scores NaN, which no comparison finds.
+    # mode="fill" scores an id out of range NaN, which is not finite and so not counted.
     own = jnp.take_along_axis(
         scores.astype(jnp.float32), ids[..., None], axis=-1, mode="fill"
     )
@@ -221,7 +221,7 @@ def class_table(
     weights: Data | None,
     num_classes: int,
 ) -> jax.Array:
-    """Weights summed by [label, prediction], for class ids of any one shape."""
+    """Return the confusion matrix [label, prediction], the summed weights."""
     if num_classes < 1:
         raise MetricError(f"num_classes must be at least 1, got {num_classes}")
     truth, guess = label_pair(labels, predictions, weights)
@@ -241,6 +241,6 @@ def _mean_iou(sums: Accumulators) -> jax.Array:
     table = sums["table"]
     hits = jnp.diagonal(table)
     union = jnp.sum(table, 0) + jnp.sum(table, 1) - hits
-    # A class that never occurred has no IoU; a 0 in its place would lower the mean.
+    # Classes without labels and predictions are left out of the mean, not counted as 0.
     occurred = jnp.sum((union != 0).astype(jnp.float32))
     return safe_div(jnp.sum(safe_div(hits, union)), occurred)

@@ -1,9 +1,10 @@
-"""The best of one rate while another is held: sensitivity at a specificity, and so on.
+"""The best value of one rate while another rate is at least a given value.
 
     sensitivity_at_specificity(labels, scores, specificity=0.9).compute()
 
-keras semantics: the maximum over the thresholds that satisfy the constraint, 0 when
-none does. `metrics.v1` has TF 1's nearest point instead, which differs on small data.
+The semantics are those of Keras: the maximum over the thresholds that satisfy the
+constraint, 0 if none does. `metrics.v1` has TF 1's nearest threshold instead, which
+differs on small data.
 """
 
 import jax

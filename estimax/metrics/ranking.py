@@ -1,11 +1,10 @@
-"""How well lists are ordered: NDCG@k and the mean reciprocal rank.
+"""Metrics of ranked lists: NDCG@k and the mean reciprocal rank.
 
-    ndcg_at_k(relevance, scores, k=10).compute()               # both [lists, items]
-    mean_reciprocal_rank(relevance, scores, weights).compute()  # weights [lists]
+    ndcg_at_k(relevance, scores, k=10).compute()               # both [B, L]
+    mean_reciprocal_rank(relevance, scores, weights).compute()  # weights [B]
 
-Relevance is 0 or more; shorter lists are padded with a negative relevance. Of equal
-scores the earlier item ranks first. A list without a relevant item cannot be ordered
-well or badly, and is left out of the mean, as its weight is taken to be 0.
+Relevance is 0 or greater; shorter lists are padded with a negative relevance. Of equal
+scores the earlier item ranks first. A list without a relevant item gets weight 0.
 """
 
 import jax
@@ -99,14 +98,14 @@ def mean_reciprocal_rank(
 def _by_score(
     labels: Data | None, predictions: Data | None, weights: Data | None, k: int | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Relevance as given, and by descending score; padding is 0 and comes last."""
+    """Return relevance in the given order and by descending score; padding is 0."""
     if k is not None and k < 1:
         raise MetricError(f"k must be at least 1, got {k}")
     given, scores = label_pair(labels, predictions, weights, no_data=(0, 1))
     if given.ndim < 2:
         raise MetricError(f"labels {list(given.shape)} must be [lists, items]")
     relevance = jnp.maximum(given.astype(jnp.float32), 0.0)
-    # Sorted by (padding, -score), so that even a score of -inf comes before padding.
+    # Sort by (padding, -score), so that padding comes last, even after a score of -inf.
     order = jnp.lexsort((-scores, given < 0), axis=-1)
     return relevance, jnp.take_along_axis(relevance, order, axis=-1)
 

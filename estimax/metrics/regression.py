@@ -1,11 +1,11 @@
-"""Errors between numbers: absolute, squared, log-cosh, Poisson, cosine.
+"""Errors between numbers, and cross entropies of probabilities.
 
     mean_squared_error(labels, predictions, weights).compute()
 
-As in keras, all but `root_mean_squared_error` first reduce over the LAST axis: [B, D]
-gives one value per example, to be weighted by [B]. An input of shape [B] therefore
-collapses to one value per *batch* and takes no weights per example: pass [B, 1], or use
-`metrics.v1`, whose errors are elementwise.
+As in Keras, all but `root_mean_squared_error` and `log_loss` first reduce over the LAST
+axis: [B, D] gives one value for each example, weighted by [B]. An input of shape [B] is
+therefore reduced to one value for the *batch* and cannot have example weights: pass
+[B, 1], or use `metrics.v1`, whose errors are elementwise.
 """
 
 import jax
@@ -17,8 +17,8 @@ from estimax.metrics.mean import mean
 from estimax.metrics.metric import Accumulators, Sums, from_sums, ratio
 from estimax.metrics.multi_class import id_pair
 
-# keras' guard against the logarithm of 0.
-EPSILON = 1e-7
+# The margin of Keras that keeps the logarithm of 0 out.
+LOG_MARGIN = 1e-7
 
 
 def mean_absolute_error(
@@ -146,7 +146,7 @@ def log_cosh_error(
     """
     truth, values = number_pair(labels, predictions, weights)
     error = values - truth
-    # log(cosh(x)) without the overflow of cosh.
+    # log(cosh(x)) = x + log(1 + exp(-2x)) - log(2); cosh(x) itself overflows at 89.
     errors = error + jax.nn.softplus(-2.0 * error) - np.float32(np.log(2.0))
     return mean_over_last_axis(errors, weights)
 
@@ -180,7 +180,7 @@ def poisson(
       1.0
     """
     truth, values = number_pair(labels, predictions, weights)
-    return mean_over_last_axis(values - truth * jnp.log(values + EPSILON), weights)
+    return mean_over_last_axis(values - truth * jnp.log(values + LOG_MARGIN), weights)
 
 
 def cosine_similarity(
@@ -322,7 +322,7 @@ def categorical_crossentropy(
         log_p = jax.nn.log_softmax(values)
     else:
         rescaled = values / jnp.sum(values, axis=-1, keepdims=True)
-        log_p = jnp.log(jnp.clip(rescaled, EPSILON, 1.0 - EPSILON))
+        log_p = jnp.log(jnp.clip(rescaled, LOG_MARGIN, 1.0 - LOG_MARGIN))
     return mean(-jnp.sum(truth * log_p, axis=-1), weights)
 
 
@@ -357,9 +357,9 @@ def sparse_categorical_crossentropy(
     """
     ids, values = id_pair(labels, predictions, weights)
     if not from_logits:
-        values = jnp.log(jnp.clip(values, EPSILON, 1.0 - EPSILON))
+        values = jnp.log(jnp.clip(values, LOG_MARGIN, 1.0 - LOG_MARGIN))
     log_p = jax.nn.log_softmax(values.astype(jnp.float32))
-    # An id out of range makes the result NaN instead of counting another class.
+    # mode="fill" makes the result NaN if an id is out of range.
     own = jnp.take_along_axis(log_p, ids[..., None], axis=-1, mode="fill")
     return mean(-own[..., 0], weights)
 
@@ -392,7 +392,7 @@ def kl_divergence(
       0.0
     """
     truth, values = number_pair(labels, predictions, weights)
-    truth, values = jnp.clip(truth, EPSILON, 1.0), jnp.clip(values, EPSILON, 1.0)
+    truth, values = jnp.clip(truth, LOG_MARGIN, 1.0), jnp.clip(values, LOG_MARGIN, 1.0)
     return mean(jnp.sum(truth * jnp.log(truth / values), axis=-1), weights)
 
 
@@ -403,30 +403,32 @@ def number_pair(
     *,
     no_data: tuple[int, ...] = (0, 1),
 ) -> tuple[jax.Array, jax.Array]:
-    """Labels and predictions as float32 of one shape."""
+    """Return labels and predictions as float32 of one shape."""
     truth, values = label_pair(labels, predictions, weights, no_data=no_data)
     return truth.astype(jnp.float32), values.astype(jnp.float32)
 
 
 def mean_over_last_axis(values: jax.Array, weights: Data | None) -> Sums:
-    """Reduce each example to its mean, then stream the weighted mean of those."""
+    """Return the weighted mean over examples of their means over the last axis."""
     if values.shape[-1] == 0:
-        return mean()  # an empty batch changes nothing; its mean would be NaN
+        return mean()  # the mean over an axis of size 0 would be NaN
     return mean(jnp.mean(values, axis=-1), weights)
 
 
 def root(sums: Accumulators) -> jax.Array:
-    """The result of a mean of squares, as a root."""
+    """Return the root of a mean."""
     return jnp.sqrt(ratio(sums))
 
 
 def _unit(vectors: jax.Array, axis: int) -> jax.Array:
-    """Vectors of length 1; those shorter than 1e-6 are left short, as in TF."""
+    """Scale vectors to length 1; as in TF, those shorter than 1e-6 stay shorter."""
     squared = jnp.sum(jnp.square(vectors), axis, keepdims=True)
     return vectors * jax.lax.rsqrt(jnp.maximum(squared, 1e-12))
 
 
 def _binary(truth: jax.Array, probabilities: jax.Array) -> jax.Array:
-    p = jnp.clip(probabilities, EPSILON, 1.0 - EPSILON)
-    # keras adds the margin once more inside the logarithms; its figures are the target.
-    return -(truth * jnp.log(p + EPSILON) + (1.0 - truth) * jnp.log(1.0 - p + EPSILON))
+    p = jnp.clip(probabilities, LOG_MARGIN, 1.0 - LOG_MARGIN)
+    # Keras adds the margin again inside the logarithms; the results must be equal.
+    return -(
+        truth * jnp.log(p + LOG_MARGIN) + (1.0 - truth) * jnp.log(1.0 - p + LOG_MARGIN)
+    )

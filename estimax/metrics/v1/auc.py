@@ -1,10 +1,10 @@
-"""TF 1's AUC and operating points: smoothed by small constants, compared exactly.
+"""TF 1's AUC and operating points, smoothed by small constants.
 
     auc(labels, scores, weights).compute()
     auc(labels, scores, curve="PR", summation_method="careful_interpolation").compute()
 
-The default PR area is the trapezoid, which is optimistic but is what TF 1 heads print.
-Labels all negative give a ROC area near 1, where keras gives 0.
+The default PR area uses trapezoids, which is too optimistic but is what TF 1 reports.
+If all labels are negative, the ROC area is near 1, where that of Keras is 0.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from estimax.metrics.thresholds import (
     unit_scores,
 )
 
-# What TF 1 adds to the rates of the AUC; its operating points add EPSILON.
+# TF 1 adds this to the rates of the AUC, and EPSILON to those of operating points.
 _SMOOTHING = 1e-6
 
 
@@ -170,7 +170,7 @@ def specificity_at_sensitivity(
     """
     check_unit_interval("sensitivity", [sensitivity])
     inner = inner_thresholds(num_thresholds, None)
-    # Here alone the last threshold lies below 1: TF's choice, and visible at score 1.
+    # The last threshold lies below 1, as in TF 1: a score of 1 passes all thresholds.
     grid = [-EPSILON, *inner, 1 - EPSILON]
     sums = counts_at(unit_scores(labels, predictions, weights), grid)
     return from_sums(sums, _nearest_specificity, target=sensitivity)

@@ -1,8 +1,7 @@
-"""TF 1's precision and recall of decisions already made: anything not 0 is positive.
+"""TF 1's precision, recall and counts, of decisions or of scores at thresholds.
 
-    precision(labels, class_ids).compute()
-
-For scores, see `counts_at_thresholds.py`.
+precision(labels, class_ids).compute()                        # any but 0 is positive
+precision_at_thresholds(labels, scores, thresholds=[0.3, 0.6]).compute()     # [2]
 """
 
 from collections.abc import Sequence

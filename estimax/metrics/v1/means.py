@@ -1,6 +1,9 @@
-"""TF 1's mean family: elementwise, and strict about the shape of weights.
+"""TF 1's means, errors, accuracies and metrics at k.
 
-mean_squared_error(labels, predictions, weights).compute()   # [B] with weights [B]
+    mean_squared_error(labels, predictions, weights).compute()   # [B] with weights [B]
+    precision_at_k(class_ids, scores, k=3).compute()             # scores [B, K]
+
+Errors are elementwise. Weights must broadcast to the values, else `MetricError`.
 """
 
 import jax
@@ -273,7 +276,7 @@ def mean_cosine_distance(
       >>> float(mean_cosine_distance([[1.0, 0.0]], [[0.0, 1.0]], dim=1).compute())
       1.0
     """
-    # The shape for "no data" has to have axis `dim`, whichever that is.
+    # Without data, use an empty array that has the axis `dim`.
     no_data = (0,) * (max(dim, -dim - 1) + 1)
     truth, values = number_pair(labels, predictions, weights, no_data=no_data)
     products = jnp.sum(truth * values, axis=dim, keepdims=labels is not None)
@@ -455,7 +458,7 @@ def _best_and_labels(
     weights: Data | None,
     k: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """The k best classes [..., k] and the labels [..., L]."""
+    """Return the k classes with the highest scores [..., k] and the labels [..., L]."""
     check_given(labels=labels, predictions=predictions, weights=weights)
     if labels is None or predictions is None:
         nothing = jnp.zeros((0, 1), jnp.int32)
@@ -475,12 +478,12 @@ def _best_and_labels(
 
 
 def _is_in(ids: jax.Array, others: jax.Array) -> jax.Array:
-    """For each id, whether the row of others has it."""
+    """Return for each id whether the same row of the others contains it."""
     return jnp.any(ids[..., :, None] == others[..., None, :], axis=-1)
 
 
 def _is_first(ids: jax.Array) -> jax.Array:
-    """Whether an id is no padding and not a repetition within its row."""
+    """Return whether an id is neither padding nor a repetition within its row."""
     same = ids[..., :, None] == ids[..., None, :]
     earlier = jnp.tril(jnp.ones(2 * ids.shape[-1:], bool), -1)
     return (ids >= 0) & ~jnp.any(same & earlier, axis=-1)
