@@ -1,4 +1,10 @@
-"""Heads turn logits into a loss, predictions and metrics. Read `head.py` first."""
+"""Heads turn logits into a loss, predictions, metrics and serving signatures.
+
+    head = ex.heads.MultiClassHead(3)
+    head.create_estimator_spec(features, mode, logits, labels, optimizer="Adam")
+
+Read `head.py` first: the interface `Head`, and `BaseHead`, from which heads inherit.
+"""
 
 from estimax.heads import losses
 from estimax.heads.binary_class import BinaryClassHead

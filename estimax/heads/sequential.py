@@ -248,7 +248,7 @@ class SequentialHeadWrapper(BaseHead):
         return mask.astype(bool)
 
     def _own_features(self, features: Any, mask: jax.Array) -> dict[str, Any]:
-        """The features the static head reads, their steps as rows."""
+        """Return the features that the static head reads, with steps as rows."""
         own = {}
         for key in self.feature_columns or ():
             if key not in features:
@@ -282,23 +282,23 @@ def _keys(columns: object) -> tuple[str, ...]:
 
 
 def _unmasked(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """Zeros where the mask is false: whatever is there must not reach a gradient."""
+    """Return 0 where the mask is false, so that a NaN there reaches no gradient."""
     spread = mask.reshape(mask.shape + (1,) * (values.ndim - 2))
     return jnp.where(spread, values, jnp.zeros((), values.dtype))
 
 
 def _rows(values: jax.Array) -> jax.Array:
-    """[B, T, ...] as [B*T, ...], and [B, T] as [B*T, 1]."""
+    """Reshape [B, T, ...] to [B*T, ...], and [B, T] to [B*T, 1]."""
     tail = values.shape[2:] or (1,)
     return values.reshape((values.shape[0] * values.shape[1], *tail))
 
 
-MASK = "mask"
+MASK = "mask"  # the key of the raw mask among the inputs of StepLabels
 
 
 @dataclass(frozen=True)
 class StepLabels:
-    """The labels of steps [B, T, ...] by a head's rule, 0 where masked."""
+    """Host transform of the labels of steps, [B, T, ...], by a rule; 0 where masked."""
 
     rule: LabelRule
     has_mask: bool
@@ -306,11 +306,11 @@ class StepLabels:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The raw values it reads."""
+        """The keys of the raw values it reads."""
         return (KEY, MASK) if self.has_mask else (KEY,)
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
-        """Look up, spread sparse labels over the steps, and check what counts."""
+        """Convert labels, and check those of unmasked steps."""
         given = raw[KEY]
         mask = np.asarray(raw[MASK]).astype(bool) if self.has_mask else None
         if isinstance(given, Sparse):
@@ -334,7 +334,7 @@ class StepLabels:
         if len(numbers) != mask.sum():
             raise LabelError(
                 f"{self.rule.head}: {len(numbers)} sparse labels for {mask.sum()} "
-                "unmasked steps; every one needs its label."
+                "unmasked steps; every one needs a label."
             )
         spread = np.zeros(mask.shape, numbers.dtype)
         spread[mask] = numbers
@@ -344,7 +344,7 @@ class StepLabels:
 def step_labels(
     rule: LabelRule, labels: Any, raw_mask: Any, mask: jax.Array
 ) -> jax.Array:
-    """Labels [B, T, ...] that fit the mask [B, T]."""
+    """Return checked labels [B, T, ...] for the mask [B, T]."""
     check_given(rule.head, labels)
     if not staging.can_stage(labels):
         ready = rule.on_device(labels)
@@ -352,7 +352,8 @@ def step_labels(
         both = {KEY: labels, MASK: raw_mask}
         ready = staging.stage(StepLabels(rule, has_mask=True), both)
     else:
-        # The mask's steps are those of a program, rounded up; the labels' are not.
+        # The mask was computed on the device, where T is rounded up to limit the number
+        # of compiled shapes; the labels still have the T of the batch.
         ready = staging.stage(StepLabels(rule, has_mask=False), {KEY: labels})
         ready = fit_steps(ready, mask.shape[1])
     _check_steps(rule.head, ready.shape, mask.shape)
@@ -360,9 +361,9 @@ def step_labels(
 
 
 def fit_steps(values: jax.Array, steps: Any) -> jax.Array:
-    """Cut [B, T', ...] to T steps, or fill it up with zeros."""
+    """Cut [B, T', ...] to T steps, or pad it with zeros."""
     if values.ndim < 2:
-        return values  # not of steps: refused by a check, with its shape
+        return values  # has no axis of steps; a check raises for its shape
     short = max(steps - values.shape[1], 0)
     padding = [(0, 0), (0, short), *[(0, 0)] * (values.ndim - 2)]
     return jnp.pad(values[:, :steps], padding)
