@@ -1,12 +1,12 @@
-"""The Estimator: trains, evaluates, predicts with and exports what a `model_fn` says.
+"""The Estimator: trains, evaluates, predicts with and exports a `model_fn`.
 
     est = ex.Estimator(model_fn, model_dir="runs/a", params={"units": 64})
     est.train(input_fn, max_steps=10_000)
     est.evaluate(eval_input_fn)
 
-It holds no weights: they live in `model_dir`, so a second Estimator on the same folder,
-here or in another process, continues the first. What it holds on to are compiled
-programs, so that switching between training and evaluation compiles nothing twice.
+An Estimator holds no weights: they are in `model_dir`, so a second Estimator with the
+same folder, also in another process, continues where the first one stopped. It keeps
+its compiled programs, so that train and evaluate in turn compile nothing twice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -48,20 +48,51 @@ from estimax.feeding.large_pages import ask_for_large_pages
 from estimax.feeding.packing import pack
 from estimax.hooks import Hook, RunContext
 from estimax.staging import plan as plans
-from estimax.staging.recording import Origin
 from estimax.training.signals import stopping_on_signals
 
 _log = logging.getLogger("estimax")
 InputFn = Callable[..., Any]
+Program = TypeVar("Program")
 
 
 class Estimator:
-    """A model, its folder and its settings.
+    """A model that is defined by a `model_fn`, with its folder and its settings.
 
-    `model_fn(features, labels, mode, params, config)` returns an `EstimatorSpec`; it
-    may take any of these arguments, and is called with those it takes. A subclass may
-    define `model_fn` as a method instead. `warm_start_from`, a checkpoint, a model_dir
-    or `WarmStartSettings`, is where a model_dir without a checkpoint starts from.
+    Use it for models of your own. For common tabular models, classes such as
+    `ex.DNNClassifier` are shorter. A subclass may define `model_fn` as a method instead
+    of passing one.
+
+    Args:
+      model_fn: A function that returns an `EstimatorSpec`. It is called with those of
+        the arguments `features`, `labels`, `mode`, `params` and `config` that it has.
+      model_dir: The folder of checkpoints, summaries and exports. None uses
+        `config.model_dir`, or else a temporary folder.
+      config: Settings of the run; see `ex.RunConfig`.
+      params: Hyper-parameters for the `model_fn`, usually a dict.
+      warm_start_from: Where a `model_dir` without a checkpoint takes its first values
+        from: a checkpoint, another `model_dir`, or `ex.WarmStartSettings`.
+
+    Raises:
+      TypeError: `model_fn` has an argument that is not in the list above.
+
+    Example:
+      >>> import numpy as np, jax.numpy as jnp, estimax as ex
+      >>> def model_fn(features, labels, mode):
+      ...     w = ex.get_variable("w", (1,), initializer=0.0)
+      ...     y = features["x"] * w
+      ...     if mode == ex.ModeKeys.PREDICT:
+      ...         return ex.EstimatorSpec(mode, predictions={"y": y})
+      ...     loss = jnp.mean((y - labels) ** 2)
+      ...     sgd = ex.optimizers.SGD(0.1)
+      ...     return ex.EstimatorSpec(mode, loss=loss, train_op=sgd)
+      >>> x = np.array([1.0, 2.0, 3.0], np.float32)
+      >>> model = ex.Estimator(model_fn)
+      >>> _ = model.train(lambda: ({"x": x}, 2 * x), steps=20)
+      >>> float(model.evaluate(lambda: ({"x": x}, 2 * x), steps=1)["loss"]) < 1e-6
+      True
+      >>> (row,) = model.predict(lambda: iter([{"x": x[:1]}]))
+      >>> round(float(row["y"]), 3)
+      2.0
     """
 
     def __init__(
@@ -87,27 +118,41 @@ class Estimator:
 
     @property
     def model_dir(self) -> str:
-        """The folder of checkpoints, summaries and exports."""
         return str(self._config.model_dir)
 
     @property
     def config(self) -> RunConfig:
-        """The settings of the run."""
         return self._config
 
     @property
     def params(self) -> Any:
-        """A copy of the params that the `model_fn` gets."""
+        """A copy of the params, as the `model_fn` gets them."""
         return copy.deepcopy(self._params)
 
     @property
     def warm_start_from(self) -> checkpoints.WarmStartSettings | None:
-        """Where a model_dir without a checkpoint starts from."""
+        """The settings of the warm start, or None."""
         return self._warm_start
 
     def model_fn(self, features: Any, labels: Any, mode: str, config: Any) -> Any:
-        """Call the `model_fn` with its params bound, to build on this estimator."""
+        """Call the `model_fn` with its params, to build another model on this one.
+
+        Args:
+          features: The features of a batch.
+          labels: The labels of a batch; None in PREDICT mode.
+          mode: One of `ex.ModeKeys`.
+          config: Ignored; tf.estimator's signature has it.
+
+        Returns:
+          The `EstimatorSpec` of the `model_fn`.
+        """
         return self._call_model_fn(features, labels, mode)
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__}(model_dir={self.model_dir!r})"]
+        if isinstance(self._params, Mapping) and self._params:
+            lines.append(f"  params: {', '.join(map(str, self._params))}")
+        return "\n".join(lines)
 
     def train(
         self,
@@ -117,17 +162,33 @@ class Estimator:
         max_steps: int | None = None,
         saving_listeners: Sequence[stock.CheckpointSaverListener] | None = None,
     ) -> Estimator:
-        """Train until the data ends, `steps` more steps, or up to `max_steps` in all.
+        """Train the model, and save checkpoints to `model_dir`.
 
-        Starts from the latest checkpoint, and from the place in the data that it was
-        saved at: a run that was killed continues as if nothing had happened.
+        Training continues from the latest checkpoint and from the position in the data
+        at which it was saved. A run that was killed ends with the same bits as one that
+        was not.
+
+        Args:
+          input_fn: A function that returns the training data: an `ex.input.Dataset`, an
+            iterable of `(features, labels)` batches, or one such pair. It may have the
+            arguments `mode`, `params`, `config` and `input_context`.
+          hooks: Hooks that are called during training.
+          steps: How many steps to train in this call; two calls with 100 train 200.
+          max_steps: The total number of steps after which training ends. A second call
+            with the same number trains nothing. Give `steps` or `max_steps`, not both;
+            without either, training ends when the data does.
+          saving_listeners: Called before and after each checkpoint is saved.
+
+        Returns:
+          This estimator, so that calls can be chained.
 
         Raises:
-          ChangedInputError: The last call was interrupted, and the data is not what it
-            was. `RunConfig(resume_input="restart")` starts the data over,
-            "unchecked" continues all the same.
+          ChangedInputError: The last call was interrupted, and the data has changed
+            since. `RunConfig(resume_input="restart")` reads it from its beginning,
+            "unchecked" continues at the saved position.
           InUseError: Another process or thread is training in the same `model_dir`.
           MissingFileError: `model_dir` was deleted while it was trained in.
+          NanLossError: The loss became NaN or infinite.
         """
         calling.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
@@ -157,11 +218,11 @@ class Estimator:
                 _log.warning("train: the input_fn gave no data; nothing was trained")
                 return
             feed.warn_if_endless("train", steps or max_steps)
-            program = self._program(ModeKeys.TRAIN, feed.first)
+            program = self._train_program(feed.first)
             state = self._start_state(program, feed.first, checkpoint)
             ask_for_large_pages((state.tables, state.slots))
-            start = int(state.step)  # a warm start may have been told to take it, too
-            checkpoint = None  # its arrays would stay as long as the training
+            start = int(state.step)  # a warm start may also set the step
+            checkpoint = None  # free its arrays
             last = start + steps if steps else max_steps
             context = RunContext(
                 step=start, input_state=feed.position, logged=program.logged
@@ -182,7 +243,7 @@ class Estimator:
                 training.run(
                     program,
                     state,
-                    feed.placed_loops(
+                    feed.stacks(
                         program.plan,
                         depth=self._config.prefetch_batches,
                         length=self._loop_length(),
@@ -205,20 +266,33 @@ class Estimator:
         *,
         report: bool = True,
     ) -> dict[str, Any]:
-        """Evaluate the latest checkpoint on up to `steps` batches (None: all).
+        """Evaluate a checkpoint, and write the metrics for TensorBoard.
 
-        Returns the model's metrics with `loss` (mean over batches) and `global_step`,
-        and unless `report` is False logs them and writes them for TensorBoard under
-        `eval_dir(name)`; where that cannot be written, it warns. A damaged checkpoint
-        is passed over for the one before it, with a warning; `global_step` tells which
-        it was. One that `checkpoint_path` names is used or refused.
+        Args:
+          input_fn: A function that returns the evaluation data; see `train`.
+          steps: How many batches to evaluate; None evaluates all of the data.
+          hooks: Hooks that are called around every batch.
+          checkpoint_path: The checkpoint to evaluate. None is the latest one; if that
+            is damaged, the one before it is used, with a warning.
+          name: Evaluations with different names write to different folders, such as
+            `eval_test` for "test".
+          report: Whether to log the metrics and write them to `eval_dir(name)`. If the
+            folder cannot be written to, a warning is logged.
+
+        Returns:
+          The metrics by name, with "loss", its mean over batches, and "global_step",
+          the step of the checkpoint.
+
+        Raises:
+          MissingFileError: There is no checkpoint.
+          InputError: The `input_fn` returned no batch.
         """
         calling.check_steps(steps=steps)
         self._check_trained(checkpoint_path)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
             first = calling.needed(feed, "evaluate")
             feed.warn_if_endless("evaluate", steps)
-            program = self._program(ModeKeys.EVAL, first)
+            program = self._eval_program(first)
             loaded = self._load(
                 checkpoint_path, ModeKeys.EVAL, program.plan, program.shapes, first
             )
@@ -232,15 +306,23 @@ class Estimator:
         hooks: Sequence[Hook] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Evaluate variables in memory, as `evaluate` does those of a checkpoint.
+        """Evaluate variables in memory instead of those of a checkpoint.
 
-        For hooks, whose `context.state` is the state of the training under way.
+        Use it in a hook, whose `context.state` is the current state of the training.
+
+        Args:
+          state: The state to evaluate.
+          input_fn: A function that returns the evaluation data; see `train`.
+          steps: How many batches to evaluate; None evaluates all of the data.
+          hooks: Hooks that are called around every batch.
+          name: The name of the evaluation; see `evaluate`.
+
+        Returns:
+          The metrics by name, as `evaluate` does.
         """
         calling.check_steps(steps=steps)
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
-            program = self._program(
-                ModeKeys.EVAL, calling.needed(feed, "evaluate_state")
-            )
+            program = self._eval_program(calling.needed(feed, "evaluate_state"))
             loaded = live(state, program.shapes, self._config.use_averages)
             return self._evaluated(program, loaded, feed, steps, hooks, name)
 
@@ -258,7 +340,7 @@ class Estimator:
         results = training.evaluate(
             program,
             loaded.variables,
-            feed.placed(program.plan, depth=self._config.prefetch_batches),
+            feed.batches(program.plan, depth=self._config.prefetch_batches),
             (*calling.checked_hooks(hooks), *program.spec.evaluation_hooks),
             context,
             steps=steps,
@@ -278,41 +360,50 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
-        """Yield predictions, one example (or batch) at a time, in the input's order.
+        """Yield predictions, one example or batch at a time, in the order of the input.
 
-        A generator: nothing happens until the first value is asked for.
+        This is a generator: nothing is loaded before the first value is requested.
+
+        Args:
+          input_fn: A function that returns the features; see `train`. Labels are
+            ignored.
+          predict_keys: The predictions to yield, one name or several; None yields all.
+          hooks: Hooks that are called around every batch.
+          checkpoint_path: The checkpoint to predict with; None is the latest one.
+          yield_single_examples: Whether to yield a dict for each example. False yields
+            a dict of arrays for each batch, which is faster.
+
+        Yields:
+          The predictions of the model as NumPy arrays, usually in a dict.
+
+        Raises:
+          MissingFileError: There is no checkpoint.
         """
         self._check_trained(checkpoint_path)
         with self._feed(input_fn, ModeKeys.PREDICT) as feed:
             if feed.first is None:
                 return
             feed.warn_if_endless("predict", None)
-            program = self._program(ModeKeys.PREDICT, feed.first)
+            program = self._predict_program(feed.first)
             shapes = program.recording.shapes
             variables, step, _ = self._load(
                 checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, feed.first
             )
             spec = program.recording.spec
-            context = RunContext(step=step)
-            every_hook = (*calling.checked_hooks(hooks), *spec.prediction_hooks)
-            training.begin(every_hook, context)
-            batches = feed.placed(program.plan, depth=self._config.prefetch_batches)
-            for batch in batches:
-                wanted = [hook.before_run(context) for hook in every_hook]
-                # Not around the loop: it would hold for the caller, between two values.
-                with self._debugging():
-                    predictions = program.step(variables, batch.arrays)
-                training.tell(every_hook, wanted, context, {})
+            for predictions in training.predict(
+                program,
+                variables,
+                feed.batches(program.plan, depth=self._config.prefetch_batches),
+                (*calling.checked_hooks(hooks), *spec.prediction_hooks),
+                RunContext(step=step),
+                debugging=self._debugging,
+            ):
                 kept = reports.only_keys(predictions, predict_keys)
                 values = numbers.materialize(jax.device_get(kept))
                 if yield_single_examples:
                     yield from reports.single_examples(values)
                 else:
                     yield values
-                if context.stop_requested:
-                    break
-            for hook in every_hook:
-                hook.end(context)
 
     def export_saved_model(
         self,
@@ -323,17 +414,31 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None = None,
         experimental_mode: str = ModeKeys.PREDICT,
     ) -> str:
-        """Write a bundle: what predicts, as data, needing none of this model's code.
+        """Write a bundle: a folder that predicts without any code of this model.
 
-        The features that a request carries are those of the training data, unless a
-        `serving_input_receiver_fn` says otherwise. Returns the bundle's folder.
-        A bundle's manifest is text already, so `as_text` changes nothing, and a bundle
-        predicts: there are none of the other modes.
+        `ex.export.load` reads it, in a process that imports no training code.
+
+        Args:
+          export_dir_base: The folder in which the bundle gets a numbered folder.
+          serving_input_receiver_fn: A function that returns the features of a request;
+            see `ex.export.build_raw_serving_input_receiver_fn`. None takes the features
+            of the training data.
+          assets_extra: Files to copy into the bundle: name in `assets.extra` -> path.
+          as_text: Ignored: the manifest of a bundle is always text.
+          checkpoint_path: The checkpoint to export; None is the latest one.
+          experimental_mode: Must be `ex.ModeKeys.PREDICT`.
+
+        Returns:
+          The path of the bundle.
+
+        Raises:
+          MissingFileError: There is no checkpoint.
+          SpecError: `experimental_mode` is not PREDICT.
         """
         exporting.check_mode(experimental_mode)
         self._check_trained(checkpoint_path)
         example = exporting.serving_example(serving_input_receiver_fn, self.model_dir)
-        program = self._program(ModeKeys.PREDICT, example)
+        program = self._predict_program(example)
         shapes = program.recording.shapes
         variables, step, _ = self._load(
             checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, example
@@ -348,33 +453,47 @@ class Estimator:
 
     def describe_training(
         self, input_fn: InputFn
-    ) -> tuple[training.Training, TrainState]:
-        """What trains each variable, and the shapes of a state; nothing is computed.
+    ) -> tuple[training.UpdatePlan, TrainState]:
+        """Return how each variable is updated, without training.
 
         `ex.inspection.variable_table` shows it as a table.
+
+        Args:
+          input_fn: A function that returns the training data; see `train`.
+
+        Returns:
+          The update plan, and the training state with shapes in place of arrays.
         """
         with self._feed(input_fn, ModeKeys.TRAIN) as feed:
             first = calling.needed(feed, "describe_training")
-            program = self._program(ModeKeys.TRAIN, first)
+            program = self._train_program(first)
             arrays = pack(program.plan.prepare(first))
         key = jax.random.key(0)
-        return program.training, jax.eval_shape(program.init, key, arrays)
+        return program.updates, jax.eval_shape(program.init, key, arrays)
 
     def latest_checkpoint(self) -> str | None:
-        """The path of the newest readable checkpoint, or None."""
+        """Return the path of the newest readable checkpoint, or None."""
         path = checkpoints.latest(self.model_dir)
         return None if path is None else str(path)
 
     def get_variable_names(self) -> list[str]:
-        """The names of everything in the latest checkpoint, sorted."""
+        """Return the names of all arrays in the latest checkpoint, sorted."""
         return sorted(checkpoints.names(self._checkpoint(None)))
 
     def get_variable_value(self, name: str) -> NDArray[Any]:
-        """One array of the latest checkpoint."""
+        """Return one array of the latest checkpoint.
+
+        Args:
+          name: A name of `get_variable_names`, such as "dnn/logits/kernel".
+        """
         return checkpoints.read_array(self._checkpoint(None), name)
 
     def eval_dir(self, name: str | None = None) -> str:
-        """Where evaluations of this name write their summaries."""
+        """Return the folder in which evaluations write their summaries.
+
+        Args:
+          name: The `name` that was given to `evaluate`.
+        """
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
     def _feed(
@@ -424,33 +543,49 @@ class Estimator:
             config=self._config,
         )
 
-    def _program(self, mode: Mode, batch: dict[Origin, Any]) -> Any:
-        """The compiled program for this mode and structure of input."""
+    def _train_program(self, batch: plans.RawBatch) -> training.TrainProgram:
+        def build(model: training.Model) -> training.TrainProgram:
+            program = training.train_program(model, batch, self._config.average_decay)
+            return training.checked(program) if self._config.debug == "nan" else program
+
+        program = self._program(ModeKeys.TRAIN, batch, build)
+        exporting.remember_example(self.model_dir, batch)
+        return program
+
+    def _eval_program(self, batch: plans.RawBatch) -> training.EvalProgram:
+        return self._program(
+            ModeKeys.EVAL, batch, lambda model: training.eval_program(model, batch)
+        )
+
+    def _predict_program(self, batch: plans.RawBatch) -> training.PredictProgram:
+        return self._program(
+            ModeKeys.PREDICT,
+            batch,
+            lambda model: training.predict_program(model, batch),
+        )
+
+    def _program(
+        self,
+        mode: Mode,
+        batch: plans.RawBatch,
+        build: Callable[[training.Model], Program],
+    ) -> Program:
+        """Return the program for this mode and structure of input, built once."""
         key = (mode, training.structure_of(batch))
         if key not in self._programs:
             keep_compiled_programs(self._config.compilation_cache_dir)
-            self._programs[key] = self._build(mode, batch)
-        if mode == ModeKeys.TRAIN:
-            exporting.remember_example(self.model_dir, batch)
-        return self._programs[key]
-
-    def _build(self, mode: Mode, batch: dict[Origin, Any]) -> Any:
-        model = self._model(mode)
-        with self._debugging():
-            if mode == ModeKeys.EVAL:
-                return training.eval_program(model, batch)
-            if mode == ModeKeys.PREDICT:
-                return training.predict_program(model, batch)
-            program = training.train_program(model, batch, self._config.average_decay)
-        return training.checked(program) if self._config.debug == "nan" else program
+            with self._debugging():
+                self._programs[key] = build(self._model(mode))
+        program: Program = self._programs[key]
+        return program
 
     def _start_state(
         self,
         program: training.TrainProgram,
-        batch: dict[Origin, Any],
+        batch: plans.RawBatch,
         checkpoint: checkpoints.Checkpoint | None,
     ) -> TrainState:
-        """What a checkpoint holds; without one a new state, warm-started if asked."""
+        """Return the state of the checkpoint, or else a new or warm-started state."""
         arrays = pack(program.plan.prepare(batch))
         seed = self._config.tf_random_seed
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
@@ -473,7 +608,7 @@ class Estimator:
         return os.fspath(path)
 
     def _check_trained(self, given: str | os.PathLike[str] | None) -> None:
-        """Refuse at once to use a model that has learned nothing."""
+        """Raise if there is neither a checkpoint nor a warm start."""
         if self._warm_start is None:
             self._checkpoint(given)
 
@@ -483,9 +618,9 @@ class Estimator:
         mode: Mode,
         plan: plans.Plan,
         shapes: training.Variables,
-        batch: dict[Origin, Any],
+        batch: plans.RawBatch,
     ) -> Loaded:
-        """The variables of a checkpoint; without one, those of the warm start."""
+        """Return the variables of a checkpoint, or else those of the warm start."""
         if given is None and self._warm_start and not self.latest_checkpoint():
             key = jax.random.key(self._config.tf_random_seed or 0)
             return self._loader.warm_start(
@@ -496,7 +631,7 @@ class Estimator:
 
     def _loop_length(self) -> int | None:
         if self._config.debug or self._config.accumulate_steps > 1:
-            # A step that is looked into, or made of many batches, runs by itself.
+            # Steps that are debugged, or made of several batches, run one at a time.
             return 1
         return self._config.iterations_per_loop
 
@@ -504,15 +639,28 @@ class Estimator:
         return jax.disable_jit() if self._config.debug is True else nullcontext()
 
     def _explanation(self, input_fn: InputFn) -> training.NonFinite | None:
-        """What made the loss NaN; None where the step has said it already."""
+        """Return what made the loss NaN; None if the step has reported it already."""
         if self._config.debug == "nan":
             return None
-        return self._replay(input_fn, REPLAY_SECS)
+        return self.replay(input_fn, REPLAY_SECS)
 
-    def _replay(
-        self, input_fn: InputFn, max_secs: float | None
+    def replay(
+        self, input_fn: InputFn, max_secs: float | None = None
     ) -> training.NonFinite | None:
-        """Train on from the latest checkpoint, writing nothing, until it goes wrong."""
+        """Train from the latest checkpoint, writing nothing, until a value is NaN.
+
+        Use it to find out why a loss became NaN; `ex.inspection.find_nonfinite` calls
+        it. Steps run one at a time, from the position in the data at which the
+        checkpoint was saved.
+
+        Args:
+          input_fn: The `input_fn` of the training.
+          max_secs: Stop after this many seconds; None replays all of the data.
+
+        Returns:
+          The step and the values that are NaN or infinite, in the order of computation;
+          None if there are none.
+        """
         checkpoint = checkpoints.restore_latest(self.model_dir)
         position = _input_position(checkpoint)
         with (
@@ -521,15 +669,15 @@ class Estimator:
         ):
             if feed.first is None:
                 return None
-            program = self._program(ModeKeys.TRAIN, feed.first)
+            program = self._train_program(feed.first)
             state = self._start_state(program, feed.first, checkpoint)
-            placed = feed.placed(program.plan, depth=self._config.prefetch_batches)
+            placed = feed.batches(program.plan, depth=self._config.prefetch_batches)
             batches = (batch.arrays for batch in placed)
             return training.first_nonfinite(
-                program.training, state, batches, max_secs=max_secs
+                program.updates, state, batches, max_secs=max_secs
             )
 
 
 def _input_position(checkpoint: checkpoints.Checkpoint | None) -> Any:
-    """Return the place in the data that a checkpoint was saved at, if it has one."""
+    """Return the position in the data that a checkpoint holds, if any."""
     return (checkpoint.extra or {}).get("input") if checkpoint else None

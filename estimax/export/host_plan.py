@@ -59,10 +59,10 @@ def plan_from_json(record: Mapping[str, Any], assets_dir: Path) -> plans.Plan:
     return plans.Plan(raw=raw, calls=calls)
 
 
-def flat_inputs(prepared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def flat_inputs(prepared: plans.PreparedBatch) -> dict[str, Any]:
     """Name every array of a prepared batch by where it sits."""
-    flat = {f"raw/{name}": array for name, array in prepared["raw"].items()}
-    for call, result in prepared["staged"].items():
+    flat = {f"raw/{name}": array for name, array in prepared.raw.items()}
+    for call, result in prepared.staged.items():
         for path, leaf in _leaves(result):
             name = _staged_name(call, path)
             if name in flat:
@@ -72,17 +72,15 @@ def flat_inputs(prepared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def nested_inputs(
-    flat: Mapping[str, Any], like: Mapping[str, Mapping[str, Any]]
-) -> dict[str, dict[str, Any]]:
+    flat: Mapping[str, Any], like: plans.PreparedBatch
+) -> plans.PreparedBatch:
     """The way back from `flat_inputs`, for a batch of the same structure."""
     staged = {}
-    for call, result in like["staged"].items():
+    for call, result in like.staged.items():
         leaves = [flat[_staged_name(call, path)] for path, _ in _leaves(result)]
         staged[call] = jax.tree.unflatten(jax.tree.structure(result), leaves)
-    return {
-        "raw": {name: flat[f"raw/{name}"] for name in like["raw"]},
-        "staged": staged,
-    }
+    raw = {name: flat[f"raw/{name}"] for name in like.raw}
+    return plans.PreparedBatch(raw, staged)
 
 
 def symbolic_axes(plan: plans.Plan, batch: plans.RawBatch) -> dict[str, dict[int, str]]:

@@ -174,7 +174,7 @@ def _shape(record: Mapping[str, Any]) -> tuple[int | None, ...]:
 
 
 Outputs = dict[str, dict[str, Any]]  # arrays, Words or Int64
-ServableFunction = Callable[[dict[str, Any], dict[str, dict[str, Any]]], Outputs]
+ServableFunction = Callable[[dict[str, Any], plans.PreparedBatch], Outputs]
 
 LONE_FEATURE = "feature"  # the name, in a signature, of features that are one array
 
@@ -190,7 +190,7 @@ class Servable:
     >>> age = Origin("features", "age")
     >>> servable = Servable(
     ...     function=lambda w, x: {
-    ...         "serving_default": {"y": x["raw"]["features/age"] * w["k"]}
+    ...         "serving_default": {"y": x.raw["features/age"] * w["k"]}
     ...     },
     ...     weights={"k": np.float32(2)},
     ...     plan=plans.Plan(raw=(age,), calls=()),

@@ -77,7 +77,7 @@ def write_bundle(
 
     >>> import tempfile
     >>> age = Origin("features", "age")
-    >>> double = lambda w, x: {"serving_default": {"y": x["raw"]["features/age"] * 2}}
+    >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
     >>> plan = plans.Plan(raw=(age,), calls=())
     >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
     >>> with tempfile.TemporaryDirectory() as base:
@@ -159,7 +159,7 @@ def _export(servable: Servable, platforms: tuple[str, ...]) -> _Program:
 
 
 def _input_specs(
-    plan: plans.Plan, example: plans.RawBatch, prepared: Mapping[str, Any]
+    plan: plans.Plan, example: plans.RawBatch, prepared: plans.PreparedBatch
 ) -> dict[str, ArgumentSpec]:
     free = host_plan.symbolic_axes(plan, example)
     specs = {}
@@ -170,10 +170,10 @@ def _input_specs(
     return specs
 
 
-def _abstract_outputs(servable: Servable, prepared: Mapping[str, Any]) -> Outputs:
+def _abstract_outputs(servable: Servable, prepared: plans.PreparedBatch) -> Outputs:
     """The outputs of the function with shapes for arrays; says which are words."""
-    inputs = {part: prepared[part] for part in ("raw", "staged")}
-    outputs: Outputs = jax.eval_shape(servable.function, dict(servable.weights), inputs)
+    weights = dict(servable.weights)
+    outputs: Outputs = jax.eval_shape(servable.function, weights, prepared)
     unknown = sorted(set(servable.methods) - set(outputs))
     if unknown:
         raise BundleError(
@@ -189,7 +189,7 @@ def _abstract_outputs(servable: Servable, prepared: Mapping[str, Any]) -> Output
 
 
 def _function_of(
-    servable: Servable, signature: str, like: Mapping[str, Any]
+    servable: Servable, signature: str, like: plans.PreparedBatch
 ) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
     # One name for all: equal functions of two signatures are then equal files.
     def answer(weights: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
@@ -265,8 +265,7 @@ def _stem_for(
 
 def _answers(servable: Servable, example: plans.RawBatch) -> selftest.Answers:
     prepared = servable.plan.prepare(example)
-    inputs = {part: prepared[part] for part in ("raw", "staged")}
-    outputs = jax.jit(servable.function)(dict(servable.weights), inputs)
+    outputs = jax.jit(servable.function)(dict(servable.weights), prepared)
     answers: selftest.Answers = materialize(outputs)
     return answers
 

@@ -11,21 +11,34 @@ from estimax.feeding.packing import Packed
 
 @dataclass(frozen=True)
 class PlacedBatch:
-    """A batch on the device, its number of examples, and where the input was after."""
+    """A batch on the device.
+
+    Attributes:
+      arrays: The prepared batch.
+      examples: Its number of examples.
+      position: The input's position behind the batch, as JSON; None without one.
+    """
 
     arrays: Packed
     examples: int
-    position: Any  # JSON-able; None where the input has no position
+    position: Any
 
 
 @dataclass(frozen=True)
 class BatchStack:
-    """Batches on the device for one call, and what is known of each."""
+    """Batches on the device that one compiled call can run.
 
-    arrays: Packed  # of one batch, or a stack of them
+    Attributes:
+      arrays: One prepared batch, or several stacked along a new first axis.
+      examples: The number of examples of each batch.
+      positions: The input's position behind each batch.
+      capacity: How many batches the arrays have space for; 1 if they are not stacked.
+    """
+
+    arrays: Packed
     examples: Sequence[int]
     positions: Sequence[Any]
-    room: int = 1  # for so many batches
+    capacity: int = 1
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -33,8 +46,8 @@ class BatchStack:
     @property
     def is_stack(self) -> bool:
         """Whether the arrays have an axis of batches."""
-        return self.room > 1
+        return self.capacity > 1
 
     def batch(self, index: int) -> tuple[Any, ...]:
-        """One of the batches: the arrays, and its place if they are a stack."""
+        """Return the arrays, and the index if they are stacked."""
         return (self.arrays, index) if self.is_stack else (self.arrays,)

@@ -1,9 +1,9 @@
-"""From an `input_fn` to batches on the device, with the input's position beside each.
+"""The feed: from an `input_fn` to batches on the device, each with its position.
 
 with Feed(input_fn, position=None) as feed:
     program = train_program(model, feed.first)       # a raw batch to record with
-    for batch in feed.placed(program.plan): ...      # from a background thread
-    for loop in feed.placed_loops(program.plan, length=16): ...    # several at once
+    for batch in feed.batches(program.plan): ...     # from a background thread
+    for stack in feed.stacks(program.plan, length=16): ...    # several at once
 """
 
 from __future__ import annotations
@@ -30,11 +30,19 @@ _log = logging.getLogger("estimax")
 
 
 class Feed:
-    """The batches of one call, from a position on; the first one may be looked at.
+    """The batches of one call to `train`, `evaluate` or `predict`.
 
-    `has_ended` says that the call which saved the position ended normally: other data
-    is then read from its beginning. After an interruption it is an error, unless
-    `is_checked` is False.
+    Args:
+      make: Called without arguments; returns what the `input_fn` returns.
+      position: Where to continue in the input; None starts at its beginning.
+      has_ended: Whether the call that saved the position ended normally. If so, and the
+        data has changed, it is read from its beginning; after an interruption, changed
+        data is an error.
+      may_start_over: False raises for changed data in both cases.
+      is_checked: False continues at the position without comparing the data.
+      seed: Seed for shuffles that were given none.
+      with_labels: Whether the model gets labels.
+      parts: How many batches make up one step.
     """
 
     def __init__(
@@ -50,12 +58,12 @@ class Feed:
         parts: int = 1,
     ) -> None:
         self._with_labels = with_labels
-        self._parts = parts  # batches that make up one step
+        self._parts = parts
         if not is_checked:
             position = without_fingerprint(position)
         self._batches = _Peekable(make, position, seed, may_start_over, has_ended)
         if self._batches.first is None and position is not None:
-            # The run had used its data up. Training on means another pass.
+            # The last call used all of its data; this one makes another pass.
             self._batches.close()
             self._batches = _Peekable(make, None, seed)
         self._prefetched: Any = None
@@ -70,31 +78,34 @@ class Feed:
 
     @property
     def position(self) -> Any:
-        """Where the input stood before the first batch."""
+        """The position before the first batch."""
         return self._batches.start
 
     @property
     def first(self) -> dict[Origin, Any] | None:
-        """The first raw batch; None when there is no data."""
+        """The first raw batch, which is not consumed; None if there is no data."""
         first = self._batches.first
         return None if first is None else self._flatten(first)
 
     def warn_if_endless(self, what: str, limit: int | None) -> None:
-        """Tell of plain arrays, one batch for ever, when no step count ends them."""
+        """Warn if the input repeats one batch for ever and no step count ends it."""
         if limit is None and self._batches.is_endless:
             _log.warning(
-                "%s: the input_fn returned plain arrays, which are one batch for ever. "
-                "To see them once, return an iterator: iter([(features, labels)])",
+                "%s: the input_fn returned plain arrays, which are one batch repeated "
+                "for ever. To use them once, return iter([(features, labels)])",
                 what,
             )
 
     @property
     def waited_seconds(self) -> float:
-        """How long the consumer has waited for batches so far."""
+        """How long the consumer has waited for batches so far, in seconds."""
         return float(self._prefetched.waited_seconds) if self._prefetched else 0.0
 
-    def placed(self, plan: plans.Plan, *, depth: int) -> Iterator[PlacedBatch]:
-        """Prepare batches in a background thread and put them on the device."""
+    def batches(self, plan: plans.Plan, *, depth: int) -> Iterator[PlacedBatch]:
+        """Yield batches that a thread has prepared and put on the device.
+
+        `depth` is the number of batches that are prepared ahead.
+        """
 
         def prepare(element: Any) -> tuple[Packed, int]:
             arrays, examples = self._prepared(plan, element)
@@ -104,20 +115,20 @@ class Feed:
         for (arrays, examples), position in self._prefetched:
             yield PlacedBatch(arrays, examples, position)
 
-    def placed_loops(
+    def stacks(
         self, plan: plans.Plan, *, depth: int, length: int | None
     ) -> Iterator[BatchStack]:
-        """The same, up to `length` batches at once, or as many as pay."""
+        """Yield stacks of up to `length` batches; None chooses by their size."""
         if length == 1:
-            for batch in self.placed(plan, depth=depth):
+            for batch in self.batches(plan, depth=depth):
                 yield BatchStack(batch.arrays, [batch.examples], [batch.position])
             return
 
         groups = Groups(self._batches, self._flatten, length)
         stacks = stacks_from(groups, plan, length)
         self._prefetched = prefetch_batches(stacks, _placed, depth=depth)
-        for loop, _ in self._prefetched:
-            yield loop
+        for stack, _ in self._prefetched:
+            yield stack
 
     def _steps(self) -> Iterator[Any]:
         return self._batches if self._parts == 1 else _Parts(self._batches, self._parts)
@@ -135,8 +146,8 @@ class Feed:
         return plans.flatten(features, labels if self._with_labels else None)
 
 
-# Up to here a compiled identity puts arrays on a device with less to do than
-# `device_put`, which takes them as they are on a CPU.
+# Up to this size a compiled identity function takes less time than `device_put`. Above,
+# `device_put` is faster on a CPU, where it does not copy.
 _SMALL_BYTES = 256 * 1024
 
 
@@ -151,12 +162,12 @@ def _copied(packed: Packed) -> Packed:
     return packed
 
 
-def _placed(loop: BatchStack) -> BatchStack:
-    return replace(loop, arrays=_to_device(loop.arrays))
+def _placed(stack: BatchStack) -> BatchStack:
+    return replace(stack, arrays=_to_device(stack.arrays))
 
 
 class _Parts:
-    """Batches in lists of `count`; the last list is what is left."""
+    """An iterator of lists of `count` batches; the last list may be shorter."""
 
     def __init__(self, batches: _Peekable, count: int) -> None:
         self._batches = batches
@@ -176,7 +187,7 @@ class _Parts:
 
 
 class _Peekable:
-    """An iterator of batches whose first one has been taken out and is given back."""
+    """An iterator of batches whose first one can be read without consuming it."""
 
     def __init__(
         self,
@@ -187,10 +198,9 @@ class _Peekable:
         has_ended: bool = False,
     ) -> None:
         resume: Literal["skip", "refuse"] = "skip" if may_start_over else "refuse"
-        # The run's seed is for shuffles that were given none.
         self._batches = inputs.as_batches(make(), resume=resume, seed=seed)
         may_change = has_ended and may_start_over
-        if position is not None and not self._goes_to(
+        if position is not None and not self._resume_at(
             position, may_start_over, may_change
         ):
             self._batches.close()
@@ -215,8 +225,8 @@ class _Peekable:
     def close(self) -> None:
         self._batches.close()
 
-    def _goes_to(self, position: Any, may_start_over: bool, may_change: bool) -> bool:
-        """Go to a position; return False where the input is to start over instead."""
+    def _resume_at(self, position: Any, may_start_over: bool, may_change: bool) -> bool:
+        """Go to a position; return False if the input must start over instead."""
         try:
             self._batches.set_state(position)
         except InputError as error:
@@ -230,10 +240,9 @@ class _Peekable:
             if not may_start_over:
                 error.add_note(
                     'RunConfig(resume_input="refuse") asks for this error; '
-                    '"exact" runs up to the place, "restart" starts over.'
+                    '"exact" skips to the position, "restart" starts over.'
                 )
                 raise
-            # Another input than the checkpoint's is a choice; a lost place is not.
             _log.warning(
                 "the input starts from its beginning: it is not the one that the "
                 "checkpoint was made with (%s)",

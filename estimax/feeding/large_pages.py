@@ -1,8 +1,7 @@
-"""Large pages of memory under large tables, where Linux has them to give.
+"""Large memory pages (2 MB) for large tables, on Linux.
 
-A batch reads rows all over a table. In pages of 4 KB, finding out where a row is takes
-the processor longer than reading it, the more so the larger the table: with tables of
-1,000,000 rows a step took a tenth longer.
+A batch reads rows all over a table. With pages of 4 KB, address translation takes
+longer than reading a row: with tables of 1,000,000 rows a step took 10 % longer.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from typing import Any
 import jax
 
 _PAGE = 2 << 20
-# Of `madvise`: large pages when they can be had; and those of now put together at once
-# (since Linux 6.1; an older one does so in the background).
+# MADV_HUGEPAGE allows large pages; MADV_COLLAPSE (Linux 6.1 and newer) makes them at
+# once, where an older kernel does so in the background.
 _ADVICE = (14, 25)
 
 
 def ask_for_large_pages(tree: Any) -> None:  # a tree of arrays
-    """Have the arrays of some megabytes that lie in this machine's memory moved.
+    """Ask Linux to back arrays of at least 4 MB in host memory with large pages.
 
-    Their values and addresses stay. Nothing happens where this is unknown or forbidden.
+    Values and addresses stay the same. Does nothing where this is not supported.
     """
     if sys.platform != "linux":
         return
@@ -35,11 +34,11 @@ def ask_for_large_pages(tree: Any) -> None:  # a tree of arrays
 
 
 def _advise(address: int, size: int) -> None:
-    # Whole pages of the array alone.
+    # Only pages that lie inside the array.
     start = -(-address // _PAGE) * _PAGE
     length = (address + size) // _PAGE * _PAGE - start
     madvise = ctypes.CDLL(None).madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     for advice in _ADVICE:
         if length <= 0 or madvise(start, length, advice) != 0:
-            return  # it was only advice
+            return  # not supported; the advice is optional

@@ -1,11 +1,12 @@
-"""Many small arrays as one buffer per dtype, so that one copy takes them to a device.
+"""Packing: many small arrays in one buffer per dtype, copied to a device at once.
 
     packed = pack(arrays)             # on the host: NumPy, one buffer per dtype
     many = pack_stack(arrays, 3, 8)   # three batches, in buffers [8, n]
     arrays = unpack(jax.device_put(packed))       # inside jit: slices, which fuse
 
-Putting an array on a device costs tens of microseconds however small it is, and a batch
-of a wide model has a hundred. The layout is static, so a layout compiles once.
+Copying an array to a device takes tens of microseconds even if it is small, and a batch
+of a wide model has a hundred arrays. The layout is static, so each layout is compiled
+once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where each array of a tree lies. Compared by identity: `pack` reuses layouts."""
+    """The place of each array of a tree. Compared by identity; `pack` reuses it."""
 
     treedef: Any
     places: tuple[tuple[str, int, tuple[int, ...]], ...]  # buffer, start, shape
@@ -60,11 +61,10 @@ def pack(tree: Any) -> Packed:
     return Packed(buffers, layout)
 
 
-def pack_stack(tree: Any, count: int, room: int) -> Packed:
-    """The same for `count` batches one under the other, into buffers [room, n].
+def pack_stack(tree: Any, count: int, capacity: int) -> Packed:
+    """Pack `count` batches, joined along their first axis, into buffers [capacity, n].
 
-    Each row is one batch, in the layout that `pack` gives it; rows past the last hold
-    zeros.
+    Each row is one batch in the layout of `pack`. Rows past the last batch are zero.
     """
     leaves, treedef = jax.tree.flatten(tree)
     shapes = [(leaf.shape[0] // count, *leaf.shape[1:]) for leaf in leaves]
@@ -74,14 +74,14 @@ def pack_stack(tree: Any, count: int, room: int) -> Packed:
     for name, members in layout.members.items():
         parts = [flat[i] for i in members]
         width = sum(part.shape[1] for part in parts)
-        buffers[name] = _aligned((room, width), parts[0].dtype)
+        buffers[name] = _aligned((capacity, width), parts[0].dtype)
         np.concatenate(parts, axis=1, out=buffers[name][:count])
         buffers[name][count:] = 0
     return Packed(buffers, layout)
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An empty array that a CPU's device takes as it is: others it copies."""
+    """Return an empty array with XLA's alignment, which a CPU device does not copy."""
     size = _size(shape) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
@@ -89,7 +89,7 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def unpack(packed: Packed) -> Any:
-    """The tree again; inside jit its arrays are views of the buffers."""
+    """Return the tree again; inside jit its arrays are slices of the buffers."""
     leaves = [
         packed.buffers[name][start : start + _size(shape)].reshape(shape)
         for name, start, shape in packed.layout.places
@@ -104,7 +104,7 @@ def _layout_of(
     key = (treedef, tuple(zip(dtypes, shapes, strict=True)))
     layout = _layouts.get(key)
     if layout is None:
-        # Shared by every thread and program: an entry is a constant of its key.
+        # Threads share the cache; all of them would compute the same entry.
         layout = _layouts.setdefault(key, _lay_out(treedef, dtypes, shapes))
     return layout
 

@@ -1,10 +1,10 @@
-"""Placement: the next batches prepared and put on devices while this one computes.
+"""Prefetching: a thread prepares the next batches while the device computes.
 
     with prefetch_batches(iterator, prepare, depth=2) as batches:
         for prepared, state in batches: ...
 
-`state` is the input's position just behind that batch: what a checkpoint must hold once
-the batch has been trained on, however far ahead the thread may be.
+`state` is the input's position behind that batch. A checkpoint must hold this position
+after the batch was trained on, however far ahead the thread has read.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ T = TypeVar("T")
 def prefetch_batches(
     iterator: Iterator[Any], prepare: Callable[[Any], T], *, depth: int = 2
 ) -> PreparedBatches[T]:
-    """Pull batches and run `prepare` on them in a thread, up to `depth` ahead.
+    """Read batches and call `prepare` on each in a thread, up to `depth` batches ahead.
 
-    The iterator's position is taken right after each batch, in the same thread (None
-    if it has no `get_state`). An error in either surfaces at the batch it belongs to.
+    The thread takes the position of the iterator after each batch (None if it has no
+    `get_state`). An error is raised when its batch is due.
 
     >>> with prefetch_batches(iter([1, 2]), lambda batch: batch * 10) as batches:
     ...     list(batches)
@@ -37,14 +37,14 @@ def prefetch_batches(
 
 
 class PreparedBatches(Generic[T]):
-    """An iterator of `(prepared batch, position behind it)`, fed by a thread."""
+    """An iterator of `(prepared batch, position behind it)` that a thread fills."""
 
     def __init__(self, items: Iterator[tuple[T, State | None]], depth: int) -> None:
         self._ahead = Background(items, depth=depth, name="placement")
 
     @property
     def waited_seconds(self) -> float:
-        """How long the consumer has waited for batches: the input's share of time."""
+        """How long the consumer has waited for batches, in seconds."""
         return self._ahead.waited_seconds
 
     def __iter__(self) -> PreparedBatches[T]:
@@ -54,7 +54,7 @@ class PreparedBatches(Generic[T]):
         return self._ahead.next()
 
     def close(self) -> None:
-        """Stop and join the thread; the iterator itself stays open, and is ahead."""
+        """Stop the thread. The iterator stays open; it may have been read ahead."""
         self._ahead.close()
 
     def __enter__(self) -> PreparedBatches[T]:

@@ -1,12 +1,13 @@
-"""Several small batches as one: read, transformed and sent to the device together.
+"""Stacks of small batches that are read, transformed and sent to the device together.
 
     groups = Groups(batches, flatten, length=None)     # of (raw batch, position)s
-    for loop in stacks_from(groups, plan, length=None): ...
+    for stack in stacks_from(groups, plan, length=None): ...
 
-A batch of a small model is worth less than what its own call would cost, in Python and
-on the device. The host's transforms work row by row, so what they make of many batches
-is what they make of each. A `length` of None means as many batches as pay. That, and so
-the program that a batch is run by, depends on its own shape and not on its neighbours.
+For a small model, calling Python and the device once per batch costs more than the
+batch itself. Host transforms work row by row, so they can transform many batches in one
+call. With a `length` of None a stack holds up to 32 batches or 8 MB, whichever is
+reached first. Its capacity depends only on the shape of a batch, never on its
+neighbours, so that a batch always runs in the same program and gives the same bits.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from estimax.feeding.packing import pack, pack_stack
 from estimax.input.streams import columns
 from estimax.staging import plan as plans
 
-# Batches are stacked until they fill this much, or number this many. With a fourth of
-# the bytes a step of a medium model takes 5 % longer, with twice as many just as long.
+# The largest stack. With a fourth of the bytes, a step of a medium-sized model takes
+# 5 % longer; with twice as many, no less.
 _STACK_BYTES = 8 * 1024 * 1024
 _STACK_LENGTH = 32
-_STACK_LEAST = 4
-# A group holds what the input gives in this time: a slow one has small groups.
+_STACK_LEAST = 4  # fewer batches than this are not stacked
+# A group holds the batches that the input delivers in this time.
 _PATIENCE_SECONDS = 0.05
-# A group of raw batches is no larger than this: they may hold what no model asks for.
+# The largest group: raw batches may hold features that no model reads.
 _GROUP_BYTES = 64 * 1024 * 1024
 
 RawBatches = Sequence[tuple[plans.RawBatch, Any]]
@@ -43,18 +44,21 @@ class Positioned(Protocol):
     """An iterator of batches that knows its position."""
 
     def __next__(self) -> Any:
-        """The next `(features, labels)`."""
+        """Return the next `(features, labels)`."""
 
     def get_state(self) -> Any:
-        """The position behind it."""
+        """Return the position behind the last batch."""
 
 
 class Groups:
-    """Lists of consecutive batches with their positions, up to `length` in each.
+    """An iterator of lists of consecutive batches with their positions.
 
-    A slow input's batches are not held back for their neighbours: groups begin with
-    one batch and grow only while the input is fast. Without a length they have as many
-    as the last stack had room for: that of the first batch, which is alone, at first.
+    Groups start with one batch and grow only while the input is fast, so that the
+    batches of a slow input are not held back.
+
+    Attributes:
+      most: The most batches in a group: `length`, or else the capacity of the last
+        stack, which `stacks_from` sets.
     """
 
     def __init__(
@@ -62,24 +66,26 @@ class Groups:
         batches: Positioned,
         flatten: Callable[[Any], plans.RawBatch],
         length: int | None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._batches = batches
+        self._clock = clock
         self._flatten = flatten
         self._most_bytes = math.inf if length else _GROUP_BYTES
         self.most = length or _STACK_LENGTH
-        self._next = 1  # so many batches
-        self._end: BaseException | None = None  # StopIteration, or what went wrong
+        self._next = 1  # batches in the next group
+        self._end: BaseException | None = None  # StopIteration or an error
 
     def __iter__(self) -> Iterator[RawBatches]:
         return self
 
     def __next__(self) -> RawBatches:
-        start = time.monotonic()
+        start = self._clock()
         group = self._read()
         if not group:
             assert self._end is not None
             raise self._end
-        seconds = max(time.monotonic() - start, 1e-9)
+        seconds = max(self._clock() - start, 1e-9)
         in_time = _power_of_two(len(group) * _PATIENCE_SECONDS / seconds)
         self._next = min(2 * self._next, in_time)
         return group
@@ -96,7 +102,7 @@ class Groups:
         return group
 
     def _to_the_end(self) -> Iterator[tuple[plans.RawBatch, Any]]:
-        """An error waits until the batches before it, which are good, were used."""
+        """Yield batches; keep an error until the batches before it were used."""
         while self._end is None:
             try:
                 batch = self._flatten(next(self._batches))
@@ -109,26 +115,26 @@ class Groups:
 def stacks_from(
     groups: Groups, plan: plans.Plan, length: int | None
 ) -> Iterator[BatchStack]:
-    """The stacks of all groups; these are told what a stack holds."""
+    """Yield the stacks of all groups, and tell the groups the capacity of a stack."""
     for group in groups:
-        for loop in stacks_of(group, plan, length):
-            groups.most = loop.room
-            yield loop
+        for stack in stacks_of(group, plan, length):
+            groups.most = stack.capacity
+            yield stack
 
 
 def stacks_of(
     group: RawBatches, plan: plans.Plan, length: int | None
 ) -> Iterator[BatchStack]:
-    """Prepare the batches of a group, and stack those whose shapes agree.
+    """Prepare the batches of a group, and stack neighbours whose shapes agree.
 
-    A stack has room for `length` batches, or for as many as pay, however many there
-    are: one program serves whatever fills it.
+    A stack has the full capacity even if fewer batches fill it, so that one program
+    serves every stack of the same shapes.
     """
     for _, members in itertools.groupby(group, key=lambda item: _shapes(item[0])):
         for prepared, same in _prepare(list(members), plan):
-            room = length or _room(prepared, len(same))
-            for start in range(0, len(same), room):
-                yield _stack(prepared, same, start, room)
+            capacity = length or _capacity(prepared, len(same))
+            for start in range(0, len(same), capacity):
+                yield _stack(prepared, same, start, capacity)
 
 
 def _prepare(
@@ -144,11 +150,11 @@ def _prepare(
 def _prepare_together(
     batches: Sequence[plans.RawBatch], plan: plans.Plan
 ) -> plans.PreparedBatch | None:
-    """One preparation for all, or None where each batch needs its own."""
+    """Prepare all batches in one call; return None if each must be prepared alone."""
     needed = [origin for origin in batches[0] if origin in plan.origins]
     if any(isinstance(batches[0][origin], Sparse) for origin in needed):
-        # Padded to the longest row of its batch: a step's shapes, and so its bits,
-        # must not depend on which batches were read together.
+        # Sparse features are padded to the longest row of their batch. The shapes of a
+        # step, and so its bits, must not depend on which batches are read together.
         return None
     together = {
         origin: columns.join([batch[origin] for batch in batches]) for origin in needed
@@ -156,17 +162,17 @@ def _prepare_together(
     try:
         prepared = plan.prepare(together, len(batches))
     except ValueError:
-        # What is wrong belongs to one batch, which will say it in its own rows.
+        # One batch is bad. Prepared alone, it raises an error with its own rows.
         return None
     rows = plans.batch_size(batches[0]) * len(batches)
-    staged = jax.tree.leaves(prepared["staged"])
+    staged = jax.tree.leaves(prepared.staged)
     return prepared if all(leaf.shape[:1] == (rows,) for leaf in staged) else None
 
 
 def _prepare_apart(
     same: RawBatches, plan: plans.Plan
 ) -> Iterator[tuple[plans.PreparedBatch, RawBatches]]:
-    """Prepare each batch by itself, then join neighbours that came out alike."""
+    """Prepare each batch alone, then join neighbours with the same shapes."""
     error: Exception | None = None
     alike: list[plans.PreparedBatch] = []
     first = 0
@@ -174,7 +180,7 @@ def _prepare_apart(
         try:
             prepared = plan.prepare(batch)
         except Exception as bad:
-            error = bad  # after the batches before it, which are good
+            error = bad  # raised after the good batches before it
             break
         if alike and _forms(prepared) != _forms(alike[0]):
             yield _joined(alike), same[first:place]
@@ -195,10 +201,10 @@ def _joined(alike: Sequence[plans.PreparedBatch]) -> plans.PreparedBatch:
     return together
 
 
-def _room(prepared: plans.PreparedBatch, count: int) -> int:
-    """How many batches of this size to give to the device in one call.
+def _capacity(prepared: plans.PreparedBatch, count: int) -> int:
+    """Return how many batches of this size to send to the device in one call.
 
-    A power of two: groups are as well, and come out as full stacks.
+    A power of two, like the size of a group, so that a group makes full stacks.
     """
     size = sum(int(leaf.nbytes) for leaf in jax.tree.leaves(prepared)) // count
     fitting = min(_STACK_LENGTH, _STACK_BYTES // max(size, 1))
@@ -206,15 +212,15 @@ def _room(prepared: plans.PreparedBatch, count: int) -> int:
 
 
 def _power_of_two(number: float) -> int:
-    """The largest that is not above the number, or 1."""
+    """Return the largest power of two that is at most `number`, or 1."""
     return 1 << max(int(number).bit_length() - 1, 0)
 
 
 def _stack(
-    prepared: plans.PreparedBatch, same: RawBatches, start: int, room: int
+    prepared: plans.PreparedBatch, same: RawBatches, start: int, capacity: int
 ) -> BatchStack:
-    """Those of the prepared batches that fit from `start` on."""
-    members = same[start : start + room]
+    """Stack up to `capacity` of the prepared batches, from `start` on."""
+    members = same[start : start + capacity]
     if len(members) < len(same):
         stop = start + len(members)
 
@@ -223,9 +229,13 @@ def _stack(
             return leaf[start * rows : stop * rows]
 
         prepared = jax.tree.map(cut, prepared)
-    arrays = pack(prepared) if room == 1 else pack_stack(prepared, len(members), room)
+    arrays = (
+        pack(prepared)
+        if capacity == 1
+        else pack_stack(prepared, len(members), capacity)
+    )
     sizes = [plans.batch_size(members[0][0])] * len(members)
-    return BatchStack(arrays, sizes, [at for _, at in members], room)
+    return BatchStack(arrays, sizes, [at for _, at in members], capacity)
 
 
 def _forms(prepared: plans.PreparedBatch) -> tuple[Any, ...]:
@@ -234,7 +244,7 @@ def _forms(prepared: plans.PreparedBatch) -> tuple[Any, ...]:
 
 
 def _shapes(batch: plans.RawBatch) -> list[tuple[Any, ...]]:
-    """What must agree for batches to be joined; a Sparse one never is."""
+    """Return what must agree for batches to be joined; Sparse values never are."""
     return [
         (origin, value.shape, getattr(value, "dtype", None))
         for origin, value in batch.items()

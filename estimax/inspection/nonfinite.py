@@ -42,7 +42,7 @@ def find_nonfinite(
     >>> found.step, found.first.name
     (2, 'features/x')
     """
-    return estimator._replay(input_fn, max_secs)
+    return estimator.replay(input_fn, max_secs)
 
 
 def value(x: Any) -> Any:

@@ -16,14 +16,14 @@ import jax
 from estimax.checkpoints import state_names
 from estimax.core.state import TrainState
 from estimax.estimator import Estimator
-from estimax.training import Training, Way
+from estimax.training import UpdateKind, UpdatePlan
 from estimax.training.updates import TableUpdate
 
 _WAYS = {
-    Way.ROWS: "the rows of its batch",
-    Way.MASKED: "the rows of its batch, found on the device",
-    Way.WHOLE: "whole",
-    Way.FROZEN: "never",
+    UpdateKind.ROWS: "the rows of its batch",
+    UpdateKind.MASKED: "the rows of its batch, found on the device",
+    UpdateKind.WHOLE: "whole",
+    UpdateKind.FROZEN: "never",
 }
 
 
@@ -98,32 +98,34 @@ def variable_table(estimator: Estimator, input_fn: Callable[..., Any]) -> Variab
     return VariableTable(tuple(found), sum(_nbytes(leaf) for leaf in kept))
 
 
-def _infos(plan: Training, state: TrainState) -> Iterator[VariableInfo]:
+def _infos(plan: UpdatePlan, state: TrainState) -> Iterator[VariableInfo]:
     bare = replace(state, opt_state={}, slots={}, averages={})
     arrays = state_names.flatten_state(bare)
     for name in state_names.variable_names(state):
         leaf = arrays[name]
         if name in plan.tables:
             update = plan.tables[name]
-            group = None if update.way is Way.FROZEN else update.group
+            group = None if update.kind is UpdateKind.FROZEN else update.group
             yield _info(plan, name, leaf, group, _WAYS[_table_way(plan, update)])
         elif name in plan.param_groups:
             group = plan.param_groups[name]
-            way = Way.FROZEN if group is None else Way.WHOLE
+            way = UpdateKind.FROZEN if group is None else UpdateKind.WHOLE
             yield _info(plan, name, leaf, group, _WAYS[way])
         else:
             yield _info(plan, name, leaf, None, "by the model")
 
 
-def _table_way(plan: Training, update: TableUpdate) -> Way:
-    if update.way is not Way.ROWS or update.group is None:
-        return update.way
+def _table_way(plan: UpdatePlan, update: TableUpdate) -> UpdateKind:
+    if update.kind is not UpdateKind.ROWS or update.group is None:
+        return update.kind
     # Adam, unless lazy, also moves the rows that the batch does not name.
-    return Way.ROWS if plan.optimizer(update.group).has_rows else Way.WHOLE
+    return (
+        UpdateKind.ROWS if plan.optimizer(update.group).has_rows else UpdateKind.WHOLE
+    )
 
 
 def _info(
-    plan: Training, name: str, leaf: Any, group: int | None, updated: str
+    plan: UpdatePlan, name: str, leaf: Any, group: int | None, updated: str
 ) -> VariableInfo:
     optimizer = None if group is None else plan.optimizer(group).name
     return VariableInfo(

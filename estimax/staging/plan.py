@@ -3,9 +3,9 @@
     plan = Plan(raw=…, calls=…, groups=…)           # from a recorded trace
     arrays = plan.prepare(flatten(features, labels))   # numbers only, fixed layout
 
-The result is a dict of dicts of NumPy arrays: `raw` features that the model reads as
-they are, `staged` results of host transforms, and for row-wise tables the `unique` ids
-of the batch with the `inverse` place of every id among them.
+The result is a `PreparedBatch`: the features that the model reads as they are, the
+results of host transforms, and for tables that are updated by row the distinct ids of
+the batch with the place of every id among them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,33 @@ from estimax.native.distinct import distinct_ids
 from estimax.staging.recording import Call, Origin, Raw, wide_error
 
 RawBatch = Mapping[Origin, Raw]
-PreparedBatch = dict[str, Any]  # the parts below, each a dict
+
+
+class PreparedBatch(NamedTuple):
+    """A batch as the compiled step takes it: NumPy arrays only, a pytree.
+
+    Attributes:
+      raw: Features and labels that the model reads as they are, by name.
+      staged: Results of host transforms, by the name of the call.
+      unique: Distinct ids of each row group, sorted and padded; see `make_unique`.
+      inverse: For each row group and call, the place of every id in `unique`.
+    """
+
+    raw: dict[str, Any]
+    staged: dict[str, Any]
+    unique: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    inverse: dict[str, dict[str, Any]] = {}  # noqa: RUF012
+
+
+class AccumulatedBatch(NamedTuple):
+    """The batches whose gradients are averaged for one update.
+
+    Ids are unique over all parts: the `inverse` of a part points into `unique` here,
+    so that a row which several parts use is updated once.
+    """
+
+    parts: tuple[PreparedBatch, ...]
+    unique: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,41 +88,38 @@ class Plan:
         prepared = self._arrays(batch)
         if not self.groups:
             return prepared
-        staged = prepared["staged"]
         ids = {
-            group.name: {name: _ids_of(staged[name]) for name in group.calls}
+            group.name: {name: _ids_of(prepared.staged[name]) for name in group.calls}
             for group in self.groups
         }
-        prepared["unique"], prepared["inverse"] = make_unique(
-            ids, self._vocabularies, count
-        )
-        return prepared
+        unique, inverse = make_unique(ids, self._vocabularies, count)
+        return prepared._replace(unique=unique, inverse=inverse)
 
-    def prepare_parts(self, batches: Sequence[RawBatch]) -> dict[str, Any]:
-        """Prepare batches that one update is made of, as `parts`.
-
-        Ids are unique over all of them: a part's `inverse` points into the `unique` of
-        the whole, so that a row which several parts use is updated once.
-        """
+    def prepare_parts(self, batches: Sequence[RawBatch]) -> AccumulatedBatch:
+        """Prepare the batches whose gradients are averaged for one update."""
         parts = [self._arrays(batch) for batch in batches]
-        _pad_alike([part["staged"] for part in parts])
+        _pad_alike([part.staged for part in parts])
         ids = {
             group.name: {
-                f"{index}/{name}": _ids_of(part["staged"][name])
+                f"{index}/{name}": _ids_of(part.staged[name])
                 for index, part in enumerate(parts)
                 for name in group.calls
             }
             for group in self.groups
         }
         unique, inverse = make_unique(ids, self._vocabularies)
-        for index, part in enumerate(parts):
-            part["inverse"] = {
-                group.name: {
-                    n: inverse[group.name][f"{index}/{n}"] for n in group.calls
+        with_inverse = (
+            part._replace(
+                inverse={
+                    group.name: {
+                        n: inverse[group.name][f"{index}/{n}"] for n in group.calls
+                    }
+                    for group in self.groups
                 }
-                for group in self.groups
-            }
-        return {"parts": parts, "unique": unique}
+            )
+            for index, part in enumerate(parts)
+        )
+        return AccumulatedBatch(tuple(with_inverse), unique)
 
     @cached_property
     def origins(self) -> frozenset[Origin]:
@@ -113,16 +136,14 @@ class Plan:
 
     def _arrays(self, batch: RawBatch) -> PreparedBatch:
         given = ((name, o, _given(batch, o)) for name, o in self._raw)
-        return {
-            "raw": {
+        return PreparedBatch(
+            raw={
                 name: as_device_dtype(origin, value)
                 for name, origin, value in given
                 if not self.is_eager or fits_device(value)
             },
-            "staged": {call.name: call.run(batch) for call in self.calls},
-            "unique": {},
-            "inverse": {},
-        }
+            staged={call.name: call.run(batch) for call in self.calls},
+        )
 
 
 def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:

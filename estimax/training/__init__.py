@@ -1,9 +1,13 @@
-"""Steps, the loop around them, and evaluation. Read `loop.py`, then `steps.py`."""
+"""Programs, steps, and the loops of training, evaluation and prediction.
+
+Read `loop.py`, then `steps.py`.
+"""
 
 from estimax.training.evaluation import evaluate
-from estimax.training.loop import begin, run, tell
+from estimax.training.loop import run
 from estimax.training.model import Model, Recording, Variables, structure_of
 from estimax.training.nonfinite import Finding, NonFinite, first_nonfinite
+from estimax.training.prediction import predict
 from estimax.training.programs import (
     EvalProgram,
     PredictProgram,
@@ -14,7 +18,7 @@ from estimax.training.programs import (
     train_program,
 )
 from estimax.training.steps import variables_of
-from estimax.training.updates import Training, Way
+from estimax.training.updates import UpdateKind, UpdatePlan
 
 __all__ = [
     "EvalProgram",
@@ -24,18 +28,17 @@ __all__ = [
     "PredictProgram",
     "Recording",
     "TrainProgram",
-    "Training",
+    "UpdateKind",
+    "UpdatePlan",
     "Variables",
-    "Way",
-    "begin",
     "checked",
     "eval_program",
     "evaluate",
     "first_nonfinite",
+    "predict",
     "predict_program",
     "run",
     "structure_of",
-    "tell",
     "train_program",
     "variables_of",
 ]

@@ -1,9 +1,9 @@
-"""Metrics folded over a dataset.
+"""The evaluation loop: metrics merged over all batches.
 
     results = evaluate(program, variables, batches, hooks, context, steps=None)
 
-Metric values merge exactly, so neither the size nor the order of batches matters to
-them; `loss` is the plain mean over batches, as in tf.estimator.
+Metrics merge exactly, so their result does not depend on the size or order of batches.
+`loss` is the mean over batches, as in tf.estimator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from estimax.core.errors import InputError
 from estimax.feeding import PlacedBatch
 from estimax.hooks import Hook, RunContext
 from estimax.metrics import metric
-from estimax.training.loop import begin, tell
+from estimax.training.loop import begin, call_after_run
 from estimax.training.model import Variables
 from estimax.training.programs import EvalProgram
 
@@ -33,13 +33,13 @@ def evaluate(
     *,
     steps: int | None = None,
 ) -> dict[str, Any]:
-    """Fold the metrics of up to `steps` batches; the context counts the examples.
+    """Return the metrics of up to `steps` batches; count the examples in `context`.
 
-    Hooks are called around every batch and may ask for its "loss" and for what the
-    model names with `ex.log_value`.
+    Hooks are called around every batch. They may request its "loss" and the values that
+    the model logs with `ex.log_value`.
     """
     losses: list[jax.Array] = []
-    folded: dict[str, Any] | None = None
+    merged: dict[str, Any] | None = None
     context.logged = program.logged
     begin(hooks, context)
     for batch in itertools.islice(batches, steps):
@@ -50,18 +50,18 @@ def evaluate(
         result = program.step(variables, batch.arrays)
         losses.append(result["outputs"]["loss"])
         values = result["metrics"]
-        folded = values if folded is None else program.merge(folded, values)
+        merged = values if merged is None else program.merge(merged, values)
         context.examples += batch.examples
-        tell(hooks, wanted, context, {**result["outputs"], **seen})
+        call_after_run(hooks, wanted, context, {**result["outputs"], **seen})
         if context.stop_requested:
             break
-    if folded is None:
+    if merged is None:
         raise InputError(
             "evaluate: the input_fn gave no batch. An evaluation of nothing has no "
             "result; check the files and filters of the input."
         )
     loss = np.mean(np.asarray(jax.device_get(losses), np.float32), dtype=np.float32)
-    results = {**metric.compute(folded), "loss": loss}
+    results = {**metric.compute(merged), "loss": loss}
     for hook in hooks:
         hook.end(context)
     return results

@@ -1,10 +1,10 @@
-"""The one place where time passes: steps are run until the data ends or a hook stops.
+"""The training loop: run steps until the data ends or a hook requests a stop.
 
-    state = run(program, state, loops, hooks, context)
+    state = run(program, state, stacks, hooks, context)
 
-Batches come alone or stacked. Those of a stack run in one compiled call, or in several
-where a hook wants to be called in between. Nothing waits for the device but a hook that
-asks for a value.
+Batches come alone or stacked. The batches of a stack run in one compiled call, or in
+several if a hook must be called in between. Steps are dispatched asynchronously: only a
+hook that requests a value waits for the device.
 """
 
 from __future__ import annotations
@@ -25,85 +25,89 @@ from estimax.training.signals import WaitingEnded
 def run(
     program: TrainProgram,
     state: TrainState,
-    loops: Iterator[BatchStack],
+    stacks: Iterator[BatchStack],
     hooks: Sequence[Hook],
     context: RunContext,
     *,
     waited: Callable[[], float] = lambda: 0.0,
 ) -> TrainState:
-    """Step until the data ends or a hook asks to stop; returns the last state.
+    """Train until `stacks` ends or a hook requests a stop; return the last state.
 
-    `waited` tells how many seconds `loops` has kept us waiting so far.
+    `waited` returns the seconds that the loop has waited for `stacks` so far.
     """
     context.state = state
     begin(hooks, context)
     schedule = _Schedule(hooks, context.step)
-    loop, at = None, 0
+    stack, at = None, 0
     while not context.stop_requested:
-        if loop is None or at == len(loop):
-            loop, at = _next_loop(loops, context), 0
-        if loop is None:
+        if stack is None or at == len(stack):
+            stack, at = _next_stack(stacks, context), 0
+        if stack is None:
             break
-        stop = min(len(loop), at + schedule.steps_until_due(context.step))
+        stop = min(len(stack), at + schedule.steps_until_due(context.step))
         due = schedule.due(context.step + stop - at)
         try:
             wanted = [hook.before_run(context) for hook in due]
-        except StopIteration:  # a hook's other way of asking to stop
+        except StopIteration:  # another way for a hook to request a stop
             break
-        state, outputs = _advance(program, state, loop, at, stop, _names(wanted))
+        state, outputs = _advance(program, state, stack, at, stop, _names(wanted))
         context.state = state
         context.step += stop - at
-        context.examples += sum(loop.examples[at:stop])
-        context.input_state = loop.positions[stop - 1]
+        context.examples += sum(stack.examples[at:stop])
+        context.input_state = stack.positions[stop - 1]
         context.input_wait = waited()
         context.losses.append((context.step, outputs["loss"]))
         context.fetcher = partial(
-            _fetch_now, program, context, outputs, loop.batch(stop - 1)
+            _fetch_now, program, context, outputs, stack.batch(stop - 1)
         )
         at = stop
         try:
-            tell(due, wanted, context, outputs)
+            call_after_run(due, wanted, context, outputs)
         except StopIteration:
             break
         schedule.visited(context.step)
     for hook in hooks:
         hook.end(context)
-    # It knows the context, which knows it: nobody else would free the last state.
+    # Break the reference cycle with the context, which would keep the last state alive.
     context.fetcher = None
     return state
 
 
-def _next_loop(loops: Iterator[BatchStack], context: RunContext) -> BatchStack | None:
-    """The next batches; None at the end of the data, or if a signal came instead."""
+def _next_stack(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | None:
+    """Return the next stack; None at the end of the data, or if a signal arrived."""
     try:
         context.is_waiting = True
         try:
-            return next(loops, None)
+            return next(stacks, None)
         finally:
             context.is_waiting = False
-    except WaitingEnded:  # outside, as it may come at any point of the above
+    except WaitingEnded:  # the signal may arrive at any point above
         return None
 
 
 def _advance(
     program: TrainProgram,
     state: TrainState,
-    loop: BatchStack,
+    stack: BatchStack,
     start: int,
     stop: int,
     names: set[str],
 ) -> tuple[TrainState, Mapping[str, Any]]:
-    """Run some batches of a loop; returns what the last step tells, and is asked."""
+    """Run stack[start:stop]; return the state and the outputs of the last step.
+
+    If a hook requested values that `observe` computes (`names`), they are computed for
+    the last batch from the state before its step, and added to the outputs.
+    """
     seen: Mapping[str, Any] = {}
     if not program.observed.isdisjoint(names):
-        if stop - start > 1:  # up to the step that is looked at
-            state, _ = program.loop(state, loop.arrays, start, stop - 1)
+        if stop - start > 1:  # run up to the observed step
+            state, _ = program.loop(state, stack.arrays, start, stop - 1)
             start = stop - 1
-        seen = program.observe(state, *loop.batch(stop - 1))
-    if loop.is_stack:
-        state, outputs = program.loop(state, loop.arrays, start, stop)
+        seen = program.observe(state, *stack.batch(stop - 1))
+    if stack.is_stack:
+        state, outputs = program.loop(state, stack.arrays, start, stop)
     else:
-        state, outputs = program.step(state, loop.arrays)
+        state, outputs = program.step(state, stack.arrays)
     return state, {**outputs, **seen} if seen else outputs
 
 
@@ -114,7 +118,7 @@ def _fetch_now(
     batch: tuple[Any, ...],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """What the last step told; what the model says of its batch, computed anew."""
+    """Return values of the last step; observed values are computed again."""
     wanted = set(names)
     if not program.observed.isdisjoint(wanted):
         outputs = {**outputs, **program.observe(context.state, *batch)}
@@ -122,34 +126,35 @@ def _fetch_now(
 
 
 def begin(hooks: Sequence[Hook], context: RunContext) -> None:
-    """Let every hook begin, and then do what needs that all have."""
+    """Call `begin` of every hook, then `after_create_session` of every hook."""
     for hook in hooks:
         hook.begin(context)
     for hook in hooks:
         hook.after_create_session(context)
 
 
-def tell(
+def call_after_run(
     hooks: Sequence[Hook],
     wanted: Sequence[Sequence[str] | None],
     context: RunContext,
     outputs: Mapping[str, Any],
 ) -> None:
-    """Hand every hook the values that it wanted, fetched from the device only now."""
+    """Fetch the requested values from the device and call `after_run` of every hook."""
     fetched = _fetch(outputs, _names(wanted), context)
     for hook, names in zip(hooks, wanted, strict=True):
         hook.after_run(context, {name: fetched[name] for name in names or ()})
 
 
 class _Schedule:
-    """When each hook wants to be called next."""
+    """The step at which each hook is to be called next."""
 
     def __init__(self, hooks: Sequence[Hook], step: int) -> None:
         self._hooks = hooks
         self._next = [hook.next_step(step) for hook in hooks]
 
     def steps_until_due(self, step: int) -> int:
-        # A hook on the clock names the present step: it is called when the loop ends.
+        # A hook that acts on elapsed time returns the current step: it is called after
+        # every compiled loop and does not shorten one.
         return min((at for at in self._next if at > step), default=NEVER) - step
 
     def due(self, step: int) -> list[Hook]:
@@ -158,7 +163,7 @@ class _Schedule:
         ]
 
     def visited(self, step: int) -> None:
-        """Ask the hooks that were due at this step when they want to be called next."""
+        """Ask the hooks that were due at this step for their next one."""
         for index, at in enumerate(self._next):
             if at <= step:
                 self._next[index] = self._hooks[index].next_step(step)

@@ -1,11 +1,11 @@
-"""A `model_fn` ready to be traced: recorded once on a real batch, then replayed.
+"""A `model_fn` as a function that JAX can trace: recorded once, then applied.
 
     model = Model(function, ModeKeys.TRAIN)
-    recording = model.record(raw_batch)          # what it reads, creates and wants
+    recording = model.record(raw_batch)          # transforms, features, variables
     result = model.apply(variables, arrays, …)   # inside jit: numbers only
 
 Recording finds out which transforms run on the host (`staging/recording.py`), which raw
-features reach the device at all, and which variables there are.
+features the device needs, and which variables there are.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Flat = dict[str, Any]  # variable name ("dnn/logits/kernel") -> array or its sha
 
 @dataclass(frozen=True)
 class ValueKind:
-    """What a raw feature or label looks like, all but its number of rows."""
+    """The kind, shape and dtype of a raw feature or label, without its batch axis."""
 
     kind: str  # "array", "text" or "sparse"
     tail: tuple[int, ...] = ()  # an array's shape after the batch axis
@@ -49,7 +49,7 @@ Structure = Mapping[Origin, ValueKind]
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Variables:
-    """A model's variables: params and tables by name, other collections as trees."""
+    """The variables of a model: params and tables by name, others as trees."""
 
     params: Flat
     tables: Flat
@@ -58,22 +58,20 @@ class Variables:
 
 @dataclass(frozen=True)
 class Recording:
-    """What one trace on a real batch told about a model."""
+    """What was learned from tracing a model on a real batch."""
 
     plan: plans.Plan
-    spec: (
-        EstimatorSpec  # only its static parts are usable: the arrays are spent tracers
-    )
+    spec: EstimatorSpec  # use its static parts only: its arrays are dead tracers
     shapes: Variables  # shape and dtype of every variable
     lookups: tuple[Lookup, ...]
-    logged: dict[str, str]  # name of every value that the model logs -> its kind
-    texts: dict[str, str]  # of those of kind text, what they say
+    logged: dict[str, str]  # name of each logged value -> its kind
+    texts: dict[str, str]  # name of each logged text -> the text
     structure: Structure
 
 
 @dataclass(frozen=True)
 class Applied:
-    """One application of a model inside a traced function."""
+    """The result of running a model inside a traced function."""
 
     spec: EstimatorSpec
     model_state: dict[str, Any]
@@ -85,8 +83,11 @@ class Applied:
 class Model:
     """A `model_fn` bound to its mode, params and config.
 
-    `compute_dtype` is what layers compute in that name no dtype; None: as they like.
-    `eager` runs it on numbers even to record it, so that a debugger sees numbers.
+    Attributes:
+      function: Called with features and labels; returns an `EstimatorSpec`.
+      mode: TRAIN, EVAL or PREDICT.
+      compute_dtype: The dtype of layers that were given none; None is Flax's default.
+      eager: Whether to run on real arrays even to record, for `print` and debuggers.
     """
 
     function: Callable[[Any, Any], EstimatorSpec]
@@ -95,7 +96,7 @@ class Model:
     eager: bool = False
 
     def record(self, batch: plans.RawBatch) -> Recording:
-        """Trace on a raw batch, running host transforms for their shapes."""
+        """Trace the model on a raw batch; host transforms run to find their shapes."""
         trace = staging.Trace(self.mode, lambda call: _on_device(call.run(batch)))
         arrays = self._arrays(batch)
         structure = {origin: kind_of(value) for origin, value in batch.items()}
@@ -104,7 +105,7 @@ class Model:
         counted = np.zeros(plans.batch_size(batch), np.bool_)
 
         def run(key: jax.Array, raw: dict[str, Any]) -> Any:
-            prepared = {"raw": raw, "staged": counted}
+            prepared = plans.PreparedBatch(raw, {"": counted})
             spec, variables = self._init(trace, structure, key, prepared)
             specs.append(spec)
             kept = (spec.loss, spec.predictions, spec.eval_metric_ops, _exported(spec))
@@ -117,8 +118,8 @@ class Model:
         else:
             jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(key, arrays)
             used = _used_names(jaxpr.jaxpr, arrays)
-        # A model that reads nothing (a baseline) may still ask how many rows. An eager
-        # one may lose all of its raw values, when none of them fits a device.
+        # A model that reads no feature (a baseline) still needs the number of rows. An
+        # eager one may have no raw value left, if none of them fits a device.
         if batch and (self.eager or not (used or trace.calls)):
             _ = trace.call(transforms.RowCount(), (_smallest(batch),))
         plan = plans.Plan(
@@ -138,8 +139,8 @@ class Model:
         arrays: plans.PreparedBatch,
         structure: Structure,
     ) -> Variables:
-        """Make the initial variables, inside or outside of jit."""
-        trace = staging.Trace(self.mode, lambda call: arrays["staged"][call.name])
+        """Return the initial variables; works inside and outside of jit."""
+        trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
         _, variables = self._init(trace, structure, key, arrays)
         return variables_from_flax(variables)
 
@@ -153,7 +154,7 @@ class Model:
         rows: Mapping[str, staging.TableRows] | None = None,
     ) -> Applied:
         """Run the `model_fn` on a prepared batch with given variables."""
-        trace = staging.Trace(self.mode, lambda call: arrays["staged"][call.name])
+        trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
         trace.rows = rows or {}
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
@@ -169,10 +170,10 @@ class Model:
         )
 
     def _arrays(self, batch: plans.RawBatch) -> dict[str, Any]:
-        """The numeric values of a batch by name, as a device has them.
+        """Return the numeric values of a batch by name, in the dtypes of the device.
 
-        A trace needs their shapes only: which of them the model reads, and so which
-        must fit 32 bits, is known afterwards.
+        A trace needs only their shapes. Which of them the model reads, and so which
+        must fit into 32 bits, is known after the trace.
         """
         dense = {o: v for o, v in batch.items() if isinstance(v, np.ndarray)}
         if self.eager:
@@ -200,10 +201,10 @@ class Model:
         return self._in_full(spec), variables
 
     def _view(
-        self, trace: staging.Trace, structure: Structure, arrays: Mapping[str, Any]
+        self, trace: staging.Trace, structure: Structure, arrays: plans.PreparedBatch
     ) -> tuple[Any, Any]:
-        """The features and labels as a model sees them, each known by its origin."""
-        raw = arrays["raw"]
+        """Return the features and labels as the model sees them."""
+        raw = arrays.raw
         rows = rows_of(arrays)
         values: dict[Origin, Any] = {}
         for origin, kind in structure.items():
@@ -212,11 +213,11 @@ class Model:
             elif origin.name in raw:
                 value = jnp.asarray(raw[origin.name])
             elif self.eager:
-                # Nothing is known of what will be used: integers that do not fit the
-                # device were left out of the batch, and using them explains why.
+                # Integers that do not fit the device were left out of the batch. A
+                # model that uses one gets an error that explains this.
                 value = HostOnly(origin, "wide", (rows, *kind.tail))
             else:
-                # Recording saw that no number is used; a shape may still be asked.
+                # Recording showed that its values are not used; its shape may be.
                 dtype = device_dtype(np.dtype(kind.dtype))
                 value = jnp.zeros((rows, *kind.tail), dtype)
             wide = kind.kind == "array" and is_wide(kind.dtype)
@@ -224,7 +225,7 @@ class Model:
         return plans.unflatten("features", values), plans.unflatten("labels", values)
 
     def _in_full(self, spec: EstimatorSpec) -> EstimatorSpec:
-        """A spec whose numbers are float32 again, whatever the layers computed in."""
+        """Return the spec with its arrays cast back to float32."""
         if self.compute_dtype is None:
             return spec
         changes = {
@@ -248,12 +249,12 @@ def _widened(narrow: str, value: Any) -> Any:
 
 
 def logged_arrays(logged: Mapping[str, staging.LoggedValue]) -> dict[str, jax.Array]:
-    """What a model logs, all but text."""
+    """Return the logged values that are not text, as arrays."""
     return {n: jnp.asarray(v.value) for n, v in logged.items() if v.kind != "text"}
 
 
 def kind_of(value: staging.Raw) -> ValueKind:
-    """Which form a raw value has."""
+    """Return the kind, shape and dtype of a raw value."""
     if isinstance(value, Strings):
         return ValueKind("text")
     if not isinstance(value, np.ndarray):
@@ -262,7 +263,7 @@ def kind_of(value: staging.Raw) -> ValueKind:
 
 
 def structure_of(batch: plans.RawBatch) -> frozenset[tuple[Origin, ValueKind]]:
-    """What tells two inputs apart that need different programs; hashable."""
+    """Return a hashable key: inputs with different keys need different programs."""
     return frozenset((origin, kind_of(value)) for origin, value in batch.items())
 
 
@@ -282,7 +283,7 @@ def variables_to_flax(variables: Variables) -> dict[str, Any]:
 
 
 def variables_to_names(variables: Variables) -> Flat:
-    """Every variable by name, whatever its collection."""
+    """Return all variables by name, from every collection."""
     rest = [_flat(tree) for tree in variables.model_state.values()]
     named = variables.params | variables.tables
     for flat in rest:
@@ -291,7 +292,7 @@ def variables_to_names(variables: Variables) -> Flat:
 
 
 def variables_from_names(shapes: Variables, named: Mapping[str, Any]) -> Variables:
-    """The way back, for a model with these variables."""
+    """Undo `variables_to_names`, for a model with variables of these shapes."""
     state = {
         collection: _nested({name: named[name] for name in _flat(tree)})
         for collection, tree in shapes.model_state.items()
@@ -315,9 +316,9 @@ def _nested(flat: Flat) -> dict[str, Any]:
     return tree
 
 
-def rows_of(arrays: Mapping[str, Any]) -> Any:  # an int, or a symbolic dimension
-    """The number of examples of a prepared batch."""
-    leaves = jax.tree.leaves([arrays["raw"], arrays.get("staged", {})])
+def rows_of(batch: plans.PreparedBatch) -> Any:  # an int, or a symbolic dimension
+    """Return the number of examples of a prepared batch."""
+    leaves = jax.tree.leaves([batch.raw, batch.staged])
     return leaves[0].shape[0] if leaves else 1
 
 
@@ -326,14 +327,14 @@ def _on_device(tree: Any) -> Any:
 
 
 def _exported(spec: EstimatorSpec) -> list[dict[str, Any]]:
-    """What a bundle would answer, which need not be among the predictions."""
+    """Return the outputs of all export signatures, which predictions may lack."""
     if spec.mode != ModeKeys.PREDICT:
         return []
     return [output.as_outputs() for output in (spec.export_outputs or {}).values()]
 
 
 def _smallest(batch: plans.RawBatch) -> Origin:
-    """The value that costs a request least: a feature, dense, of the fewest bytes."""
+    """Return the cheapest value for a request to send, preferably a dense feature."""
 
     def cost(origin: Origin) -> tuple[bool, bool, int]:
         value = batch[origin]
@@ -344,7 +345,7 @@ def _smallest(batch: plans.RawBatch) -> Origin:
 
 
 def _used_names(jaxpr: Any, arrays: Mapping[str, Any]) -> set[str]:
-    """Which raw arrays an equation or output of a trace reads."""
+    """Return the raw arrays that some equation or output of a trace reads."""
     read = {id(v) for equation in jaxpr.eqns for v in equation.invars}
     read |= {id(v) for v in jaxpr.outvars}
     # Inputs are the key and then the arrays, in tree order: dicts sort their keys.

@@ -1,6 +1,6 @@
 """Which value was the first that is not a number: by name, and at which step.
 
-    found = first_nonfinite(training, state, batches)
+    found = first_nonfinite(updates, state, batches)
     print(found)     # step 7: features/age holds NaN (1 of 8 values), then …
 
 Steps are run one by one and nothing is donated, so that when one goes wrong the state
@@ -23,22 +23,30 @@ from flax import linen as nn
 from estimax.core.errors import NanLossError
 from estimax.core.state import TrainState
 from estimax.feeding.packing import Packed, unpack
-from estimax.staging.plan import PreparedBatch
+from estimax.staging.plan import AccumulatedBatch, PreparedBatch
 from estimax.training import steps
-from estimax.training.updates import Training
+from estimax.training.updates import UpdatePlan
 
 _MOST_TOLD = 6
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One value that is not finite: what it is, its name, and how bad it is."""
+    """One array that holds NaN or infinite values.
 
-    kind: str  # "input", "variable", "layer", "loss", "gradient" or "updated variable"
+    Attributes:
+      kind: "input", "variable", "layer", "loss", "gradient" or "updated variable".
+      name: The name of the feature, variable or layer.
+      bad: How many of its values are not finite.
+      size: How many values it has.
+      what: "NaN" or "inf".
+    """
+
+    kind: str
     name: str
     bad: int
     size: int
-    what: str  # "NaN" or "inf"
+    what: str
 
     def __str__(self) -> str:
         many = f" ({self.bad} of {self.size} values)" if self.size > 1 else ""
@@ -50,7 +58,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class NonFinite:
-    """The step at which training went wrong, and what did, in order.
+    """The first step with values that are not finite.
+
+    Attributes:
+      step: The step, counted from 1.
+      findings: The arrays that are not finite, in the order of computation.
 
     >>> found = Finding("input", "features/age", bad=1, size=8, what="NaN")
     >>> print(NonFinite(7, (found,)))
@@ -62,7 +74,7 @@ class NonFinite:
 
     @property
     def first(self) -> Finding:
-        """Where it began, as far as can be told."""
+        """The first of the findings: where the values most probably come from."""
         return self.findings[0]
 
     def __str__(self) -> str:
@@ -73,38 +85,39 @@ class NonFinite:
 
 
 def first_nonfinite(
-    training: Training,
+    updates: UpdatePlan,
     state: TrainState,
     batches: Iterable[Packed],
     *,
     max_secs: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> NonFinite | None:
-    """Step through batches until a loss or a variable is not finite; None if all are.
+    """Train on batches until a loss or a variable is not finite.
 
-    Gives up, and returns None, after `max_secs` seconds.
+    Returns:
+      What was found, or None if the batches or `max_secs` seconds ended first.
     """
-    step = _jitted_step(training)
+    step = _jitted_step(updates)
     started = clock()
     for packed in batches:
         new, outputs = step(state, packed)
         if not _is_sound(outputs, new):
-            return examine(training, state, unpack(packed))
+            return examine(updates, state, unpack(packed))
         if max_secs is not None and clock() - started > max_secs:
             return None
         state = new
     return None
 
 
-def checked_step(training: Training) -> steps.TrainStep:
-    """Build a step that raises when it goes wrong, and tells what went wrong first."""
-    step = _jitted_step(training)
+def checked_step(updates: UpdatePlan) -> steps.TrainStep:
+    """Build a step that raises `NanLossError` with all findings."""
+    step = _jitted_step(updates)
 
     def checked(state: TrainState, packed: Packed) -> tuple[TrainState, steps.Outputs]:
         new, outputs = step(state, packed)
         if not _is_sound(outputs, new):
             raise NanLossError(
-                f"{examine(training, state, unpack(packed))}. No checkpoint holds it; "
+                f"{examine(updates, state, unpack(packed))}. No checkpoint holds it; "
                 "training again goes on from the latest one."
             )
         return new, outputs
@@ -112,17 +125,17 @@ def checked_step(training: Training) -> steps.TrainStep:
     return checked
 
 
-def examine(training: Training, state: TrainState, batch: PreparedBatch) -> NonFinite:
-    """Look through one step, all that comes about in it, in order."""
-    found = [f for f in _values(training, state, batch) if f is not None]
+def examine(updates: UpdatePlan, state: TrainState, batch: steps.Batch) -> NonFinite:
+    """Check all values of one step in the order of computation."""
+    found = [f for f in _values(updates, state, batch) if f is not None]
     if not found:
-        # Compiled, the same sums may be taken in another order, and overflow.
+        # The compiled step may add in another order, and overflow where this does not.
         found = [Finding("loss", "the compiled step", 1, 1, "inf or NaN")]
     return NonFinite(int(state.step) + 1, tuple(found))
 
 
-def _jitted_step(training: Training) -> Any:
-    step = steps.make_train_step(training)
+def _jitted_step(updates: UpdatePlan) -> Any:
+    step = steps.make_train_step(updates)
     return jax.jit(lambda state, packed: step(state, unpack(packed)))
 
 
@@ -133,42 +146,43 @@ def _all_finite(tree: Any) -> jax.Array:
 
 
 def _is_sound(outputs: Mapping[str, Any], state: TrainState) -> bool:
-    # Statistics that a model keeps for itself may hold NaN on purpose.
+    # `model_state` is not checked: statistics may hold NaN on purpose.
     return bool(_all_finite((outputs["loss"], state.params, state.tables)))
 
 
 def _values(
-    training: Training, state: TrainState, batch: PreparedBatch
+    updates: UpdatePlan, state: TrainState, batch: steps.Batch
 ) -> Iterator[Finding | None]:
-    """Every value of a step in the order in which it comes about, if it is bad."""
-    for part in batch.get("parts", [batch]):
+    """Yield a finding or None for each value of a step, in order of computation."""
+    parts = batch.parts if isinstance(batch, AccumulatedBatch) else (batch,)
+    for part in parts:
         yield from (_finding("input", n, v) for n, v in _inputs(part))
     variables = {**state.params, **state.tables}
     yield from (_finding("variable", n, v) for n, v in variables.items())
-    for place in range(len(batch.get("parts", [batch]))):
-        outputs, loss = _layer_outputs(training, state, batch, place)
+    for place in range(len(parts)):
+        outputs, loss = _layer_outputs(updates, state, batch, place)
         yield from (_finding("layer", n, v) for n, v in outputs)
         yield _finding("loss", "the loss", loss)
-    found, _ = jax.jit(lambda s, b: steps.gradients(training, s, b))(state, batch)
+    found, _ = jax.jit(lambda s, b: steps.gradients(updates, s, b))(state, batch)
     grads = {**found.whole["params"], **found.whole["tables"], **found.rows}
     yield from (_finding("gradient", n, v) for n, v in grads.items())
-    new, _ = jax.jit(steps.make_train_step(training))(state, batch)
+    new, _ = jax.jit(steps.make_train_step(updates))(state, batch)
     updated = {**new.params, **new.tables}
     for name, value in updated.items():
         yield _finding("updated variable", name, value)
 
 
 def _inputs(part: PreparedBatch) -> Iterator[tuple[str, Any]]:
-    yield from part["raw"].items()
-    for name, staged in part["staged"].items():
+    yield from part.raw.items()
+    for name, staged in part.staged.items():
         for leaf in jax.tree.leaves(staged):
             yield f"column {name}", leaf
 
 
 def _layer_outputs(
-    training: Training, state: TrainState, batch: PreparedBatch, place: int
+    updates: UpdatePlan, state: TrainState, batch: steps.Batch, place: int
 ) -> tuple[list[tuple[str, Any]], Any]:
-    """What every layer returned, in the order of their return, and the loss."""
+    """Return the outputs of all layers in the order of computation, and the loss."""
     outputs: list[tuple[str, Any]] = []
 
     def note(
@@ -184,7 +198,7 @@ def _layer_outputs(
         return result
 
     with nn.intercept_methods(note):
-        applied = steps.apply_in_training(training, state, batch, place)
+        applied = steps.apply_in_training(updates, state, batch, place)
     return outputs, applied.spec.loss
 
 

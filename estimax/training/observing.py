@@ -1,10 +1,10 @@
-"""What a model logs, computed only at the steps at which a hook asks for it.
+"""Logged values, computed only at the steps at which a hook requests them.
 
     values = program.observe(state, batch)        # before the step itself
 
-A forward pass of its own. The step neither computes nor carries these values, so that
-histograms of every layer cost nothing at the other steps, and a step's bits do not
-depend on whether anybody looks.
+`observe` is a forward pass of its own. The train step does not compute these values, so
+histograms of every layer cost nothing at other steps, and the bits of a step do not
+depend on what is observed.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from estimax.feeding.packing import Packed, unpack
 from estimax.staging.plan import PreparedBatch
 from estimax.training import steps
 from estimax.training.model import Model, Structure, Variables, logged_arrays
-from estimax.training.updates import Training
+from estimax.training.updates import UpdatePlan
 
 # (state or variables, batch or stack of batches, place in the stack) -> values
 Observe = Callable[..., dict[str, Any]]
 
 
 def observed_names(logged: Mapping[str, str]) -> frozenset[str]:
-    """The names of values that a step does not tell by itself."""
+    """Return the names of the values that the train step does not return."""
     return frozenset(n for n, kind in logged.items() if kind != "value" and n != "loss")
 
 
-def observe_training(training: Training, texts: Mapping[str, str]) -> Observe:
-    """Build observe(state, batches, place=None) -> what the model logs of a batch."""
+def observe_training(updates: UpdatePlan, texts: Mapping[str, str]) -> Observe:
+    """Build observe(state, batches, place=None) -> logged values of a batch."""
 
-    def observe(state: TrainState, batch: PreparedBatch) -> dict[str, Any]:
-        applied = steps.apply_in_training(training, state, batch)
-        return learning_rates(training, state) | logged_arrays(applied.logged)
+    def observe(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
+        applied = steps.apply_in_training(updates, state, batch)
+        return learning_rates(updates, state) | logged_arrays(applied.logged)
 
     return _compiled(observe, texts)
 
@@ -45,7 +45,7 @@ def observe_training(training: Training, texts: Mapping[str, str]) -> Observe:
 def observe_evaluation(
     model: Model, structure: Structure, texts: Mapping[str, str]
 ) -> Observe:
-    """Build observe(variables, batch) -> what the model logs of a batch."""
+    """Build observe(variables, batch) -> logged values of a batch."""
 
     def observe(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
         return logged_arrays(model.apply(variables, batch, structure).logged)
@@ -53,14 +53,14 @@ def observe_evaluation(
     return _compiled(observe, texts)
 
 
-def learning_rates(training: Training, state: TrainState) -> dict[str, Any]:
-    """The rate of every optimizer whose rate can be known, for the coming update.
+def learning_rates(updates: UpdatePlan, state: TrainState) -> dict[str, Any]:
+    """Return the learning rate of each optimizer for the next update, by name.
 
-    A raw optax transformation keeps its rate to itself, unless it was made by
-    `optax.inject_hyperparams`.
+    An optax transformation is left out, unless it was made by
+    `optax.inject_hyperparams`: its rate cannot be read from its state.
     """
-    groups = training.train_op.groups
-    parts = _parts(training) if len(groups) > 1 else []
+    groups = updates.train_op.groups
+    parts = _parts(updates) if len(groups) > 1 else []
     rates: dict[str, Any] = {}
     for index, group in enumerate(groups):
         rate = _rate(group.optimizer, state.opt_state.get(str(index)), state.step)
@@ -69,12 +69,12 @@ def learning_rates(training: Training, state: TrainState) -> dict[str, Any]:
     return rates
 
 
-def _parts(training: Training) -> list[str]:
-    """What every group trains, by the names of its variables: "dnn", "linear"."""
-    group_of = training.param_groups | {n: t.group for n, t in training.tables.items()}
+def _parts(updates: UpdatePlan) -> list[str]:
+    """Return a name for each group from its variables: "dnn", "linear"."""
+    group_of = updates.param_groups | {n: t.group for n, t in updates.tables.items()}
     names = [
         [name for name, group in group_of.items() if group == index]
-        for index in range(len(training.train_op.groups))
+        for index in range(len(updates.train_op.groups))
     ]
     firsts = [Counter(n.split("/")[0] for n in mine).most_common(1) for mine in names]
     parts = [first[0][0] if first else "nothing" for first in firsts]

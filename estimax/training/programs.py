@@ -1,11 +1,11 @@
-"""Compiled functions, each with the plan of the host work that feeds it.
+"""Programs: the compiled functions of a mode, with the host plan that feeds them.
 
     program = train_program(model, raw_batch)
     batch = pack(program.plan.prepare(raw_batch))     # in the input thread
     state, outputs = program.step(state, batch)
 
-A program belongs to one model, mode and structure of input; whoever holds on to it
-compiles nothing twice.
+A program belongs to one model, mode and structure of input. The estimator keeps its
+programs, so that nothing is compiled twice.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from estimax.metrics import metric
 from estimax.staging.plan import Plan, RawBatch
 from estimax.training import nonfinite, observing, steps
 from estimax.training.model import Model, Recording, Variables
-from estimax.training.updates import Training
+from estimax.training.updates import UpdatePlan
 
 
 @dataclass(frozen=True)
 class TrainProgram:
-    """Initialise and train: all functions are compiled, the state is donated."""
+    """The compiled functions of training. `step` and `loop` donate the state."""
 
     plan: Plan
     spec: EstimatorSpec
-    training: Training
-    logged: dict[str, str]  # name of every value that the model logs -> its kind
+    updates: UpdatePlan
+    logged: dict[str, str]  # name of each logged value -> its kind
     init: Callable[[jax.Array, Packed], TrainState]
-    form: Callable[[jax.Array, Packed], TrainState]  # shapes of what `init` makes
+    form: Callable[[jax.Array, Packed], TrainState]  # shapes of the result of `init`
     step: steps.TrainStep  # (state, batch)
     loop: steps.TrainLoop  # (state, stack of batches, start, stop)
-    observe: observing.Observe  # (state, batch, or a stack of them and a place)
-    observed: frozenset[str]  # the names of what it tells
+    observe: observing.Observe  # (state, batch) or (state, stack, place)
+    observed: frozenset[str]  # names of the values that `observe` returns
 
 
 @dataclass(frozen=True)
 class EvalProgram:
-    """Evaluate: metric values of a batch, and two batches' values as one."""
+    """The compiled functions of evaluation: metrics of a batch, and merging them."""
 
     plan: Plan
     spec: EstimatorSpec
@@ -59,7 +59,7 @@ class EvalProgram:
 
 @dataclass(frozen=True)
 class PredictProgram:
-    """Predict: the recording is kept, because an export writes its transforms."""
+    """The compiled function of prediction; an export needs the recording."""
 
     plan: Plan
     recording: Recording
@@ -71,42 +71,42 @@ def train_program(
 ) -> TrainProgram:
     """Record a model on its first batch and build its training functions."""
     recording = model.record(batch)
-    training = Training.from_recording(model, recording, average_decay)
-    step = _unpacking(steps.make_train_step(training))
-    init = jax.jit(_unpacking(steps.make_init(training)))
-    # A debugger wants numbers, and shapes alone come from a trace without any.
+    updates = UpdatePlan.from_recording(model, recording, average_decay)
+    step = _unpacking(steps.make_train_step(updates))
+    init = jax.jit(_unpacking(steps.make_init(updates)))
+    # Tracing for shapes would hand tracers to an eager model.
     form = init if model.eager else functools.partial(jax.eval_shape, init)
-    rates = _rate_names(training, form, batch)
+    rates = _rate_names(updates, form, batch)
     logged = {**recording.logged, **dict.fromkeys(rates, "scalar")}
     return TrainProgram(
-        plan=training.plan,
+        plan=updates.plan,
         spec=recording.spec,
-        training=training,
+        updates=updates,
         logged=logged,
         init=init,
         form=form,
-        # Donated: the old state's memory becomes the new one's. Hooks copy what they
-        # keep.
+        # The state is donated: its memory is reused for the new state. Hooks must copy
+        # what they keep.
         step=jax.jit(step, donate_argnums=0),
         loop=jax.jit(steps.make_loop(step), donate_argnums=0),
-        observe=observing.observe_training(training, recording.texts),
+        observe=observing.observe_training(updates, recording.texts),
         observed=observing.observed_names(logged),
     )
 
 
 def checked(program: TrainProgram) -> TrainProgram:
-    """The same, with steps that look at themselves and tell what first goes wrong.
+    """Return the program with a `step` that raises on values that are not finite.
 
-    Only steps that run one by one do: `loop` stays as it was.
+    `loop` is not changed, so run single steps.
     """
-    return replace(program, step=nonfinite.checked_step(program.training))
+    return replace(program, step=nonfinite.checked_step(program.updates))
 
 
-def _rate_names(training: Training, form: Any, batch: RawBatch) -> list[str]:
-    """The names of the learning rates; optax's are known by what its state keeps."""
-    arrays = pack(training.plan.prepare(batch))
+def _rate_names(updates: UpdatePlan, form: Any, batch: RawBatch) -> list[str]:
+    """Return the names of the learning rates that can be read from the state."""
+    arrays = pack(updates.plan.prepare(batch))
     state = form(jax.random.key(0), arrays)
-    return list(jax.eval_shape(lambda s: observing.learning_rates(training, s), state))
+    return list(jax.eval_shape(lambda s: observing.learning_rates(updates, s), state))
 
 
 def eval_program(model: Model, batch: RawBatch) -> EvalProgram:
@@ -135,7 +135,7 @@ def predict_program(model: Model, batch: RawBatch) -> PredictProgram:
 
 
 def _unpacking(function: Callable[[Any, Any], Any]) -> Callable[[Any, Packed], Any]:
-    """The same function, of a batch that came to the device as a few buffers."""
+    """Return the function for batches that are packed into a few buffers."""
 
     def call(first: Any, batch: Packed) -> Any:
         return function(first, unpack(batch))

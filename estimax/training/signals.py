@@ -1,12 +1,12 @@
-"""A preempted run saves before it goes.
+"""Signals: a run that receives SIGTERM or Ctrl-C saves before it ends.
 
     with stopping_on_signals(context):
-        run(...)               # SIGTERM: the loop ends, hooks save, then we exit
+        run(...)               # SIGTERM: the loop ends, hooks save, the process exits
 
-The first SIGTERM or SIGINT (Ctrl-C) asks the loop to stop after the current step, so
-that `end` of the hooks writes a checkpoint. A loop that waits for input is woken: a
-preempted process has seconds, and its input may be stuck. The signal is not swallowed:
-it takes its usual effect when the block is left. A second one takes it at once.
+The first SIGTERM or SIGINT (Ctrl-C) requests a stop after the current step, so that
+`end` of the hooks writes a checkpoint. If the loop is waiting for input it is
+interrupted: a preempted process has only seconds, and its input may be stuck. When the
+block ends, the signal has its usual effect. A second signal has it at once.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _Handler = Callable[[int, Any], Any] | int | None
 
 
 class WaitingEnded(BaseException):
-    """Raised by a signal into a loop that waits for input, which catches it."""
+    """Raised by the signal handler while the training loop waits for input."""
 
 
 @contextmanager
 def stopping_on_signals(context: RunContext) -> Iterator[None]:
     """Turn the first SIGTERM or SIGINT inside the block into a request to stop.
 
-    Only the main thread can receive signals; in another one this does nothing.
+    Only the main thread can receive signals; in another thread this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -56,7 +56,7 @@ def stopping_on_signals(context: RunContext) -> Iterator[None]:
             raise WaitingEnded
 
     previous: dict[int, _Handler] = {n: signal.getsignal(n) for n in _SIGNALS}
-    # A signal that is ignored (nohup) or handled outside of Python is left alone.
+    # Leave signals alone that are ignored (nohup) or handled outside of Python.
     ours = [n for n, old in previous.items() if old not in (signal.SIG_IGN, None)]
     for number in ours:
         signal.signal(number, handle)
@@ -70,9 +70,9 @@ def stopping_on_signals(context: RunContext) -> Iterator[None]:
 
 
 def _act(handler: _Handler, number: int) -> None:
-    """Do what a signal would have done without us."""
+    """Do what the signal does without our handler."""
     if callable(handler):
         handler(number, None)
     else:
-        # The default ends the process; as an exception it closes files on the way.
+        # The default ends the process. An exception does too, but closes files first.
         raise SystemExit(128 + number)

@@ -1,6 +1,6 @@
 """The pure core: functions from state and batch to state, built once, compiled once.
 
-    step = make_train_step(training)           # step(state, batch) -> (state, outputs)
+    step = make_train_step(updates)           # step(state, batch) -> (state, outputs)
 
 Same inputs, same bits. The gradient is taken here, in `train_step`.
 """
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from estimax import optimizers
 from estimax.core.state import TrainState
-from estimax.staging.plan import PreparedBatch
+from estimax.staging.plan import AccumulatedBatch, PreparedBatch
 from estimax.staging.recording import Lookup, TableRows
 from estimax.training.model import (
     Applied,
@@ -27,22 +27,21 @@ from estimax.training.model import (
     logged_arrays,
     rows_of,
 )
-from estimax.training.updates import Training, Way
+from estimax.training.updates import UpdateKind, UpdatePlan
 
-Outputs = dict[str, jax.Array]  # "loss" and what the model named by `ex.log_value`
+Batch = PreparedBatch | AccumulatedBatch  # of one update
+Outputs = dict[str, jax.Array]  # "loss" and the values of `ex.log_value`
 TrainStep = Callable[[TrainState, Any], tuple[TrainState, Outputs]]
 TrainLoop = Callable[[TrainState, Any, Any, Any], tuple[TrainState, Outputs]]
 
 
-def make_train_step(training: Training) -> TrainStep:
+def make_train_step(updates: UpdatePlan) -> TrainStep:
     """Build step(state, batch) -> (state, outputs)."""
 
-    def train_step(
-        state: TrainState, batch: PreparedBatch
-    ) -> tuple[TrainState, Outputs]:
-        found, named = gradients(training, state, batch)
-        state = _apply_gradients(training, state, batch, found)
-        averages = _averages(training, state)
+    def train_step(state: TrainState, batch: Batch) -> tuple[TrainState, Outputs]:
+        found, named = gradients(updates, state, batch)
+        state = _apply_gradients(updates, state, batch, found)
+        averages = _averages(updates, state)
         new = replace(
             state, step=state.step + 1, model_state=found.model_state, averages=averages
         )
@@ -52,26 +51,26 @@ def make_train_step(training: Training) -> TrainStep:
 
 
 class Gradients(NamedTuple):
-    """What a batch says about the variables, before an optimizer has its say."""
+    """The loss of a batch and its gradients, before clipping and the optimizer."""
 
     loss: jax.Array
-    whole: dict[str, Any]  # of params, and of tables as wholes
-    rows: dict[str, jax.Array]
+    whole: dict[str, Any]  # with respect to params and to whole tables
+    rows: dict[str, jax.Array]  # with respect to gathered rows, by table
     touched: dict[str, jax.Array]  # table -> [V] booleans
     model_state: Any
 
 
 def gradients(
-    training: Training, state: TrainState, batch: PreparedBatch
+    updates: UpdatePlan, state: TrainState, batch: Batch
 ) -> tuple[Gradients, Outputs]:
-    """The gradients of a batch, or of one that comes in parts, and its named values."""
-    trained = _trained_arrays(training, state)
-    rows = _gather_rows(training, state, batch)
+    """Return the gradients of a batch, averaged over its parts, and named values."""
+    trained = _trained_arrays(updates, state)
+    rows = _gather_rows(updates, state, batch)
 
     def of_part(state: TrainState, part: PreparedBatch) -> tuple[Gradients, Outputs]:
         def loss_fn(trained: Any, rows: Any) -> tuple[jax.Array, Any]:
-            applied = _apply(training, state, trained, rows, part)
-            touched = _touched(training, applied)
+            applied = _apply(updates, state, trained, rows, part)
+            touched = _touched(updates, applied)
             return applied.spec.loss, (
                 applied.model_state,
                 _named_values(applied),
@@ -83,46 +82,50 @@ def gradients(
         model_state, named, touched = aux
         return Gradients(loss, whole, row_grads, touched, model_state), named
 
-    if "parts" not in batch:
+    if isinstance(batch, PreparedBatch):
         return of_part(state, batch)
-    return accumulate(of_part, state, batch["parts"])
+    return accumulate(of_part, state, batch.parts)
 
 
 def apply_in_training(
-    training: Training, state: TrainState, batch: PreparedBatch, place: int = -1
+    updates: UpdatePlan, state: TrainState, batch: Batch, place: int = -1
 ) -> Applied:
-    """Run the model as the step does, with the same random key, and change nothing.
+    """Run the model forward as the step does, with the same random key.
 
-    Of a batch that comes in parts, the one at `place` stands for all.
+    Of an accumulated batch, only the part at `place` is run.
     """
-    trained = _trained_arrays(training, state)
-    rows = _gather_rows(training, state, batch)
-    if "parts" in batch:
-        parts = batch["parts"]
+    trained = _trained_arrays(updates, state)
+    rows = _gather_rows(updates, state, batch)
+    if isinstance(batch, AccumulatedBatch):
+        parts = batch.parts
         state, batch = for_part(state, place % len(parts)), parts[place]
-    return _apply(training, state, trained, rows, batch)
+    return _apply(updates, state, trained, rows, batch)
 
 
 def _apply(
-    training: Training, state: TrainState, trained: Any, rows: Any, batch: PreparedBatch
+    updates: UpdatePlan,
+    state: TrainState,
+    trained: Any,
+    rows: Any,
+    batch: PreparedBatch,
 ) -> Applied:
-    return training.model.apply(
+    return updates.model.apply(
         _with_trained(state, trained),
         batch,
-        training.structure,
+        updates.structure,
         key=jax.random.fold_in(state.key, state.step),
-        rows=_table_rows(training, state, rows, batch),
+        rows=_table_rows(updates, state, rows, batch),
     )
 
 
 def _named_values(applied: Applied) -> Outputs:
-    """What hooks may ask for at any step; summaries are computed when asked for."""
+    """Return the values that every step computes; summaries are computed on request."""
     named = {n: v for n, v in applied.logged.items() if v.kind == "value"}
     return logged_arrays(named)
 
 
 def batch_at(batches: Any, index: Any) -> Any:
-    """One batch of a stack."""
+    """Return one batch of a stack."""
     return jax.tree.map(
         lambda leaf: jax.lax.dynamic_index_in_dim(leaf, index, keepdims=False), batches
     )
@@ -131,8 +134,8 @@ def batch_at(batches: Any, index: Any) -> Any:
 def make_loop(step: TrainStep) -> TrainLoop:
     """Build loop(state, batches, start, stop): a step for each of batches[start:stop].
 
-    The bounds are arguments, so that one program runs every part of a stack: a step's
-    bits do not depend on which others shared its call.
+    The bounds are arguments, so that one compiled program runs any part of a stack. The
+    bits of a step then do not depend on the steps that share its call.
     """
 
     def loop(
@@ -152,13 +155,13 @@ def make_loop(step: TrainStep) -> TrainLoop:
 
 
 def make_init(
-    training: Training,
+    updates: UpdatePlan,
 ) -> Callable[[jax.Array, PreparedBatch], TrainState]:
     """Build init(key, batch) -> state, the state of a model before its first step."""
 
     def init(key: jax.Array, batch: PreparedBatch) -> TrainState:
         init_key, run_key = jax.random.split(key)
-        made = training.model.init(init_key, batch, training.structure)
+        made = updates.model.init(init_key, batch, updates.structure)
         state = TrainState(
             step=jnp.zeros((), jnp.int32),
             params=made.params,
@@ -170,14 +173,14 @@ def make_init(
         )
         return replace(
             state,
-            opt_state=_init_groups(training, state),
+            opt_state=_init_groups(updates, state),
             slots={
                 name: optimizers.init_slots(
-                    _optimizer_of(training, name), made.tables[name]
+                    _optimizer_of(updates, name), made.tables[name]
                 )
-                for name in training.tables_by(Way.ROWS, Way.MASKED)
+                for name in updates.tables_by(UpdateKind.ROWS, UpdateKind.MASKED)
             },
-            averages=_first_averages(training, state),
+            averages=_first_averages(updates, state),
         )
 
     return init
@@ -202,7 +205,7 @@ def make_eval_step(
 def make_predict_step(
     model: Model, structure: Structure
 ) -> Callable[[Variables, PreparedBatch], Any]:
-    """Build step(variables, batch) -> predictions, words still as ids."""
+    """Build step(variables, batch) -> predictions, class names still as ids."""
 
     def predict_step(variables: Variables, batch: PreparedBatch) -> Any:
         return model.apply(variables, batch, structure).spec.predictions
@@ -211,15 +214,15 @@ def make_predict_step(
 
 
 def variables_of(state: TrainState) -> Variables:
-    """The part of a state that evaluation and prediction need."""
+    """Return the part of a state that evaluation and prediction need."""
     return Variables(state.params, state.tables, state.model_state)
 
 
-def _trained_arrays(training: Training, state: TrainState) -> dict[str, Any]:
-    """What the gradient is taken of, besides rows: params, and tables as wholes."""
-    groups = training.param_groups
+def _trained_arrays(updates: UpdatePlan, state: TrainState) -> dict[str, Any]:
+    """Return what the gradient is taken with respect to, besides gathered rows."""
+    groups = updates.param_groups
     params = {n: v for n, v in state.params.items() if groups[n] is not None}
-    whole = training.tables_by(Way.WHOLE, Way.MASKED)
+    whole = updates.tables_by(UpdateKind.WHOLE, UpdateKind.MASKED)
     return {"params": params, "tables": {name: state.tables[name] for name in whole}}
 
 
@@ -232,34 +235,33 @@ def _with_trained(state: TrainState, trained: dict[str, Any]) -> Variables:
 
 
 def _gather_rows(
-    training: Training, state: TrainState, batch: PreparedBatch
+    updates: UpdatePlan, state: TrainState, batch: Batch
 ) -> dict[str, jax.Array]:
     rows = {}
-    for name in training.tables_by(Way.ROWS):
-        unique = batch["unique"][str(training.tables[name].rows)]
+    for name in updates.tables_by(UpdateKind.ROWS):
+        unique = batch.unique[str(updates.tables[name].rows)]
         rows[name] = optimizers.gather_rows(state.tables[name], unique)
     return rows
 
 
 def _table_rows(
-    training: Training,
+    updates: UpdatePlan,
     state: TrainState,
     rows: dict[str, jax.Array],
     batch: PreparedBatch,
 ) -> dict[str, TableRows]:
-    inverse = batch["inverse"]
     return {
         name: TableRows(
-            state.tables[name], array, inverse[str(training.tables[name].rows)]
+            state.tables[name], array, batch.inverse[str(updates.tables[name].rows)]
         )
         for name, array in rows.items()
     }
 
 
-def _touched(training: Training, applied: Applied) -> dict[str, jax.Array]:
-    """Which rows of each masked table an id named, [V] booleans."""
+def _touched(updates: UpdatePlan, applied: Applied) -> dict[str, jax.Array]:
+    """Return which rows of each masked table were looked up, [V] booleans."""
     masks = {}
-    for name in training.tables_by(Way.MASKED):
+    for name in updates.tables_by(UpdateKind.MASKED):
         uses = [use for use in applied.lookups if use.table == name]
         marks = [_mark(use) for use in uses]
         masks[name] = jnp.stack(marks).any(axis=0)
@@ -269,7 +271,7 @@ def _touched(training: Training, applied: Applied) -> dict[str, jax.Array]:
 def _mark(use: Lookup) -> jax.Array:
     ids = use.ids.reshape(use.ids.shape[0], -1)
     vocabulary = use.shape[0]
-    # An example without an id touches row 0, as in TensorFlow; see `core/plan.py`.
+    # An example without an id touches row 0, as in TensorFlow; see `staging/plan.py`.
     empty = (ids < 0).all(axis=1)
     named = jnp.where(ids < 0, vocabulary, ids).reshape(-1)
     mask = jnp.zeros(vocabulary, bool).at[named].set(True, mode="drop")
@@ -277,21 +279,21 @@ def _mark(use: Lookup) -> jax.Array:
 
 
 def _apply_gradients(
-    training: Training,
+    updates: UpdatePlan,
     state: TrainState,
-    batch: PreparedBatch,
+    batch: Batch,
     found: Gradients,
 ) -> TrainState:
     row_grads, touched = found.rows, found.touched
     params, tables = dict(state.params), dict(state.tables)
     opt_state, slots = dict(state.opt_state), dict(state.slots)
     every_grad = {**found.whole["params"], **found.whole["tables"], **row_grads}
-    for index, group in enumerate(training.train_op.groups):
-        mine = {n: g for n, g in every_grad.items() if _group_of(training, n) == index}
-        # Clipped together: a global norm is over params and rows alike.
+    for index, group in enumerate(updates.train_op.groups):
+        mine = {n: g for n, g in every_grad.items() if _group_of(updates, n) == index}
+        # Clip params and rows together: a global norm is over all of them.
         mine = group.clipped(mine)
         optimizer = group.optimizer.unclipped
-        held = _held_whole(training, index, state)
+        held = _held_whole(updates, index, state)
         if held:
             held_grads = {name: mine[name] for name in held}
             new, opt_state[str(index)] = optimizer.apply(
@@ -303,10 +305,10 @@ def _apply_gradients(
             )
             params |= {n: v for n, v in new.items() if n in params}
             tables |= {n: v for n, v in new.items() if n in tables}
-        # In the order of dicts: a set's order changes from process to process, and the
-        # compilation cache would never know the program again.
+        # Iterate in the order of the dict. The order of a set differs between
+        # processes, so the compilation cache would never hit.
         for name in [name for name in mine if name in row_grads]:
-            unique = batch["unique"][str(training.tables[name].rows)]
+            unique = batch.unique[str(updates.tables[name].rows)]
             tables[name], slots[name] = optimizers.update_rows(
                 optimizer, tables[name], slots[name], unique, mine[name], state.step
             )
@@ -324,64 +326,62 @@ def _apply_gradients(
     )
 
 
-def _first_averages(training: Training, state: TrainState) -> dict[str, jax.Array]:
-    """Averages start at the initial values."""
-    if training.average_decay is None:
+def _first_averages(updates: UpdatePlan, state: TrainState) -> dict[str, jax.Array]:
+    """Return moving averages equal to the initial values."""
+    if updates.average_decay is None:
         return {}
-    start = optimizers.init_average(_averaged(training, state))
+    start = optimizers.init_average(_averaged(updates, state))
     averages: dict[str, jax.Array] = start.average
     return averages
 
 
-def _averages(training: Training, state: TrainState) -> dict[str, jax.Array]:
-    """Moving averages of the trained variables, after their update."""
-    if training.average_decay is None:
+def _averages(updates: UpdatePlan, state: TrainState) -> dict[str, jax.Array]:
+    """Return the moving averages of the trained variables after an update."""
+    if updates.average_decay is None:
         return {}
     now = optimizers.update_average(
         optimizers.MovingAverage(state.averages),
-        _averaged(training, state),
-        training.average_decay,
-        # Counted in: the averages would otherwise cling to the initial values.
+        _averaged(updates, state),
+        updates.average_decay,
+        # Early updates get a smaller decay, so that initial values fade quickly.
         num_updates=state.step,
     )
     averages: dict[str, jax.Array] = now.average
     return averages
 
 
-def _averaged(training: Training, state: TrainState) -> dict[str, jax.Array]:
+def _averaged(updates: UpdatePlan, state: TrainState) -> dict[str, jax.Array]:
     every = {**state.params, **state.tables}
-    return {n: v for n, v in every.items() if _group_of(training, n) is not None}
+    return {n: v for n, v in every.items() if _group_of(updates, n) is not None}
 
 
-def _held_whole(training: Training, index: int, state: TrainState) -> dict[str, Any]:
-    """The arrays that a group updates as wholes: its params and its optax tables."""
-    params = {
-        n: v for n, v in state.params.items() if training.param_groups[n] == index
-    }
-    whole = training.tables_by(Way.WHOLE)
-    tables = {n: state.tables[n] for n in whole if training.tables[n].group == index}
+def _held_whole(updates: UpdatePlan, index: int, state: TrainState) -> dict[str, Any]:
+    """Return the arrays that a group updates whole: its params and its optax tables."""
+    params = {n: v for n, v in state.params.items() if updates.param_groups[n] == index}
+    whole = updates.tables_by(UpdateKind.WHOLE)
+    tables = {n: state.tables[n] for n in whole if updates.tables[n].group == index}
     return params | tables
 
 
-def _init_groups(training: Training, state: TrainState) -> dict[str, Any]:
+def _init_groups(updates: UpdatePlan, state: TrainState) -> dict[str, Any]:
     states = {}
-    for index, group in enumerate(training.train_op.groups):
-        held = _held_whole(training, index, state)
+    for index, group in enumerate(updates.train_op.groups):
+        held = _held_whole(updates, index, state)
         if held:
             states[str(index)] = group.optimizer.unclipped.init(held)
     return states
 
 
-def _group_of(training: Training, name: str) -> int | None:
-    if name in training.param_groups:
-        return training.param_groups[name]
-    return training.tables[name].group
+def _group_of(updates: UpdatePlan, name: str) -> int | None:
+    if name in updates.param_groups:
+        return updates.param_groups[name]
+    return updates.tables[name].group
 
 
-def _optimizer_of(training: Training, table: str) -> optimizers.Optimizer:
-    group = training.tables[table].group
+def _optimizer_of(updates: UpdatePlan, table: str) -> optimizers.Optimizer:
+    group = updates.tables[table].group
     assert group is not None, f"table {table} is frozen and has no slots"
-    return training.optimizer(group)
+    return updates.optimizer(group)
 
 
 def accumulate(
@@ -389,10 +389,11 @@ def accumulate(
     state: TrainState,
     parts: Sequence[Any],
 ) -> tuple[Any, Any]:
-    """Add up `of_part(state, part)`, a tuple of gradients and named values.
+    """Average `of_part(state, part)`, gradients and named values, over all parts.
 
-    Loss and gradients are averaged, `touched` joined, `model_state` handed on; named
-    values are the last part's.
+    Loss and gradients are averaged by the number of examples, `touched` is the union,
+    each part starts from the `model_state` of the one before, and the named values are
+    those of the last part.
     """
     total = sum(rows_of(part) for part in parts)
     shapes = jax.eval_shape(lambda: of_part(state, parts[0])[0])
@@ -400,7 +401,7 @@ def accumulate(
     found = found._replace(model_state=state.model_state)
     named: Any = {}
     index = 0
-    # Parts of one shape run as a loop, which compiles once however many they are.
+    # Parts of one shape run in one scan, so that compile time does not grow with them.
     for _, same in itertools.groupby(parts, key=_shapes):
         run = list(same)
         share = rows_of(run[0]) / total
@@ -420,7 +421,7 @@ def accumulate(
 
 
 def for_part(state: TrainState, place: Any) -> TrainState:
-    """The state with a random key of the part's own."""
+    """Return the state with a random key for the part at `place`."""
     return replace(state, key=jax.random.fold_in(state.key, place))
 
 

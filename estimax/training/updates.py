@@ -1,13 +1,15 @@
-"""Who updates what: every variable's optimizer, and every table's way of being updated.
+"""The update plan: the optimizer of each variable, and how each table is updated.
 
-A table is updated in one of three ways, chosen once, when the model is recorded:
+How a table is updated is decided once, when the model is recorded:
 
-- by ROWS: its ids come from the host, made unique there; the step gathers those rows,
-  takes the gradient with respect to them and scatters the result back;
-- MASKED: its ids are computed on the device; the gradient is as large as the table, and
-  rows that no id named keep their values and slots, as TensorFlow's sparse updates do;
-- WHOLE: its optimizer is a raw optax transformation, which knows no rows, or one that
-  moves every row in every step anyway.
+- ROWS: its ids come from the host, which makes them unique. The step gathers those
+  rows, takes the gradient with respect to them and scatters the result back. This is
+  the usual case, and its cost does not depend on the size of the table.
+- MASKED: its ids are computed on the device. The gradient is as large as the table;
+  rows that no id selects keep their values and slots, as in TensorFlow.
+- WHOLE: its optimizer is an optax transformation, which has no row rule, or one that
+  changes every row in every step.
+- FROZEN: it is not trained.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from estimax.staging.recording import Lookup
 from estimax.training.model import Model, Recording, Structure
 
 
-class Way(enum.Enum):
-    """How a table is updated."""
+class UpdateKind(enum.Enum):
+    """How a table is updated; see the module docstring."""
 
     ROWS = "rows"
     MASKED = "masked"
@@ -33,29 +35,29 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True)
 class TableUpdate:
-    """One table's way, its optimizer's group, and the row group that serves it."""
+    """How one table is updated, by which optimizer group, from which row group."""
 
-    way: Way
+    kind: UpdateKind
     group: int | None
-    rows: str | None = None  # name of the plan's RowGroup, for Way.ROWS
+    rows: str | None = None  # name of the plan's RowGroup, for UpdateKind.ROWS
 
 
 @dataclass(frozen=True)
-class Training:
-    """All that a train step is built from."""
+class UpdatePlan:
+    """What a train step is built from: the model, its host plan, and all updates."""
 
     model: Model
     structure: Structure
     plan: Plan
     train_op: optimizers.TrainOp
-    param_groups: dict[str, int | None]  # None: frozen
+    param_groups: dict[str, int | None]  # index into train_op.groups; None: frozen
     tables: dict[str, TableUpdate]
-    average_decay: float | None = None  # of moving averages; None: none are kept
+    average_decay: float | None = None  # of moving averages; None keeps none
 
     @classmethod
     def from_recording(
         cls, model: Model, recording: Recording, average_decay: float | None = None
-    ) -> Training:
+    ) -> UpdatePlan:
         """Assign optimizers and decide how each table is updated."""
         train_op = optimizers.as_train_op(recording.spec.train_op)
         shapes = recording.shapes
@@ -77,12 +79,12 @@ class Training:
         )
 
     def optimizer(self, group: int) -> optimizers.Optimizer:
-        """The optimizer of a group."""
+        """Return the optimizer of a group."""
         return self.train_op.groups[group].optimizer
 
-    def tables_by(self, *ways: Way) -> list[str]:
-        """The names of tables updated in one of these ways."""
-        return [name for name, update in self.tables.items() if update.way in ways]
+    def tables_by(self, *kinds: UpdateKind) -> list[str]:
+        """Return the names of the tables that are updated in one of these ways."""
+        return [name for name, update in self.tables.items() if update.kind in kinds]
 
 
 def _row_groups(
@@ -90,14 +92,14 @@ def _row_groups(
     train_op: optimizers.TrainOp,
     group_of: dict[str, int | None],
 ) -> dict[str, RowGroup]:
-    """The row group of each table that is updated by rows.
+    """Return the row group of each table that is updated by row.
 
-    Tables that are looked up by the same calls share one list of unique ids.
+    Tables whose lookups use the same calls share one list of distinct ids.
     """
     groups: dict[str, RowGroup] = {}
     for name in recording.shapes.tables:
         uses = [use for use in recording.lookups if use.table == name]
-        if _way(uses, train_op, group_of[name]) is Way.ROWS:
+        if _kind_of(uses, train_op, group_of[name]) is UpdateKind.ROWS:
             calls = tuple(dict.fromkeys(u.call.name for u in uses if u.call))
             vocabulary = uses[0].shape[0]
             label = "+".join(calls) + f"@{vocabulary}"
@@ -113,20 +115,20 @@ def _table_update(
     groups: dict[str, RowGroup],
 ) -> TableUpdate:
     uses = [use for use in lookups if use.table == name]
-    way = _way(uses, train_op, group_of[name])
+    kind = _kind_of(uses, train_op, group_of[name])
     return TableUpdate(
-        way, group_of[name], groups[name].name if name in groups else None
+        kind, group_of[name], groups[name].name if name in groups else None
     )
 
 
-def _way(
+def _kind_of(
     uses: Sequence[Lookup], train_op: optimizers.TrainOp, group: int | None
-) -> Way:
+) -> UpdateKind:
     if group is None or not all(use.trainable for use in uses):
-        return Way.FROZEN
+        return UpdateKind.FROZEN
     optimizer = train_op.groups[group].optimizer
     if optimizer.rule is None:
-        return Way.WHOLE
+        return UpdateKind.WHOLE
     if all(use.call for use in uses):
-        return Way.ROWS
-    return Way.MASKED if optimizer.has_rows else Way.WHOLE
+        return UpdateKind.ROWS
+    return UpdateKind.MASKED if optimizer.has_rows else UpdateKind.WHOLE

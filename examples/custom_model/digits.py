@@ -1,9 +1,9 @@
-"""A `model_fn` of your own: handwritten digits, with layers written inline.
+"""Classify handwritten digits with a custom `model_fn` of inline Flax layers.
 
     python examples/custom_model/digits.py --model-dir runs/digits
 
-Every Flax layer works inside a `model_fn`. Batch statistics and dropout keys, the step
-counter, checkpoints, summaries and the compiled loop are the framework's business.
+Every Flax layer works inside a `model_fn`. estimax handles batch statistics, dropout
+keys, the step counter, checkpoints, summaries and the compiled loop.
 """
 
 import argparse
@@ -20,12 +20,13 @@ head = ex.heads.MultiClassHead(n_classes=10)
 
 
 def model_fn(features, labels, mode, params):
-    """A small convolutional network over 8x8 images."""
+    """Define a small convolutional network for 8x8 images."""
     training = mode == ex.ModeKeys.TRAIN
     net = features["image"][..., None] / 16.0  # [B, 8, 8, 1]
     for index, channels in enumerate(params["channels"]):
         net = nn.relu(nn.Conv(channels, (3, 3), name=f"conv_{index}")(net))
-        # A short run: averages with the default momentum would lag behind it.
+        # With the default momentum of 0.99 the moving averages need more steps than
+        # this short run has.
         norm = nn.BatchNorm(not training, momentum=0.9, name=f"norm_{index}")
         net = norm(net)
     net = jnp.mean(net, axis=(1, 2))

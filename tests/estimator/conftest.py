@@ -1,4 +1,4 @@
-"""Estimators of the models in `tiny_models`, which the tests of this room share."""
+"""Estimators of the models in `tiny_models`, which the tests of this package share."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""tf.estimator's observable behaviour, where no other test of this room shows it."""
+"""tf.estimator's observable behaviour, where no other test of this package shows it."""
 
 import logging
 

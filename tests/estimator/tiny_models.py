@@ -1,4 +1,4 @@
-"""Tiny models and data that the tests of this room share."""
+"""Tiny models and data that the tests of this package share."""
 
 import jax.numpy as jnp
 import numpy as np

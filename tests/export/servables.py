@@ -21,7 +21,7 @@ CITY, TAGS = Origin("features", "city"), Origin("features", "tags")
 
 
 def linear(weights: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
-    raw = inputs["raw"]
+    raw = inputs.raw
     age = raw["features/age"].reshape(-1, 1)
     logits = age * weights["kernel"] + weights["bias"]
     outputs = {"logits": logits, "doubled": Int64(raw["features/size"] * 2)}
@@ -45,10 +45,10 @@ def numeric_servable() -> Servable:
 
 def wide(weights: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """Embeddings of a hashed city and of any number of tags, and an age."""
-    staged = inputs["staged"]
+    staged = inputs.staged
     city = _mean_rows(weights["city"], staged["city"].ids)
     tags = _mean_rows(weights["tags"], staged["tags"].ids)
-    age = inputs["raw"]["features/age"].reshape(-1, 1)
+    age = inputs.raw["features/age"].reshape(-1, 1)
     net = jnp.concatenate([city, tags, age / 50.0], axis=1)
     logits = net @ weights["kernel"]
     probabilities = jax.nn.softmax(logits)

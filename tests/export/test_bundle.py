@@ -111,7 +111,7 @@ print(json.dumps({"answers": answers, "banned": sorted(banned & set(sys.modules)
 """
 
 
-def test_a_fresh_process_answers_without_any_room_that_trains(wide):
+def test_a_fresh_process_answers_without_any_package_that_trains(wide):
     request = servables.wide_request(5)
     request["age"] = request["age"].tolist()
     run = subprocess.run(

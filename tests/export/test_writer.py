@@ -27,7 +27,7 @@ def function_answering(**outputs):
     """A servable of the age alone; each output is a function of it."""
 
     def function(weights, inputs):
-        age = inputs["raw"]["features/age"]
+        age = inputs.raw["features/age"]
         return {"serving_default": {n: f(age) for n, f in outputs.items()}}
 
     return dataclasses.replace(
@@ -106,7 +106,7 @@ def test_a_function_without_a_default_signature_is_refused(tmp_path):
     servable = servables.numeric_servable()
     only = dataclasses.replace(
         servable,
-        function=lambda w, x: {"predict": {"y": x["raw"]["features/age"]}},
+        function=lambda w, x: {"predict": {"y": x.raw["features/age"]}},
     )
     with pytest.raises(BundleError, match="must answer a signature 'serving_default'"):
         write_at(tmp_path, 1700000000, only)
@@ -136,7 +136,7 @@ def test_extra_assets_are_copied_and_checked(tmp_path):
 def test_features_that_are_one_array_are_called_feature(tmp_path):
     origin = Origin("features", None)
     servable = export.Servable(
-        function=lambda w, x: {"serving_default": {"y": x["raw"]["features"] @ w["k"]}},
+        function=lambda w, x: {"serving_default": {"y": x.raw["features"] @ w["k"]}},
         weights={"k": np.ones((2, 1), np.float32)},
         plan=Plan(raw=(origin,), calls=()),
         example={origin: np.ones((1, 2), np.float32)},
@@ -149,7 +149,7 @@ def test_features_that_are_one_array_are_called_feature(tmp_path):
 
 def test_a_model_that_reads_nothing_still_knows_its_rows(tmp_path):
     def baseline(weights, inputs):
-        rows = next(iter(inputs["raw"].values())).shape[0]
+        rows = next(iter(inputs.raw.values())).shape[0]
         bias = jnp.broadcast_to(weights["bias"], (rows, 1))
         return {"serving_default": {"y": bias}}
 
@@ -165,7 +165,7 @@ def test_small_floats_survive(tmp_path):
     half = {"kernel": jnp.ones((1, 1), jnp.bfloat16), "bias": jnp.ones(1, jnp.bfloat16)}
 
     def function(weights, inputs):
-        age = inputs["raw"]["features/age"][:, None].astype(jnp.bfloat16)
+        age = inputs.raw["features/age"][:, None].astype(jnp.bfloat16)
         return {"serving_default": {"y": age @ weights["kernel"] + weights["bias"]}}
 
     servable = dataclasses.replace(
@@ -184,7 +184,7 @@ def test_a_transform_that_is_not_data_is_refused(tmp_path):
             return np.zeros((len(raw["city"]), 1), np.int32)
 
     servable = export.Servable(
-        function=lambda w, x: {"serving_default": {"y": x["staged"]["own"]}},
+        function=lambda w, x: {"serving_default": {"y": x.staged["own"]}},
         weights={},
         plan=Plan(raw=(), calls=(Call("own", Own(), (servables.CITY,)),)),
         example={servables.CITY: Strings.of(["Oslo"])},
@@ -200,7 +200,7 @@ def test_a_cross_of_dense_features_may_grow_beyond_its_example(tmp_path):
     tags = Origin("features", "tags")
 
     def function(weights, inputs):
-        ids: Ids = inputs["staged"]["x"]
+        ids: Ids = inputs.staged["x"]
         return {"serving_default": {"n": (ids.ids >= 0).sum(axis=1)}}
 
     servable = export.Servable(
@@ -237,7 +237,7 @@ def test_a_servable_that_cannot_be_served_is_refused(changes, words):
 def test_features_may_have_numbers_for_names(tmp_path):
     origin = Origin("features", 0)
     servable = export.Servable(
-        function=lambda w, x: {"serving_default": {"y": x["raw"]["features/0"] * 2}},
+        function=lambda w, x: {"serving_default": {"y": x.raw["features/0"] * 2}},
         weights={},
         plan=Plan(raw=(origin,), calls=()),
         example={origin: np.ones(1, np.float32)},

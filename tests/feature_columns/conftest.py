@@ -1,4 +1,4 @@
-"""Tests of this room share `golden_columns`."""
+"""Tests of this package share `golden_columns`."""
 
 import sys
 from pathlib import Path

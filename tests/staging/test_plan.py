@@ -89,10 +89,10 @@ def test_a_plan_makes_numbers_of_a_raw_batch():
     )
     batch = {AGE: np.array([1.5, 2.5]), CITY: Strings.of(["Oslo", "Ulm"])}
     prepared = plan.prepare(batch)
-    assert prepared["raw"]["features/age"].dtype == np.float32
-    assert prepared["staged"]["city"].ids.tolist() == [[4], [3]]
-    assert prepared["unique"]["g"].tolist() == [3, 4]
-    assert prepared["inverse"]["g"]["city"].tolist() == [[1], [0]]
+    assert prepared.raw["features/age"].dtype == np.float32
+    assert prepared.staged["city"].ids.tolist() == [[4], [3]]
+    assert prepared.unique["g"].tolist() == [3, 4]
+    assert prepared.inverse["g"]["city"].tolist() == [[1], [0]]
 
 
 def test_a_feature_that_went_missing_or_changed_its_kind_is_named():

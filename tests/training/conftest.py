@@ -1,4 +1,4 @@
-"""Tests of this room share `table_models`."""
+"""Tests of this package share `table_models`."""
 
 import sys
 from pathlib import Path

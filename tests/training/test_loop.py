@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from estimax import training
+from estimax.feeding import BatchStack
 from estimax.hooks import Hook, RunContext
 
 
@@ -27,11 +28,11 @@ def loops(count, length):
     """So many batches, in stacks of `length`."""
     for first in range(0, count, length):
         numbers = range(first, min(first + length, count))
-        yield training.BatchStack(
+        yield BatchStack(
             arrays=None,
             examples=[2 for _ in numbers],
             positions=[{"at": i + 1} for i in numbers],
-            room=length,
+            capacity=length,
         )
 
 

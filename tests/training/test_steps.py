@@ -143,7 +143,7 @@ def test_several_steps_in_one_call_are_the_same_bits():
         origin: np.concatenate([batch[origin] for batch in DUPLICATES])
         for origin in DUPLICATES[0]
     }
-    together = pack_stack(program.plan.prepare(joined, count=3), 3, room=8)
+    together = pack_stack(program.plan.prepare(joined, count=3), 3, capacity=8)
     state, _ = program.loop(state, together, 0, 2)
     together, outputs = program.loop(state, together, 2, 3)
     assert int(together.step) == 3

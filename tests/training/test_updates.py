@@ -4,12 +4,12 @@ from table_models import Table, batch_of, device_ids, host_ids, model_of
 
 from estimax import optimizers, training
 from estimax.core.errors import SpecError
-from estimax.training.updates import Training, Way
+from estimax.training.updates import UpdateKind, UpdatePlan
 
 
 def plan_training(net, train_op, batch=None):
     model = model_of(net, train_op)
-    return Training.from_recording(model, model.record(batch or batch_of([[0, 1]])))
+    return UpdatePlan.from_recording(model, model.record(batch or batch_of([[0, 1]])))
 
 
 def by_host(features):
@@ -23,12 +23,12 @@ def by_device(features):
 @pytest.mark.parametrize(
     ("net", "optimizer", "way"),
     [
-        (by_host, optimizers.Adagrad(0.1), Way.ROWS),
-        (by_host, optimizers.Adam(0.1), Way.ROWS),
-        (by_host, optax.adagrad(0.1), Way.WHOLE),
-        (by_device, optimizers.Adagrad(0.1), Way.MASKED),
-        (by_device, optimizers.Adam(0.1), Way.WHOLE),
-        (by_host, optimizers.minimize("SGD", var_list="other/"), Way.FROZEN),
+        (by_host, optimizers.Adagrad(0.1), UpdateKind.ROWS),
+        (by_host, optimizers.Adam(0.1), UpdateKind.ROWS),
+        (by_host, optax.adagrad(0.1), UpdateKind.WHOLE),
+        (by_device, optimizers.Adagrad(0.1), UpdateKind.MASKED),
+        (by_device, optimizers.Adam(0.1), UpdateKind.WHOLE),
+        (by_host, optimizers.minimize("SGD", var_list="other/"), UpdateKind.FROZEN),
     ],
 )
 def test_ids_and_optimizer_choose_how_a_table_is_updated(net, optimizer, way):
@@ -36,7 +36,7 @@ def test_ids_and_optimizer_choose_how_a_table_is_updated(net, optimizer, way):
         return net(features) + Table(name="other")(host_ids(features))
 
     planned = plan_training(with_other, optimizer)
-    assert planned.tables["t/rows"].way is way
+    assert planned.tables["t/rows"].kind is way
 
 
 def test_a_table_that_is_not_trainable_is_frozen():
@@ -45,8 +45,8 @@ def test_a_table_that_is_not_trainable_is_frozen():
         return frozen + Table(name="trained")(host_ids(features))
 
     planned = plan_training(net, optimizers.Adagrad(0.1))
-    assert planned.tables["frozen/rows"].way is Way.FROZEN
-    assert planned.tables["trained/rows"].way is Way.ROWS
+    assert planned.tables["frozen/rows"].kind is UpdateKind.FROZEN
+    assert planned.tables["trained/rows"].kind is UpdateKind.ROWS
 
 
 def test_tables_looked_up_by_the_same_ids_share_one_list_of_unique_ids():
@@ -68,7 +68,7 @@ def test_ids_of_one_table_from_two_features_are_made_unique_together():
     planned = plan_training(net, optimizers.Adagrad(0.1), batch)
     (group,) = planned.plan.groups
     assert group.calls == ("a", "b")
-    assert planned.plan.prepare(batch)["unique"][group.name].tolist() == [0, 1, 4, 6]
+    assert planned.plan.prepare(batch).unique[group.name].tolist() == [0, 1, 4, 6]
 
 
 def test_a_train_op_that_matches_nothing_is_told_what_there_is():
@@ -79,4 +79,4 @@ def test_a_train_op_that_matches_nothing_is_told_what_there_is():
 def test_a_program_keeps_its_training():
     model = model_of(by_host, optimizers.SGD(0.1))
     program = training.train_program(model, batch_of([[0, 1]]))
-    assert program.training.tables["t/rows"].way is Way.ROWS
+    assert program.updates.tables["t/rows"].kind is UpdateKind.ROWS

@@ -1,0 +1,43 @@
+"""The prediction loop.
+
+for predictions in predict(program, variables, batches, hooks, context): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from estimax.feeding import PlacedBatch
+from estimax.hooks import Hook, RunContext
+from estimax.training.loop import begin, call_after_run
+from estimax.training.model import Variables
+from estimax.training.programs import PredictProgram
+
+
+def predict(
+    program: PredictProgram,
+    variables: Variables,
+    batches: Iterator[PlacedBatch],
+    hooks: Sequence[Hook],
+    context: RunContext,
+    *,
+    debugging: Callable[[], AbstractContextManager[Any]] = nullcontext,
+) -> Iterator[Any]:
+    """Yield the predictions of each batch, as arrays on the device.
+
+    `debugging` is entered around each step only. Around the whole loop it would also
+    hold for the code of the caller, which runs between two batches.
+    """
+    begin(hooks, context)
+    for batch in batches:
+        wanted = [hook.before_run(context) for hook in hooks]
+        with debugging():
+            predictions = program.step(variables, batch.arrays)
+        call_after_run(hooks, wanted, context, {})
+        yield predictions
+        if context.stop_requested:
+            break
+    for hook in hooks:
+        hook.end(context)
