@@ -25,7 +25,9 @@ from estimax.metrics.metric import Accumulators, MetricError, safe_div
 # The margin that Keras and TF put around [0, 1], so that 0 passes the first threshold.
 EPSILON = 1e-7
 
-Batch = tuple[jax.Array, jax.Array, jax.Array]  # labels, scores, weights of one shape
+WeightedScores = tuple[
+    jax.Array, jax.Array, jax.Array
+]  # labels, scores, weights of one shape
 Order = int | tuple[int, ...]  # one threshold by its index, or several
 
 
@@ -35,7 +37,7 @@ def score_pair(
     weights: Data | None,
     *,
     no_data: tuple[int, ...] = (0,),
-) -> Batch:
+) -> WeightedScores:
     """Return labels, scores and weights of one shape; raise if a score is NaN."""
     truth, scores = label_pair(labels, predictions, weights, no_data=no_data)
     weighted = broadcast_weights(weights, scores.shape)
@@ -44,7 +46,7 @@ def score_pair(
 
 def unit_scores(
     labels: Data | None, predictions: Data | None, weights: Data | None
-) -> Batch:
+) -> WeightedScores:
     """Return labels, scores and weights, flat; raise if a score is not in [0, 1]."""
     truth, scores, weighted = score_pair(labels, predictions, weights)
     inside = (scores >= 0) & (scores <= 1)
@@ -52,14 +54,16 @@ def unit_scores(
     return truth.ravel(), scores.ravel(), weighted.ravel()
 
 
-def counts_at(batch: Batch, ascending: Sequence[float]) -> dict[str, jax.Array]:
+def counts_at(
+    batch: WeightedScores, ascending: Sequence[float]
+) -> dict[str, jax.Array]:
     """Return the state of one batch for these thresholds, in ascending order."""
     labels, scores, weights = (array.ravel() for array in batch)
     passed = passed_sorted(scores, ascending)
     return {"counts": count(labels, passed, weights, len(ascending))}
 
 
-def counts_on_grid(batch: Batch, thresholds: int) -> dict[str, jax.Array]:
+def counts_on_grid(batch: WeightedScores, thresholds: int) -> dict[str, jax.Array]:
     """Return the state of one batch for the thresholds 0, 1/(T-1), ..., 1."""
     labels, scores, weights = (array.ravel() for array in batch)
     passed = passed_even(scores, thresholds)
