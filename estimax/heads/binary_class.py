@@ -100,7 +100,7 @@ class BinaryClassHead(BaseHead):
 
     @property
     def label_rule(self) -> NumberLabels:
-        return NumberLabels(self._title, 0.0, 1.0, self._words)
+        return NumberLabels(self._title, 0.0, 1.0, self._vocabulary)
 
     def example_losses(
         self, labels: jax.Array, logits: jax.Array, features: Any
@@ -109,7 +109,7 @@ class BinaryClassHead(BaseHead):
         return checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
 
     def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
-        words = words_of(2, self._words)
+        words = words_of(2, self._vocabulary)
         # Decided on the logit: the sigmoid of a tiny one rounds to exactly 0.5.
         class_ids = (logits > 0).astype(jnp.int32)
         two_classes = jnp.concatenate([jnp.zeros_like(logits), logits], axis=-1)
@@ -156,10 +156,6 @@ class BinaryClassHead(BaseHead):
             "regression": RegressionOutput(predictions["logistic"]),
             "predict": PredictOutput(predictions),
         }
-
-    @property
-    def _words(self) -> tuple[str, ...] | None:
-        return None if self.label_vocabulary is None else tuple(self.label_vocabulary)
 
 
 def metrics_at_thresholds(

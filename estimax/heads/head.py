@@ -508,6 +508,12 @@ class BaseHead(Head):
         kind = type(self).__name__
         return kind if self.name is None else f"{kind} {self.name!r}"
 
+    @property
+    def _vocabulary(self) -> tuple[str, ...] | None:
+        """The field `label_vocabulary` as a tuple, of heads that have one."""
+        words = getattr(self, "label_vocabulary", None)
+        return None if words is None else tuple(words)
+
     def _set(self, field: str, value: object) -> None:
         """Set a field of the frozen head while it is constructed."""
         object.__setattr__(self, field, value)

@@ -88,7 +88,7 @@ class MultiClassHead(BaseHead):
 
     @property
     def label_rule(self) -> ClassLabels:
-        return ClassLabels(self._title, self.n_classes, self._words)
+        return ClassLabels(self._title, self.n_classes, self._vocabulary)
 
     def example_losses(
         self, labels: jax.Array, logits: jax.Array, features: Any
@@ -97,7 +97,7 @@ class MultiClassHead(BaseHead):
         return checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
 
     def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
-        words = words_of(self.n_classes, self._words)
+        words = words_of(self.n_classes, self._vocabulary)
         class_ids = _argmax(logits)
         return {
             "logits": logits,
@@ -129,10 +129,6 @@ class MultiClassHead(BaseHead):
             "classification": classification,
             "predict": PredictOutput(predictions),
         }
-
-    @property
-    def _words(self) -> tuple[str, ...] | None:
-        return None if self.label_vocabulary is None else tuple(self.label_vocabulary)
 
 
 def _argmax(logits: jax.Array) -> jax.Array:

@@ -105,7 +105,7 @@ class MultiLabelHead(BaseHead):
 
     @property
     def label_rule(self) -> IndicatorLabels:
-        return IndicatorLabels(self._title, self.n_classes, self._words)
+        return IndicatorLabels(self._title, self.n_classes, self._vocabulary)
 
     def example_losses(
         self, labels: jax.Array, logits: jax.Array, features: Any
@@ -117,7 +117,7 @@ class MultiLabelHead(BaseHead):
         return {
             "logits": logits,
             "probabilities": jax.nn.sigmoid(logits),
-            "classes": all_classes(logits, words_of(self.n_classes, self._words)),
+            "classes": all_classes(logits, words_of(self.n_classes, self._vocabulary)),
         }
 
     def batch_metrics(
@@ -148,10 +148,6 @@ class MultiLabelHead(BaseHead):
             "predict": PredictOutput(predictions),
         }
 
-    @property
-    def _words(self) -> tuple[str, ...] | None:
-        return None if self.label_vocabulary is None else tuple(self.label_vocabulary)
-
     def _class_metrics(
         self,
         class_id: int,
@@ -162,7 +158,11 @@ class MultiLabelHead(BaseHead):
         """Return the metrics of one class, from its column of labels and scores."""
         column = slice(class_id, class_id + 1)
         z, p = labels[..., column], probabilities[..., column]
-        shown = f"class{class_id}" if self._words is None else self._words[class_id]
+        shown = (
+            f"class{class_id}"
+            if self._vocabulary is None
+            else self._vocabulary[class_id]
+        )
         return {
             f"probability_mean/{shown}": metrics.mean(p, weights),
             f"auc/{shown}": metrics.auc(z, p, weights),
@@ -172,13 +172,13 @@ class MultiLabelHead(BaseHead):
     def _class_id(self, chosen: int | str) -> int:
         """Return the id of a class in `classes_for_class_based_metrics`."""
         if isinstance(chosen, str):
-            if self._words is None or chosen not in self._words:
-                near = did_you_mean(chosen, self._words or ())
+            if self._vocabulary is None or chosen not in self._vocabulary:
+                near = did_you_mean(chosen, self._vocabulary or ())
                 raise SpecError(
                     f"{self._title}: classes_for_class_based_metrics names {chosen!r}, "
                     f"which is not in label_vocabulary{near}"
                 )
-            return self._words.index(chosen)
+            return self._vocabulary.index(chosen)
         if not 0 <= chosen < self.n_classes:
             raise SpecError(
                 f"{self._title}: classes_for_class_based_metrics has {chosen}; class "

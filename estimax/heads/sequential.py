@@ -86,9 +86,9 @@ class SequentialHeadWrapper(BaseHead):
         )
         if not can_wrap:
             raise SpecError(
-                "SequentialHeadWrapper: static_head must be one of the single heads of "
-                f"estimax.heads, got {type(self.static_head).__name__}. A MultiHead "
-                "cannot be wrapped."
+                "SequentialHeadWrapper: static_head must be a head for one array of "
+                "labels that inherits from ex.heads.BaseHead, such as MultiClassHead; "
+                f"got {type(self.static_head).__name__}."
             )
         if not isinstance(self.sequence_length_mask, str):
             raise TypeError(
