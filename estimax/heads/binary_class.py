@@ -110,7 +110,7 @@ class BinaryClassHead(BaseHead):
 
     def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
         words = words_of(2, self._vocabulary)
-        # Decided on the logit: the sigmoid of a tiny one rounds to exactly 0.5.
+        # Compare the logit and not its sigmoid, which rounds to 0.5 for a tiny logit.
         class_ids = (logits > 0).astype(jnp.int32)
         two_classes = jnp.concatenate([jnp.zeros_like(logits), logits], axis=-1)
         return {

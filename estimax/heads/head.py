@@ -379,7 +379,7 @@ class BaseHead(Head):
 
     @property
     def weight_column(self) -> WeightColumn | None:
-        """The key of the feature with the example weights; None weighs each 1."""
+        """The feature with the example weights; None if every example weighs 1."""
         return None
 
     @property
@@ -459,7 +459,8 @@ class BaseHead(Head):
         return checks.selected(self._title, self.all_predictions(x), keys)
 
     def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        # One row of zeros tells which metrics there are; its sums are then set to 0.
+        # Compute the metrics of one row of zeros to learn their names and shapes, then
+        # set their accumulators to 0.
         row = self.batch_metrics(
             labels=jnp.zeros((1, self.label_dimension), self.label_rule.dtype),
             logits=jnp.zeros((1, self.logits_dimension)),

@@ -25,9 +25,8 @@ from estimax.metrics.metric import Accumulators, MetricError, safe_div
 # The margin that Keras and TF put around [0, 1], so that 0 passes the first threshold.
 EPSILON = 1e-7
 
-WeightedScores = tuple[
-    jax.Array, jax.Array, jax.Array
-]  # labels, scores, weights of one shape
+# Labels, scores and weights of one shape.
+WeightedScores = tuple[jax.Array, jax.Array, jax.Array]
 Order = int | tuple[int, ...]  # one threshold by its index, or several
 
 

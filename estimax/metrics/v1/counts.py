@@ -1,6 +1,6 @@
 """TF 1's precision, recall and counts, of decisions or of scores at thresholds.
 
-precision(labels, class_ids).compute()                        # any but 0 is positive
+precision(labels, decisions).compute()      # a decision that is not 0 is positive
 precision_at_thresholds(labels, scores, thresholds=[0.3, 0.6]).compute()     # [2]
 """
 
