@@ -38,3 +38,12 @@ def test_a_users_head_works_on_the_steps_of_sequences(example):
     head = heads.SequentialHeadWrapper(example["QuantileHead"]((0.5,)), "mask")
     features = {"mask": [[True, False]]}
     assert float(head.loss([[[1.0], [9.0]]], [[3.0, 0.0]], features)) == 1.0
+
+
+def test_losses_that_are_already_reduced_are_refused(example):
+    class Reduced(example["QuantileHead"]):
+        def example_losses(self, labels, logits, features):
+            return super().example_losses(labels, logits, features).mean()
+
+    with pytest.raises(ValueError, match=r"shape \[1, 1\] or \[1, N\], got \[\]"):
+        Reduced((0.5,)).loss([1.0], [[0.0]])
