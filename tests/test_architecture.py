@@ -164,6 +164,20 @@ def test_what_a_guide_shows_at_the_prompt_is_what_comes(path, monkeypatch, tmp_p
     assert not doctest.testfile(str(path), module_relative=False).failed
 
 
+def test_every_file_that_the_documentation_names_is_there():
+    root = PACKAGE.parent
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *GUIDES]
+    missing = [
+        f"{page.name}: {path}"
+        for page in pages
+        for path in re.findall(
+            r"`((?:estimax|examples|tests)/[\w/]+\.py)`", page.read_text()
+        )
+        if not (root / path).exists()
+    ]
+    assert not missing
+
+
 def _dotted(node):
     """The text of `ex.package.name`, None for anything else."""
     if isinstance(node, ast.Name):

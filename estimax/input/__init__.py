@@ -1,4 +1,8 @@
-"""Input: files and arrays to batches of columns. Read `dataset.py` first."""
+"""Input pipelines: read files, arrays and iterables into batches of columns.
+
+Read `dataset.py` first. `tabular.py` and `readers.py` open files, `examples/` parses
+tf.train.Example messages, and `adapters.py` converts what an `input_fn` returns.
+"""
 
 from estimax.input import experimental
 from estimax.input.adapters import BatchIterator, as_batches

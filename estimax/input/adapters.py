@@ -1,9 +1,10 @@
-"""Whatever an `input_fn` returned, as an iterator of `(features, labels)`.
+"""Convert what an `input_fn` returned to an iterator of `(features, labels)`.
 
     for features, labels in as_batches(input_fn()): ...
 
-Datasets, constant arrays, generators, torch loaders, Grain and tf.data iterators all
-end here, with columns instead of tensors and the first dimensions checked.
+An `input_fn` may return a Dataset, constant arrays, a generator, a torch loader, or an
+iterator of Grain or tf.data. The iterator converts tensors to columns and checks that
+all columns of a batch have the same number of rows.
 """
 
 from __future__ import annotations
@@ -23,43 +24,76 @@ from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import State
 from estimax.input.streams.structure import Structure, leaves, map_leaves, named_leaves
 
-Batch = tuple[Structure, Structure]
+LabeledBatch = tuple[Structure, Structure]  # features, and labels or None
 
 
 class BatchIterator(Protocol):
-    """Batches with a position."""
+    """An iterator of `(features, labels)` whose position can be saved and restored.
 
-    def __iter__(self) -> Iterator[Batch]:
-        """Itself."""
+    `as_batches` returns one. Training saves its state in every checkpoint.
 
-    def __next__(self) -> Batch:
-        """The next `(features, labels)`."""
+    Example:
+      >>> from estimax.input import as_batches
+      >>> batches = as_batches(Dataset.range(6).batch(2))
+      >>> _ = next(batches)
+      >>> position = batches.get_state()
+      >>> again = as_batches(Dataset.range(6).batch(2))
+      >>> again.set_state(position)
+      >>> next(again)
+      (array([2, 3]), None)
+    """
+
+    def __iter__(self) -> Iterator[LabeledBatch]:
+        """Return the iterator itself."""
+
+    def __next__(self) -> LabeledBatch:
+        """Return the next `(features, labels)`."""
 
     def get_state(self) -> State:
-        """The position behind the last batch, for `json.dumps`."""
+        """Return the position after the last batch, as values that JSON can hold."""
 
     def set_state(self, state: State) -> None:
-        """Go on behind a saved position."""
+        """Continue from a saved position.
+
+        Args:
+          state: What `get_state` returned, from an iterator over the same input.
+
+        Raises:
+          InputError: The position belongs to another input, or cannot be restored.
+        """
 
     def close(self) -> None:
-        """Stop threads and let go of files."""
+        """Stop the threads and close the files."""
 
 
 def as_batches(
     returned: Any, *, resume: Resume = "skip", seed: int | None = None
 ) -> BatchIterator:
-    """Turn what an `input_fn` returned into an iterator of `(features, labels)`.
+    """Convert what an `input_fn` returned to an iterator of `(features, labels)`.
 
-    - a `Dataset`, or any iterable of batches: each element is `(features, labels)`, a
-      tuple or list of exactly two, or features alone; in a list, tuples of two;
-    - `(features, labels)` as arrays, or features alone: that batch, for ever.
+    Estimators call it; call it to see the batches that a model will get.
 
-    `resume` says whether a plain iterator, which cannot seek, may be run up to a saved
-    position again; `seed` is for a Dataset's shuffles that were given none.
+    Args:
+      returned: One of
+        - a `Dataset` or another iterable of batches, each `(features, labels)` or
+          features alone; in a list, every batch must be a tuple of two;
+        - `(features, labels)` as arrays, or features alone: one batch, which the
+          iterator repeats without end.
+      resume: How to restore the position of a plain iterator, which cannot seek:
+        "skip" reads up to the position again, "refuse" raises.
+      seed: The seed of those shuffles of a Dataset that were given none.
 
-    >>> batches = as_batches([{"x": [1.0, 2.0]}, [0, 1]])
-    >>> next(batches)
-    ({'x': array([1., 2.])}, array([0, 1]))
+    Returns:
+      A `BatchIterator`. Labels are None where a batch has features alone.
+
+    Raises:
+      SpecError: `returned` is none of these, or a batch is not `(features, labels)`.
+      InputError: The columns of a batch have different numbers of rows.
+
+    Example:
+      >>> batches = as_batches([{"x": [1.0, 2.0]}, [0, 1]])
+      >>> next(batches)
+      ({'x': array([1., 2.])}, array([0, 1]))
     """
     if isinstance(returned, Dataset):
         return _Batches(returned.iterator(seed=seed))
@@ -71,7 +105,8 @@ def as_batches(
         return _Batches(_CursorIterator(Cursor(once(returned), resume=resume)))
     if callable(returned):
         raise SpecError(
-            "input_fn returned a function; call it, or return Dataset.from_batches(f)."
+            "input_fn returned a function. Return what that function returns, or "
+            "Dataset.from_batches(f)."
         )
     raise SpecError(
         f"input_fn returned {type(returned).__name__}; expected a Dataset, "
@@ -79,8 +114,8 @@ def as_batches(
     )
 
 
-def as_pair(element: Any) -> Batch:
-    """Split an element into features and labels; a list or tuple must have two parts.
+def as_pair(element: Any) -> LabeledBatch:
+    """Return an element as `(features, labels)`; raise unless a tuple has two parts.
 
     >>> as_pair({"x": 1})
     ({'x': 1}, None)
@@ -97,7 +132,7 @@ def as_pair(element: Any) -> Batch:
 
 
 def _is_list_of_batches(value: Any) -> bool:
-    """A list of pairs is no `[features, labels]`: neither is ever a pair itself."""
+    """Return whether a list holds tuples of two, unlike a list `[features, labels]`."""
     if not isinstance(value, list) or not value:
         return False
     return all(isinstance(part, tuple) and len(part) == 2 for part in value)
@@ -115,10 +150,10 @@ def _is_iterable(value: Any) -> bool:
     return hasattr(value, "__iter__") or hasattr(value, "__getitem__")
 
 
-def _checked(batch: Batch) -> Batch:
+def _checked(batch: LabeledBatch) -> LabeledBatch:
     """Convert to columns and check that all have the same number of rows."""
     columns = leaves(batch)
-    if all(map(is_column, columns)):  # our own datasets' batches need no conversion
+    if all(map(is_column, columns)):  # batches of a Dataset need no conversion
         features, labels = batch
     else:
         features, labels = (
@@ -128,7 +163,7 @@ def _checked(batch: Batch) -> Batch:
         columns = leaves((features, labels))
     if features is None:
         raise SpecError("input_fn: features are None; expected arrays, or a dict.")
-    # Names are made for a message only: a batch of a wide model has a hundred columns.
+    # A batch may have hundreds of columns, so names are made for a message only.
     rows = set(map(_rows, columns))
     if len(rows) != 1 or () in rows:
         _explain_rows(features, labels)
@@ -136,25 +171,25 @@ def _checked(batch: Batch) -> Batch:
 
 
 def _model_column(column: Any) -> Any:
-    """Columns of models read values at places, and know nothing of nested rows."""
+    """Convert a ragged column to a sparse one, which is what feature columns read."""
     return column.to_sparse() if isinstance(column, Ragged) else column
 
 
 def _rows(column: Any) -> tuple[int, ...]:
-    """The number of rows in a tuple, empty for a scalar."""
+    """Return `(number of rows,)`, or an empty tuple for a scalar."""
     shape = column.dense_shape if isinstance(column, Sparse) else column.shape
     return tuple(shape[:1])
 
 
 def _explain_rows(features: Structure, labels: Structure) -> None:
-    """Raise what is wrong with the numbers of rows of a batch."""
+    """Raise an error that lists the number of rows of every column."""
     sizes = {
         f"{what}{name}": row_count(column, f"{what}{name}")
         for what, part in (("features", features), ("labels", labels))
         for name, column in named_leaves(part)
     }
     if not sizes:
-        raise SpecError("input_fn: a batch without any feature.")
+        raise SpecError("input_fn: a batch has no features.")
     shown = ", ".join(f"{name}: {rows}" for name, rows in sizes.items())
     raise InputError(
         "input_fn: features and labels of a batch must have the same number of "
@@ -163,17 +198,21 @@ def _explain_rows(features: Structure, labels: Structure) -> None:
 
 
 class _Constant:
-    """The same batch for ever, as tf.estimator does with plain arrays."""
+    """An iterator that repeats one batch, as tf.estimator does with plain arrays."""
 
     is_endless = True
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: LabeledBatch) -> None:
         self._batch = _checked(batch)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __repr__(self) -> str:
+        rows = _rows(leaves(self._batch)[0])[0]
+        return f"BatchIterator(one batch of {rows} rows, repeated without end)"
+
+    def __iter__(self) -> Iterator[LabeledBatch]:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> LabeledBatch:
         return self._batch
 
     def get_state(self) -> State:
@@ -197,15 +236,18 @@ class _Positioned(Protocol):
 
 
 class _Batches:
-    """Elements of a positioned iterator, as checked pairs."""
+    """The elements of an iterator with a position, as checked pairs."""
 
     def __init__(self, elements: _Positioned) -> None:
         self._elements = elements
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __repr__(self) -> str:
+        return f"BatchIterator({self._elements!r})"
+
+    def __iter__(self) -> Iterator[LabeledBatch]:
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> LabeledBatch:
         return _checked(as_pair(self._elements.__next__()))
 
     def get_state(self) -> State:
@@ -219,13 +261,16 @@ class _Batches:
 
 
 class _CursorIterator:
-    """A cursor with the methods of an iterator."""
+    """A `Cursor` with the method `__next__`, for `_Batches`."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
         self.get_state = cursor.get_state
         self.set_state = cursor.set_state
         self.close = cursor.close
+
+    def __repr__(self) -> str:
+        return "batches of a Python iterable"
 
     def __next__(self) -> Any:
         element = self._cursor.next()

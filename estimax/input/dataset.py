@@ -1,13 +1,16 @@
-"""Dataset: tf.data's verbs over columns, with positions that resume exactly.
+"""Dataset: tf.data's methods over columns, with positions that resume exactly.
 
     data = csv_files("train-*.csv").with_label("income")
     data = data.shuffle(100_000, seed=7).repeat().batch(1024).prefetch(2)
     for features, label in data: ...
 
-Elements are examples as in tf.data, but travel as blocks of columns: put `batch` late,
-`map` behind it, and work on unbatched rows with `map_blocks`. A dataset is a
-description: every `iter` starts a new pass, and its iterator knows its position. A verb
-is a node and a stream in a file of its own; this one only lists them.
+Elements are examples as in tf.data, but blocks of columns are what passes from stage to
+stage. So put `batch` last and `map` after it, and process rows before `batch` with
+`map_blocks`.
+
+A dataset is a description of the input. Every `iter` starts a new pass, and the
+iterator knows its position. Each method here only adds a node to the chain; the node
+and its stream are in `verbs` and `sources`.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any
 import numpy as np  # noqa: F401  # the examples below use it
 
 from estimax.core.errors import InputError, did_you_mean
-from estimax.input import fingerprints, profiling
+from estimax.input import display, fingerprints, profiling
 from estimax.input.iterator import DatasetIterator
 from estimax.input.signatures import checked_generator
 from estimax.input.sources.arrays import (
@@ -36,7 +39,7 @@ from estimax.input.sources.paths import PathLike, list_paths
 from estimax.input.streams.background import ROWS_AT_ONCE
 from estimax.input.streams.chunks import Elements, as_element
 from estimax.input.streams.positions import Resume
-from estimax.input.streams.stream import Node, verbs_of
+from estimax.input.streams.stream import DatasetNode, verbs_of
 from estimax.input.streams.structure import (
     Structure,
     describe,
@@ -46,11 +49,11 @@ from estimax.input.streams.structure import (
 )
 from estimax.input.verbs import sharding
 from estimax.input.verbs.batching import (
-    Batch,
     Filter,
     Map,
     MapBlocks,
     PaddedBatch,
+    StackedBatch,
     Unbatch,
     mapper_of,
 )
@@ -63,23 +66,41 @@ from estimax.input.verbs.options import Options, WithOptions, options_of
 from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
 from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
 from estimax.input.verbs.scanning import Scan, TakeWhile, Unique
-from estimax.input.verbs.shuffle import Resample, Shuffle
+from estimax.input.verbs.shuffle import Resample, WindowShuffle
 
 AUTOTUNE = -1
-# tf.data's default for interleave is the number of cores; a fixed one means the same
+# tf.data's default for interleave is the number of cores. A fixed number gives the same
 # order on every machine.
 _CYCLE_LENGTH = 8
 
 
 class Dataset:
-    """A re-iterable description of input; see the verbs for what it can do.
+    """A description of input data: a source followed by verbs, such as `batch`.
 
-    >>> data = Dataset.from_tensor_slices({"x": np.arange(5)}).repeat(2).batch(4)
-    >>> [batch["x"].tolist() for batch in data]
-    [[0, 1, 2, 3], [4, 0, 1, 2], [3, 4]]
+    Use it as the result of an `input_fn`, or iterate over it. A verb is a method that
+    returns a new dataset; verbs are those of `tf.data.Dataset`. They read nothing:
+    reading starts with an iterator. Iterating twice gives two passes.
+
+    Start from a source: `from_tensor_slices`, `from_generator`, `from_batches`,
+    `from_table`, `range`, `list_files`, or a reader such as `csv_files` and
+    `TFRecordDataset`. The usual order is source, `shuffle`, `repeat`, `batch`, `map`,
+    `prefetch`.
+
+    Rows pass through a dataset as blocks of columns. Text is a `Strings` column. A
+    function given to `map` before `batch` is called in Python for every row;
+    `map_blocks`, or `map` after `batch`, handles many rows with one call.
+
+    Args:
+      node: The description that the dataset wraps. Users call the methods below instead
+        of this constructor.
+
+    Example:
+      >>> data = Dataset.from_tensor_slices({"x": np.arange(5)}).repeat(2).batch(4)
+      >>> [batch["x"].tolist() for batch in data]
+      [[0, 1, 2, 3], [4, 0, 1, 2], [3, 4]]
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: DatasetNode) -> None:
         self.node = node
         # Numbers the passes, so that a seeded shuffle differs from pass to pass.
         self._passes = itertools.count()
@@ -88,22 +109,41 @@ class Dataset:
 
     @staticmethod
     def from_tensor_slices(tensors: Structure) -> Dataset:
-        """Cut dim 0 of every array into elements; text becomes `Strings`.
+        """Make a dataset of the rows of arrays: one element for each index of dim 0.
 
-        Takes arrays, pandas frames and series, and dicts and tuples of them. Nothing
-        is copied, and batches cannot be written to.
+        Use it for data that fits in memory. Arrays are not copied, and batches cannot
+        be written to.
 
-        >>> next(iter(Dataset.from_tensor_slices((np.arange(3), [7, 8, 9])).batch(2)))
-        (array([0, 1]), array([7, 8]))
+        Args:
+          tensors: Arrays, lists, pandas frames or series, or dicts and tuples of them,
+            nested as wanted. All need the same number of rows. Text becomes `Strings`.
+
+        Returns:
+          A dataset whose elements have the structure of `tensors`.
+
+        Raises:
+          InputError: The arrays have different numbers of rows, or one is a scalar.
+
+        Example:
+          >>> data = Dataset.from_tensor_slices((np.arange(3), [7, 8, 9]))
+          >>> next(iter(data.batch(2)))
+          (array([0, 1]), array([7, 8]))
         """
         return Dataset(slices_of(tensors))
 
     @staticmethod
     def from_tensors(tensors: Structure) -> Dataset:
-        """One element: the structure as a whole.
+        """Make a dataset of one element: the whole structure.
 
-        >>> list(Dataset.from_tensors(([1, 2], [3])))
-        [(array([1, 2]), array([3]))]
+        Args:
+          tensors: An array or a structure of arrays. It is not cut into rows.
+
+        Returns:
+          A dataset with one element.
+
+        Example:
+          >>> list(Dataset.from_tensors(([1, 2], [3])))
+          [(array([1, 2]), array([3]))]
         """
         return Dataset(
             InMemory(Elements([as_element(lists_to_columns(tensors))]), "from_tensors")
@@ -111,10 +151,17 @@ class Dataset:
 
     @staticmethod
     def range(*args: int) -> Dataset:
-        """Count, as the builtin `range` does, in int64.
+        """Make a dataset of int64 numbers, as the builtin `range` counts them.
 
-        >>> list(Dataset.range(2, 8, 3).batch(9))
-        [array([2, 5])]
+        Args:
+          *args: `stop`, or `start, stop`, or `start, stop, step`.
+
+        Returns:
+          A dataset of scalars.
+
+        Example:
+          >>> list(Dataset.range(2, 8, 3).batch(9))
+          [array([2, 5])]
         """
         return Dataset(Range(range(*args)))
 
@@ -126,14 +173,35 @@ class Dataset:
         args: Sequence[Any] | None = None,
         output_signature: Structure = None,
     ) -> Dataset:
-        """Take elements one by one from what `generator(*args)` returns, every pass.
+        """Make a dataset of the elements that a Python generator yields.
 
-        Every element is checked against `output_signature` (a structure of
-        `TensorSpec`), or against the types and shapes, where these are given. Its
-        position is a count: resuming runs the generator up to there again.
+        Use it for formats that no reader supports. The generator runs in Python for
+        every element; `from_batches` is faster if the data arrives in batches. The
+        position is a count: resuming runs the generator again up to that count.
 
-        >>> list(Dataset.from_generator(lambda: iter([1, 2, 3])).batch(2))
-        [array([1, 2]), array([3])]
+        Args:
+          generator: A function that returns an iterable. It is called for every pass.
+            Pass the function itself, not its result.
+          output_types: Structure of dtypes, against which elements are checked. Python
+            numbers are converted, but never a float to an int. NumPy values of the same
+            kind must have exactly this dtype. None checks nothing.
+          output_shapes: Structure of shapes, with None for a dimension of any size.
+            Used together with `output_types`.
+          args: Arguments for `generator`.
+          output_signature: Structure of `TensorSpec`, in place of `output_types` and
+            `output_shapes`.
+
+        Returns:
+          A dataset of single elements.
+
+        Raises:
+          InputError: `generator` is not callable, or both `output_signature` and
+            `output_types` are given. While reading: an element differs from the
+            signature in structure, dtype or shape.
+
+        Example:
+          >>> list(Dataset.from_generator(lambda: iter([1, 2, 3])).batch(2))
+          [array([1, 2]), array([3])]
         """
         checked = checked_generator(
             generator, tuple(args or ()), output_types, output_shapes, output_signature
@@ -146,24 +214,55 @@ class Dataset:
         *,
         resume: Resume = "skip",
     ) -> Dataset:
-        """Take ready batches from an iterable, or from what a function returns.
+        """Make a dataset of ready batches, such as those of a PyTorch or Grain loader.
 
-        A list (anything with `len` and `[i]`) resumes by index, an iterator with
-        `get_state`/`set_state` or `state_dict`/`load_state_dict` by these, any other
-        by running up to the position again ("skip") or not at all ("refuse").
+        Args:
+          batches: An iterable of batches, or a function that returns one. A function is
+            called for every pass; a one-shot iterator allows only one pass.
+          resume: How to resume an iterable that has no position of its own. `"skip"`
+            reads batches and drops them up to the saved count; `"refuse"` raises
+            instead. Lists (anything with `len` and `[i]`) resume by index, and
+            iterators with `get_state`/`set_state` or `state_dict`/`load_state_dict`
+            by these methods.
+
+        Returns:
+          A dataset whose elements are the batches.
+
+        Raises:
+          InputError: `batches` is neither an iterable nor a function. While reading: a
+            one-shot iterator is used for a second pass, or `resume="refuse"` does not
+            allow to resume.
+
+        Example:
+          >>> data = Dataset.from_batches([{"x": np.arange(2)}, {"x": np.arange(1)}])
+          >>> [batch["x"].tolist() for batch in data]
+          [[0, 1], [0]]
         """
         return Dataset(Batches(batches, resume))
 
     @staticmethod
     def from_table(table: Any) -> Dataset:
-        """The rows of a table of another library, read by ranges.
+        """Make a dataset of the rows of a table of another library.
 
-        Takes Hugging Face datasets, arrow tables, and anything with `len` whose
-        `table[a:b]` gives a dict of columns; lists of different lengths are sparse.
+        Rows are read in ranges of at least 4096, so a table on disk is not loaded as a
+        whole.
 
-        >>> import pyarrow as pa
-        >>> next(iter(Dataset.from_table(pa.table({"x": [1, 2, 3]})).batch(2)))
-        {'x': array([1, 2])}
+        Args:
+          table: A Hugging Face dataset, an Arrow table, or any object with `len` whose
+            `table[a:b]` is a dict of columns. A column of lists of different lengths
+            becomes sparse.
+
+        Returns:
+          A dataset whose elements are dicts, one for each row.
+
+        Raises:
+          InputError: `table` has no `len` or cannot be sliced. While reading: a slice
+            is not a dict of columns.
+
+        Example:
+          >>> import pyarrow as pa
+          >>> next(iter(Dataset.from_table(pa.table({"x": [1, 2, 3]})).batch(2)))
+          {'x': array([1, 2])}
         """
         return Dataset(Table(table))
 
@@ -173,10 +272,29 @@ class Dataset:
         shuffle: bool | None = None,
         seed: int | None = None,
     ) -> Dataset:
-        """The paths that match, as text: in a new random order every pass.
+        """Make a dataset of the paths that match patterns.
 
-        With `shuffle=False` sorted by path, over all patterns together. No match at
-        all is an error here already.
+        Use it with `interleave` to read many files at the same time.
+
+        Args:
+          file_pattern: A path or glob pattern, or several.
+          shuffle: False sorts all paths. Otherwise every pass has a new random order.
+          seed: Seed of that order. None takes the seed of the iterator.
+
+        Returns:
+          A dataset of paths as text.
+
+        Raises:
+          InputError: No file matches. This is raised here, not while reading.
+
+        Example:
+          >>> import pathlib, tempfile
+          >>> folder = pathlib.Path(tempfile.mkdtemp())
+          >>> for name in ("b.csv", "a.csv"):
+          ...     (folder / name).touch()
+          >>> paths = Dataset.list_files(folder / "*.csv", shuffle=False)
+          >>> [pathlib.Path(path.decode()).name for path in paths]
+          ['a.csv', 'b.csv']
         """
         paths = list_paths(file_pattern)
         data = Dataset(slices_of_paths(paths))
@@ -184,17 +302,26 @@ class Dataset:
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None) -> Dataset:
-        """One element of each dataset together, up to the end of the shortest.
+        """Combine datasets element by element; end with the shortest.
 
-        Takes datasets, or one tuple or dict of datasets, nested as wanted.
+        Args:
+          *args: Datasets, or one tuple or dict of datasets, nested as wanted.
+          datasets: The tuple or dict, passed by name.
 
-        >>> list(Dataset.zip(Dataset.range(3), Dataset.range(10, 15)).batch(9))
-        [(array([0, 1, 2]), array([10, 11, 12]))]
+        Returns:
+          A dataset whose elements have the structure of the arguments.
+
+        Raises:
+          InputError: An argument is not a `Dataset`.
+
+        Example:
+          >>> list(Dataset.zip(Dataset.range(3), Dataset.range(10, 15)).batch(9))
+          [(array([0, 1, 2]), array([10, 11, 12]))]
         """
         if datasets is None:
             datasets = args[0] if len(args) == 1 else tuple(args)
 
-        def node(leaf: Any) -> Node:
+        def node(leaf: Any) -> DatasetNode:
             return _node_of(leaf, "zip")
 
         return Dataset(Zip(map_leaves(node, datasets)))
@@ -206,16 +333,35 @@ class Dataset:
         seed: int | None = None,
         stop_on_empty_dataset: bool = False,
     ) -> Dataset:
-        """Draw every element from one of the datasets at random, by weight.
+        """Take every element from one of several datasets, selected at random.
 
-        >>> ones, twos = (Dataset.from_tensors(i).repeat(5) for i in (1, 2))
-        >>> sorted(x.item() for x in Dataset.sample_from_datasets([ones, twos]))
-        [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]
+        Use it to mix sources in given proportions.
+
+        Args:
+          datasets: Datasets of the same structure and dtypes.
+          weights: Probability of each dataset, up to a common factor. None selects all
+            with equal probability. Ended datasets are left out.
+          seed: Seed of the selection. None takes the seed of the iterator.
+          stop_on_empty_dataset: Whether to end with the first dataset that ends,
+            instead of the last. True keeps the proportions to the end.
+
+        Returns:
+          A dataset of the selected elements.
+
+        Raises:
+          InputError: The number of weights differs from the number of datasets, a
+            weight is negative, all weights are 0, or an item is not a `Dataset`.
+
+        Example:
+          >>> ones, twos = (Dataset.from_tensors(i).repeat(5) for i in (1, 2))
+          >>> sorted(x.item() for x in Dataset.sample_from_datasets([ones, twos]))
+          [1, 1, 1, 1, 1, 2, 2, 2, 2, 2]
         """
         nodes = tuple(_node_of(one, "sample_from_datasets") for one in datasets)
         if weights is not None and len(weights) != len(nodes):
             raise InputError(
-                f"sample_from_datasets: {len(nodes)} datasets, {len(weights)} weights."
+                "sample_from_datasets: expected one weight for each dataset, got "
+                f"{len(nodes)} datasets and {len(weights)} weights."
             )
         chances = (1.0,) * len(nodes) if weights is None else tuple(map(float, weights))
         choice = RandomChoice(chances, seed)
@@ -231,10 +377,24 @@ class Dataset:
     ) -> Dataset:
         """Take every element from the dataset whose number comes next.
 
-        >>> parts = [Dataset.range(0, 9), Dataset.range(10, 19)]
-        >>> choice = Dataset.from_tensor_slices(np.array([0, 1, 1]))
-        >>> list(Dataset.choose_from_datasets(parts, choice).batch(9))
-        [array([ 0, 10, 11])]
+        Args:
+          datasets: Datasets of the same structure and dtypes.
+          choice_dataset: A dataset of int scalars from 0 to `len(datasets) - 1`.
+          stop_on_empty_dataset: Whether to end as soon as a chosen dataset has ended.
+            False skips such choices.
+
+        Returns:
+          A dataset of the chosen elements. It ends with `choice_dataset` at the latest.
+
+        Raises:
+          InputError: An item is not a `Dataset`. While reading: a choice is out of
+            range.
+
+        Example:
+          >>> parts = [Dataset.range(0, 9), Dataset.range(10, 19)]
+          >>> choice = Dataset.from_tensor_slices(np.array([0, 1, 1]))
+          >>> list(Dataset.choose_from_datasets(parts, choice).batch(9))
+          [array([ 0, 10, 11])]
         """
         nodes = tuple(_node_of(one, "choose_from_datasets") for one in datasets)
         choice = DatasetChoice(choice_dataset.node)
@@ -242,7 +402,7 @@ class Dataset:
             Mix(nodes, choice, stop_on_empty_dataset, "choose_from_datasets")
         )
 
-    # Which elements, in which order
+    # Selecting and ordering elements
 
     def shuffle(
         self,
@@ -250,85 +410,235 @@ class Dataset:
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = None,
     ) -> Dataset:
-        """Permute each window of `buffer_size` elements by (seed, epoch, window).
+        """Permute the elements of every window of `buffer_size` elements.
 
-        Output position p only holds input elements with index < p + buffer_size, as
-        in tf.data; unlike there, an element stays within its window. A buffer as large
-        as the data gives a uniform permutation. Every pass has its own order unless
-        `reshuffle_each_iteration=False`, which means one order for ever, in every
-        process, also without a seed.
+        Put it before `repeat` and `batch`. A buffer as large as the data gives a
+        uniform permutation. As in tf.data, output position p only holds input elements
+        with index < p + buffer_size; unlike there, an element stays within its window.
+        The order depends only on the seed, the epoch and the window, so a position is a
+        few numbers and resuming reads at most one window again.
+
+        Args:
+          buffer_size: Number of elements in a window, which is kept in memory.
+          seed: Seed of the order. None takes the seed of the iterator: in training
+            `RunConfig.tf_random_seed`, otherwise a random one.
+          reshuffle_each_iteration: Whether every epoch and every pass has a new order,
+            which is the default. False gives one order for all epochs, iterators and
+            processes, even without a seed.
+
+        Returns:
+          A dataset of the same elements in another order.
+
+        Raises:
+          InputError: `buffer_size` is below 1.
+
+        Example:
+          >>> data = Dataset.range(6).shuffle(6, seed=1)
+          >>> sorted(int(x) for x in data)
+          [0, 1, 2, 3, 4, 5]
+          >>> fixed = Dataset.range(6).shuffle(6, reshuffle_each_iteration=False)
+          >>> list(fixed) == list(fixed)
+          True
         """
         reshuffle = reshuffle_each_iteration is not False
-        return Dataset(Shuffle(self.node, buffer_size, seed, reshuffle))
+        return Dataset(WindowShuffle(self.node, buffer_size, seed, reshuffle))
 
     def repeat(self, count: int | None = None) -> Dataset:
-        """Go through the data `count` times; None or -1 is for ever.
+        """Read the data `count` times.
 
-        >>> [b.tolist() for b in Dataset.range(3).batch(2).repeat(2)]
-        [[0, 1], [2], [0, 1], [2]]
+        Put it after `shuffle`, so that every epoch has its own order and epochs are not
+        mixed.
+
+        Args:
+          count: Number of epochs. None or -1 repeats without end.
+
+        Returns:
+          A dataset of `count` epochs.
+
+        Raises:
+          InputError: `count` is below -1.
+
+        Example:
+          >>> [b.tolist() for b in Dataset.range(3).batch(2).repeat(2)]
+          [[0, 1], [2], [0, 1], [2]]
         """
         return Dataset(Repeat(self.node, count))
 
     def take(self, count: int) -> Dataset:
-        """Stop after `count` elements; -1 takes all."""
+        """Keep the first `count` elements.
+
+        Args:
+          count: Number of elements. -1 keeps all.
+
+        Returns:
+          A dataset of at most `count` elements.
+
+        Raises:
+          InputError: `count` is below -1.
+
+        Example:
+          >>> [int(x) for x in Dataset.range(9).take(2)]
+          [0, 1]
+        """
         return Dataset(Take(self.node, count))
 
     def skip(self, count: int) -> Dataset:
-        """Leave out the first `count` elements; -1 leaves out all."""
+        """Drop the first `count` elements.
+
+        Args:
+          count: Number of elements. -1 drops all.
+
+        Returns:
+          A dataset of the remaining elements.
+
+        Raises:
+          InputError: `count` is below -1.
+
+        Example:
+          >>> [int(x) for x in Dataset.range(5).skip(3)]
+          [3, 4]
+        """
         return Dataset(Skip(self.node, count))
 
     def take_while(self, predicate: Callable[..., Any]) -> Dataset:
-        """Stop before the first element for which `predicate` is false.
+        """Keep the elements before the first one for which `predicate` is false.
 
-        >>> list(Dataset.range(7).take_while(lambda x: x < 3).batch(9))
-        [array([0, 1, 2])]
+        Args:
+          predicate: A function that is called with each element and returns a bool. A
+            tuple element is passed as several arguments.
+
+        Returns:
+          A dataset that ends before that element.
+
+        Example:
+          >>> list(Dataset.range(7).take_while(lambda x: x < 3).batch(9))
+          [array([0, 1, 2])]
         """
         return Dataset(TakeWhile(self.node, predicate))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Keep elements `index`, `index + num_shards`, …; put it before shuffle."""
+        """Keep elements `index`, `index + num_shards`, `index + 2 * num_shards`, ….
+
+        Put it before `shuffle`, so that all processes divide the same order.
+        `auto_shard` finds the right place by itself.
+
+        Args:
+          num_shards: Number of shards.
+          index: Number of this shard, from 0.
+
+        Returns:
+          A dataset of one shard.
+
+        Raises:
+          InputError: `num_shards` is below 1, or `index` is not in [0, num_shards).
+
+        Example:
+          >>> [int(x) for x in Dataset.range(7).shard(3, 1)]
+          [1, 4]
+        """
         return Dataset(Shard(self.node, num_shards, index))
 
     def auto_shard(self, num_shards: int, index: int) -> Dataset:
-        """This process's part of the input: whole files where there are enough.
+        """Keep the part of the input that belongs to one of several processes.
 
-        Every example goes to exactly one of the `num_shards` processes in an epoch.
-        The division happens before shuffle, repeat and batch, wherever this stands,
-        and by record where there are fewer files than processes. Options can ask for
-        one or the other (`auto_shard_policy`).
+        In an epoch every example goes to exactly one process. Files are divided if
+        there are at least as many files as processes, otherwise records. The division
+        happens before `shuffle`, `repeat` and `batch`, wherever this method is called.
+        `Options.experimental_distribute.auto_shard_policy` can require one of the two.
 
-        >>> parts = [Dataset.range(5).batch(2).auto_shard(2, i) for i in range(2)]
-        >>> [[batch.tolist() for batch in part] for part in parts]
-        [[[0, 2], [4]], [[1, 3]]]
+        Args:
+          num_shards: Number of processes.
+          index: Number of this process, from 0.
+
+        Returns:
+          A dataset of this process's part.
+
+        Raises:
+          InputError: `index` is not in [0, num_shards), or the policy is FILE and there
+            are fewer files than processes.
+
+        Example:
+          >>> parts = [Dataset.range(5).batch(2).auto_shard(2, i) for i in range(2)]
+          >>> [[batch.tolist() for batch in part] for part in parts]
+          [[[0, 2], [4]], [[1, 3]]]
         """
         policy = self.options().experimental_distribute.auto_shard_policy
         return Dataset(sharding.sharded(self.node, num_shards, index, policy))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
-        """Keep the elements for which `predicate` is true, called with one each."""
+        """Keep the elements for which `predicate` is true.
+
+        Before `batch` this is a Python call for every row; `filter_blocks` is much
+        faster there.
+
+        Args:
+          predicate: A function that is called with one element and returns a bool. A
+            tuple element is passed as several arguments.
+
+        Returns:
+          A dataset of the kept elements.
+
+        Example:
+          >>> [int(x) for x in Dataset.range(6).filter(lambda x: x % 2 == 1)]
+          [1, 3, 5]
+        """
         return Dataset(Filter(self.node, predicate))
 
     def filter_blocks(self, mask: Callable[..., Any]) -> Dataset:
-        """Keep the rows for which `mask`, called with a block, returns true.
+        """Keep the rows that a vectorised function selects.
 
-        >>> list(Dataset.range(10).filter_blocks(lambda x: x % 3 == 0).batch(9))
-        [array([0, 3, 6, 9])]
+        Use it before `batch`, in place of `filter`.
+
+        Args:
+          mask: A function that is called with a block of rows (a structure of columns)
+            and returns a bool array with one value for each row.
+
+        Returns:
+          A dataset of the kept rows.
+
+        Raises:
+          InputError: While reading: elements are not rows, or `mask` returns something
+            else than a bool array of that length.
+
+        Example:
+          >>> list(Dataset.range(10).filter_blocks(lambda x: x % 3 == 0).batch(9))
+          [array([0, 3, 6, 9])]
         """
         return Dataset(Filter(self.node, mask, blocks=True))
 
     def unique(self) -> Dataset:
-        """Every distinct number or string once.
+        """Keep the first element of each distinct value.
 
-        >>> list(Dataset.from_tensor_slices([1, 2, 1, 3]).unique().batch(9))
-        [array([1, 2, 3])]
+        All distinct values are kept in memory and in saved positions.
+
+        Returns:
+          A dataset without duplicates.
+
+        Raises:
+          InputError: While reading: an element is not a single number or string.
+
+        Example:
+          >>> list(Dataset.from_tensor_slices([1, 2, 1, 3]).unique().batch(9))
+          [array([1, 2, 3])]
         """
         return Dataset(Unique(self.node))
 
     def concatenate(self, dataset: Dataset) -> Dataset:
-        """Another dataset of the same structure and dtypes behind this one.
+        """Append another dataset.
 
-        >>> list(Dataset.range(2).concatenate(Dataset.range(7, 9)).batch(9))
-        [array([0, 1, 7, 8])]
+        Args:
+          dataset: A dataset of the same structure and dtypes.
+
+        Returns:
+          A dataset of this one's elements, then those of `dataset`.
+
+        Raises:
+          InputError: `dataset` is not a `Dataset`. While reading: its elements have
+            another structure or other dtypes.
+
+        Example:
+          >>> list(Dataset.range(2).concatenate(Dataset.range(7, 9)).batch(9))
+          [array([0, 1, 7, 8])]
         """
         return Dataset(Concatenate(self.node, _node_of(dataset, "concatenate")))
 
@@ -339,21 +649,59 @@ class Dataset:
         initial_dist: Sequence[float] | None = None,
         seed: int | None = None,
     ) -> Dataset:
-        """Drop elements at random so that classes come in the target's proportions.
+        """Drop elements at random, so that classes come in given proportions.
 
-        Gives `(class, element)` pairs. `initial_dist` is the data's own distribution,
-        found out on the way if it is not given.
+        Use it to balance classes. Elements are never repeated, so a rare class makes
+        the dataset smaller.
+
+        Args:
+          class_func: A function that is called with an element and returns its class,
+            an int from 0.
+          target_dist: Wanted share of each class.
+          initial_dist: Share of each class in the data. None estimates it while
+            reading.
+          seed: Seed of the random choice. None takes the seed of the iterator.
+
+        Returns:
+          A dataset of `(class, element)` pairs.
+
+        Raises:
+          InputError: The two distributions differ in length, or a share in
+            `initial_dist` is not above 0.
+
+        Example:
+          >>> data = Dataset.range(1000).rejection_resample(
+          ...     lambda x: x % 10 == 0, [0.5, 0.5], [0.9, 0.1], seed=1)
+          >>> classes = [int(number) for number, _ in data]
+          >>> 0.4 < sum(classes) / len(classes) < 0.6
+          True
         """
         initial = None if initial_dist is None else tuple(initial_dist)
         return Dataset(
             Resample(self.node, class_func, tuple(target_dist), initial, seed)
         )
 
-    # What elements are made of
+    # Batching and transforming elements
 
     def batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
-        """Stack elements; the last batch may be short unless dropped."""
-        return Dataset(Batch(self.node, batch_size, drop_remainder))
+        """Stack `batch_size` elements into one.
+
+        Args:
+          batch_size: Number of elements in a batch.
+          drop_remainder: Whether to drop the last batch if it is smaller.
+
+        Returns:
+          A dataset of batches: arrays get a new first dimension.
+
+        Raises:
+          InputError: `batch_size` is below 1. While reading: elements have different
+            shapes; use `padded_batch` for those.
+
+        Example:
+          >>> [batch.tolist() for batch in Dataset.range(5).batch(2)]
+          [[0, 1], [2, 3], [4]]
+        """
+        return Dataset(StackedBatch(self.node, batch_size, drop_remainder))
 
     def padded_batch(
         self,
@@ -362,14 +710,31 @@ class Dataset:
         padding_values: Any = None,
         drop_remainder: bool = False,
     ) -> Dataset:
-        """Stack elements of different shapes, filled up to the longest of the batch.
+        """Stack elements of different shapes, padded to the longest of the batch.
 
-        `padded_shapes` fixes dims (None or -1 stays the longest); a shape is a list,
-        or the structure of the elements with a list in each place.
+        Args:
+          batch_size: Number of elements in a batch.
+          padded_shapes: Sizes to pad to. A shape is a list or tuple in which None or -1
+            stands for the longest of the batch. Pass one shape, or the structure of the
+            elements with a shape in place of each value. None pads all dimensions to
+            the longest.
+          padding_values: One value for all, or the structure of the elements with a
+            value in place of each. It must have the dtype of the column. The default is
+            0, and the empty string for text.
+          drop_remainder: Whether to drop the last batch if it is smaller.
 
-        >>> data = Dataset.from_generator(lambda: ([1] * n for n in (1, 3)))
-        >>> list(data.map(np.array).padded_batch(2, padding_values=-1))[0].tolist()
-        [[1, -1, -1], [1, 1, 1]]
+        Returns:
+          A dataset of batches.
+
+        Raises:
+          InputError: `batch_size` is below 1. While reading: an element is larger than
+            its padded shape or has another rank, a padding value has another dtype, or
+            a column is sparse or ragged (these need no padding).
+
+        Example:
+          >>> data = Dataset.from_generator(lambda: ([1] * n for n in (1, 3)))
+          >>> list(data.map(np.array).padded_batch(2, padding_values=-1))[0].tolist()
+          [[1, -1, -1], [1, 1, 1]]
         """
         return Dataset(
             PaddedBatch(
@@ -388,10 +753,38 @@ class Dataset:
         no_padding: bool = False,
         drop_remainder: bool = False,
     ) -> Dataset:
-        """Padded batches of elements of about one length.
+        """Make padded batches of elements of similar length.
 
-        Buckets are [0, b0), [b0, b1), …, [last, ∞), each with its own batch size. A
-        batch leaves when its bucket is full; leftovers come at the end.
+        Use it for sequences: batches need less padding, and with
+        `pad_to_bucket_boundary` only one shape per bucket is compiled. Boundaries
+        b0, b1, … make the buckets [0, b0), [b0, b1), …, [last, ∞). A batch is returned
+        when its bucket is full; incomplete batches are returned at the end.
+
+        Args:
+          element_length_func: A function that is called with an element and returns
+            its length.
+          bucket_boundaries: Increasing lengths at which a new bucket begins.
+          bucket_batch_sizes: Batch size of each bucket, one more than boundaries.
+          padded_shapes: As in `padded_batch`.
+          padding_values: As in `padded_batch`.
+          pad_to_bucket_boundary: Whether to pad to the boundary of the bucket minus 1
+            instead of the longest of the batch.
+          no_padding: Whether to stack without padding, for sparse or ragged columns.
+          drop_remainder: Whether to drop incomplete batches at the end.
+
+        Returns:
+          A dataset of batches.
+
+        Raises:
+          InputError: The number of batch sizes is not one more than that of boundaries,
+            or boundaries do not increase. While reading: with `pad_to_bucket_boundary`,
+            an element is not shorter than the last boundary.
+
+        Example:
+          >>> data = Dataset.from_generator(lambda: ([1] * n for n in (1, 5, 2, 6)))
+          >>> batches = data.map(np.array).bucket_by_sequence_length(len, [4], [2, 2])
+          >>> [batch.shape for batch in batches]
+          [(2, 2), (2, 6)]
         """
         buckets = Buckets(
             element_length_func,
@@ -408,8 +801,16 @@ class Dataset:
     def unbatch(self) -> Dataset:
         """Cut every element along its first dimension: the opposite of `batch`.
 
-        >>> list(Dataset.range(6).batch(4).unbatch().batch(3))
-        [array([0, 1, 2]), array([3, 4, 5])]
+        Returns:
+          A dataset of rows.
+
+        Raises:
+          InputError: While reading: an element is a scalar, or its arrays differ in
+            their first dimension.
+
+        Example:
+          >>> list(Dataset.range(6).batch(4).unbatch().batch(3))
+          [array([0, 1, 2]), array([3, 4, 5])]
         """
         return Dataset(Unbatch(self.node))
 
@@ -420,11 +821,27 @@ class Dataset:
         stride: int = 1,
         drop_remainder: bool = False,
     ) -> Dataset:
-        """Groups of `size` elements, each a dataset (for a dict, a dict of datasets).
+        """Group consecutive elements into datasets of `size` elements.
 
-        >>> windows = Dataset.range(5).window(3, shift=2)
-        >>> [w.tolist() for w in windows.flat_map(lambda w: w.batch(3))]
-        [[0, 1, 2], [2, 3, 4], [4]]
+        Use it for time series. Follow it with `flat_map` to make batches of windows.
+
+        Args:
+          size: Number of elements in a window.
+          shift: Distance between the starts of two windows. None means `size`, so that
+            windows do not overlap.
+          stride: Distance between two elements of a window.
+          drop_remainder: Whether to drop windows with fewer than `size` elements.
+
+        Returns:
+          A dataset whose elements are datasets; for dict elements, dicts of datasets.
+
+        Raises:
+          InputError: `size`, `shift` or `stride` is below 1.
+
+        Example:
+          >>> windows = Dataset.range(5).window(3, shift=2)
+          >>> [w.tolist() for w in windows.flat_map(lambda w: w.batch(3))]
+          [[0, 1, 2], [2, 3, 4], [4]]
         """
         shift = size if shift is None else shift
         return Dataset(Window(self.node, size, shift, stride, drop_remainder, Dataset))
@@ -436,12 +853,33 @@ class Dataset:
         window_size: int | None = None,
         window_size_func: Callable[[Any], int] | None = None,
     ) -> Dataset:
-        """`reduce_func(key, dataset)` for every `window_size` elements of one key.
+        """Collect elements by key, and replace each full group by a dataset of it.
 
-        >>> data = Dataset.range(6).group_by_window(
-        ...     lambda x: x % 2, lambda key, rows: rows.batch(3), 3)
-        >>> [batch.tolist() for batch in data]
-        [[0, 2, 4], [1, 3, 5]]
+        Use it to batch elements that belong together. Incomplete groups are returned at
+        the end.
+
+        Args:
+          key_func: A function that is called with an element and returns its key, an
+            int.
+          reduce_func: A function that is called with a key and the dataset of one
+            group, and returns a dataset; often `lambda key, rows: rows.batch(n)`.
+          window_size: Number of elements in a full group.
+          window_size_func: A function from key to that number, in place of
+            `window_size`.
+
+        Returns:
+          A dataset of the elements of all returned datasets.
+
+        Raises:
+          InputError: Not exactly one of `window_size` and `window_size_func` is given.
+            While reading: `reduce_func` does not return a `Dataset`, or a window size
+            is below 1.
+
+        Example:
+          >>> data = Dataset.range(6).group_by_window(
+          ...     lambda x: x % 2, lambda key, rows: rows.batch(3), 3)
+          >>> [batch.tolist() for batch in data]
+          [[0, 2, 4], [1, 3, 5]]
         """
         if (window_size is None) == (window_size_func is None):
             raise InputError(
@@ -454,10 +892,20 @@ class Dataset:
         )
 
     def enumerate(self, start: int = 0) -> Dataset:
-        """Pairs of a running number and the element.
+        """Number the elements.
 
-        >>> list(Dataset.range(10, 12).enumerate(5).batch(9))
-        [(array([5, 6]), array([10, 11]))]
+        Args:
+          start: The first number.
+
+        Returns:
+          A dataset of `(number, element)` pairs.
+
+        Raises:
+          InputError: `start` is negative.
+
+        Example:
+          >>> list(Dataset.range(10, 12).enumerate(5).batch(9))
+          [(array([5, 6]), array([10, 11]))]
         """
         return Dataset(Enumerate(self.node, start))
 
@@ -467,13 +915,31 @@ class Dataset:
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
     ) -> Dataset:
-        """Call `map_func` with every element: with batches, if placed after `batch`.
+        """Apply a function to every element.
 
-        A tuple is spread over the arguments. Before `batch` this is a Python call for
-        every example; `map_blocks` does the same for thousands of rows at once. With
-        `num_parallel_calls` threads call it, which helps where it waits or leaves
-        Python (NumPy, files). The order is always kept, so `deterministic=False` is
-        allowed and changes nothing.
+        Put it after `batch`, so that it is called once for each batch. Before `batch`
+        it is called in Python for every row; `map_blocks` handles thousands of rows
+        with one call.
+
+        Args:
+          map_func: A function that is called with an element and returns a new one. A
+            tuple element is passed as several arguments; a returned list becomes a
+            tuple.
+          num_parallel_calls: Number of threads. None calls the function in the reading
+            thread; `AUTOTUNE` uses one thread for each core, at most 8. Threads help if
+            the function waits (files) or leaves Python (NumPy).
+          deterministic: No effect: results always come in the order of the input.
+
+        Returns:
+          A dataset of the results.
+
+        Raises:
+          InputError: `num_parallel_calls` is below 1 and not `AUTOTUNE`.
+
+        Example:
+          >>> data = Dataset.range(4).batch(2).map(lambda x: x * 10)
+          >>> [batch.tolist() for batch in data]
+          [[0, 10], [20, 30]]
         """
         if num_parallel_calls is None:
             return Dataset(Map(self.node, map_func))
@@ -486,13 +952,27 @@ class Dataset:
         map_func: Callable[..., Structure],
         num_parallel_calls: int | None = None,
     ) -> Dataset:
-        """Call `map_func` with blocks of rows (a structure of columns), of any length.
+        """Apply a vectorised function to blocks of rows.
 
-        It must treat rows alike and return as many as it got.
+        Use it before `batch`. The number of rows in a block varies from call to call,
+        so the result for a row must not depend on the other rows.
 
-        >>> data = Dataset.from_tensor_slices({"x": np.arange(3)})
-        >>> list(data.map_blocks(lambda rows: {"y": rows["x"] * 2}).batch(3))
-        [{'y': array([0, 2, 4])}]
+        Args:
+          map_func: A function that is called with a structure of columns and returns
+            one with as many rows. A tuple is passed as several arguments.
+          num_parallel_calls: Number of threads; see `map`.
+
+        Returns:
+          A dataset of the resulting rows.
+
+        Raises:
+          InputError: `num_parallel_calls` is below 1 and not `AUTOTUNE`. While reading:
+            `map_func` returns another number of rows.
+
+        Example:
+          >>> data = Dataset.from_tensor_slices({"x": np.arange(3)})
+          >>> list(data.map_blocks(lambda rows: {"y": rows["x"] * 2}).batch(3))
+          [{'y': array([0, 2, 4])}]
         """
         if num_parallel_calls is None:
             return Dataset(MapBlocks(self.node, map_func))
@@ -516,16 +996,34 @@ class Dataset:
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
     ) -> Dataset:
-        """Read the datasets that `map_func` makes of elements, several side by side.
+        """Make a dataset of each element, and read several of them in turn.
 
-        `cycle_length` of them are open (8 by default), and `block_length` elements
-        (1) are taken from each in turn. With `num_parallel_calls` threads read ahead;
-        the order does not depend on them.
+        Use it with `list_files` to mix many files.
 
-        >>> data = Dataset.range(3).interleave(
-        ...     lambda i: Dataset.from_tensors(i).repeat(2), cycle_length=2)
-        >>> [int(x) for x in data]
-        [0, 1, 0, 1, 2, 2]
+        Args:
+          map_func: A function that is called with an element and returns a dataset.
+          cycle_length: Number of datasets open at the same time. None or `AUTOTUNE`
+            is 8, whatever the number of cores, so that the order is the same on every
+            machine.
+          block_length: Number of elements to take from each in turn. None or
+            `AUTOTUNE` is 1.
+          num_parallel_calls: Number of threads that read ahead, at most
+            `cycle_length`; see `map`. The order does not depend on it.
+          deterministic: No effect: the order is always the same.
+
+        Returns:
+          A dataset of the elements of all datasets.
+
+        Raises:
+          InputError: `cycle_length` or `block_length` is below 1, or
+            `num_parallel_calls` is greater than `cycle_length`. While reading:
+            `map_func` does not return a `Dataset`.
+
+        Example:
+          >>> data = Dataset.range(3).interleave(
+          ...     lambda i: Dataset.from_tensors(i).repeat(2), cycle_length=2)
+          >>> [int(x) for x in data]
+          [0, 1, 0, 1, 2, 2]
         """
         cycle = _CYCLE_LENGTH if cycle_length in (None, AUTOTUNE) else cycle_length
         assert cycle is not None
@@ -542,137 +1040,270 @@ class Dataset:
         return Dataset(Interleave(self.node, map_func, cycle, block, threads))
 
     def flat_map(self, map_func: Callable[..., Dataset]) -> Dataset:
-        """All elements of the datasets that `map_func` makes, one after the other.
+        """Make a dataset of each element, and read them one after the other.
 
-        >>> list(Dataset.range(4).flat_map(Dataset.range).batch(9))
-        [array([0, 0, 1, 0, 1, 2])]
+        Args:
+          map_func: A function that is called with an element and returns a dataset.
+
+        Returns:
+          A dataset of the elements of all datasets.
+
+        Raises:
+          InputError: While reading: `map_func` does not return a `Dataset`.
+
+        Example:
+          >>> list(Dataset.range(4).flat_map(Dataset.range).batch(9))
+          [array([0, 0, 1, 0, 1, 2])]
         """
-        # With one slot the block length changes nothing; a long one is faster.
+        # With one slot the block length does not change the order; long is faster.
         return Dataset(Interleave(self.node, map_func, 1, 1 << 40, name="flat_map"))
 
     def scan(
         self, initial_state: Structure, scan_func: Callable[[Any, Any], Any]
     ) -> Dataset:
-        """Outputs of `scan_func(state, element) -> (state, output)`.
+        """Apply a function that carries a state from element to element.
 
-        >>> [int(x) for x in Dataset.range(4).scan(0, lambda s, x: (s + x, s + x))]
-        [0, 1, 3, 6]
+        Args:
+          initial_state: The state for the first element: numbers, arrays and text, or
+            a structure of them. Saved positions contain the state.
+          scan_func: A function that is called with the state and an element and returns
+            `(new state, output)`.
+
+        Returns:
+          A dataset of the outputs.
+
+        Raises:
+          InputError: While reading: `scan_func` does not return a pair.
+
+        Example:
+          >>> [int(x) for x in Dataset.range(4).scan(0, lambda s, x: (s + x, s + x))]
+          [0, 1, 3, 6]
         """
         return Dataset(Scan(self.node, initial_state, scan_func))
 
     def with_label(self, name: str) -> Dataset:
-        """Turn dict elements into `(the other features, element[name])`.
+        """Split dict elements into `(features, label)`, as estimators expect them.
 
-        >>> data = Dataset.from_tensor_slices({"x": np.arange(2), "y": np.arange(2)})
-        >>> next(iter(data.with_label("y").batch(2)))
-        ({'x': array([0, 1])}, array([0, 1]))
+        Args:
+          name: Key of the label.
+
+        Returns:
+          A dataset of pairs: the dict without that key, and its value.
+
+        Raises:
+          InputError: While reading: elements are not dicts, or have no key `name`.
+
+        Example:
+          >>> rows = {"x": np.arange(2), "y": np.arange(2)}
+          >>> data = Dataset.from_tensor_slices(rows).with_label("y")
+          >>> next(iter(data.batch(2)))
+          ({'x': array([0, 1])}, array([0, 1]))
         """
         split = label_splitter(name)
         return Dataset(MapBlocks(self.node, split, "with_label", is_ours=True))
 
     def apply(self, transformation_func: Callable[[Dataset], Any]) -> Any:
-        """`transformation_func(self)`, to chain functions like verbs.
+        """Call a function with this dataset, so that it can be part of a method chain.
 
-        >>> list(Dataset.range(4).apply(lambda data: data.take(1)).batch(2))
-        [array([0])]
+        Args:
+          transformation_func: A function from a dataset to a dataset, such as those in
+            `estimax.input.experimental`.
+
+        Returns:
+          The result of `transformation_func(self)`.
+
+        Example:
+          >>> list(Dataset.range(4).apply(lambda data: data.take(1)).batch(2))
+          [array([0])]
         """
         return transformation_func(self)
 
-    # How it runs
+    # Performance and errors
 
     def cache(self, filename: PathLike = "") -> Dataset:
-        """Keep the elements of the first complete pass: in memory, or in files.
+        """Keep the elements of the first complete pass and reuse them afterwards.
 
-        What lies before is frozen, a shuffle too. `filename` is a prefix; a later run
-        that names it reads the files and not what lies before. Each chunk is checked
-        against its checksum when it is read; a damaged file is an `InputError` that
-        names the files to delete.
+        Put it after slow verbs and before `shuffle`: verbs before the cache
+        run once, so a shuffle before it has the same order in every epoch.
+
+        Args:
+          filename: Prefix of the cache files. Later runs with the same prefix read the
+            files instead of the data, even if the data has changed. The default keeps
+            the elements in memory, shared by all iterators of this dataset.
+
+        Returns:
+          A dataset of the same elements.
+
+        Raises:
+          InputError: While reading: a chunk of a cache file does not match its
+            checksum. The message names the files to delete.
+
+        Example:
+          >>> calls = []
+          >>> data = Dataset.range(3).map(lambda x: calls.append(x) or x).cache()
+          >>> len(list(data.repeat(5))), len(calls)
+          (15, 3)
         """
         prefix = os.fspath(filename)
         return Dataset(Cache(self.node, CacheFile(prefix) if prefix else Memory()))
 
     def prefetch(self, buffer_size: int = AUTOTUNE) -> Dataset:
-        """Make up to `buffer_size` elements ahead, in a thread; 0 does nothing."""
+        """Read elements ahead in a thread, while the consumer is busy.
+
+        Put it last. Training always prefetches the next batches to the device; this
+        adds a larger buffer, for input whose speed varies.
+
+        Args:
+          buffer_size: Number of elements to read ahead: batches, if it comes after
+            `batch`. `AUTOTUNE` is 2; 0 changes nothing.
+
+        Returns:
+          A dataset of the same elements.
+
+        Example:
+          >>> [batch.tolist() for batch in Dataset.range(4).batch(2).prefetch(1)]
+          [[0, 1], [2, 3]]
+        """
         if buffer_size == 0:
             return self
         return Dataset(Prefetch(self.node, 2 if buffer_size < 0 else buffer_size))
 
     def ignore_errors(self, log_warning: bool = False) -> Dataset:
-        """Leave out elements that cannot be made; the iterator counts them.
+        """Skip elements whose reading or mapping raises an error.
 
-        >>> data = Dataset.range(4).map(lambda x: 6 // x if x else int("none"))
-        >>> iterator = iter(data.ignore_errors())
-        >>> list(iterator), iterator.ignored_errors
-        ([np.int64(6), np.int64(3), np.int64(2)], 1)
+        Put it directly after the verb that fails. `DatasetIterator.ignored_errors`
+        counts the errors, and their number is logged at the end of the data.
+
+        Args:
+          log_warning: Whether to log every error as a warning instead of a debug
+            message.
+
+        Returns:
+          A dataset of the elements that could be made.
+
+        Example:
+          >>> data = Dataset.range(4).map(lambda x: 6 // x if x else int("none"))
+          >>> iterator = iter(data.ignore_errors())
+          >>> list(iterator), iterator.ignored_errors
+          ([np.int64(6), np.int64(3), np.int64(2)], 1)
         """
         return Dataset(IgnoreErrors(self.node, log_warning))
 
     def with_options(self, options: Options) -> Dataset:
-        """Attach tf.data's options; see `Options` for those that matter here."""
+        """Attach tf.data's options; see `Options` for those that have an effect.
+
+        Args:
+          options: The options. They replace options attached before.
+
+        Returns:
+          A dataset of the same elements.
+
+        Example:
+          >>> options = Options(deterministic=True)
+          >>> Dataset.range(2).with_options(options).options().deterministic
+          True
+        """
         return Dataset(WithOptions(self.node, options))
 
     def options(self) -> Options:
-        """The options attached last, or the defaults."""
+        """Return the options that were attached last, or the defaults.
+
+        Returns:
+          The `Options` of this dataset.
+
+        Example:
+          >>> Dataset.range(2).options().experimental_distribute.auto_shard_policy.name
+          'AUTO'
+        """
         return options_of(self.node) or Options()
 
     def _threads(self, wanted: int) -> int:
+        """Return the number of threads that `num_parallel_calls` stands for."""
         if wanted != AUTOTUNE:
             return wanted
         size = self.options().threading.private_threadpool_size
         return int(size) if size else min(8, os.cpu_count() or 1)
 
+    # Inspecting
+
     def cardinality(self) -> int:
-        """How many elements there are, where it is known without reading.
+        """Return the number of elements if it is known without reading data.
 
-        -1 (`INFINITE_CARDINALITY`) is for ever, -2 (`UNKNOWN_CARDINALITY`) unknown.
+        Returns:
+          The number of elements; -1 (`experimental.INFINITE_CARDINALITY`) if the
+          dataset does not end; -2 (`experimental.UNKNOWN_CARDINALITY`) if the number is
+          unknown, as for files and after `filter`.
 
-        >>> Dataset.range(10).repeat(2).batch(3).cardinality()
-        7
+        Example:
+          >>> Dataset.range(10).repeat(2).batch(3).cardinality()
+          7
         """
-        return sharding.of(self.node)
+        return sharding.cardinality_of(self.node)
 
     def __len__(self) -> int:
         count = self.cardinality()
         if count < 0:
             what = "infinite" if count == sharding.INFINITE else "unknown"
-            raise TypeError(f"the number of elements of {self!r} is {what}.")
+            verbs = " > ".join(verbs_of(self.node))
+            raise TypeError(f"the number of elements of <Dataset {verbs}> is {what}.")
         return count
 
     def __bool__(self) -> bool:
-        return True  # as any object: `if dataset` must not ask for its length
+        return True  # `if dataset:` must not call __len__, which may raise
 
     def fingerprint(self) -> str:
-        """A digest that tells whether the dataset and its data are the same.
+        """Return a digest that tells whether a dataset and its data are the same.
 
-        Covers the verbs, the names (without folders), sizes and samples (the first,
-        middle and last 64 KiB) of files, and samples of arrays in memory. It does not
-        cover settings of verbs, user functions, generators and remote files' content.
-        Reads up to 192 KiB of every file.
+        Use it to key caches or to compare runs. It covers the names of the verbs,
+        the names (without folders), sizes and samples of local files, and samples of
+        arrays in memory. It does not cover arguments of verbs, user functions,
+        generators, and the contents of remote files. Up to 192 KiB of every local file
+        are read: its first, middle and last 64 KiB.
 
         Returns:
           32 hexadecimal digits, the same in every process.
 
-        >>> data, more = (Dataset.from_tensor_slices(np.arange(n)) for n in (5, 6))
-        >>> data.fingerprint() == more.fingerprint()
-        False
+        Example:
+          >>> data, more = (Dataset.from_tensor_slices(np.arange(n)) for n in (5, 6))
+          >>> data.fingerprint() == more.fingerprint()
+          False
         """
         return fingerprints.fingerprint(self.node)
 
     def profile(self, elements: int = 100, seconds: float = 10.0) -> profiling.Profile:
-        """Run a part of a pass and measure every stage; printed, a table.
+        """Read part of a pass and measure the time of every stage.
 
-        Stops after so many elements or seconds, whichever comes first.
+        Use it to find out what makes the input slow. `print` it for a table.
 
-        >>> Dataset.range(100).map(lambda x: sum(range(9999))).profile().slowest
-        'map'
+        Args:
+          elements: Number of elements after which to stop.
+          seconds: Time after which to stop, in seconds, if it is reached first.
+
+        Returns:
+          A `Profile` with one `Stage` for the source and each verb.
+
+        Example:
+          >>> Dataset.range(100).map(lambda x: sum(range(9999))).profile().slowest
+          'map'
         """
         return profiling.profile(self.node, elements, seconds)
 
-    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
-        """Fold all elements: `reduce_func(state, element)` gives the next state.
+    # Iterating
 
-        >>> int(Dataset.range(5).reduce(0, lambda total, x: total + x))
-        10
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """Read all elements and combine them into one value.
+
+        Args:
+          initial_state: The state before the first element.
+          reduce_func: A function that is called with the state and an element and
+            returns the next state.
+
+        Returns:
+          The last state.
+
+        Example:
+          >>> int(Dataset.range(5).reduce(0, lambda total, x: total + x))
+          10
         """
         state = initial_state
         with self.iterator() as iterator:
@@ -681,10 +1312,17 @@ class Dataset:
         return state
 
     def as_numpy_iterator(self) -> Iterator[Structure]:
-        """Elements with text as NumPy arrays of bytes.
+        """Iterate over the elements with text as NumPy arrays of bytes.
 
-        >>> next(Dataset.from_tensor_slices(["a", "b"]).batch(2).as_numpy_iterator())
-        array([b'a', b'b'], dtype=object)
+        Use it where other libraries take the elements and do not know `Strings`.
+
+        Returns:
+          An iterator over one pass.
+
+        Example:
+          >>> data = Dataset.from_tensor_slices(["a", "b"]).batch(2)
+          >>> next(data.as_numpy_iterator())
+          array([b'a', b'b'], dtype=object)
         """
         return (to_numpy(element) for element in self)
 
@@ -692,18 +1330,31 @@ class Dataset:
         return self.iterator()
 
     def iterator(self, *, seed: int | None = None) -> DatasetIterator:
-        """Start a pass; `seed` is for the shuffles that were given none.
+        """Start a pass over the data.
 
-        Without it one is drawn, and kept in the position.
+        Use it in place of `iter` to choose the seed, or to close the iterator with
+        `with`.
+
+        Args:
+          seed: Seed of the verbs that were given none, such as `shuffle`. None
+            draws one, which saved positions contain.
+
+        Returns:
+          An iterator with `get_state` and `set_state`.
+
+        Example:
+          >>> data = Dataset.range(9).shuffle(9)
+          >>> list(data.iterator(seed=1)) == list(data.iterator(seed=2))
+          False
         """
         return DatasetIterator(self.node, seed, next(self._passes))
 
     def __repr__(self) -> str:
-        return f"<Dataset {' > '.join(verbs_of(self.node))}>"
+        return display.dataset_repr(self.node)
 
 
 def label_splitter(name: str) -> Callable[..., Structure]:
-    """A function for `map_blocks` that splits a column off as the label."""
+    """Return a function for `map_blocks` that splits off a column as the label."""
 
     def split(rows: Structure) -> Structure:
         if not isinstance(rows, Mapping):
@@ -716,12 +1367,14 @@ def label_splitter(name: str) -> Callable[..., Structure]:
             )
         return {key: rows[key] for key in rows if key != name}, rows[name]
 
-    # A tuple element arrives spread; put together, split can say what it is.
+    # A tuple element arrives as several arguments; put together again, the error
+    # message of `split` can describe it.
     return lambda *rows: split(rows[0] if len(rows) == 1 else rows)
 
 
-def _node_of(dataset: Any, verb: str) -> Node:
+def _node_of(dataset: Any, verb: str) -> DatasetNode:
+    """Return the node of a dataset; raise `InputError` for anything else."""
     if not is_dataset(dataset):
         raise InputError(f"{verb}: expected a Dataset, got {type(dataset).__name__}.")
-    node: Node = dataset.node
+    node: DatasetNode = dataset.node
     return node

@@ -1,16 +1,16 @@
-"""Fingerprints: whether the data behind a saved position is still the same.
+"""Fingerprints: check that the data of a saved position has not changed.
 
-    marks = DataMarks(node, counters)       # one for each iterator
-    marks.state()                           # small, for json.dumps
-    marks.check(state)                      # raises ChangedInputError
+    data = DataFingerprint(node, counters)     # one for each iterator
+    data.state()                               # small, for json.dumps
+    data.check(state)                          # raises ChangedInputError
 
-A file is known by its name (without the folder: a copied data set resumes), its size,
-and a CRC-32 of its first, middle and last 64 KiB. Sizes are kept of all files that
-the dataset names, checksums of those that were opened: each file is sampled once in a
-run. Remote files are known by their names alone. Arrays in memory are sampled too.
+The fingerprint of a file is its name (without the folder, so that copied data can
+resume), its size, and a CRC-32 of its first, middle and last 64 KiB. Sizes are saved
+for all files that the dataset names, checksums for those that were opened; each file is
+sampled once in a run. Remote files have only a name. Arrays in memory are sampled, too.
 
-The checksum is zlib's, not the CRC-32C of `wire`: that would import Numba, which takes
-half a second, in programs that need it for nothing else.
+The checksum is that of zlib and not the CRC-32C of `wire`, which would import Numba and
+take half a second in programs that do not need it otherwise.
 """
 
 from __future__ import annotations
@@ -37,34 +37,41 @@ from estimax.input.sources.arrays import Slices
 from estimax.input.sources.cache_files import CacheFile
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.ragged import Ragged
-from estimax.input.streams.stream import Counters, Node, State, inner_nodes, verbs_of
+from estimax.input.streams.stream import (
+    Counters,
+    DatasetNode,
+    State,
+    inner_nodes,
+    verbs_of,
+)
 from estimax.input.streams.structure import named_leaves
 from estimax.input.verbs.caching import Cache
 from estimax.wire import files
 
 _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 1024
-# Of more arrays one checksum is kept for all, so that a position stays small.
+# Above this number of columns one checksum is saved for all, to keep positions small.
 _MOST_COLUMNS = 64
-# So many files are packed together: opening one packs them anew, and no others.
+# Files in one compressed part of the state. Opening a file compresses one part again.
 _PACKED_FILES = 128
 _MOST_PACKED_BYTES = 16 << 20
-_THREADS = 8  # that sample files when a run resumes; they mostly wait
+_THREADS = 8  # threads that sample files when a run resumes; they mostly wait for disks
 
 
 class ChangedInputError(InputError):
-    """The data is not what it was when the position was saved.
+    """The data has changed since the position was saved.
 
-    Raised by `DatasetIterator.set_state`, and by `Estimator.train` when the last call
-    was interrupted. The message names the file, the list of files or the array, and
-    what it was and is.
+    Raised by `DatasetIterator.set_state`, and by `Estimator.train` when it resumes an
+    interrupted run. The message names the file, the list of files or the array, and how
+    it differs.
     """
 
 
-class FileMark(NamedTuple):
-    """What a file is known by.
+class FilePrint(NamedTuple):
+    """The fingerprint of one file.
 
-    `size` is None for remote and missing files, `crc` for files not yet opened, too.
+    `size` is None for remote and missing files. `crc` is None for these, and for files
+    that were not yet opened.
     """
 
     name: str
@@ -73,47 +80,48 @@ class FileMark(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Source:
-    """A source of a dataset; `is_cached` if a complete cache file replaces it."""
+class _DataSource:
+    """A source of a dataset; `is_cached` if complete cache files replace it."""
 
     node: FileBlocks | Slices
     is_cached: bool
 
     @property
     def paths(self) -> tuple[str, ...] | None:
-        """Its files; None of arrays in memory."""
+        """The paths of its files; None for arrays in memory."""
         return self.node.paths
 
     @cached_property
     def places(self) -> dict[str, list[int]]:
-        """Where each path stands in the list, which may name a file twice."""
+        """The indices of each path in the list, which may name a file twice."""
         places: dict[str, list[int]] = {}
         for place, path in enumerate(self.paths or ()):
             places.setdefault(path, []).append(place)
         return places
 
 
-class DataMarks:
-    """The fingerprint of an iterator's data, which grows as files are opened."""
+class DataFingerprint:
+    """The fingerprint of an iterator's data; it grows as files are opened."""
 
-    def __init__(self, node: Node, counters: Counters) -> None:
+    def __init__(self, node: DatasetNode, counters: Counters) -> None:
         self._sources = list(_sources_of(node, is_cached=False))
-        self._opened = counters.opened
-        self._known: dict[str, FileMark] = {}  # by path
-        self._lists: list[_PackedFiles | State] | None = None
-        self._state: State | None = None
-        self._others = _PackedFiles([])  # opened, and in no list
+        self._opened = counters.opened  # reading threads add to it
+        self._known: dict[str, FilePrint] = {}  # sampled files, by path
+        self._lists: list[_PackedFiles | State] | None = None  # one for each source
+        self._state: State | None = None  # the last result of `state`
+        self._others = _PackedFiles([])  # opened files that no source names
 
     def state(self) -> State:
-        """The fingerprint as of now, for `json.dumps`."""
+        """Return the current fingerprint, for `json.dumps`."""
+        # Called for every batch: nothing is done unless a file was opened.
         if self._state is not None and len(self._known) == len(self._opened):
-            return self._state  # asked for at every batch
+            return self._state
         if self._lists is None:
             self._lists = [self._start(source) for source in self._sources]
-        # A copy: threads that read ahead open files meanwhile.
+        # Iterate over a copy: threads that read ahead may open files meanwhile.
         for path in self._opened.copy():
             if path not in self._known:
-                self._known[path] = mark_of(path)
+                self._known[path] = file_print(path)
                 self._put(path)
         lists = [
             one.state() if isinstance(one, _PackedFiles) else one for one in self._lists
@@ -122,95 +130,99 @@ class DataMarks:
         return self._state
 
     def check(self, state: State) -> None:
-        """Raise `ChangedInputError` unless the data is what it was at that state."""
+        """Raise `ChangedInputError` if the data differs from a saved fingerprint."""
         saved = state["sources"]
         if len(saved) != len(self._sources):
             raise _changed(
                 f"the dataset had {len(saved)} sources of data when the position was "
                 f"saved and has {len(self._sources)} now"
             )
-        marks: dict[str, FileMark] = {}
+        prints: dict[str, FilePrint] = {}
         for source, before in zip(self._sources, saved, strict=True):
             if source.is_cached:
                 continue
             if ("rows" in before) != (source.paths is None):
-                raise _changed("files have taken the place of arrays, or arrays theirs")
+                raise _changed(
+                    "the data was in files and is in memory now, or vice versa"
+                )
             if source.paths is None:
                 _check_arrays(before, _arrays_of(source))
             else:
                 named = _unpacked(before)
-                _check_names([mark.name for mark in named], source.paths)
-                marks |= zip(source.paths, named, strict=True)
-        others = {mark.name: mark for mark in _unpacked(state["others"])}
-        marks |= {p: mark for p, mark in others.items() if os.path.exists(p)}
-        _check_files(marks)
-        # They need not be sampled again, and belong to the next position, too.
-        self._known = {p: mark for p, mark in marks.items() if mark.crc is not None}
+                _check_names([one.name for one in named], source.paths)
+                prints |= zip(source.paths, named, strict=True)
+        others = {one.name: one for one in _unpacked(state["others"])}
+        prints |= {path: one for path, one in others.items() if os.path.exists(path)}
+        _check_files(prints)
+        # Files that were opened before are part of the next position. They were just
+        # checked, so they need not be sampled again.
+        self._known = {path: one for path, one in prints.items() if one.crc is not None}
         self._opened.update(dict.fromkeys(self._known))
         self._lists, self._others, self._state = None, _PackedFiles([]), None
         for path in self._known:
             self._put(path)
 
-    def _start(self, source: _Source) -> _PackedFiles | State:
+    def _start(self, source: _DataSource) -> _PackedFiles | State:
+        """Return the fingerprint of a source before any further file is opened."""
         if source.paths is None:
             return _arrays_of(source)
         return _PackedFiles([self._listed(path) for path in source.paths])
 
-    def _listed(self, path: str) -> FileMark:
-        mark = self._known.get(path) or FileMark(path, size_of(path))
-        return mark._replace(name=os.path.basename(path))
+    def _listed(self, path: str) -> FilePrint:
+        found = self._known.get(path) or FilePrint(path, size_of(path))
+        return found._replace(name=os.path.basename(path))
 
     def _put(self, path: str) -> None:
-        """Enter an opened file where it is listed, or among the others."""
-        mark, is_listed = self._known[path], False
+        """Add an opened file to the lists that name it, or to the other files."""
+        found, is_listed = self._known[path], False
         for number, source in enumerate(self._sources):
             packed = self._lists[number] if self._lists is not None else None
             for place in source.places.get(path, ()):
                 is_listed = True
                 if isinstance(packed, _PackedFiles):
-                    packed.put(place, mark._replace(name=os.path.basename(path)))
+                    packed.put(place, found._replace(name=os.path.basename(path)))
         if not is_listed:
-            self._others.append(mark._replace(name=path))
+            self._others.append(found._replace(name=path))
 
 
-def fingerprint(node: Node) -> str:
-    """A digest of a dataset's verbs and of all its data, sampled.
+def fingerprint(node: DatasetNode) -> str:
+    """Return a digest of the verbs of a dataset and of samples of all its data.
 
-    Every local file is sampled, in threads.
+    Threads sample every local file.
     """
     parts: list[Any] = [verbs_of(node)]
     for source in _sources_of(node, is_cached=False):
         if source.paths is None:
             parts.append(_arrays_of(source))
         else:
-            marks = _in_threads(source.paths)
+            prints = _in_threads(source.paths)
             names = map(os.path.basename, source.paths)
             parts.append(
-                [m._replace(name=n) for m, n in zip(marks, names, strict=True)]
+                [one._replace(name=n) for one, n in zip(prints, names, strict=True)]
             )
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
 
-def mark_of(path: str) -> FileMark:
-    """Sample a file; what cannot be opened is known by its name alone."""
+def file_print(path: str) -> FilePrint:
+    """Sample a file; return only the name of a file that is remote or unreadable."""
     if files.is_remote(path):
-        return FileMark(path)
+        return FilePrint(path)
     try:
         with files.open_to_read(path) as file:
             size = files.size_of(file) or 0
             last = max(size - _SAMPLE_BYTES, 0)
             data = b""
-            # Sorted and apart, so that a small file is read once.
+            # Samples of a small file overlap; sorted, no byte is read twice.
             for start in sorted({0, last // 2, last}):
                 file.seek(max(start, file.tell()))
                 data += file.read(start + _SAMPLE_BYTES - file.tell())
-            return FileMark(path, size, zlib.crc32(data))
-    except (InputError, OSError):  # whoever reads it says what is wrong with it
-        return FileMark(path)
+            return FilePrint(path, size, zlib.crc32(data))
+    except (InputError, OSError):  # reading the data will raise a better error
+        return FilePrint(path)
 
 
 def size_of(path: str) -> int | None:
-    """The size of a local file; None if it is remote or gone."""
+    """Return the size of a local file; None if it is remote or missing."""
     if files.is_remote(path):
         return None
     try:
@@ -219,8 +231,8 @@ def size_of(path: str) -> int | None:
         return None
 
 
-def _arrays_of(source: _Source) -> State:
-    """The number of rows in memory, and a checksum of each column's samples."""
+def _arrays_of(source: _DataSource) -> State:
+    """Return the number of rows in memory and a checksum of samples of each column."""
     slices = source.node
     assert isinstance(slices, Slices), "files have paths"
     columns = {
@@ -233,7 +245,7 @@ def _arrays_of(source: _Source) -> State:
 
 
 def _samples(column: Any) -> Iterator[bytes]:  # a column of any kind
-    """Bytes of the first, middle and last rows, and the column's dtype and shape."""
+    """Yield the dtype and shape of a column, and its first, middle and last rows."""
     if isinstance(column, Ragged):
         for part in (column.values, *column.row_splits):
             yield from _samples(part)
@@ -267,52 +279,56 @@ def _sampled_rows(rows: int, row_bytes: int) -> list[tuple[int, int]]:
 
 
 class _PackedFiles:
-    """Marks of many files, packed in parts that change when one of theirs does."""
+    """Fingerprints of many files, compressed in parts of 128 files.
 
-    def __init__(self, marks: list[FileMark]) -> None:
-        self._marks = marks
-        self._parts: list[str | None] = [None] * _parts_of(len(marks))
+    A change of one file compresses its part again, with the next `state`.
+    """
 
-    def put(self, place: int, mark: FileMark) -> None:
-        if self._marks[place] != mark:
-            self._marks[place] = mark
+    def __init__(self, prints: list[FilePrint]) -> None:
+        self._prints = prints
+        self._parts: list[str | None] = [None] * _parts_of(len(prints))
+
+    def put(self, place: int, found: FilePrint) -> None:
+        if self._prints[place] != found:
+            self._prints[place] = found
             self._parts[place // _PACKED_FILES] = None
 
-    def append(self, mark: FileMark) -> None:
-        self._marks.append(mark)
-        del self._parts[_parts_of(len(self._marks)) - 1 :]
+    def append(self, found: FilePrint) -> None:
+        self._prints.append(found)
+        del self._parts[_parts_of(len(self._prints)) - 1 :]
         self._parts.append(None)
 
     def state(self) -> State:
         for i, part in enumerate(self._parts):
             if part is None:
                 start = i * _PACKED_FILES
-                self._parts[i] = _pack(self._marks[start : start + _PACKED_FILES])
-        return {"files": len(self._marks), "packed": list(self._parts)}
+                self._parts[i] = _pack(self._prints[start : start + _PACKED_FILES])
+        return {"files": len(self._prints), "packed": list(self._parts)}
 
 
 def _parts_of(count: int) -> int:
     return -(-count // _PACKED_FILES)
 
 
-def _pack(marks: list[FileMark]) -> str:
-    # Names of parts hardly differ: a file takes about 20 characters.
-    text = json.dumps(marks, separators=(",", ":")).encode()
+def _pack(prints: list[FilePrint]) -> str:
+    # File names differ little, so compression leaves about 20 characters per file.
+    text = json.dumps(prints, separators=(",", ":")).encode()
     return base64.b64encode(zlib.compress(text)).decode()
 
 
-def _unpacked(state: State) -> list[FileMark]:
-    marks: list[FileMark] = []
+def _unpacked(state: State) -> list[FilePrint]:
+    prints: list[FilePrint] = []
     for part in state["packed"]:
         stream = zlib.decompressobj()
         text = stream.decompress(base64.b64decode(part), _MOST_PACKED_BYTES)
-        marks += [FileMark(*mark) for mark in json.loads(text)]
-    return marks
+        prints += [FilePrint(*one) for one in json.loads(text)]
+    return prints
 
 
-def _sources_of(node: Node, *, is_cached: bool) -> Iterator[_Source]:
+def _sources_of(node: DatasetNode, *, is_cached: bool) -> Iterator[_DataSource]:
+    """Yield all file and array sources of a dataset."""
     if isinstance(node, FileBlocks | Slices):
-        yield _Source(node, is_cached)
+        yield _DataSource(node, is_cached)
     if isinstance(node, Cache) and isinstance(node.store, CacheFile):
         is_cached = is_cached or node.store.kept() is not None
     for inner in inner_nodes(node):
@@ -336,37 +352,37 @@ def _check_names(before: Sequence[str], paths: Sequence[str]) -> None:
     )
 
 
-def _check_files(marks: dict[str, FileMark]) -> None:
-    """Compare sizes of all files, then samples of those that were opened."""
-    sized = {p: mark for p, mark in marks.items() if mark.size is not None}
+def _check_files(prints: dict[str, FilePrint]) -> None:
+    """Compare the sizes of all files, then samples of those that were opened."""
+    sized = {path: one for path, one in prints.items() if one.size is not None}
     changed = []
-    for path, mark in sized.items():
+    for path, saved in sized.items():
         size = size_of(path)
         if size is None:
-            changed.append(f"{path} is gone")
-        elif size != mark.size:
+            changed.append(f"{path} is missing")
+        elif size != saved.size:
             changed.append(
-                f"{path} had {mark.size} bytes when the position was saved and has "
+                f"{path} had {saved.size} bytes when the position was saved and has "
                 f"{size} now"
             )
     if not changed:
-        opened = [path for path, mark in sized.items() if mark.crc is not None]
+        opened = [path for path, saved in sized.items() if saved.crc is not None]
         changed = [
-            f"{mark.name} has other content than when the position was saved, in as "
-            f"many bytes ({mark.size})"
-            for mark in _in_threads(opened)
-            if mark.crc != sized[mark.name].crc
+            f"{now.name} has other content than when the position was saved, with the "
+            f"same size ({now.size} bytes)"
+            for now in _in_threads(opened)
+            if now.crc != sized[now.name].crc
         ]
     if changed:
         more = f"; {len(changed) - 1} more files differ" if changed[1:] else ""
         raise _changed(changed[0] + more)
 
 
-def _in_threads(paths: Sequence[str]) -> list[FileMark]:
+def _in_threads(paths: Sequence[str]) -> list[FilePrint]:
     if len(paths) < 2:
-        return [mark_of(path) for path in paths]
+        return [file_print(path) for path in paths]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(mark_of, paths))
+        return list(pool.map(file_print, paths))
 
 
 def _check_arrays(before: State, now: State) -> None:
@@ -378,8 +394,8 @@ def _check_arrays(before: State, now: State) -> None:
     for name in before["columns"].keys() | now["columns"].keys():
         if before["columns"].get(name) != now["columns"].get(name):
             raise _changed(
-                f"the values of {name or 'the array'} in memory are other ones than "
-                "when the position was saved"
+                f"the values of {name or 'the array'} in memory have changed since the "
+                "position was saved"
             )
 
 

@@ -1,33 +1,34 @@
-"""`numpy_input_fn` and `pandas_input_fn`: arrays to an `input_fn`, as in TF 1.
+"""What TF 1 programs build an `input_fn` from: arrays, frames, an input context.
 
     input_fn = numpy_input_fn({"age": ages}, labels, batch_size=32, shuffle=True)
     estimator.train(input_fn, steps=100)
 
-Rows are one stream of `num_epochs` passes cut into batches, so batches run across the
-borders of epochs and only the very last may be short.
+`numpy_input_fn` and `pandas_input_fn` read `num_epochs` passes as one stream of rows
+and cut it into batches. Batches run across the ends of epochs, and only the last one
+may be short. `InputContext` says which part of the input a process reads.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from estimax.core.errors import InputError
+from estimax.core.errors import ConfigError, InputError
 from estimax.input.dataset import Dataset
 from estimax.input.sources.arrays import slices_of
 from estimax.input.streams.structure import InputTypeError, Structure
 
 if TYPE_CHECKING:
     import pandas as pd
-import json
-import os
-from dataclasses import dataclass
 
-from estimax.core.errors import ConfigError
-
-InputFn = Callable[[], Dataset]
+# The tasks of a cluster that train. Evaluators and parameter servers read no part of
+# the training input.
+_TRAINERS = ("chief", "master", "worker")
 
 
 def numpy_input_fn(
@@ -38,15 +39,37 @@ def numpy_input_fn(
     shuffle: bool | None = None,
     queue_capacity: int = 1000,
     num_threads: int = 1,
-) -> InputFn:
-    """An `input_fn` over arrays: `x` and `y` are arrays or dicts of arrays.
+) -> Callable[[], Dataset]:
+    """Return an `input_fn` that reads batches from NumPy arrays in memory.
 
-    `num_epochs=None` is endless. A shuffle permutes whole epochs; `queue_capacity` and
-    `num_threads` are accepted from older programs and change nothing.
+    Use it to port TF 1 programs. New programs may return
+    `Dataset.from_tensor_slices((x, y))` from an `input_fn` of their own.
 
-    >>> input_fn = numpy_input_fn(np.arange(3), batch_size=2, shuffle=False)
-    >>> list(input_fn())
-    [array([0, 1]), array([2])]
+    Args:
+      x: The features: an array, or a dict of arrays with the same number of rows.
+      y: The labels: an array, a dict of arrays, or None for features alone.
+      batch_size: How many rows a batch has.
+      num_epochs: How often to read the arrays. None repeats without end.
+      shuffle: Whether to shuffle all rows of every epoch. It must be given: True is
+        usual for training, False for evaluation and prediction.
+      queue_capacity: Has no effect; accepted from older programs.
+      num_threads: Has no effect; accepted from older programs.
+
+    Returns:
+      A function without arguments that returns a `Dataset` of `(features, labels)`, or
+      of features if `y` is None.
+
+    Raises:
+      InputError: `shuffle` is not a bool. When the `input_fn` is called: `x` is empty,
+        `y` is an empty dict, or `x` and `y` share a key.
+
+    Example:
+      >>> x, y = {"age": np.array([31, 7, 40])}, np.array([1, 0, 1])
+      >>> input_fn = numpy_input_fn(x, y, batch_size=2, shuffle=False)
+      >>> for features, labels in input_fn():
+      ...     print(features["age"], labels)
+      [31  7] [1 0]
+      [40] [1]
     """
     _check_shuffle("numpy_input_fn", shuffle)
 
@@ -67,11 +90,37 @@ def pandas_input_fn(
     queue_capacity: int = 1000,
     num_threads: int = 1,
     target_column: str = "target",
-) -> InputFn:
-    """An `input_fn` over a frame: features are a dict of its columns, no index.
+) -> Callable[[], Dataset]:
+    """Return an `input_fn` that reads batches from a pandas frame.
 
-    `y` is a Series (labels are an array) or a frame (labels are a dict), with the same
-    index. Both are copied, so later changes do not reach the training.
+    The features are a dict of the columns of the frame; its index is not a feature.
+    Both frames are copied, so later changes do not affect the training.
+
+    Args:
+      x: The features, one column each.
+      y: The labels, with the same index as `x`: a Series (the labels are an array), a
+        frame (the labels are a dict), or None for features alone.
+      batch_size: How many rows a batch has.
+      num_epochs: How often to read the frame. None repeats without end.
+      shuffle: Whether to shuffle all rows of every epoch. It must be given: True is
+        usual for training, False for evaluation and prediction.
+      queue_capacity: Has no effect; accepted from older programs.
+      num_threads: Has no effect; accepted from older programs.
+      target_column: A name that no column of `x` may have while `y` is given.
+
+    Returns:
+      A function without arguments that returns a `Dataset` of `(features, labels)`, or
+      of features if `y` is None.
+
+    Raises:
+      InputError: `shuffle` is not a bool, `x` has a column named `target_column`, or
+        the indices of `x` and `y` differ.
+
+    Example:
+      >>> import pandas as pd
+      >>> x, y = pd.DataFrame({"age": [31, 7]}), pd.Series([1, 0])
+      >>> next(iter(pandas_input_fn(x, y, batch_size=2, shuffle=False)()))
+      ({'age': array([31,  7])}, array([1, 0]))
     """
     _check_shuffle("pandas_input_fn", shuffle)
     if y is not None:
@@ -96,7 +145,7 @@ def _stream(
     rows = slices_of(data)
     dataset = Dataset(rows)
     if shuffle:
-        # Rows in memory can be permuted as a whole, at no more cost than a queue.
+        # A shuffle of all rows costs no more than one of a few: they are in memory.
         dataset = dataset.shuffle(max(1, len(rows.block)))
     return dataset.repeat(num_epochs).batch(batch_size)
 
@@ -104,8 +153,8 @@ def _stream(
 def _check_shuffle(where: str, shuffle: bool | None) -> None:
     if not isinstance(shuffle, bool):
         raise InputError(
-            f"{where}: shuffle must be given, as True (usual for training) or False "
-            f"(for evaluation and prediction), got {shuffle!r}."
+            f"{where}: shuffle must be True (usual for training) or False (for "
+            f"evaluation and prediction), got {shuffle!r}."
         )
 
 
@@ -123,8 +172,8 @@ def _check_arrays(x: Structure, y: Structure) -> None:
         shared = sorted(set(y) & set(x)) if isinstance(x, Mapping) else []
         if shared:
             raise InputError(
-                f"numpy_input_fn: x and y both have {', '.join(map(repr, shared))}. "
-                "Give labels names of their own."
+                f"numpy_input_fn: x and y both have the key "
+                f"{', '.join(map(repr, shared))}. Rename the labels."
             )
 
 
@@ -134,17 +183,25 @@ def _ends(index: Any) -> str:
     )
 
 
-# Who trains; evaluators and parameter servers read no part of the training input.
-_TRAINERS = ("chief", "master", "worker")
-
-
 @dataclass(frozen=True)
 class InputContext:
-    """Process number `input_pipeline_id` of `num_input_pipelines`.
+    """Which part of the input this process reads when several processes train.
 
-    >>> context = InputContext(num_input_pipelines=2, input_pipeline_id=1)
-    >>> list(context.shard(Dataset.range(5)).batch(9))
-    [array([1, 3])]
+    An `input_fn` with a parameter `input_context` receives one. Pass a dataset to
+    `shard` so that every process reads its own part.
+
+    Args:
+      num_input_pipelines: How many processes read the input.
+      input_pipeline_id: The number of this process, from 0.
+      num_replicas_in_sync: How many replicas train together on one global batch.
+
+    Raises:
+      InputError: `input_pipeline_id` is not in [0, num_input_pipelines).
+
+    Example:
+      >>> context = InputContext(num_input_pipelines=2, input_pipeline_id=1)
+      >>> list(context.shard(Dataset.range(5)).batch(9))
+      [array([1, 3])]
     """
 
     num_input_pipelines: int = 1
@@ -159,32 +216,54 @@ class InputContext:
             )
 
     def shard(self, dataset: Dataset) -> Dataset:
-        """This process's part: whole files where there are enough, else records."""
+        """Return the part of a dataset that belongs to this process.
+
+        Args:
+          dataset: The whole input, the same in every process.
+
+        Returns:
+          A part of the files if there are at least as many files as processes, else
+          every n-th record. The dataset itself if there is one process.
+        """
         if self.num_input_pipelines == 1:
             return dataset
         return dataset.auto_shard(self.num_input_pipelines, self.input_pipeline_id)
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """The batch size of one of the replicas that train together.
+        """Return the batch size of one replica.
 
-        >>> InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(64)
-        16
+        Args:
+          global_batch_size: The number of examples that all replicas train on in one
+            step.
+
+        Raises:
+          InputError: The number of replicas does not divide `global_batch_size`.
+
+        Example:
+          >>> InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(64)
+          16
         """
         if global_batch_size % self.num_replicas_in_sync:
             raise InputError(
-                f"the batch size {global_batch_size} cannot be divided between "
-                f"{self.num_replicas_in_sync} replicas."
+                f"InputContext: the batch size {global_batch_size} is not divisible "
+                f"by {self.num_replicas_in_sync} replicas."
             )
         return global_batch_size // self.num_replicas_in_sync
 
     @staticmethod
     def from_run_config(config: Any) -> InputContext:  # a RunConfig, which is above us
-        """The part of the process that a `RunConfig` describes.
+        """Return the context of the process that a `RunConfig` describes.
 
-        >>> from types import SimpleNamespace
-        >>> config = SimpleNamespace(num_worker_replicas=3, global_id_in_cluster=1)
-        >>> InputContext.from_run_config(config).input_pipeline_id
-        1
+        An evaluator, which is not one of the workers, reads the whole input.
+
+        Args:
+          config: A `RunConfig`.
+
+        Example:
+          >>> from types import SimpleNamespace
+          >>> config = SimpleNamespace(num_worker_replicas=3, global_id_in_cluster=1)
+          >>> InputContext.from_run_config(config).input_pipeline_id
+          1
         """
         count = int(config.num_worker_replicas or 1)
         index = config.global_id_in_cluster
@@ -194,13 +273,24 @@ class InputContext:
 
     @staticmethod
     def from_tf_config(environment: Mapping[str, str] | None = None) -> InputContext:
-        """From TF_CONFIG's cluster and task; alone where there is none.
+        """Return the context of the task that the variable TF_CONFIG describes.
 
-        >>> cluster = '{"chief": ["a:1"], "worker": ["b:1", "c:1"]}'
-        >>> task = '{"type": "worker", "index": 1}'
-        >>> InputContext.from_tf_config(
-        ...     {"TF_CONFIG": f'{{"cluster": {cluster}, "task": {task}}}'})
-        InputContext(num_input_pipelines=3, input_pipeline_id=2, num_replicas_in_sync=3)
+        Without TF_CONFIG, and in tasks that do not train, it is a context of one
+        process, which reads the whole input.
+
+        Args:
+          environment: The environment variables, `os.environ` by default.
+
+        Raises:
+          ConfigError: TF_CONFIG is not JSON of the expected form.
+
+        Example:
+          >>> cluster = '{"chief": ["a:1"], "worker": ["b:1", "c:1"]}'
+          >>> task = '{"type": "worker", "index": 1}'
+          >>> context = InputContext.from_tf_config(
+          ...     {"TF_CONFIG": f'{{"cluster": {cluster}, "task": {task}}}'})
+          >>> context.num_input_pipelines, context.input_pipeline_id
+          (3, 2)
         """
         text = (os.environ if environment is None else environment).get("TF_CONFIG")
         try:

@@ -1,8 +1,11 @@
 """DatasetIterator: one pass over a dataset, with a position that can be saved.
 
-iterator = dataset.iterator(seed=7)
-batch = next(iterator)
-state = iterator.get_state()        # small, for json.dumps
+    iterator = dataset.iterator(seed=7)
+    batch = next(iterator)
+    state = iterator.get_state()        # small, for json.dumps
+
+When a record cannot be parsed, `locate` searches the files for it, so that the error
+names the file, the record and the byte.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ from typing import Any
 
 from estimax.core.errors import InputError
 from estimax.input.examples.specs import ExampleError
-from estimax.input.fingerprints import DataMarks
+from estimax.input.fingerprints import DataFingerprint
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import (
     Context,
     Counters,
-    Node,
+    DatasetNode,
     State,
     Stream,
     chain_of,
@@ -36,14 +39,34 @@ _log = logging.getLogger(__name__)
 
 
 class DatasetIterator:
-    """One pass over a dataset, which can say where it is and go there again."""
+    """One pass over a dataset, with a position that can be saved and restored.
 
-    def __init__(self, node: Node, seed: int | None, number: int) -> None:
+    `iter(dataset)` and `Dataset.iterator` make it. It holds threads and open files if
+    the dataset uses them; `close` it, or use it in a `with` block, to release them
+    before the end of the data.
+
+    Args:
+      node: The description of the dataset.
+      seed: Seed of the verbs that were given none. None draws one.
+      number: Number of the pass. Shuffles use another order for each.
+
+    Example:
+      >>> from estimax.input import Dataset
+      >>> data = Dataset.range(10).batch(4)
+      >>> with data.iterator() as iterator:
+      ...     first, state = next(iterator), iterator.get_state()
+      >>> resumed = data.iterator()
+      >>> resumed.set_state(state)
+      >>> next(resumed)
+      array([4, 5, 6, 7])
+    """
+
+    def __init__(self, node: DatasetNode, seed: int | None, number: int) -> None:
         self._node = node
         self._seed = secrets.randbits(63) if seed is None else seed
         self._pass = number
         self._counters = Counters()
-        self._data = DataMarks(node, self._counters)
+        self._data = DataFingerprint(node, self._counters)
         self._stream = self._open()
         self._closed = False
 
@@ -53,7 +76,7 @@ class DatasetIterator:
 
     @property
     def ignored_errors(self) -> int:
-        """How many elements `ignore_errors` has left out so far."""
+        """The number of errors that `Dataset.ignore_errors` has skipped so far."""
         return self._counters.ignored
 
     def __iter__(self) -> DatasetIterator:
@@ -72,10 +95,15 @@ class DatasetIterator:
         return chunk.element(0)
 
     def get_state(self) -> State:
-        """The position after the last element returned: small, for `json.dumps`.
+        """Return the position after the last element, for `json.dumps`.
 
-        It does not hold the data, but a fingerprint of it: files must stay as they are,
-        and may move to another folder.
+        It contains a fingerprint of the data (names, sizes and checksums of files), and
+        no data: to resume, the files must be unchanged. They may move to another
+        folder.
+
+        Returns:
+          A dict, usually smaller than 1 KB; `Dataset.unique` and `group_by_window` add
+          what they have collected.
         """
         return {
             "verbs": verbs_of(self._node),
@@ -86,12 +114,21 @@ class DatasetIterator:
         }
 
     def set_state(self, state: State) -> None:
-        """Continue exactly behind a saved position, at a cost that does not grow.
+        """Continue after a saved position, exactly as the first iterator would have.
+
+        The cost does not depend on how far the position is: only the current window of
+        a shuffle and elements that wait in groups are read again. Exceptions are
+        generators and other iterables without a position, which are read from their
+        start.
+
+        Args:
+          state: A position that `get_state` returned, for a dataset with the same
+            verbs over the same data.
 
         Raises:
-          ChangedInputError: A file, the list of files or an array in memory is not what
-            it was when the position was saved.
-          InputError: The position is one of another dataset.
+          ChangedInputError: A file, the list of files or an array in memory has changed
+            since the position was saved.
+          InputError: The position was saved by a dataset with other verbs.
         """
         verbs = verbs_of(self._node)
         if state.get("verbs") != verbs:
@@ -105,8 +142,9 @@ class DatasetIterator:
             self._data.check(state["data"])
         elif "data" not in state:
             _log.info(
-                "the input's position has no fingerprint of its data, as earlier "
-                "versions saved it: whether files have changed is not checked"
+                "The saved position of the input has no fingerprint of the data, "
+                "because an earlier version saved it. Changes of the data are not "
+                "detected."
             )
         self._stream.close()
         self._seed, self._pass = int(state["seed"]), int(state["pass"])
@@ -115,7 +153,7 @@ class DatasetIterator:
         self._stream.set_state(state["position"])
 
     def close(self) -> None:
-        """Stop threads and close files; further `next` calls end."""
+        """Stop threads and close files. `next` raises `StopIteration` afterwards."""
         if not self._closed:
             self._closed = True
             self._stream.close()
@@ -128,33 +166,39 @@ class DatasetIterator:
 
 
 def without_fingerprint(state: Any) -> Any:
-    """Return a position whose data `DatasetIterator.set_state` does not compare."""
+    """Return a position for which `set_state` does not check that data is unchanged."""
     is_dataset = isinstance(state, dict) and "data" in state
     return {**state, "data": None} if is_dataset else state
 
 
-# An error must not wait for terabytes to be read.
+# The longest search for the file of a record that could not be parsed.
 _SEARCH_SECONDS = 30.0
 
 
-def locate(error: ExampleError, node: Node, *, seconds: float | None = None) -> None:
-    """Put file, record and byte before the message, where they are found in time."""
+def locate(
+    error: ExampleError, node: DatasetNode, *, seconds: float | None = None
+) -> None:
+    """Add file, record and byte to the message of an error, if they can be found.
+
+    The files are searched for the bytes of the record, for at most `seconds` seconds.
+    """
     if error.where is not None or not error.data:
         return
     deadline = time.monotonic() + (_SEARCH_SECONDS if seconds is None else seconds)
     try:
         where = _search(node, error.data, deadline)
     except Exception as failure:
-        # The user's own functions make the datasets searched: the error that is
-        # reported must stay the one that has happened.
-        error.add_note(f"Its file could not be looked for: {failure}")
+        # The search calls functions of the user, which may fail. The error that is
+        # reported must still be the first one.
+        error.add_note(f"The search for its file failed: {failure}")
         return
     if where is not None:
         error.where = where
         error.args = (f"{where}, {error}",)
 
 
-def _search(node: Node, data: bytes, deadline: float) -> str | None:
+def _search(node: DatasetNode, data: bytes, deadline: float) -> str | None:
+    """Return where the files of a dataset contain a record, or None."""
     for source in _file_nodes(node):
         find = getattr(source.make_reader(), "find", None)
         for path in source.paths if find is not None else ():
@@ -165,8 +209,8 @@ def _search(node: Node, data: bytes, deadline: float) -> str | None:
     return None
 
 
-def _file_nodes(node: Node) -> Iterator[FileBlocks]:
-    """The files at the beginning of a dataset, also those that functions open."""
+def _file_nodes(node: DatasetNode) -> Iterator[FileBlocks]:
+    """Yield the file nodes of a dataset, including those that user functions make."""
     if isinstance(node, FileBlocks):
         yield node
     elif isinstance(node, Interleave):
@@ -179,8 +223,8 @@ def _file_nodes(node: Node) -> Iterator[FileBlocks]:
             yield from _file_nodes(inner)
 
 
-def _elements_once(node: Node) -> Iterator[object]:
-    """The elements of one epoch, in any order."""
+def _elements_once(node: DatasetNode) -> Iterator[object]:
+    """Yield the elements of one epoch, in any order."""
     first, *rest = chain_of(node)
     once = rebuilt(first, [one for one in rest if not isinstance(one, Repeat)])
     stream = once.open(Context(seed=0))

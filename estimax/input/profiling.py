@@ -1,14 +1,14 @@
-"""Which stage of a dataset takes the time.
+"""Profile: how much time each stage of a dataset takes.
 
     print(dataset.profile())
 
-    stage      seconds  share      rows    rows/s
-    csv_files     0.41    62%    102400    249756
+    stage      seconds  share  elements  elements/s
+    csv_files    0.410    62%    102400      249756
     …
 
-Every stage is timed around its own `read`; what a stage waits for its source is not its
-own time. A map in threads is timed around its function, in all of them together.
-Waiting for a thread (prefetch) is shown, and is nobody's work.
+Every `read` of a stage is timed; the time of its source is subtracted. A parallel map
+is timed around its function, summed over all threads. A prefetch only waits for its
+thread; that time is shown as "(wait)" and does not count as work.
 """
 
 from __future__ import annotations
@@ -19,32 +19,48 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from estimax.input.streams.chunks import Chunk
-from estimax.input.streams.stream import Context, Node, State, Stream, chain_of
+from estimax.input.streams.stream import (
+    Context,
+    DatasetNode,
+    Stream,
+    VerbStream,
+    chain_of,
+)
 from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
 from estimax.input.verbs.sharding import rebuilt
 
 
-@dataclass(frozen=True)
-class Stage:
-    """One verb: seconds of its own, elements it made, whether it only waited."""
-
-    name: str
-    seconds: float
-    elements: int
-    is_waiting: bool = False
-
-    @property
-    def rate(self) -> float:
-        """Elements a second of its own time."""
-        return self.elements / self.seconds if self.seconds > 0 else float("inf")
+def profile(node: DatasetNode, elements: int, seconds: float) -> Profile:
+    """Read up to `elements` elements or `seconds` seconds, and time every stage."""
+    chain = [one for one in chain_of(node) if one.name]
+    clocks = [_Clock() for _ in chain]
+    timed: DatasetNode = _Timed(chain[0], clocks[0])
+    for one, clock in zip(chain[1:], clocks[1:], strict=True):
+        stage = rebuilt(timed, [one])
+        if isinstance(stage, ParallelMap):
+            stage = replace(stage, apply=clock.timed(stage.apply))
+        timed = _Timed(stage, clock)
+    stream = timed.open(Context(seed=0))
+    start = time.perf_counter()
+    for _ in range(elements):
+        if stream.read(1) is None or time.perf_counter() - start > seconds:
+            break
+    took = time.perf_counter() - start
+    stream.close()
+    return Profile(tuple(_stages(chain, clocks)), took)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What `Dataset.profile` measured; `str` makes a table of it.
+    """The result of `Dataset.profile`. `print` shows it as a table.
 
-    >>> Profile((Stage("range", 0.5, 10), Stage("map", 1.5, 10)), 2.0).slowest
-    'map'
+    Attributes:
+      stages: One `Stage` for the source and each verb, in order.
+      seconds: Total time of the measurement.
+
+    Example:
+      >>> Profile((Stage("range", 0.5, 10), Stage("map", 1.5, 10)), 2.0).slowest
+      'map'
     """
 
     stages: tuple[Stage, ...]
@@ -52,7 +68,7 @@ class Profile:
 
     @property
     def slowest(self) -> str:
-        """The name of the stage that worked longest."""
+        """The name of the stage with the most time, not counting waits."""
         working = [stage for stage in self.stages if not stage.is_waiting]
         return max(working, key=lambda stage: stage.seconds).name
 
@@ -74,21 +90,43 @@ class Profile:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class Stage:
+    """The measurements of one source or verb of a dataset.
+
+    Attributes:
+      name: The method of `Dataset`, such as `"map"`.
+      seconds: Time spent in this stage, without the stages before it.
+      elements: Number of elements that it returned.
+      is_waiting: Whether the time was spent waiting for a thread (prefetch).
+    """
+
+    name: str
+    seconds: float
+    elements: int
+    is_waiting: bool = False
+
+    @property
+    def rate(self) -> float:
+        """Elements per second of this stage's own time."""
+        return self.elements / self.seconds if self.seconds > 0 else float("inf")
+
+
 def _short(name: str) -> str:
     return name if len(name) <= 40 else name[:37] + "..."
 
 
 @dataclass(eq=False)
 class _Clock:
-    """What the reads of one stage took, those of its source included."""
+    """The time of all reads of one stage, including those of its source."""
 
     seconds: float = 0.0
     elements: int = 0
-    threads: set[int] = field(default_factory=set)
-    calls: float = 0.0  # seconds in the function of a map in threads
+    threads: set[int] = field(default_factory=set)  # ids of the threads that read
+    calls: float = 0.0  # seconds in the function of a parallel map, over all threads
 
     def timed(self, fn: Callable[[Chunk], Chunk]) -> Callable[[Chunk], Chunk]:
-        """A function whose calls are counted; they come from several threads."""
+        """Return a function that adds the time of its calls, from any thread."""
         lock = threading.Lock()
 
         def call(chunk: Chunk) -> Chunk:
@@ -105,9 +143,9 @@ class _Clock:
 
 @dataclass(frozen=True, eq=False)
 class _Timed:
-    """A node whose streams are timed."""
+    """A node that times the streams of another node."""
 
-    node: Node
+    node: DatasetNode
     clock: _Clock
     source = None
 
@@ -123,52 +161,28 @@ class _Timed:
         return _TimedStream(self.node.open(context), self.clock)
 
 
-class _TimedStream:
+class _TimedStream(VerbStream):
     def __init__(self, stream: Stream, clock: _Clock) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._clock = clock
-        self.get_state = stream.get_state
-        self.close = stream.close
 
     def read(self, n: int) -> Chunk | None:
         start = time.perf_counter()
         try:
-            chunk = self._stream.read(n)
+            chunk = self._source.read(n)
         finally:
             self._clock.seconds += time.perf_counter() - start
             self._clock.threads.add(threading.get_ident())
         self._clock.elements += len(chunk) if chunk is not None else 0
         return chunk
 
-    def set_state(self, state: State) -> None:
-        self._stream.set_state(state)
 
-
-def profile(node: Node, elements: int, seconds: float) -> Profile:
-    """Read up to `elements` elements or `seconds` seconds, every stage timed."""
-    chain = [one for one in chain_of(node) if one.name]
-    clocks = [_Clock() for _ in chain]
-    timed: Node = _Timed(chain[0], clocks[0])
-    for one, clock in zip(chain[1:], clocks[1:], strict=True):
-        stage = rebuilt(timed, [one])
-        if isinstance(stage, ParallelMap):
-            stage = replace(stage, apply=clock.timed(stage.apply))
-        timed = _Timed(stage, clock)
-    stream = timed.open(Context(seed=0))
-    start = time.perf_counter()
-    for _ in range(elements):
-        if stream.read(1) is None or time.perf_counter() - start > seconds:
-            break
-    took = time.perf_counter() - start
-    stream.close()
-    return Profile(tuple(_stages(chain, clocks)), took)
-
-
-def _stages(chain: list[Node], clocks: list[_Clock]) -> list[Stage]:
+def _stages(chain: list[DatasetNode], clocks: list[_Clock]) -> list[Stage]:
     stages = []
     for i, (node, clock) in enumerate(zip(chain, clocks, strict=True)):
         source = clocks[i - 1] if i else None
-        # A source that runs in other threads takes none of this stage's time.
+        # Time of the source counts only if the same thread has read both. A source that
+        # runs in other threads takes none of this stage's time.
         same = source is not None and bool(source.threads & clock.threads)
         below = source.seconds if source is not None and same else 0.0
         own = max(0.0, clock.seconds - below)

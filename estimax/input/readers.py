@@ -1,10 +1,10 @@
-"""Datasets of files under tf.data's names: records, lines, rows of CSV.
+"""Datasets of files under the names of tf.data: records, lines, rows of CSV.
 
     TFRecordDataset(["a.tfrecord", "b.tfrecord"]).batch(512)
 
-Files are read one after the other; with `num_parallel_reads=n` their records come one
-by one from n files in turn, read ahead by n threads. The elements are text (`Strings`
-once batched), and no record passes through Python by itself.
+Files are read one after the other. With `num_parallel_reads=n`, n threads read n files
+at once, and records come one from each file in turn. The elements are bytes, `Strings`
+once batched. Records move in blocks: Python never handles a single record.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_schema import Schema, csv_fields
 from estimax.input.sources.file_blocks import BlockReader, FileBlocks
 from estimax.input.sources.paths import PathLike, given_paths, list_paths
-from estimax.input.sources.text_lines import (
+from estimax.input.sources.record_files import (
     FixedLength,
     FixedLengthReader,
     LineReader,
@@ -30,12 +30,12 @@ from estimax.input.sources.text_lines import (
 )
 from estimax.input.streams.stream import check_at_least
 from estimax.input.streams.structure import Structure, is_dataset
-from estimax.input.tabular import csv_dataset
+from estimax.input.tabular import csv_dataset, interleave_files
 from estimax.input.verbs.batching import MapBlocks
 from estimax.input.verbs.mixing import Interleave
 from estimax.wire.compression import LONGEST_COMPRESSED, check_compression
 
-# A path, several, or a Dataset of paths.
+# A path, several paths, or a Dataset of paths.
 Filenames = Any
 
 
@@ -45,20 +45,41 @@ def TFRecordDataset(  # noqa: N802  # tf.data's name
     buffer_size: int | None = None,
     num_parallel_reads: int | None = None,
 ) -> Dataset:
-    """The records of TFRecord files, checksums checked.
+    """Read the records of TFRecord files as bytes, and verify their checksums.
 
-    `compression_type` is None, "GZIP" or "ZLIB"; `buffer_size` is accepted and changes
-    nothing. A damaged record is an error that names file, record and byte, and ends
-    its file for `ignore_errors`. A file that ends inside a record's header ends there
-    with a warning, as in TensorFlow. In a compressed file a record may have 256 MB.
+    Use it for serialized Examples, then parse whole batches with
+    `.map(ExampleParser(features))`. `make_batched_features_dataset` does both.
+    If a file ends inside the header of a record, the incomplete header is ignored with
+    a warning, as in TensorFlow.
 
-    >>> import os, tempfile
-    >>> from estimax.wire import write_records
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "a.tfrecord")
-    ...     write_records(path, [b"one", b"two"])
-    ...     list(TFRecordDataset(path))
-    [b'one', b'two']
+    Args:
+      filenames: A path, a list of paths, or a `Dataset` of paths. Paths are not glob
+        patterns; see `Dataset.list_files`.
+      compression_type: None, "", "GZIP" or "ZLIB".
+      buffer_size: Has no effect; accepted from programs written for tf.data.
+      num_parallel_reads: How many files to read at once, by as many threads; their
+        records come one from each file in turn. None reads one file after the other.
+        `AUTOTUNE` uses one thread per CPU, at most 8.
+
+    Returns:
+      A `Dataset` of records. It resumes by byte offset.
+
+    Raises:
+      InputError: The list of files is empty or the compression is unknown. While
+        reading: a file cannot be opened.
+      RecordError: While reading, a record is damaged or cut off, or is larger than
+        256 MB in a compressed file. The message names file, record and byte. With
+        `Dataset.ignore_errors`, the rest of that file is skipped.
+
+    Example:
+      >>> import os, tempfile
+      >>> from estimax.input import TFRecordWriter
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = os.path.join(folder, "a.tfrecord")
+      ...     with TFRecordWriter(path) as writer:
+      ...         writer.write_all([b"one", b"two"])
+      ...     list(TFRecordDataset(path))
+      [b'one', b'two']
     """
     compression = check_compression(compression_type, "TFRecordDataset")
     return read_files(
@@ -75,16 +96,35 @@ def TextLineDataset(  # noqa: N802  # tf.data's name
     buffer_size: int | None = None,
     num_parallel_reads: int | None = None,
 ) -> Dataset:
-    r"""The lines of text files, as bytes without their line ends.
+    r"""Read the lines of text files as bytes, without their line ends.
 
-    Lines end at LF alone and every CR is removed, as in TensorFlow.
+    Use it for text that is not CSV, such as one JSON object per line. A line ends at LF
+    alone, and every CR is removed, as in TensorFlow. Nothing is decoded.
 
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w") as file:
-    ...     _ = file.write("one\r\n\ntwo")
-    ...     file.flush()
-    ...     list(TextLineDataset(file.name))
-    [b'one', b'', b'two']
+    Args:
+      filenames: A path, a list of paths, or a `Dataset` of paths. Paths are not glob
+        patterns; see `Dataset.list_files`.
+      compression_type: None, "", "GZIP" or "ZLIB".
+      buffer_size: Has no effect; accepted from programs written for tf.data.
+      num_parallel_reads: How many files to read at once, by as many threads; their
+        records come one from each file in turn. None reads one file after the other.
+        `AUTOTUNE` uses one thread per CPU, at most 8.
+
+    Returns:
+      A `Dataset` of lines. It resumes by byte offset.
+
+    Raises:
+      InputError: The list of files is empty or the compression is unknown. While
+        reading: a file cannot be opened, compressed data is damaged, or a line of a
+        compressed file is longer than 64 MB.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.NamedTemporaryFile("w") as file:
+      ...     _ = file.write("one\r\n\ntwo")
+      ...     file.flush()
+      ...     list(TextLineDataset(file.name))
+      [b'one', b'', b'two']
     """
     compression = check_compression(compression_type, "TextLineDataset")
     return read_files(
@@ -104,14 +144,38 @@ def FixedLengthRecordDataset(  # noqa: N802  # tf.data's name
     compression_type: str | None = None,
     num_parallel_reads: int | None = None,
 ) -> Dataset:
-    """Records of one length, between a header and a footer that are left out.
+    """Read files whose records all have the same number of bytes.
 
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("wb") as file:
-    ...     _ = file.write(b"HEADaabbcc")
-    ...     file.flush()
-    ...     list(FixedLengthRecordDataset(file.name, 2, header_bytes=4))
-    [b'aa', b'bb', b'cc']
+    Use it for binary formats without framing, such as CIFAR-10 or MNIST. The header and
+    the footer of every file are skipped.
+
+    Args:
+      filenames: A path, a list of paths, or a `Dataset` of paths. Paths are not glob
+        patterns; see `Dataset.list_files`.
+      record_bytes: The length of a record in bytes.
+      header_bytes: The length of the header in bytes, 0 by default.
+      footer_bytes: The length of the footer in bytes, 0 by default.
+      buffer_size: Has no effect; accepted from programs written for tf.data.
+      compression_type: None, "", "GZIP" or "ZLIB".
+      num_parallel_reads: How many files to read at once, by as many threads; their
+        records come one from each file in turn. None reads one file after the other.
+        `AUTOTUNE` uses one thread per CPU, at most 8.
+
+    Returns:
+      A `Dataset` of records as bytes. It resumes by byte offset.
+
+    Raises:
+      InputError: `record_bytes` is less than 1, or more than 256 MB for compressed
+        files; the list of files is empty; or the compression is unknown. While
+        reading: a file is not a header, whole records and a footer.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.NamedTemporaryFile("wb") as file:
+      ...     _ = file.write(b"HEADaabbcc")
+      ...     file.flush()
+      ...     list(FixedLengthRecordDataset(file.name, 2, header_bytes=4))
+      [b'aa', b'bb', b'cc']
     """
     check_at_least(1, record_bytes, "FixedLengthRecordDataset: record_bytes")
     compression = check_compression(compression_type, "FixedLengthRecordDataset")
@@ -142,27 +206,48 @@ def CsvDataset(  # noqa: N802  # tf.data's name
     select_cols: Sequence[int] | None = None,
     exclude_cols: Sequence[int] | None = None,
 ) -> Dataset:
-    r"""Rows of CSV files, a tuple of columns in the order of the file.
+    r"""Read the rows of CSV files as tuples of values, in the order of the file.
 
-    `record_defaults` has for every column its default, which also says the dtype, or
-    the dtype alone where a value is required. `header` skips the first line of every
-    file. For columns by name see `csv_files` and `make_csv_dataset`.
+    Use it to port programs that call `tf.data.experimental.CsvDataset`. For columns by
+    name, use `csv_files` or `make_csv_dataset`.
 
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w") as file:
-    ...     _ = file.write("1,a\n,b\n")
-    ...     file.flush()
-    ...     next(iter(CsvDataset(file.name, [-1, ""]).batch(2)))
-    (array([ 1, -1], dtype=int32), Strings([b'a', b'b'], shape=(2,)))
+    Args:
+      filenames: A path, a list of paths, or a `Dataset` of paths. Paths are not glob
+        patterns; see `Dataset.list_files`.
+      record_defaults: One entry for each selected column: a default, whose type sets
+        the dtype (an `int` int32, a `float` float32), or a dtype alone for a column
+        without missing values.
+      compression_type: None, "", "GZIP" or "ZLIB".
+      buffer_size: Has no effect; accepted from programs written for tf.data.
+      header: Whether to skip the first row of every file.
+      field_delim: The character between two fields.
+      use_quote_delim: Whether double quotes enclose fields. If False, quotes are
+        ordinary characters.
+      na_value: A text that stands for a missing value, in addition to the empty field.
+      select_cols: The numbers of the columns to read, ascending; all by default.
+      exclude_cols: The numbers of the columns to leave out. Not with `select_cols`.
+
+    Returns:
+      A `Dataset` of tuples. It resumes by byte offset.
+
+    Raises:
+      InputError: `select_cols` and `exclude_cols` are both given, or `record_defaults`
+        has not one entry per selected column. While reading: a row has the wrong
+        number of fields, or a value is missing or does not fit its dtype.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.NamedTemporaryFile("w") as file:
+      ...     _ = file.write("1,a\n,b\n")
+      ...     file.flush()
+      ...     next(iter(CsvDataset(file.name, [-1, ""]).batch(2)))
+      (array([ 1, -1], dtype=int32), Strings([b'a', b'b'], shape=(2,)))
     """
     if select_cols is not None and exclude_cols is not None:
-        raise InputError("CsvDataset: give one of select_cols and exclude_cols.")
-    form = CsvFormat(
-        field_delim,
-        '"' if use_quote_delim else None,
-        tuple({"": None, na_value: None}),
-        header,
-        compression=check_compression(compression_type, "CsvDataset"),
+        raise InputError("CsvDataset: pass select_cols or exclude_cols, not both.")
+    compression = check_compression(compression_type, "CsvDataset")
+    form = CsvFormat.of_tensorflow(
+        field_delim, use_quote_delim, na_value, header=header, compression=compression
     )
 
     def rows(paths: tuple[str, ...]) -> Dataset:
@@ -191,7 +276,10 @@ def read_files(
     *,
     threads: int | None = None,
 ) -> Dataset:
-    """Files one after the other, or so many in turn; a Dataset of paths works too."""
+    """Return a dataset of files read in sequence, or `num_parallel_reads` at once.
+
+    `threads` overrides the number of threads, which is one per file read at once.
+    """
 
     def one(path: Any) -> Dataset:
         return Dataset(FileBlocks(given_paths(path), make_reader, name))
@@ -226,47 +314,67 @@ def make_batched_features_dataset(
     sloppy_ordering: bool = False,
     drop_final_batch: bool = False,
 ) -> Dataset:
-    """Batches of parsed Examples, or `(features, labels)` with `label_key`.
+    """Read TFRecord files of Examples into shuffled batches of parsed features.
 
-    `num_epochs=None` repeats for ever, batches running across the ends of epochs.
-    Records move as blocks of bytes and are parsed a batch at a time, in
-    `parser_num_threads` threads (2). `sloppy_ordering` changes nothing.
+    Use it as the `input_fn` of a model trained on TFRecords; it has the arguments of
+    `tf.data.experimental.make_batched_features_dataset`. Records move as blocks of
+    bytes and are parsed one batch at a time.
 
-    >>> import os, tempfile
-    >>> from estimax.input import FixedLenFeature, serialize_examples
-    >>> from estimax.wire import write_records
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "a.tfrecord")
-    ...     write_records(path, serialize_examples({"x": [1.5, 2.5], "y": [0, 1]}))
-    ...     spec = {"x": FixedLenFeature([], "float32")}
-    ...     spec["y"] = FixedLenFeature([], "int64")
-    ...     data = make_batched_features_dataset(
-    ...         path, 2, spec, label_key="y", num_epochs=1, shuffle=False)
-    ...     list(data)
-    [({'x': array([1.5, 2.5], dtype=float32)}, array([0, 1]))]
+    Args:
+      file_pattern: A path, a glob pattern, or a list of these.
+      batch_size: How many examples a batch has.
+      features: What to parse, by key: `FixedLenFeature`, `VarLenFeature` and so on.
+      reader: A function from a path to a `Dataset` of records, `TFRecordDataset` by
+        default.
+      label_key: The feature to return as label. It is removed from the features.
+      reader_args: Further positional arguments for `reader`.
+      num_epochs: How often to read the files. None repeats without end; batches then
+        run across the ends of epochs, and none is short.
+      shuffle: Whether to shuffle the files and the records.
+      shuffle_buffer_size: The number of records to shuffle among.
+      shuffle_seed: The seed of both shuffles.
+      prefetch_buffer_size: How many batches to prefetch, 1 by default.
+      reader_num_threads: How many files to read at once, one record from each in turn;
+        1 by default.
+      parser_num_threads: How many threads parse batches, 2 by default.
+      sloppy_ordering: Has no effect: the order is always deterministic.
+      drop_final_batch: Whether to drop a last batch that is short.
+
+    Returns:
+      A `Dataset` of batches: dicts of columns, or `(features, labels)` if `label_key`
+      is given.
+
+    Raises:
+      InputError: No file matches, or `features` is empty or not valid.
+      RecordError: While reading, a record is damaged.
+      ExampleError: While reading, an example does not have the features as described.
+
+    Example:
+      >>> import os, tempfile
+      >>> from estimax.input import FixedLenFeature, TFRecordWriter, serialize_examples
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = os.path.join(folder, "a.tfrecord")
+      ...     with TFRecordWriter(path) as writer:
+      ...         writer.write_all(serialize_examples({"x": [1.5, 2.5], "y": [0, 1]}))
+      ...     spec = {"x": FixedLenFeature([], "float32")}
+      ...     spec["y"] = FixedLenFeature([], "int64")
+      ...     data = make_batched_features_dataset(
+      ...         path, 2, spec, label_key="y", num_epochs=1, shuffle=False)
+      ...     list(data)
+      [({'x': array([1.5, 2.5], dtype=float32)}, array([0, 1]))]
     """
     parser = ExampleParser(features)
     paths = list_paths(file_pattern)
-    names = Dataset.from_tensor_slices([os.fsencode(path) for path in paths])
-    if shuffle:
-        names = names.shuffle(len(paths), shuffle_seed)
     make = reader or TFRecordDataset
     rest = tuple(reader_args or ())
-    threads = reader_num_threads or 1
-
-    def records(path: bytes) -> Dataset:
-        return make(os.fsdecode(path), *rest)
-
-    node = Interleave(
-        names.node,
-        records,
-        threads,
-        1,
-        threads if threads > 1 else 0,
+    data = interleave_files(
+        paths,
+        lambda path: make(path, *rest),
+        reader_num_threads or 1,
         "make_batched_features_dataset",
-        columnar=True,
+        shuffle=shuffle,
+        seed=shuffle_seed,
     )
-    data = Dataset(node)
     if shuffle:
         data = data.shuffle(shuffle_buffer_size, shuffle_seed)
     drop = drop_final_batch or num_epochs is None

@@ -1,8 +1,10 @@
-"""What a generator promises to yield, and the check of every element against it.
+"""Signatures of generators: shapes and dtypes, and the check of every element.
 
     TensorSpec(shape=(None, 3), dtype="float32")
 
-As in tf.data: one structure, dtypes that convert without loss, shapes that fit.
+`checked_generator` implements the arguments of `Dataset.from_generator`. As in tf.data,
+an element must have the structure of the signature, dtypes that convert without loss,
+and shapes that match.
 """
 
 from __future__ import annotations
@@ -28,10 +30,19 @@ from estimax.input.streams.structure import (
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """The shape (None: any rank; None inside: any size) and dtype of a value.
+    """The shape and dtype of a value, for `Dataset.from_generator`.
 
-    >>> TensorSpec((None, 2), "int64")
-    TensorSpec(shape=(None, 2), dtype='int64')
+    Args:
+      shape: The shape of the value. None accepts any rank; None in place of a size
+        accepts any size.
+      dtype: A NumPy dtype or its name; `str`, `bytes` or `"string"` for text.
+
+    Example:
+      >>> from estimax.input import Dataset
+      >>> data = Dataset.from_generator(
+      ...     lambda: ([1, 2], [3]), output_signature=TensorSpec((None,), "float32"))
+      >>> [(row.dtype.name, row.tolist()) for row in data]
+      [('float32', [1.0, 2.0]), ('float32', [3.0])]
     """
 
     shape: tuple[int | None, ...] | None = None
@@ -45,7 +56,7 @@ def checked_generator(
     output_shapes: Structure,
     output_signature: Structure,
 ) -> Callable[[], Iterable[Structure]]:
-    """A function without arguments whose elements are checked as they come."""
+    """Return a function without arguments that yields checked elements."""
     if not callable(generator):
         raise InputError(
             "from_generator needs a function that makes the generator, got "
@@ -70,7 +81,7 @@ def checked_generator(
 
 
 def _signature(types: Structure, shapes: Structure) -> Structure:
-    """Put together what TensorFlow takes apart; a shape is a leaf though a tuple."""
+    """Combine structures of dtypes and shapes into one of `TensorSpec`."""
     if isinstance(types, Mapping):
         return {k: _signature(types[k], shapes and shapes[k]) for k in types}
     if isinstance(types, tuple):
@@ -80,40 +91,43 @@ def _signature(types: Structure, shapes: Structure) -> Structure:
 
 
 def _conform(element: Structure, signature: Structure, where: str) -> Structure:
+    """Return an element converted to its signature; raise if it does not match."""
     if isinstance(element, list) and isinstance(signature, tuple):
         element = tuple(element)
-    same = _structure(element, signature)
-    if not same:
+    if not _has_structure(element, signature):
         raise InputTypeError(
             f"{where}: expected the structure {describe(signature)}, got "
             f"{describe(element)}."
         )
-    return map_leaves(lambda spec, value: _leaf(value, spec, where), signature, element)
+    return map_leaves(
+        lambda spec, value: _convert(value, spec, where), signature, element
+    )
 
 
-def _structure(element: Structure, signature: Structure) -> bool:
+def _has_structure(element: Structure, signature: Structure) -> bool:
     if isinstance(signature, Mapping):
         return (
             isinstance(element, Mapping)
             and element.keys() == signature.keys()
-            and all(_structure(element[key], signature[key]) for key in signature)
+            and all(_has_structure(element[key], signature[key]) for key in signature)
         )
     if isinstance(signature, tuple):
         return (
             isinstance(element, tuple)
             and len(element) == len(signature)
-            and all(map(_structure, element, signature))
+            and all(map(_has_structure, element, signature))
         )
     return not isinstance(element, Mapping | tuple)
 
 
-def _leaf(value: Any, spec: Any, where: str) -> Any:
+def _convert(value: Any, spec: Any, where: str) -> Any:
+    """Return one value in the dtype of its spec; raise if dtype or shape differ."""
     wanted = _dtype(spec.dtype)
     column = as_column(value)
     if isinstance(column, Sparse | Ragged):
         return column
     if not hasattr(value, "dtype") and not column.size:
-        # An empty list says nothing of what it would hold.
+        # An empty list has no dtype of its own, so it takes that of the spec.
         nothing = np.empty(column.shape, object if wanted is None else wanted)
         column = as_column(nothing)
         assert not isinstance(column, Sparse | Ragged)
@@ -121,7 +135,8 @@ def _leaf(value: Any, spec: Any, where: str) -> Any:
         found = "text" if isinstance(column, Strings) else str(column.dtype)
         raise _wrong(where, "dtype", spec.dtype, found)
     if not isinstance(column, Strings) and wanted is not None:
-        # Python's own numbers have no dtype to speak of; a float is never an int.
+        # Python numbers convert, but never a float to an int. NumPy values convert to
+        # another kind (int64 to float32); within a kind the dtype must be the same.
         exact = hasattr(value, "dtype")
         fits = np.can_cast(column.dtype, wanted, "same_kind") and not (
             exact and column.dtype != wanted and column.dtype.kind == wanted.kind
@@ -138,7 +153,7 @@ def _leaf(value: Any, spec: Any, where: str) -> Any:
 
 
 def _dtype(dtype: Any) -> np.dtype[Any] | None:
-    """A NumPy dtype, or None for text."""
+    """Return a NumPy dtype, or None for text."""
     if dtype in (str, bytes, "string", "str", "bytes"):
         return None
     found = np.dtype(getattr(dtype, "as_numpy_dtype", dtype))

@@ -1,15 +1,19 @@
 """Datasets of files with named columns: CSV and Parquet.
 
-csv_files("train-*.csv", dtypes={"age": "int64"}, defaults={"age": -1})
-parquet_files("train-*.parquet", columns=["age", "clicks"])
-make_csv_dataset("train-*.csv", 1024, label_name="income", num_epochs=1)
+    csv_files("train-*.csv", dtypes={"age": "int64"}, defaults={"age": -1})
+    parquet_files("train-*.parquet", columns=["age", "clicks"])
+    make_csv_dataset("train-*.csv", 1024, label_name="income", num_epochs=1)
+
+`csv_files` and `parquet_files` return rows and leave shuffling and batching to the
+caller. `make_csv_dataset` has the arguments and the behaviour of
+`tf.data.experimental.make_csv_dataset`. The files are read in `sources/`.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,7 @@ from estimax.input.dataset import Dataset
 from estimax.input.sources.csv_blocks import CsvFormat, read_first_row, read_rows
 from estimax.input.sources.csv_reader import CsvReader
 from estimax.input.sources.csv_schema import (
-    Field,
+    CsvField,
     Schema,
     default_of,
     make_schema,
@@ -33,6 +37,7 @@ from estimax.input.streams.stream import check_at_least
 from estimax.input.verbs.mixing import Interleave
 from estimax.wire.compression import check_compression
 
+# The dtypes to infer, narrowest first, and what replaces a missing value.
 _DEFAULTS = {"int32": 0, "int64": 0, "float32": 0.0, "float64": 0.0, "string": b""}
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
@@ -52,20 +57,48 @@ def csv_files(
     compression: str | None = None,
     block_bytes: int = 4 << 20,
 ) -> Dataset:
-    """Read CSV files into dicts of columns: float32, int64 or `Strings` by name.
+    r"""Read CSV files into a dataset of dicts, one dict of named values per row.
 
-    `files` is a path, a pattern (sorted) or a list of these. Dtypes that are not given
-    are inferred from the first megabyte. A missing value (empty, or in `null_values`)
-    takes its column's default; text without one is empty, a number without one is an
-    error. `columns` names the columns, in place of the header if there is one.
-    `compression` is None, "GZIP" or "ZLIB".
+    Use it for new programs; `make_csv_dataset` takes the arguments of TensorFlow's
+    function of that name. Blocks of rows are parsed by pyarrow. Once batched, a column
+    is a NumPy array, or `Strings` for text.
 
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-    ...     _ = file.write("age,city\\n31,Oslo\\n,Rome\\n")
-    ...     file.flush()
-    ...     next(iter(csv_files(file.name, defaults={"age": -1}).batch(2)))
-    {'age': array([31, -1]), 'city': Strings([b'Oslo', b'Rome'], shape=(2,))}
+    Args:
+      files: A path, a glob pattern, or a list of paths and patterns. The matches of a
+        pattern are sorted by path; a list is read in its order.
+      columns: The name of every column, in file order. Replaces the names in the
+        header; required if `header` is False.
+      dtypes: The dtype of columns by name: float32, float64, int32, int64, bool or
+        string. The dtypes of other columns are inferred from the first megabyte (int64,
+        float32 or string) and then hold for every row of every file.
+      select: The names of the columns to read, all by default. The result has them in
+        file order.
+      null_values: The texts that stand for a missing value.
+      defaults: The replacement for missing values by column name. Without one, missing
+        text becomes an empty string and a missing number is an error.
+      delimiter: The ASCII character between two fields.
+      quote: The ASCII character around fields that hold a delimiter or a line break.
+        None treats quotes as ordinary characters.
+      header: Whether the first row of every file holds the names of the columns.
+      compression: None, "GZIP" or "ZLIB".
+      block_bytes: How many bytes of a file are parsed at once.
+
+    Returns:
+      A `Dataset` of rows, not yet shuffled or batched. It resumes by byte offset.
+
+    Raises:
+      InputError: No file matches, an argument names an unknown column or dtype, or a
+        default does not fit its dtype. While reading: a row has the wrong number of
+        fields, or a value does not fit the dtype of its column; the message names
+        the file and the line.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+      ...     _ = file.write("age,city\n31,Oslo\n,Rome\n")
+      ...     file.flush()
+      ...     next(iter(csv_files(file.name, defaults={"age": -1}).batch(2)))
+      {'age': array([31, -1]), 'city': Strings([b'Oslo', b'Rome'], shape=(2,))}
     """
     check_at_least(1, block_bytes, "csv_files: block_bytes")
     for what, text in (("delimiter", delimiter), ("quote", quote)):
@@ -83,7 +116,7 @@ def csv_files(
 def csv_dataset(
     paths: tuple[str, ...], schema: Schema, form: CsvFormat, name: str
 ) -> Dataset:
-    """A dataset of dicts of columns, of files whose schema is known."""
+    """Return a dataset of the rows, as dicts, of files whose schema is known."""
     return Dataset(FileBlocks(paths, lambda: CsvReader(schema, form, paths[0]), name))
 
 
@@ -93,30 +126,46 @@ def parquet_files(
     columns: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Dataset:
-    """Read Parquet files into dicts of columns, one row group at a time.
+    """Read Parquet files into a dataset of dicts, one dict of named values per row.
 
-    `columns` selects, and only these are read. Numbers keep their dtype, text and
-    binary become `Strings`, lists `Sparse`. Decimals become float64; dates and times
-    become integers of their unit, such as days or microseconds since 1970. A missing
-    value takes its column's default; text without one is empty, a number without one
-    is an error.
+    Files are read one row group at a time; a thread reads the next row group ahead.
+    Numbers keep their dtype, text and binary become `Strings`, lists become `Sparse`.
+    Decimals become float64. Dates and times become integers of their unit, such as days
+    or microseconds since 1970.
 
-    >>> import os, tempfile, pyarrow as pa, pyarrow.parquet as pq
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "a.parquet")
-    ...     table = pa.table({"age": [31, 7], "clicks": [[1, 2], []]})
-    ...     pq.write_table(table, path)
-    ...     batch = next(iter(parquet_files(path).batch(2)))
-    >>> batch["age"], batch["clicks"].values, batch["clicks"].dense_shape
-    (array([31,  7]), array([1, 2]), (2, 2))
+    Args:
+      files: A path, a glob pattern, or a list of paths and patterns. The matches of a
+        pattern are sorted by path; a list is read in its order.
+      columns: The names of the columns to read, all by default. Other columns are not
+        read from the file.
+      defaults: The replacement for missing values by column name. Without one, missing
+        text becomes an empty string and a missing number is an error.
+
+    Returns:
+      A `Dataset` of rows, not yet shuffled or batched. It resumes by row group and row.
+
+    Raises:
+      InputError: No file matches, a file is not Parquet, or `columns` or `defaults`
+        names a column that the first file does not have. While reading: a later file
+        lacks a column, a row group is damaged, or a number without default is missing.
+
+    Example:
+      >>> import os, tempfile, pyarrow as pa, pyarrow.parquet as pq
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = os.path.join(folder, "a.parquet")
+      ...     table = pa.table({"age": [31, 7], "clicks": [[1, 2], []]})
+      ...     pq.write_table(table, path)
+      ...     batch = next(iter(parquet_files(path).batch(2)))
+      >>> batch["age"], batch["clicks"].values, batch["clicks"].dense_shape
+      (array([31,  7]), array([1, 2]), (2, 2))
     """
     paths = expand(files)
     wanted = None if columns is None else tuple(columns)
     names = select_columns(paths[0], wanted, defaults)
-    stand_ins = dict(defaults or {})
+    replacements = dict(defaults or {})
 
     def reader() -> ParquetReader:
-        return ParquetReader(names, stand_ins)
+        return ParquetReader(names, replacements)
 
     return Dataset(FileBlocks(paths, reader, "parquet_files"))
 
@@ -144,31 +193,67 @@ def make_csv_dataset(
     ignore_errors: bool = False,
     encoding: str = "utf-8",
 ) -> Dataset:
-    r"""Batches of dicts of columns, or `(dict, label)` with `label_name`.
+    r"""Read CSV files into shuffled batches, with the arguments of TensorFlow.
 
-    `num_epochs=None` repeats for ever, batches running across the ends of epochs. A
-    column whose dtype is not given by `column_defaults` gets the first of int32, int64,
-    float32, float64 and text that fits the first rows, with 0 or "" for missing values.
-    `sloppy` is accepted and changes nothing: the order is always the same.
+    Use it to port programs that call `tf.data.experimental.make_csv_dataset`. Without
+    `column_defaults`, each column gets the first dtype of int32, int64, float32,
+    float64 and string that fits the first rows, and 0 or "" for missing values.
 
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile("w") as file:
-    ...     _ = file.write("age,city,y\n31,Oslo,1\n,Rome,0\n")
-    ...     file.flush()
-    ...     data = make_csv_dataset(
-    ...         file.name, 2, label_name="y", num_epochs=1, shuffle=False)
-    ...     next(iter(data))[0]["age"]
-    array([31,  0], dtype=int32)
+    Args:
+      file_pattern: A path, a glob pattern, or a list of these.
+      batch_size: How many rows a batch has.
+      column_names: The name of every column, in file order. By default the names in the
+        header, which must be the same in all files.
+      column_defaults: One entry for each selected column: a default, whose type sets
+        the dtype of the column, or a dtype alone for a column without missing values.
+      label_name: The column to return as label. It is removed from the features.
+      select_columns: The columns to read, by name or number; all by default. The result
+        has them in file order.
+      field_delim: The character between two fields.
+      use_quote_delim: Whether double quotes enclose fields. If False, quotes are
+        ordinary characters.
+      na_value: A text that stands for a missing value, in addition to the empty field.
+      header: Whether the first row of every file holds the names of the columns.
+      num_epochs: How often to read the files. None repeats without end; batches then
+        run across the ends of epochs, and none is short.
+      shuffle: Whether to shuffle the files and the rows.
+      shuffle_buffer_size: The number of rows to shuffle among.
+      shuffle_seed: The seed of both shuffles.
+      prefetch_buffer_size: How many batches to prefetch, 1 by default.
+      num_parallel_reads: How many files to read at once, one row from each in turn; 1
+        by default.
+      sloppy: Has no effect: the order is always deterministic.
+      num_rows_for_inference: How many rows to infer dtypes from. None reads all rows.
+      compression_type: None, "", "GZIP" or "ZLIB".
+      ignore_errors: Whether to skip rows that cannot be read instead of raising.
+      encoding: "utf-8" or "ascii". Others are refused.
+
+    Returns:
+      A `Dataset` of batches: dicts of columns, or `(features, label)` if `label_name`
+      is given.
+
+    Raises:
+      InputError: No file matches; a column in `select_columns` or `label_name` does not
+        exist; the headers differ; `column_defaults` has not one entry per selected
+        column; or the encoding or the compression is not supported.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.NamedTemporaryFile("w") as file:
+      ...     _ = file.write("age,city,y\n31,Oslo,1\n,Rome,0\n")
+      ...     file.flush()
+      ...     data = make_csv_dataset(
+      ...         file.name, 2, label_name="y", num_epochs=1, shuffle=False)
+      ...     features, label = next(iter(data))
+      >>> features["age"], label
+      (array([31,  0], dtype=int32), array([1, 0], dtype=int32))
     """
     if encoding.lower().replace("_", "-") not in ("utf-8", "utf8", "ascii"):
         raise InputError(f"make_csv_dataset: encoding must be utf-8, got {encoding!r}.")
     paths = tuple(list_paths(file_pattern))
-    form = CsvFormat(
-        field_delim,
-        '"' if use_quote_delim else None,
-        tuple({"": None, na_value: None}),
-        header,
-        compression=check_compression(compression_type, "make_csv_dataset"),
+    compression = check_compression(compression_type, "make_csv_dataset")
+    form = CsvFormat.of_tensorflow(
+        field_delim, use_quote_delim, na_value, header=header, compression=compression
     )
     schema = _schema(paths, form, column_names, select_columns)
     fields = _fields(paths, form, schema, column_defaults, num_rows_for_inference)
@@ -176,8 +261,8 @@ def make_csv_dataset(
     if label_name is not None and label_name not in {field.name for field in fields}:
         names = [field.name for field in fields]
         raise InputError(
-            f"make_csv_dataset: label_name is {label_name!r}, which is no selected "
-            f"column{did_you_mean(label_name, names)}"
+            f"make_csv_dataset: label_name {label_name!r} is not a selected column"
+            f"{did_you_mean(label_name, names)}"
         )
     data = _rows(paths, form, schema, shuffle, shuffle_seed, num_parallel_reads)
     if ignore_errors:
@@ -198,20 +283,41 @@ def _rows(
     seed: int | None,
     parallel: int | None,
 ) -> Dataset:
+    name = "make_csv_dataset"
     if not shuffle and (parallel or 1) == 1:
-        return csv_dataset(paths, schema, form, "make_csv_dataset")
+        return csv_dataset(paths, schema, form, name)
+    return interleave_files(
+        paths,
+        lambda path: csv_dataset((path,), schema, form, name),
+        parallel or 1,
+        name,
+        shuffle=shuffle,
+        seed=seed,
+    )
+
+
+def interleave_files(
+    paths: Sequence[str],
+    read: Callable[[str], Dataset],
+    cycle: int,
+    name: str,
+    *,
+    shuffle: bool,
+    seed: int | None,
+) -> Dataset:
+    """Return the rows of `cycle` files at once, in turn, read by as many threads.
+
+    `shuffle` permutes the files. One file at a time is read without a thread.
+    """
     files = Dataset.from_tensor_slices([os.fsencode(path) for path in paths])
     if shuffle:
         files = files.shuffle(len(paths), seed)
+    threads = cycle if cycle > 1 else 0
 
     def rows(path: bytes) -> Dataset:
-        return csv_dataset((os.fsdecode(path),), schema, form, "make_csv_dataset")
+        return read(os.fsdecode(path))
 
-    threads = parallel if parallel and parallel > 1 else 0
-    node = Interleave(
-        files.node, rows, parallel or 1, 1, threads, "make_csv_dataset", columnar=True
-    )
-    return Dataset(node)
+    return Dataset(Interleave(files.node, rows, cycle, 1, threads, name, columnar=True))
 
 
 def _schema(
@@ -220,7 +326,7 @@ def _schema(
     column_names: Sequence[str] | None,
     select_columns: Sequence[str | int] | None,
 ) -> Schema:
-    """The names of the columns, and the wanted ones, without dtypes yet."""
+    """Return the schema of the selected columns, with their dtypes still open."""
     names = tuple(column_names) if column_names is not None else None
     if names is None:
         names = read_header(paths[0], form)
@@ -231,7 +337,7 @@ def _schema(
                     "files must have the same columns in the same order."
                 )
     if names is None:
-        raise InputError("make_csv_dataset: header=False needs column_names.")
+        raise InputError("make_csv_dataset: header=False requires column_names.")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"make_csv_dataset: two columns are named {twice[0]!r}.")
@@ -239,7 +345,7 @@ def _schema(
     if select_columns is not None:
         wanted = {_name(column, names) for column in select_columns}
         chosen = tuple(name for name in names if name in wanted)
-    fields = tuple(Field(name, "", inferred=True) for name in chosen)
+    fields = tuple(CsvField(name, "", inferred=True) for name in chosen)
     return Schema(names, fields, None if column_names is not None else names)
 
 
@@ -248,7 +354,7 @@ def _name(column: str | int, names: tuple[str, ...]) -> str:
         return names[column]
     if column not in names:
         raise InputError(
-            f"make_csv_dataset: select_columns names {column!r}"
+            f"make_csv_dataset: select_columns names unknown column {column!r}"
             f"{did_you_mean(str(column), names)}"
         )
     return str(column)
@@ -260,13 +366,13 @@ def _fields(
     schema: Schema,
     defaults: Sequence[Any] | None,
     rows: int | None,
-) -> tuple[Field, ...]:
-    """The wanted columns with their dtypes, given or found in the first rows."""
+) -> tuple[CsvField, ...]:
+    """Return the selected columns with dtypes, given or inferred from `rows` rows."""
     if defaults is not None:
         if len(defaults) != len(schema.fields):
             raise InputError(
-                f"make_csv_dataset: {len(defaults)} column_defaults for "
-                f"{len(schema.fields)} columns."
+                f"make_csv_dataset: expected {len(schema.fields)} column_defaults, "
+                f"one for each selected column, got {len(defaults)}."
             )
         pairs = zip(schema.fields, defaults, strict=True)
         return tuple(default_of(given, field.name) for field, given in pairs)
@@ -277,26 +383,28 @@ def _fields(
     for field in schema.fields:
         values = columns[places[field.name]] if columns else ()
         dtype = infer_dtype(text for text in values if text not in form.null_values)
-        fields.append(Field(field.name, dtype, _DEFAULTS[dtype], inferred=True))
+        fields.append(CsvField(field.name, dtype, _DEFAULTS[dtype], inferred=True))
     return tuple(fields)
 
 
 def _text_rows(
     paths: tuple[str, ...], form: CsvFormat, schema: Schema
 ) -> Iterator[list[str]]:
+    """Yield the rows of all files as lists of text."""
     for path in paths:
         file = ByteFile(path, form.compression)
         _, offset, line = read_first_row(file, form)
         while (block := read_rows(file, offset, line, form)).end:
             for row in slow_reader(block.data[: block.end], form):
-                if len(row) == len(schema.names):  # others are an error when read
+                # Rows with another number of fields raise when the data is read.
+                if len(row) == len(schema.names):
                     yield row
-            offset, line = block.place(block.end)
+            offset, line = block.start_at(block.end)
         file.close()
 
 
 def infer_dtype(values: Iterator[str]) -> str:
-    """The first dtype that fits all values: text if there is none.
+    """Return the first dtype that fits all values; "string" if there are none.
 
     >>> infer_dtype(iter(["1", "3000000000"])), infer_dtype(iter(["1", "nan"]))
     ('int64', 'string')
@@ -310,7 +418,7 @@ def infer_dtype(values: Iterator[str]) -> str:
 
 
 def _level(text: str) -> int:
-    """The place in the list of dtypes of the first that holds the value."""
+    """Return the index in `_DEFAULTS` of the first dtype that can hold the value."""
     try:
         number = int(text)
         for level, bits in ((0, 31), (1, 63)):

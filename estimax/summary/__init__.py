@@ -1,4 +1,7 @@
-"""Summaries: values logged inside a model, and event files written and read."""
+"""Summaries: log values inside a model, write and read event files.
+
+Read `log.py` for what a `model_fn` calls, `writer.py` and `reader.py` for event files.
+"""
 
 from estimax.summary.log import (
     histogram,

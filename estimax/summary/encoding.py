@@ -1,7 +1,9 @@
-"""Values of every kind as the messages of an event file, of tensorboardX's types.
+"""Encode values of every kind as the messages of an event file.
 
-tensorboardX has functions for this too; for histograms they take ten times as long, and
-a default training writes several every hundred steps.
+    encode("scalar", "loss", 0.25)        # [Summary.Value]
+
+The message types are those of tensorboardX. Its own functions for this take ten times
+as long for histograms, of which a default training writes several every 100 steps.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_BUCKETS = 30  # as many as TensorBoard draws
+_BUCKETS = 30  # TensorBoard draws 30
 _ILLEGAL = re.compile(r"[^-/\w.]")
 
 Message = Any  # tensorboardX's Summary.Value, which has no type
 
 
 def encode(kind: str, name: str, value: Any) -> list[Message]:
-    """A value's messages; a histogram of nothing finite has none."""
+    """Return the messages of a value; none for a histogram without finite values."""
     tag = _ILLEGAL.sub("_", name).lstrip("/")
     match kind:
         case "scalar":
@@ -33,7 +35,10 @@ def encode(kind: str, name: str, value: Any) -> list[Message]:
             return encoded_images(tag, np.asarray(value))
         case "text":
             return _text(tag, str(value))
-    raise ValueError(f"{name!r} was logged as {kind!r}, which is not known.")
+    raise ValueError(
+        f"summary {name!r}: unknown kind {kind!r}; expected scalar, histogram, image "
+        "or text."
+    )
 
 
 def _scalar(tag: str, value: ArrayLike) -> list[Message]:
@@ -53,7 +58,7 @@ def _histogram(tag: str, values: ArrayLike) -> list[Message]:
     limits, counts = _buckets(finite, lowest, highest)
     with np.errstate(over="ignore", invalid="ignore"):
         sums = np.array([finite.sum(), finite @ finite])
-    # A sum beyond float64 is written as the largest number there is.
+    # A sum beyond the range of float64 is written as its largest number.
     total, squares = np.nan_to_num(sums).tolist()
     histogram = HistogramProto(
         min=lowest,
@@ -61,7 +66,8 @@ def _histogram(tag: str, values: ArrayLike) -> list[Message]:
         num=finite.size,
         sum=total,
         sum_squares=squares,
-        # An empty bucket in front says where the first one begins.
+        # An empty bucket in front, because limits are right edges: it says where the
+        # first bucket begins.
         bucket_limit=limits.tolist(),
         bucket=[0.0, *counts.tolist()],
     )
@@ -73,12 +79,12 @@ def _buckets(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return the limits [n + 1] of n buckets of equal width, and the counts [n].
 
-    Values are scaled by a power of two, which changes no digit, to at most 1: the width
-    of a bucket neither overflows nor becomes zero, whatever the values are.
+    Values are scaled to at most 1 by a power of two, which is exact. The width of a
+    bucket then neither overflows nor becomes zero, whatever the values are.
     """
     left, right = lowest, highest
     if left == right:
-        # At 1e30 neighbouring numbers are further apart than 0.5.
+        # Not always 0.5: near 1e30 neighbouring floats are further apart than that.
         half = max(0.5, abs(left) * 1e-6)
         largest = float(np.finfo(np.float64).max)
         left, right = max(left - half, -largest), min(right + half, largest)
@@ -96,12 +102,12 @@ def _text(tag: str, value: str) -> list[Message]:
     return list(summary.text(tag, value).value)
 
 
-# PNG's name for a pixel of so many channels: grey, colour, colour with transparency.
+# PNG's color type by the number of channels: grey, RGB, RGBA.
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 
 
 def encoded_images(tag: str, images: NDArray[Any]) -> list[Any]:
-    """Messages of images [B, H, W, C], or one [H, W, C], under TensorFlow's tags."""
+    """Return messages of images [B, H, W, C] or [H, W, C], with TensorFlow's tags."""
     from tensorboardX.proto.summary_pb2 import Summary
 
     batch = images[None] if images.ndim == 3 else images
@@ -125,7 +131,9 @@ def encoded_images(tag: str, images: NDArray[Any]) -> list[Any]:
 
 
 def as_bytes(image: NDArray[Any]) -> NDArray[np.uint8]:
-    """Scale an image of numbers to 0…255: zero is black, or grey if some are negative.
+    """Scale an image to 0…255: zero is black, or grey if there are negative numbers.
+
+    Values that are not finite become 0, and uint8 is returned unchanged.
 
     >>> as_bytes(np.array([0.0, 1.0, 2.0])).tolist()
     [0, 127, 255]
@@ -139,7 +147,7 @@ def as_bytes(image: NDArray[Any]) -> NDArray[np.uint8]:
     numbers = np.where(finite, numbers, 0.0)
     lowest, highest = numbers.min(initial=0.0), numbers.max(initial=0.0)
     largest = max(-lowest, highest)
-    # Divided first: 255 / largest would overflow for the smallest numbers.
+    # Divide first: 255 / largest overflows if `largest` is close to zero.
     parts = numbers / largest if largest > 0 else numbers
     levels = parts * 127.0 + 127.0 if lowest < 0 else parts * 255.0
     shown: NDArray[np.uint8] = np.where(finite, levels, 0.0).astype(np.uint8)
@@ -147,10 +155,10 @@ def as_bytes(image: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def png(image: NDArray[np.uint8]) -> bytes:
-    """Encode bytes [H, W, C]."""
+    """Return an image [H, W, C] as a PNG file."""
     height, width, channels = image.shape
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
-    # Each row begins with the number of its filter: 0, none.
+    # Every row begins with the number of its filter; 0 is no filter.
     rows = np.zeros((height, 1 + width * channels), np.uint8)
     rows[:, 1:] = image.reshape(height, -1)
     return (
@@ -162,6 +170,7 @@ def png(image: NDArray[np.uint8]) -> bytes:
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
+    """Return a chunk of a PNG file: length, kind, content, checksum."""
     checksum = zlib.crc32(kind + content)
     return (
         struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)

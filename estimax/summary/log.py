@@ -1,13 +1,13 @@
-"""Values that a model wants seen, named inside its `model_fn`.
+"""Log values from inside a `model_fn`, for summaries and hooks.
 
     def model_fn(features, labels, mode):
         ...
         ex.summary.scalar("accuracy", accuracy)
         ex.summary.histogram("logits", logits)
 
-Hooks write them (`SummarySaverHook`) and can ask for them by name. What is only to be
-asked for is named by `log_value`. Outside of a `model_fn` that estimax runs, in a unit
-test say, these calls do nothing.
+`SummarySaverHook` writes the values to event files, and every hook can request them by
+name. `log_value` names a value for hooks alone. These calls do nothing outside of a
+`model_fn` that estimax runs, such as in a unit test.
 """
 
 from __future__ import annotations
@@ -19,14 +19,31 @@ from estimax import staging
 from estimax.core.errors import SpecError
 from estimax.core.spec import ModeKeys
 
-# A histogram of 10,000 values looks like one of all, and is brought to the host fast.
+# A histogram of 10,000 values looks like one of all values, and copies less from the
+# device.
 _SAMPLE = 10_000
 
 
 def scalar(name: str, value: ArrayLike) -> None:
-    """Log a number under a name; a name used before gets `_1`, `_2`, … appended.
+    """Log a number under a name, from inside a `model_fn`.
 
-    >>> scalar("accuracy", 0.5)  # no model_fn is running: nothing happens
+    Use it for values to plot over the steps in TensorBoard. It does nothing outside of
+    a `model_fn` that estimax runs.
+
+    Args:
+      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
+        appended.
+      value: One number, of shape [] or [1].
+
+    Raises:
+      SpecError: `value` is not one number.
+
+    Example:
+      >>> import estimax as ex
+      >>> def model_fn(features, labels, mode):
+      ...     ex.summary.scalar("mean_age", features["age"].mean())
+      ...     ...
+      >>> scalar("accuracy", 0.5)  # no model_fn is running: nothing happens
     """
     array = jnp.asarray(value)
     if array.size != 1:
@@ -38,11 +55,18 @@ def scalar(name: str, value: ArrayLike) -> None:
 
 
 def histogram(name: str, value: ArrayLike) -> None:
-    """Log the distribution of an array under a name.
+    """Log the distribution of the values of an array, from inside a `model_fn`.
 
-    Of more than ten thousand values, of a sample of them: it looks the same.
+    Use it to see how logits or activations change during training. Of an array with
+    more than 10,000 values, a sample of about 10,000 is logged.
 
-    >>> histogram("logits", jnp.zeros((2, 3)))
+    Args:
+      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
+        appended.
+      value: An array of any shape.
+
+    Example:
+      >>> histogram("logits", jnp.zeros((2, 3)))  # no model_fn is running
     """
     if _is_watched():
         flat = jnp.asarray(value).reshape(-1)
@@ -51,23 +75,39 @@ def histogram(name: str, value: ArrayLike) -> None:
 
 
 def stride_of_sample(size: int) -> int:
-    """Every how many values to look at one, to see about ten thousand.
+    """Return the stride that takes a sample of about 10,000 values of an array.
 
-    Odd: a stride that shares a factor with the width of a layer would look at few of
-    its columns.
+    The stride is odd. An even one would share a factor with the width of most layers,
+    and the sample would hold few of their columns.
 
-    >>> stride_of_sample(9_999), stride_of_sample(1_000_000)
-    (1, 101)
+    Args:
+      size: The number of values of the array.
+
+    Returns:
+      A stride of at least 1.
+
+    Example:
+      >>> stride_of_sample(9_999), stride_of_sample(1_000_000)
+      (1, 101)
     """
     return (size // _SAMPLE) | 1
 
 
 def image(name: str, value: ArrayLike, max_outputs: int = 3) -> None:
-    """Log the first images of a batch [B, H, W, C], C being 1, 3 or 4.
+    """Log the first images of a batch, from inside a `model_fn`.
 
-    Bytes (uint8) are shown as they are; other numbers are scaled, image by image.
+    Args:
+      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
+        appended.
+      value: Images [B, H, W, C] with 1, 3 or 4 channels. uint8 is written unchanged;
+        other numbers are scaled to 0…255, each image by itself.
+      max_outputs: How many images of the batch to log, at least 1.
 
-    >>> image("digits", jnp.zeros((8, 28, 28, 1)))
+    Raises:
+      SpecError: `value` has another shape, or `max_outputs` is less than 1.
+
+    Example:
+      >>> image("digits", jnp.zeros((8, 28, 28, 1)))  # no model_fn is running
     """
     array = jnp.asarray(value)
     if array.ndim != 4 or array.shape[-1] not in (1, 3, 4):
@@ -82,9 +122,20 @@ def image(name: str, value: ArrayLike, max_outputs: int = 3) -> None:
 
 
 def text(name: str, value: str) -> None:
-    """Log a fixed text, known when the model is traced.
+    """Log a fixed text, from inside a `model_fn`.
 
-    >>> text("about", "two **towers**")
+    The text is the same at every step, because the model is traced once.
+
+    Args:
+      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
+        appended.
+      value: The text, which TensorBoard renders as Markdown.
+
+    Raises:
+      SpecError: `value` is not a `str`.
+
+    Example:
+      >>> text("about", "two **towers**")  # no model_fn is running
     """
     if not isinstance(value, str):
         raise SpecError(
@@ -95,35 +146,46 @@ def text(name: str, value: str) -> None:
 
 
 def log_value(name: str, value: ArrayLike) -> None:
-    """Name a value of any shape for hooks to ask for; nothing is written by itself.
+    """Name a value inside a `model_fn` so that hooks can request it.
 
-    `LoggingTensorHook({"norm": "norm"}, every_n_iter=10)` logs it, and any hook gets it
-    by returning its name from `before_run`. It is brought to the host only then. Of
-    steps that ran in one loop (`iterations_per_loop`) a hook gets the last one's.
+    Nothing is written by itself. `LoggingTensorHook({"norm": "norm"}, every_n_iter=10)`
+    logs the value, and every hook gets it by returning its name from `before_run`. It
+    is copied to the host only then. If several steps ran in one compiled loop
+    (`iterations_per_loop`), a hook gets the value of the last step.
 
-    >>> log_value("norm", jnp.float32(2.0))  # no model_fn is running: nothing happens
+    Args:
+      name: The name that hooks request, unique in the model.
+      value: An array of any shape.
+
+    Raises:
+      SpecError: `name` is in use, or is "loss", "global_step" or "step".
+
+    Example:
+      >>> log_value("norm", jnp.float32(2.0))  # no model_fn is running
     """
     trace = staging.current()
     if trace is None:
         return
     if name in trace.logged or name in ("loss", "global_step", "step"):
         raise SpecError(
-            f"log_value: {name!r} already names a value of this model. Hooks ask by "
-            "name: give each value its own."
+            f"log_value: {name!r} already names a value of this model. Choose another "
+            "name: hooks request values by name."
         )
     trace.logged[name] = staging.LoggedValue("value", jnp.asarray(value))
 
 
 def _is_watched() -> bool:
-    """Whether somebody could look: predictions have no summaries.
+    """Return whether summaries are logged: in training and evaluation.
 
-    In an export, which is one, sizes are symbols, and no sample can be taken.
+    Exports are traced as predictions with symbolic sizes, of which no sample can be
+    taken.
     """
     trace = staging.current()
     return trace is not None and trace.mode != ModeKeys.PREDICT
 
 
 def _log(name: str, value: staging.LoggedValue) -> None:
+    """Record a value under `name`, or under `name_1`, `name_2`, … if that is taken."""
     trace = staging.current()
     if trace is None:
         return

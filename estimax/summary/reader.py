@@ -2,8 +2,8 @@
 
     read_scalars(eval_dir)["accuracy"]      # [(100, 0.91), (200, 0.93)]
 
-The two formats are simple enough to be read here: records (length, checksum, data,
-checksum) of `Event` messages, of which only steps and plain numbers are looked at.
+An event file is a sequence of records (length, checksum, data, checksum), each an
+`Event` message of tensorboardX. Checksums are not verified.
 """
 
 from __future__ import annotations
@@ -13,29 +13,45 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from estimax.wire import messages
-
 _HEADER = struct.Struct("<QI")
 _FOOTER = 4
-# Field numbers of Event, Summary and Summary.Value.
-_STEP, _SUMMARY = 2, 5
-_VALUE = 1
-_TAG, _SIMPLE_VALUE = 1, 2
 
 
 def read_scalars(logdir: str | os.PathLike[str]) -> dict[str, list[tuple[int, float]]]:
-    """Read every scalar of a directory's event files, by tag, in order of steps.
+    """Read all scalars from the event files of a directory.
 
-    A step that was written twice, as after a resume, has its later value. The last
-    record of a file may be cut: its writer was killed or is still at work. A record
-    that is damaged is left out.
+    Use it to plot or test what a training logged, without TensorBoard. If a step was
+    written twice, as after a resume, the later value counts. The last record of a file
+    may be incomplete, because its writer was killed or is still writing: it is left
+    out, and so is a damaged record.
+
+    Args:
+      logdir: The directory with the event files: the model directory for training, its
+        `eval` folder for evaluations.
+
+    Returns:
+      `(step, value)` pairs in the order of steps, by tag. Empty if there are no files.
+
+    Example:
+      >>> import tempfile
+      >>> from estimax.summary import SummaryWriter
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     with SummaryWriter(folder) as writer:
+      ...         writer.scalar("loss", 0.5, step=100)
+      ...         writer.scalar("loss", 0.25, step=200)
+      ...     read_scalars(folder)
+      {'loss': [(100, 0.5), (200, 0.25)]}
     """
+    from google.protobuf.message import (  # type: ignore[import-untyped]  # no types
+        DecodeError,
+    )
+
     found: dict[str, dict[int, float]] = {}
     for path in sorted(Path(logdir).glob("*.tfevents.*"), key=_age):
-        for event in _records(path.read_bytes()):
+        for record in _records(path.read_bytes()):
             try:
-                step, values = _scalars(event)
-            except (ValueError, TypeError, AttributeError, struct.error):
+                step, values = _scalars(record)
+            except DecodeError:
                 continue
             for tag, value in values:
                 found.setdefault(tag, {})[step] = value
@@ -43,44 +59,38 @@ def read_scalars(logdir: str | os.PathLike[str]) -> dict[str, list[tuple[int, fl
 
 
 def _age(path: Path) -> tuple[int, str]:
-    """Order of creation: the second in the name, then the rest of the name."""
+    """Return a key that sorts by creation: the second in the name, then the name."""
     second = path.name.partition(".tfevents.")[2].partition(".")[0]
     return (int(second) if second.isdigit() else 0, _padded_numbers(path.name))
 
 
 def _padded_numbers(name: str) -> str:
+    """Return a file name with its numbers padded, so that ".10" sorts after ".9"."""
     return ".".join(
         part.zfill(20) if part.isdigit() else part for part in name.split(".")
     )
 
 
 def _records(data: bytes) -> Iterator[bytes]:
-    place = 0
-    while place + _HEADER.size <= len(data):
-        length, _ = _HEADER.unpack_from(data, place)
-        start = place + _HEADER.size
-        place = start + length + _FOOTER
-        if place > len(data):
+    """Yield the complete records of a file."""
+    start = 0
+    while start + _HEADER.size <= len(data):
+        length, _ = _HEADER.unpack_from(data, start)
+        first = start + _HEADER.size
+        start = first + length + _FOOTER
+        if start > len(data):
             return
-        yield data[start : start + length]
+        yield data[first : first + length]
 
 
-def _scalars(event: bytes) -> tuple[int, list[tuple[str, float]]]:
-    step = 0
-    values: list[tuple[str, float]] = []
-    for number, content in messages.fields(event):
-        if number == _STEP:
-            step = content
-        elif number == _SUMMARY:
-            for inner, value in messages.fields(content):
-                if inner == _VALUE:
-                    values += _scalar(value)
-    return step, values
+def _scalars(record: bytes) -> tuple[int, list[tuple[str, float]]]:
+    """Return the step of an event, and the tags and values of its scalars."""
+    from tensorboardX.proto.event_pb2 import Event
 
-
-def _scalar(value: bytes) -> list[tuple[str, float]]:
-    """The tag and number of a Summary.Value, or nothing for another kind."""
-    fields = dict(messages.fields(value))
-    if _SIMPLE_VALUE not in fields or _TAG not in fields:
-        return []
-    return [(fields[_TAG].decode(), struct.unpack("<f", fields[_SIMPLE_VALUE])[0])]
+    event = Event.FromString(record)
+    values = [
+        (value.tag, value.simple_value)
+        for value in event.summary.value
+        if value.tag and value.HasField("simple_value")
+    ]
+    return event.step, values

@@ -1,11 +1,12 @@
-"""Event files for TensorBoard.
+"""Write event files for TensorBoard.
 
     with SummaryWriter(model_dir) as writer:
         writer.scalar("loss", 0.25, step=100)
 
 A process has one open file per directory: writers of the same directory share it, and a
-later one continues it. Messages are tensorboardX's; its writer is left aside, because
-its `flush` does not wait for what is queued and its checksums take milliseconds.
+later writer continues it. The messages are those of tensorboardX. Its writer is not
+used, because its `flush` does not wait for queued events and its checksums take
+milliseconds.
 """
 
 from __future__ import annotations
@@ -27,22 +28,29 @@ from estimax.native import checksum
 from estimax.summary.encoding import Message, encode
 
 FLUSH_SECONDS = 10.0
-# Files that nobody uses at the moment, kept open for the next evaluation of the model.
+# How many files without a writer are kept open, for the next evaluation of the model.
 MOST_IDLE = 8
 
 
 class SummaryWriter:
-    """Writes scalars, histograms, images and texts to a directory.
+    """Writes scalars, histograms, images and texts to an event file in a directory.
 
-    The file is made at the first write. It is flushed every ten seconds of writing, by
-    `flush`, by `close` and when the process ends.
+    Use it in hooks and in programs of your own; inside a `model_fn`, use
+    `ex.summary.scalar` and its siblings. The file is created at the first write. It is
+    flushed by writes every ten seconds, by `flush`, by `close`, and when the process
+    ends. Use it as a context manager to close it.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with SummaryWriter(folder) as writer:
-    ...         writer.scalar("loss", 0.25, step=100)
-    ...     len(os.listdir(folder))
-    1
+    Args:
+      logdir: The directory to write to, created if it does not exist.
+
+    Example:
+      >>> import tempfile
+      >>> from estimax.summary import read_scalars
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     with SummaryWriter(folder) as writer:
+      ...         writer.scalar("loss", 0.25, step=100)
+      ...     read_scalars(folder)
+      {'loss': [(100, 0.25)]}
     """
 
     def __init__(self, logdir: str | os.PathLike[str]) -> None:
@@ -51,41 +59,77 @@ class SummaryWriter:
         self._closed = False
 
     def add(self, step: int, values: Iterable[tuple[str, str, Any]]) -> None:
-        """Write several values as one event: (kind, name, value) each.
+        """Write several values as one event.
 
-        Kinds are scalar, histogram, image and text, as the methods below.
+        Args:
+          step: The training step of the values.
+          values: `(kind, name, value)` for each. The kinds are "scalar", "histogram",
+            "image" and "text"; see the methods of these names.
+
+        Raises:
+          ValueError: A kind is unknown, or the writer is closed.
         """
         messages = [m for value in values for m in encode(*value)]
         if messages:
             self._write(messages, step)
 
     def scalar(self, name: str, value: ArrayLike, step: int) -> None:
-        """Write one number."""
+        """Write one number.
+
+        Args:
+          name: The tag in TensorBoard. Characters other than letters, digits and `-_./`
+            become `_`.
+          value: The number, as a Python number or an array of one value.
+          step: The training step.
+        """
         self.add(step, [("scalar", name, value)])
 
     def histogram(self, name: str, values: ArrayLike, step: int) -> None:
-        """Write the distribution of an array's finite values; none, and nothing is."""
+        """Write the distribution of the finite values of an array.
+
+        Nothing is written if there are none.
+
+        Args:
+          name: The tag in TensorBoard.
+          values: An array of any shape.
+          step: The training step.
+        """
         self.add(step, [("histogram", name, values)])
 
     def image(self, name: str, images: ArrayLike, step: int) -> None:
-        """Write images [B, H, W, C], or one without B; C is 1, 3 or 4.
+        """Write images.
 
-        Bytes are written as they are. Numbers are scaled image by image: without a
-        negative one, so that the largest is white; else so that zero is grey.
+        uint8 is written unchanged. Other numbers are scaled to 0…255, each image by
+        itself: the largest becomes white, and zero black, or grey if there are negative
+        numbers.
+
+        Args:
+          name: The tag in TensorBoard.
+          images: Images [B, H, W, C], or one [H, W, C], with 1, 3 or 4 channels.
+          step: The training step.
+
+        Raises:
+          ValueError: `images` has another shape.
         """
         self.add(step, [("image", name, images)])
 
     def text(self, name: str, value: str, step: int) -> None:
-        """Write a text, which TensorBoard renders as Markdown."""
+        """Write a text, which TensorBoard renders as Markdown.
+
+        Args:
+          name: The tag in TensorBoard.
+          value: The text.
+          step: The training step.
+        """
         self.add(step, [("text", name, value)])
 
     def flush(self) -> None:
-        """Put on disk what was written."""
+        """Write what is buffered to the file."""
         if self._file is not None:
             self._file.flush()
 
     def close(self) -> None:
-        """Flush; the file stays open for a later writer of the same directory."""
+        """Flush and end writing; a later writer of the directory continues the file."""
         if self._file is not None:
             _release(self._file)
             self._file = None
@@ -97,19 +141,37 @@ class SummaryWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        closed = ", closed" if self._closed else ""
+        return f"SummaryWriter({str(self.logdir)!r}{closed})"
+
     def _write(self, messages: list[Message], step: int) -> None:
         if self._closed:
-            raise ValueError(f"the SummaryWriter of {self.logdir} is closed.")
+            raise ValueError(f"SummaryWriter: the writer of {self.logdir} is closed.")
         if self._file is None:
             self._file = _acquire(self.logdir)
         self._file.write(messages, step)
 
 
 class Output:
-    """Where a hook writes: a folder of which it opens a writer, or a writer of others.
+    """Where a hook writes summaries: to a directory, or to a writer that it was given.
 
-    >>> Output(None, None).writer is None
-    True
+    Use it in hooks that take both `output_dir` and `summary_writer`. A writer that
+    `open` created is closed by `close`; a given writer is only flushed.
+
+    Args:
+      logdir: The directory to write to, or None.
+      writer: The writer to use if `logdir` is None, or None to write nothing.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     output = Output(folder, None)
+      ...     output.open()
+      ...     output.writer.scalar("loss", 0.25, step=100)
+      ...     output.close()
+      >>> Output(None, None).writer is None
+      True
     """
 
     def __init__(
@@ -118,13 +180,16 @@ class Output:
         self._logdir = logdir
         self.writer = writer
 
+    def __repr__(self) -> str:
+        return f"Output({self.writer or self._logdir!r})"
+
     def open(self) -> None:
-        """Open the folder."""
+        """Create a writer for the directory, if one was given."""
         if self._logdir is not None:
             self.writer = SummaryWriter(self._logdir)
 
     def close(self) -> None:
-        """Close what was opened here; a writer of others is flushed."""
+        """Close the writer that `open` created; flush a writer that was given."""
         if self.writer is None:
             return
         if self._logdir is not None:
@@ -134,20 +199,32 @@ class Output:
 
 
 def times_written(logdir: Path) -> int:
-    """How often writers of this process have been closed on a folder (absolute).
+    """Return how often writers of a directory have been closed in this process.
 
-    Tells a reader that there may be something new, for the price of a comparison.
+    Readers compare it with an earlier count, to read event files again only if there
+    may be something new.
+
+    Args:
+      logdir: The absolute path of the directory.
+
+    Example:
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     with SummaryWriter(folder) as writer:
+      ...         writer.scalar("loss", 0.25, step=100)
+      ...     times_written(Path(folder))
+      1
     """
     return _times_written.get(logdir, 0)
 
 
 class _EventFile:
-    """One open file of records, and how many writers use it."""
+    """One open event file, and the number of writers that use it."""
 
     def __init__(self, logdir: Path) -> None:
         logdir.mkdir(parents=True, exist_ok=True)
-        # The second and the host alone would not do: a file opened within the same
-        # second would overwrite the one before.
+        # The time and the host are not enough: a file opened within the same second
+        # would overwrite the one before.
         self._suffix = f".{os.getpid()}.{next(_numbers)}"
         name = f"{int(time.time()):010d}.{socket.gethostname()}{self._suffix}"
         self.logdir = logdir
@@ -177,18 +254,19 @@ class _EventFile:
         length = struct.pack("<Q", len(data))
         crcs = map(checksum.masked_crc32c, (length, data))
         sums = [struct.pack("<I", crc) for crc in crcs]
-        # In one piece: two threads may be writing.
+        # One call for the whole record, because two threads may be writing.
         self._file.write(length + sums[0] + data + sums[1])
 
     def is_there(self) -> bool:
-        """Whether nobody removed it: writing on would then be lost in silence."""
+        """Return whether the file still exists; writes to a removed file are lost."""
         return any(self.logdir.glob(f"events.out.tfevents.*{self._suffix}"))
 
 
 _numbers = itertools.count()
 _lock = threading.Lock()
 _times_written: dict[Path, int] = {}
-# Least recently used first. A forked child has its own, by process id.
+# By process id and directory, because a forked child must not share files with its
+# parent. The least recently used file comes first.
 _files: dict[tuple[int, Path], _EventFile] = {}
 
 
@@ -212,7 +290,7 @@ def _release(file: _EventFile) -> None:
         file.users -= 1
         file.flush()
         _times_written[file.logdir] = times_written(file.logdir) + 1
-        if file not in _files.values():  # its folder was removed meanwhile
+        if file not in _files.values():  # the folder was removed meanwhile
             if file.users == 0:
                 file.close()
             return

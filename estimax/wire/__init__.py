@@ -1,4 +1,7 @@
-"""Bytes: files written whole or not at all, TFRecord framing."""
+"""Bytes on disk: TFRecord files, atomic writes, locks, tensors, JSON, messages.
+
+Read `records.py` for TFRecords and `atomic.py` for how files are replaced.
+"""
 
 from estimax.wire import atomic
 from estimax.wire.records import (

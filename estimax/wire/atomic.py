@@ -1,12 +1,13 @@
-"""Files and folders that are there whole or not at all, whenever the power goes.
+"""Write files and folders atomically: a crash leaves the old one or the new one.
 
     atomic.write_json(path, {"step": 100})
     with atomic.folder(model_dir / "model.ckpt-100") as temporary:
         (temporary / "weights").write_bytes(data)
 
-Everything is written beside its place under a temporary name, fsynced, and renamed in.
-A process that is killed leaves at most a temporary; `remove_leftovers` finds those: the
-name says which process made it (see `processes`).
+Everything is written under a temporary name in the same directory, fsynced, and then
+renamed. A killed process leaves at most its temporaries. Their names say which process
+made them (see `processes`), and `remove_leftovers` removes those of processes that have
+ended.
 """
 
 from __future__ import annotations
@@ -27,41 +28,42 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from estimax.wire import processes
+from estimax.wire.files import Pathish as Pathish
 
-Pathish = str | os.PathLike[str]
-
-# Processes of another container or boot cannot be seen. With our host name they are
-# most likely those of this container before it was restarted, but they may be writing.
+# A temporary without a write for so long is a leftover if its process cannot be seen,
+# being of another container or boot. With our host name, it is most likely a process of
+# this container before a restart, but it may still be writing.
 DEAD_AFTER_SECONDS = 60.0
-# For processes of another host only age tells.
+# The same for processes of another host.
 FOREIGN_AFTER_SECONDS = 24 * 3600.0
 
 _PREFIX = ".estimax-tmp"
 _NAME = re.compile(
     re.escape(_PREFIX) + r"-(?P<host>.*)-(?P<pid>\d+)"
-    # Absent in names that older versions made.
+    # Names made by older versions lack this part.
     r"(?:-s(?P<system>[0-9a-f]{8})t(?P<started>[0-9a-f]*))?"
     r"-\d+-[0-9a-f]{8}~(?P<final>.*)"
 )
+# Constants of Linux for renameat2: swap the two paths; relative to the current folder.
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
-# What `write`, `fsync` and `close` fail with when a disk is full or broken.
+# The errors of `write`, `fsync` and `close` when a disk is full or broken.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _counter = itertools.count()
-_in_use: set[str] = set()  # names of this process's temporaries
+_in_use: set[str] = set()  # names of the temporaries that this process is writing
 
 
 def write_bytes(path: Pathish, data: bytes) -> None:
-    """Write a file whole; readers see the old content or the new, never a part."""
+    """Write a file atomically: readers see the old content or the new content."""
     with file(path) as opened:
         opened.write(data)
 
 
 @contextlib.contextmanager
 def file(final_path: Pathish) -> Iterator[BinaryIO]:
-    """Yield a new file that takes `final_path` at a clean exit.
+    """Yield a new file that is renamed to `final_path` when the block ends.
 
-    After an exception nothing has changed.
+    If the block raises, the new file is removed and `final_path` stays as it was.
     """
     final = Path(final_path)
     temporary = _temporary_beside(final)
@@ -80,15 +82,16 @@ def file(final_path: Pathish) -> Iterator[BinaryIO]:
 
 
 def write_json(path: Pathish, value: Any) -> None:
-    """Write a JSON file whole, indented for people."""
+    """Write a JSON file atomically, indented to be readable."""
     write_bytes(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
 @contextlib.contextmanager
 def folder(final_path: Pathish) -> Iterator[Path]:
-    """Yield an empty folder that takes `final_path` at a clean exit.
+    """Yield an empty folder that is renamed to `final_path` when the block ends.
 
-    A folder that is already there is replaced. After an exception nothing has changed.
+    An existing folder is replaced. If the block raises, the new folder is removed and
+    `final_path` stays as it was.
     """
     final = Path(final_path)
     temporary = _temporary_beside(final)
@@ -101,14 +104,14 @@ def folder(final_path: Pathish) -> Iterator[Path]:
         _move_in(temporary, final)
         sync_directory(final.parent)
     finally:
-        # After a replacement the temporary name holds what was there before.
+        # After a replacement, the temporary name holds the old folder.
         shutil.rmtree(temporary, ignore_errors=True)
         _in_use.discard(temporary.name)
 
 
 @contextlib.contextmanager
 def names_file(path: Pathish) -> Iterator[None]:
-    """Add `path` to an error of a full disk, which the system raises without a name."""
+    """Set the file name of an `OSError` for a full disk, which has none by itself."""
     try:
         yield
     except OSError as error:
@@ -118,7 +121,7 @@ def names_file(path: Pathish) -> Iterator[None]:
 
 
 def remove_folder(path: Pathish) -> None:
-    """Remove a folder so that no reader ever finds it half empty."""
+    """Remove a folder atomically: readers find all of it or nothing."""
     doomed = Path(path)
     temporary = _temporary_beside(doomed)
     _in_use.add(temporary.name)
@@ -136,20 +139,23 @@ def remove_leftovers(
     sole_writer_of: Callable[[str], bool] = lambda name: False,
     now: float | None = None,
 ) -> list[str]:
-    """Remove the temporaries of processes that ended; return their names.
+    """Remove the temporaries of processes that have ended.
 
-    Those of running processes are never removed. A process of another container or
-    host cannot be seen: its temporaries are removed when nothing was written to them
-    for a minute (same host name) or a day.
+    Temporaries of running processes are never removed. A process of another container
+    or host cannot be seen. Its temporaries are removed if they were not written to for
+    a minute (same host name) or a day (another host).
 
     Args:
       directory: Where to look.
-      depth: How many levels of folders inside to look into as well; links are not
-        followed.
-      sole_writer_of: Tells for a file's final name whether the caller knows, by a lock,
-        that no other process writes it. Temporaries of such files are removed
-        without waiting, unless their process is seen to run.
-      now: The time in seconds since 1970.
+      depth: How many levels of folders inside `directory` to look into as well. Links
+        are not followed.
+      sole_writer_of: Returns for the final name of a file whether the caller knows, by
+        a lock, that no other process writes it. Temporaries of such files are removed
+        without waiting, unless their process is known to run.
+      now: The time in seconds since 1970, by default the present time.
+
+    Returns:
+      The names of the temporaries that were removed.
     """
     removed = []
     now = time.time() if now is None else now
@@ -165,7 +171,8 @@ def remove_leftovers(
             continue
         patience = _patience(match)
         if sole_writer_of(match["final"]) and patience < math.inf:
-            patience = -math.inf  # whatever clock the file's time is of
+            # Even if the file is from the future by our clock.
+            patience = -math.inf
         if now - _last_written(entry) < patience:
             continue
         if entry.is_dir():
@@ -177,9 +184,9 @@ def remove_leftovers(
 
 
 def file_system_time(directory: Pathish) -> float:
-    """Return the time that the file system gives to a new file in a directory.
+    """Return the present time by the clock of the file system of a directory.
 
-    It may differ from this machine's clock: network file systems have their own.
+    Network file systems have a clock of their own, which may differ from the local one.
     """
     path = _temporary_beside(Path(directory) / "time")
     _in_use.add(path.name)
@@ -192,7 +199,7 @@ def file_system_time(directory: Pathish) -> float:
 
 
 def sync_directory(path: Pathish) -> None:
-    """Make the names in a directory durable, not only the content behind them."""
+    """Flush the names in a directory to disk; fsync of a file flushes its content."""
     if sys.platform == "win32":  # directories cannot be opened there
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -203,9 +210,10 @@ def sync_directory(path: Pathish) -> None:
 
 
 def _temporary_beside(final: Path) -> Path:
-    # The system and the start time tell us from a process that had our id before, as
-    # the first process of a restarted container has; the random part is for systems
-    # that know neither.
+    """Return a new name in the same folder that identifies this process."""
+    # The system and the start time tell this process from an earlier one with the same
+    # id, such as the first process of a container before a restart. The random part is
+    # for platforms where both are unknown.
     me = processes.current()
     owner = f"{me.host}-{me.pid}-s{me.system}t{me.started}-{next(_counter)}"
     return final.parent / f"{_PREFIX}-{owner}-{os.urandom(4).hex()}~{final.name}"
@@ -220,6 +228,7 @@ def _sync_tree(root: Path) -> None:
 
 
 def _move_in(temporary: Path, final: Path) -> None:
+    """Rename a folder to its final name, in exchange for a folder of that name."""
     try:
         os.rename(temporary, final)
     except OSError as error:
@@ -229,8 +238,8 @@ def _move_in(temporary: Path, final: Path) -> None:
         return
     if _exchanged(temporary, final):
         return
-    # No exchange on this system: for an instant neither is in place. Both are
-    # complete then, under temporary names.
+    # The platform cannot exchange. Between the two renames `final` does not exist; both
+    # folders are complete then, under temporary names.
     aside = _temporary_beside(final)
     os.rename(final, aside)
     os.rename(temporary, final)
@@ -238,7 +247,10 @@ def _move_in(temporary: Path, final: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Swap two paths in one step, where the system can (Linux since 3.15)."""
+    """Swap two paths atomically; return False if the platform cannot.
+
+    Linux can since version 3.15.
+    """
     if not sys.platform.startswith("linux"):
         return False
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -257,27 +269,29 @@ def _entries(directory: Pathish) -> list[Path]:
 
 
 def _patience(name: re.Match[str]) -> float:
-    """Return after how many seconds without a write a temporary is a leftover."""
+    """Return the seconds without a write after which a temporary is a leftover."""
     owner = processes.Process(
         name["host"], int(name["pid"]), name["system"] or "", name["started"] or ""
     )
     me = processes.current()
-    if owner == me:  # and not in use
+    if owner == me:  # and the name is not in `_in_use`
         return DEAD_AFTER_SECONDS
     running = processes.is_running(owner)
     if running is not None:
         return math.inf if running else 0.0
     if owner.host != me.host:
         return FOREIGN_AFTER_SECONDS
-    # Not visible; if a process of ours has that id, it is likely not the same one.
+    # The process cannot be seen. Names of older versions do not say which system it
+    # belongs to: if the id exists here, it may be the writer, so wait longer.
     if name["system"] is None and owner.pid != me.pid and processes.exists(owner.pid):
         return FOREIGN_AFTER_SECONDS
     return DEAD_AFTER_SECONDS
 
 
 def _last_written(path: Path) -> float:
+    """Return the time of the last write to a file, or to a folder and its files."""
     try:
         inside = [entry.stat().st_mtime for entry in path.glob("*")]
         return max([path.stat().st_mtime, *inside])
-    except FileNotFoundError:  # its owner just finished
+    except FileNotFoundError:  # the owner has just renamed it
         return float("inf")

@@ -1,8 +1,11 @@
-"""Opening files by path or URL: local ones, and what fsspec or pyarrow can reach.
+"""Open files by path or URL, and check names of files inside a folder.
 
     with files.open_to_read("s3://bucket/train-00.tfrecord") as file: ...
+    path = files.regular_file(folder, "weights.safetensors")    # or ValueError
 
-A path with `://` goes through fsspec when it is installed, else through pyarrow.
+A path with `://` is opened by fsspec if it is installed, else by pyarrow. The names in
+the manifest of a checkpoint or a bundle are not trusted: `check_name` and
+`regular_file` refuse a name that leads out of its folder.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ Pathish = str | os.PathLike[str]
 
 
 def is_remote(path: Pathish) -> bool:
-    """Whether a path is a URL rather than a place in the local file system.
+    """Return whether a path is a URL and not a path of the local file system.
 
     >>> is_remote("gs://bucket/a"), is_remote("data/a")
     (True, False)
@@ -28,11 +31,11 @@ def is_remote(path: Pathish) -> bool:
 
 
 def open_to_read(path: Pathish) -> BinaryIO:
-    """Open without a buffer of Python's own: callers read large pieces.
+    """Open a file to read bytes, without buffering: callers read large pieces.
 
     Raises:
-      InputError: There is no such file, it may not be read, or it is no file: a folder,
-        a named pipe, a device.
+      InputError: The file does not exist, may not be read, or is not a regular file but
+        a folder, a named pipe or a device.
     """
     try:
         if is_remote(path):
@@ -45,8 +48,8 @@ def open_to_read(path: Pathish) -> BinaryIO:
         file.close()
         what = "a named pipe" if stat.S_ISFIFO(kind) else "a device or a socket"
         raise InputError(
-            f"{path}: expected a file, found {what}. Input is read from saved "
-            "positions, so it must be a file: write the data to one first."
+            f"{path}: expected a file, found {what}. Reading resumes from saved "
+            "positions, which only a file has: write the data to a file first."
         )
     return file
 
@@ -60,7 +63,7 @@ def size_of(file: BinaryIO) -> int | None:
 
 
 def _open_at_once(path: Pathish) -> BinaryIO:
-    """Open without waiting: for a named pipe, until somebody writes to it."""
+    """Open without blocking, which a named pipe does until it has a writer."""
 
     def opener(path: str, flags: int) -> int:
         return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
@@ -69,7 +72,7 @@ def _open_at_once(path: Pathish) -> BinaryIO:
 
 
 def open_to_write(path: Pathish) -> BinaryIO:
-    """Open a new file, or an old one for writing it anew."""
+    """Create a file, or empty an existing one, and open it to write bytes."""
     try:
         if is_remote(path):
             return _open_remote(os.fspath(path), "wb")
@@ -114,10 +117,11 @@ def check_name(name: str) -> None:
 
 
 def regular_file(folder: Path, name: str) -> Path:
-    """Return the path of a file inside `folder`, which need not exist.
+    """Return the path of the file `name` in `folder`; the file need not exist.
 
-    Raises ValueError if the name or a symbolic link leads out of the folder, or if the
-    name belongs to something else than a file.
+    Raises:
+      ValueError: The name or a symbolic link leads out of the folder, or the path is
+        not a regular file.
     """
     check_name(name)
     path = folder / name

@@ -1,12 +1,11 @@
-"""JSON that somebody else may have written, read with its surprises refused.
+"""Parse JSON from files that may be damaged or forged, and check the types in it.
 
     json_text.parse(b'{"step": 3}')                 # {'step': 3}
     number = json_text.whole(record, "step")        # an int >= 0, or ValueError
 
-Python's own reader keeps the last of two equal keys, recurses until the stack ends, and
-gives whatever type is found. A file that says which bytes to read, and how many, must
-not get that far: everything here raises ValueError, which a caller turns into its own
-error with the file's name.
+Python's own parser keeps the last of two equal keys, recurses until the stack ends, and
+does not check types. A manifest says which bytes to read and how many, so it must be
+checked first. All functions raise `ValueError`; callers add the name of the file.
 """
 
 from __future__ import annotations
@@ -15,17 +14,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# Deeper than any description of a model or of a place in the data. Readers recurse, so
-# this has to stay far from Python's limit of 1000 calls.
+# The deepest nesting allowed, more than any model or position in the data needs.
+# Readers recurse, so it must stay far below Python's limit of 1000 calls.
 MOST_LEVELS = 100
+_MOST_AXES = 32
 
 
 def parse(text: bytes | str) -> Any:
-    """Parse JSON; raise ValueError for what is none, repeats a key or is too deep.
+    """Parse JSON; raise ValueError if it is not JSON, repeats a key or is too deep.
 
     >>> parse('{"a": 1, "a": 2}')
     Traceback (most recent call last):
-    ValueError: the key 'a' is there twice
+    ValueError: the key 'a' is repeated
     """
     try:
         value = json.loads(text, object_pairs_hook=_unique)
@@ -36,7 +36,7 @@ def parse(text: bytes | str) -> Any:
 
 
 def check_depth(value: Any) -> None:
-    """Raise ValueError if lists and dicts are nested in more than MOST_LEVELS levels.
+    """Raise ValueError if lists and dicts are nested deeper than MOST_LEVELS.
 
     >>> check_depth([[["shallow"]]])
     """
@@ -54,7 +54,7 @@ def check_depth(value: Any) -> None:
 
 
 def mapping(value: Any, what: str) -> Mapping[str, Any]:
-    """Return `value` if it is a JSON object.
+    """Return `value`; raise ValueError unless it is a JSON object.
 
     >>> mapping([1], "files")
     Traceback (most recent call last):
@@ -66,7 +66,7 @@ def mapping(value: Any, what: str) -> Mapping[str, Any]:
 
 
 def whole(record: Mapping[str, Any], key: str, *, below: int = 2**63) -> int:
-    """Return the integer `record[key]`, which must be in [0, below).
+    """Return `record[key]`; raise ValueError unless it is an integer in [0, below).
 
     >>> whole({"size": -1}, "size")
     Traceback (most recent call last):
@@ -82,7 +82,7 @@ def whole(record: Mapping[str, Any], key: str, *, below: int = 2**63) -> int:
 
 
 def text(record: Mapping[str, Any], key: str) -> str:
-    """Return the text `record[key]`.
+    """Return `record[key]`; raise ValueError unless it is text.
 
     >>> text({"dtype": "float32"}, "dtype")
     'float32'
@@ -94,7 +94,7 @@ def text(record: Mapping[str, Any], key: str) -> str:
 
 
 def dimensions(record: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    """Return the shape `record[key]`, a list of whole numbers.
+    """Return the shape `record[key]`; raise ValueError unless it is a list of sizes.
 
     >>> dimensions({"shape": [2, 3]}, "shape")
     (2, 3)
@@ -112,22 +112,20 @@ def dimensions(record: Mapping[str, Any], key: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-_MOST_AXES = 32
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs as a dict; raise ValueError if a key is repeated."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"the key {_shown(key)} is there twice")
+                raise ValueError(f"the key {_shown(key)} is repeated")
             seen.add(key)
     return found
 
 
 def _too_deep() -> ValueError:
-    return ValueError(f"lists and objects are nested in over {MOST_LEVELS} levels")
+    return ValueError(f"lists and objects are nested deeper than {MOST_LEVELS} levels")
 
 
 def _kind(value: Any) -> str:
@@ -135,6 +133,6 @@ def _kind(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return the value as Python writes it, cut to a length that fits a message."""
+    """Return the repr of a value, cut to 60 characters for a message."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}…"

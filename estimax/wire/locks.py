@@ -1,21 +1,21 @@
-"""One trainer per model directory: a lock that a crash cannot leave behind.
+"""A lock that allows one training per model directory, and that a crash releases.
 
     with locks.hold(model_dir, "train"):
-        ...                                  # a second trainer gets InUseError at once
-    locks.check_held(model_dir)              # before a save: is it still ours?
+        ...                                  # a second training raises InUseError
+    locks.check_held(model_dir)              # before a save: is the lock still ours?
 
 The lock is a file in the directory that names its holder: host, process id and start
-time. Three things tell whether that holder still runs:
+time. Whether the holder still runs is decided in three ways:
 
-- The process id and the start time, if both processes are on one machine and in one
-  container. An id that was given out again has another start time.
-- The kernel, if both are on one machine: the file is locked with `flock`, where the
-  file system has it, and that ends with the process, however it ends.
-- Of another machine nothing can be seen. The holder therefore touches the file every
-  ten seconds, and the lock is taken over when that has not happened for five minutes.
+- By process id and start time, if both processes run on one machine in one container.
+  A reused id has another start time.
+- By the kernel, if both run on one machine: the file is locked with `flock`, if the
+  file system supports it, and the kernel unlocks it when the process ends.
+- By time, if the holder runs on another machine: the holder touches the file every ten
+  seconds, and the lock is taken over if that has not happened for five minutes.
 
-The time of the last touch is compared with that of a new file in the same directory, so
-the clocks of different machines need not agree.
+The time of the last touch is compared with the time of a new file in the same
+directory, so the clocks of different machines need not agree.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _log = logging.getLogger("estimax")
 
 @contextlib.contextmanager
 def hold(directory: Pathish, purpose: str) -> Iterator[None]:
-    """Hold a directory's lock within the block, for one purpose at a time.
+    """Hold the lock of a directory within the block, for one purpose at a time.
 
-    The directory is made if it does not exist. The thread that holds a lock may take
+    The directory is created if it does not exist. The thread that holds a lock may take
     it again for another purpose, as `train` does inside of `train_and_evaluate`.
 
     Raises:
-      InUseError: Another process, another thread, or this thread for the same
-        purpose, holds it; the message says who and what to do.
-      MissingFileError: At the end of the block the lock is not there any more.
+      InUseError: Another process or thread holds the lock, or this thread holds it for
+        the same purpose. The message says who and what to do.
+      MissingFileError: The lock file was removed before the end of the block.
     """
     os.makedirs(directory, exist_ok=True)
     key = os.path.realpath(directory)
@@ -85,9 +85,13 @@ def hold(directory: Pathish, purpose: str) -> Iterator[None]:
 
 
 def check_held(directory: Pathish) -> None:
-    """Raise if this process holds the directory's lock and has lost it.
+    """Raise if this process took the lock of a directory and has lost it.
 
-    Without a lock of this process there is nothing to check.
+    Do nothing if this process did not take it.
+
+    Raises:
+      InUseError: Another process has taken the lock over.
+      MissingFileError: The lock file or the directory was removed.
     """
     held = _held.get(os.path.realpath(directory))
     if held is not None:
@@ -95,7 +99,7 @@ def check_held(directory: Pathish) -> None:
 
 
 def check_free(directory: Pathish) -> None:
-    """Raise InUseError if somebody holds the directory's lock."""
+    """Raise `InUseError` if the lock of a directory is held."""
     path = Path(directory) / FILE
     if path.exists():
         with hold(directory, "check"):
@@ -104,7 +108,7 @@ def check_free(directory: Pathish) -> None:
 
 @dataclass(frozen=True)
 class _Record:
-    """What a lock file says of its holder."""
+    """The content of a lock file: who holds the lock since when."""
 
     owner: Process
     boot: str
@@ -119,7 +123,7 @@ class _Record:
 
     @staticmethod
     def parse(data: bytes) -> _Record | None:
-        """Return what the file says; None if its writer got no further than that."""
+        """Return the content of a lock file; None if it is incomplete."""
         try:
             content = json_text.mapping(json_text.parse(data), FILE)
             owner = Process(
@@ -156,8 +160,8 @@ class _Lock:
         raise InUseError(
             f"{self._path.parent}: this process is training here already "
             f"({self.purposes[0]}, since {self._record.since}). Two trainings in one "
-            "directory would overwrite each other's checkpoints: wait for the other "
-            "one, or use another model_dir."
+            "directory would overwrite each other's checkpoints. Wait until the other "
+            "one has ended, or use another model_dir."
         )
 
     def acquire(self) -> None:
@@ -165,7 +169,7 @@ class _Lock:
             try:
                 file = os.open(self._path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o666)
             except OSError as error:
-                error.add_note(f"{self._path.parent}: training has to write here.")
+                error.add_note(f"{self._path.parent}: training must write here.")
                 raise
             try:
                 self._file = file if self._take(file, attempt) else None
@@ -183,10 +187,11 @@ class _Lock:
         touching.start()
 
     def _take(self, file: int, attempt: int) -> bool:
-        """Make the file ours; False to try again, InUseError if it is another's."""
+        """Take the lock; return False to try again, raise `InUseError` if held."""
         is_locked = _flock(file)
-        # Its holder may have removed it just now. Some file systems do not keep the
-        # numbers that tell files apart, so this is not asked for ever.
+        # The holder may have removed the file since we opened it: open the new one.
+        # Some file systems do not keep the inode numbers that `samestat` compares, so
+        # the number of attempts is limited.
         if attempt < _MOST_ATTEMPTS and not _is_same_file(file, self._path):
             return False
         found = _Record.parse(_read(file))
@@ -202,16 +207,16 @@ class _Lock:
         os.ftruncate(file, 0)
         os.lseek(file, 0, os.SEEK_SET)
         with atomic.names_file(self._path):
-            # Not os.write, which may write a part and raise nothing.
+            # Not os.write, which may write a part without raising.
             with open(file, "wb", closefd=False) as opened:
                 opened.write(self._record.encoded())
             os.fsync(file)
         return True
 
     def _is_stale(self, file: int, found: _Record, is_locked: bool | None) -> bool:
-        """Whether a holder that cannot be seen from here has ended."""
-        # On one kernel a file that could be locked has no holder. A machine of our
-        # name with another boot is this one before it was restarted.
+        """Return whether a holder that cannot be seen from here has ended."""
+        # On one kernel, a file that could be locked has no holder. A holder with our
+        # host name and another boot was this machine before a restart.
         same_kernel = found.boot == processes.boot()
         same_host = found.owner.host == processes.current().host
         if is_locked and (same_kernel or same_host):
@@ -220,25 +225,25 @@ class _Lock:
         return now - os.fstat(file).st_mtime > STALE_SECONDS
 
     def check(self) -> None:
-        """Raise unless the lock file is there and ours."""
+        """Raise unless the lock file exists and is ours."""
         directory, found = self._path.parent, self._current()
         if found is not None and found.token == self._record.token:
             return
         if not directory.is_dir():
             raise MissingFileError(
-                f"{directory} was deleted while it was trained in, and its checkpoints "
-                "with it. Start training again."
+                f"{directory} was deleted during training, and its checkpoints with "
+                "it. Start training again."
             )
         if found is None:
             raise MissingFileError(
-                f"{self._path} is gone: {directory} was deleted, emptied or replaced "
-                "while it was trained in, or somebody removed the lock. This training "
-                "stops, so as not to write beside another one."
+                f"{self._path} is gone: during training, {directory} was deleted, "
+                "emptied or replaced, or the lock was removed. This training stops, "
+                "because another one may be writing there."
             )
         raise InUseError(
             f"{directory} was taken over by another training, {_who(found)}: this one "
-            f"was silent for over {STALE_SECONDS:.0f} s, or its lock was removed. It "
-            "stops, so as not to write beside the other one."
+            f"did not touch its lock for {STALE_SECONDS:.0f} s, or the lock was "
+            "removed. This training stops, because the other one is writing there."
         )
 
     def release(self) -> None:
@@ -247,9 +252,9 @@ class _Lock:
             return
         found = self._current()
         is_ours = found is not None and found.token == self._record.token
-        if sys.platform == "win32":  # where an open file cannot be removed
+        if sys.platform == "win32":  # an open file cannot be removed there
             os.close(self._file)
-        # Removed while it is locked, never after: it might be another's by then.
+        # Remove the file while it is locked. Afterwards, another process might hold it.
         if is_ours:
             self._path.unlink(missing_ok=True)
         if sys.platform != "win32":
@@ -257,14 +262,14 @@ class _Lock:
         self._file = None
 
     def _current(self) -> _Record | None:
-        """Return what the lock file says now; None if there is none."""
+        """Return the present content of the lock file; None if there is no file."""
         try:
             return _Record.parse(self._path.read_bytes())
         except OSError:
             return None
 
     def forget(self) -> None:
-        """Let go of the file in a forked child, without unlocking the parent's."""
+        """Close the file in a forked child, which does not unlock it for the parent."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -276,14 +281,14 @@ class _Lock:
         who = "another process" if found is None else _who(found)
         if from_elsewhere:
             advice = (
-                "Whether it still runs cannot be seen from here. If it does not, wait "
+                "This machine cannot see whether it still runs. If it does not, wait "
                 f"until its lock is {STALE_SECONDS:.0f} s old, or remove {self._path}."
             )
         else:
             advice = "Wait until it has ended, stop it, or use another model_dir."
         return InUseError(
-            f"{directory} is being trained in by {who}. Two trainings in one directory "
-            f"would overwrite each other's checkpoints. {advice}"
+            f"{directory} is in use: {who} is training there. Two trainings in one "
+            f"directory would overwrite each other's checkpoints. {advice}"
         )
 
 
@@ -294,14 +299,14 @@ _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 def _flock(file: int) -> bool | None:
-    """Lock a file; False if another process has it locked, None if that is unknown."""
+    """Lock a file; return False if it is locked, None if locks are not supported."""
     if sys.platform == "win32":
         return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # not on this file system
+    except OSError:  # the file system does not support it
         return None
     return True
 
@@ -319,8 +324,9 @@ def _read(file: int) -> bytes:
 
 
 def _keep_touching(path: Path, ended: threading.Event) -> None:
-    """Touch the file that is at `path` now, not one that may take its place."""
-    # `check` tells when the file is gone.
+    """Touch the file that is at `path` now every ten seconds, until `ended` is set."""
+    # The file is opened once, so that a file which replaces it is not touched. If it is
+    # gone, `check` reports it.
     with contextlib.suppress(OSError), open(path, "rb") as file:
         while not ended.wait(TOUCH_SECONDS):
             os.utime(file.fileno() if os.utime in os.supports_fd else path)
@@ -332,7 +338,7 @@ def _who(found: _Record) -> str:
 
 
 def _forget_in_child() -> None:
-    # A child that outlives us would keep the lock: it shares the open file.
+    # The child shares the open file, and would keep the lock if it outlives its parent.
     global _registry
     _registry = threading.Lock()
     for held in _held.values():

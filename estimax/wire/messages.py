@@ -1,6 +1,13 @@
-"""Protocol buffer messages read field by field, where there are few of them.
+"""Protocol buffer messages in Python: single Examples, and the fields of any message.
 
-for number, value in fields(message): ...
+    data = encode_example({"age": ("int64_list", [31])})
+    decode_example(data)                        # {"age": ("int64_list", [31])}
+    for number, value in fields(message): ...
+
+Hot paths parse and encode Examples with the compiled code of `native`. The functions
+here are for single messages. They read with the reference implementation that the
+kernels are tested against, so both refuse the same bytes. The protobuf library merges
+repeated map values, accepts groups and refuses keys that are not UTF-8; kernels do not.
 """
 
 from __future__ import annotations
@@ -12,11 +19,81 @@ from typing import Any
 from estimax.native.reference import protos
 from estimax.native.reference.protos import encode_varint
 
+__all__ = [
+    "LIST_KINDS",
+    "LIST_NAMES",
+    "FeatureParts",
+    "decode_example",
+    "decode_sequence_example",
+    "encode_example",
+    "encode_sequence_example",
+    "encode_varint",
+    "fields",
+    "varint",
+]
+
+# The field number of each kind of list in a Feature message.
+LIST_KINDS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
+LIST_NAMES = {number: name for name, number in LIST_KINDS.items()}
+
+# The kind of a feature (in LIST_KINDS, or None) and its bytes, floats or integers.
+FeatureParts = tuple[str | None, Sequence[Any]]
+
+
+def encode_example(features: Mapping[str, FeatureParts]) -> bytes:
+    """Return the bytes of an Example, with keys sorted and numbers packed.
+
+    >>> encode_example({"a": ("float_list", [1.0])}).hex()
+    '0a0f0a0d0a0161120812060a040000803f'
+    """
+    return protos.field(1, _features(features))
+
+
+def encode_sequence_example(
+    context: Mapping[str, FeatureParts],
+    feature_lists: Mapping[str, Sequence[FeatureParts]],
+) -> bytes:
+    """Return the bytes of a SequenceExample, whose lists have a feature per step."""
+    lists = b""
+    for key, steps in _sorted(feature_lists):
+        value = b"".join(protos.field(1, _feature(step)) for step in steps)
+        lists += protos.field(1, protos.field(1, key) + protos.field(2, value))
+    return protos.field(1, _features(context)) + protos.field(2, lists)
+
+
+def decode_example(data: bytes) -> dict[str, FeatureParts]:
+    """Return the features of an Example, or of the context of a SequenceExample.
+
+    Raises:
+      InputError: The bytes are not such a message.
+
+    >>> decode_example(encode_example({"n": ("int64_list", [-1])}))
+    {'n': ('int64_list', [-1])}
+    """
+    entries = protos.entries(data, 1)
+    return {_text(key): _decoded(data, value) for key, value in entries.items()}
+
+
+def decode_sequence_example(
+    data: bytes,
+) -> tuple[dict[str, FeatureParts], dict[str, list[FeatureParts]]]:
+    """Return the context and the feature lists of a SequenceExample.
+
+    Raises:
+      InputError: The bytes are not such a message.
+    """
+    lists = {
+        _text(key): [_decoded(data, step) for step in protos.messages(data, value)]
+        for key, value in protos.entries(data, 2).items()
+    }
+    return decode_example(data), lists
+
 
 def fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a message: varints as int, all others as bytes.
+    """Yield number and value of every field: varints as int, all others as bytes.
 
-    Raises ValueError if the message is cut or is no message.
+    Raises:
+      ValueError: The bytes are not a complete message.
 
     >>> list(fields(bytes([0x08, 0x96, 0x01, 0x12, 0x01, 0x61])))
     [(1, 150), (2, b'a')]
@@ -34,7 +111,9 @@ def fields(message: bytes) -> Iterator[tuple[int, Any]]:
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
         else:
-            raise ValueError(f"a message holds a field of unknown kind {kind}")
+            raise ValueError(
+                f"field {number} of a message has unknown wire type {kind}"
+            )
         if size > len(message) - place:
             raise ValueError(f"field {number} of a message is cut short")
         yield number, message[place : place + size]
@@ -42,9 +121,10 @@ def fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return the number at a place, and the place behind it.
+    """Return the varint at byte `place`, and the byte after it.
 
-    Raises ValueError if the data ends within the number or it has over 64 bits.
+    Raises:
+      ValueError: The data ends within the number, or it has more than 64 bits.
 
     >>> varint(bytes([0x96, 0x01]), 0)
     (150, 2)
@@ -54,62 +134,11 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * i
         if byte < 0x80 and value < 2**64:
             return value, place + i + 1
-    raise ValueError(f"expected a number of at most 64 bits at {place}")
-
-
-__all__ = ["encode_varint"]
-
-KINDS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
-NAMES = {number: name for name, number in KINDS.items()}
-
-FeatureParts = tuple[str | None, Sequence[Any]]  # bytes, floats or ints by kind
-
-
-def encode_example(features: Mapping[str, FeatureParts]) -> bytes:
-    """Return the canonical bytes of an Example.
-
-    >>> encode_example({"a": ("float_list", [1.0])}).hex()
-    '0a0f0a0d0a0161120812060a040000803f'
-    """
-    return protos.field(1, _features(features))
-
-
-def encode_sequence_example(
-    context: Mapping[str, FeatureParts],
-    feature_lists: Mapping[str, Sequence[FeatureParts]],
-) -> bytes:
-    """Return the canonical bytes of a SequenceExample; a step is a feature."""
-    lists = b""
-    for key, steps in _sorted(feature_lists):
-        value = b"".join(protos.field(1, _feature(step)) for step in steps)
-        lists += protos.field(1, protos.field(1, key) + protos.field(2, value))
-    return protos.field(1, _features(context)) + protos.field(2, lists)
-
-
-def decode_example(data: bytes) -> dict[str, FeatureParts]:
-    """Return the features of an Example, or of a SequenceExample's context.
-
-    Raises `InputError` for bytes that are no such message.
-
-    >>> decode_example(encode_example({"n": ("int64_list", [-1])}))
-    {'n': ('int64_list', [-1])}
-    """
-    entries = protos.entries(data, 1)
-    return {_text(key): _decoded(data, value) for key, value in entries.items()}
-
-
-def decode_sequence_example(
-    data: bytes,
-) -> tuple[dict[str, FeatureParts], dict[str, list[FeatureParts]]]:
-    """Return the context and the feature lists of a SequenceExample."""
-    lists = {
-        _text(key): [_decoded(data, step) for step in protos.messages(data, value)]
-        for key, value in protos.entries(data, 2).items()
-    }
-    return decode_example(data), lists
+    raise ValueError(f"expected a number of at most 64 bits at byte {place}")
 
 
 def _features(features: Mapping[str, FeatureParts]) -> bytes:
+    """Return the bytes of a Features message."""
     parts = []
     for key, feature in _sorted(features):
         value = protos.field(1, key) + protos.field(2, _feature(feature))
@@ -127,18 +156,19 @@ def _feature(feature: FeatureParts) -> bytes:
         return b""
     if kind == "float_list":
         values = [struct.pack("<f", value) for value in values]
-    return protos.feature(KINDS[kind], list(values))
+    return protos.feature(LIST_KINDS[kind], list(values))
 
 
 def _decoded(data: bytes, span: protos.Span) -> FeatureParts:
     number, values = protos.values(data, span)
     if number is None:
         return None, []
-    kind = NAMES[number]
+    kind = LIST_NAMES[number]
     if kind == "float_list":
         return kind, list(struct.unpack(f"<{len(values)}f", b"".join(values)))
     return kind, values
 
 
 def _text(key: bytes) -> str:
+    """Return a key as text; bytes that are not UTF-8 are kept as surrogates."""
     return key.decode("utf-8", "surrogateescape")

@@ -1,11 +1,12 @@
-"""Which process wrote a file, and whether that process is still running.
+"""Identify the process that wrote a file, and tell whether it is still running.
 
     me = processes.current()
-    processes.is_running(me)          # True; False when it ended; None: cannot be told
+    processes.is_running(me)          # True, False if it has ended, None if unknown
 
-A process id alone is not enough, because ids are given out again: the start time tells
-two processes of one id apart. Ids can be compared only within one PID namespace of one
-running kernel, here called a system; every container is one, and so is every boot.
+A process id is not enough, because the kernel reuses ids; the start time tells two
+processes with the same id apart. Ids can be compared only within one PID namespace of
+one running kernel, here called a system. Every container and every boot is another
+system.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def current() -> Process:
 
 
 def boot() -> str:
-    """Return what tells this run of this machine's kernel from others, 8 hex digits."""
+    """Return 8 hex digits that identify this boot of this machine."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:  # no Linux, or a sandbox that hides it
@@ -59,13 +60,13 @@ def is_running(process: Process) -> bool | None:
     started = _started(process.pid)
     if started is not None:
         return started == process.started
-    # No start time: the process ended, or /proc hides those of other users.
+    # Without a start time, the process has ended or /proc hides it from this user.
     return exists(process.pid)
 
 
 def exists(pid: int) -> bool:
-    """Return whether a process of this id runs, be it whichever."""
-    if sys.platform == "win32":  # there, os.kill(pid, 0) would stop the process
+    """Return whether any process with this id runs."""
+    if sys.platform == "win32":  # os.kill(pid, 0) would stop the process there
         return True
     try:
         os.kill(pid, 0)
@@ -85,6 +86,7 @@ _known: dict[int, Process] = {}
 
 
 def _system() -> str:
+    """Return 8 hex digits that identify this boot and this PID namespace."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:  # no Linux, or a sandbox that hides it
@@ -96,7 +98,7 @@ def _started(pid: int) -> str | None:
     """Return the start time of a running process as hex digits, if it is known."""
     if os.path.exists("/proc/self/stat"):
         fields = _stat(pid)
-        # A killed process that its parent has not waited for runs no more.
+        # A zombie has ended; only its parent has not yet waited for it.
         if fields is None or fields[0] in "ZX":
             return None
         return f"{int(fields[19]):x}"
@@ -109,12 +111,13 @@ def _started(pid: int) -> str | None:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """Return the fields of /proc/<pid>/stat from the state on; None if it is gone."""
+    """Return the fields of /proc/<pid>/stat from the state on; None if unreadable."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (OSError, ValueError):
         return None
-    return text.rpartition(")")[2].split()  # the name before it may hold anything
+    # The second field is the name in parentheses, which may hold spaces and ")".
+    return text.rpartition(")")[2].split()
 
 
 def _digest(text: str) -> str:

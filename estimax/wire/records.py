@@ -1,19 +1,25 @@
-"""TFRecord files, read in blocks of records: one kernel call a block.
+"""TFRecord files: read in blocks of records, and written.
 
     for block in iter_record_blocks("train-00.tfrecord"):
-        block.records              # Strings: the records, checked
+        block.records              # Strings: the records, verified
         block.offsets[i]           # where record i begins in the file
 
     reader = RecordReader(path, "GZIP", offset=saved_offset, record=saved_number)
     block = reader.read_block()    # None at the end
 
-A position is the byte at which a record begins and its number in the file. Bytes of
-compressed files are counted after decompression: going to a place in one means
-decompressing up to it, without looking at the records on the way.
+    with TFRecordWriter("a.tfrecord") as writer:
+        writer.write(b"one")
+    write_records("b.tfrecord", [b"one", b"two"])    # the whole file or nothing
 
 The framing is, little-endian: uint64 length, uint32 CRC of the length, the data,
-uint32 CRC of the data. Records before a damaged one are delivered, then the error. A
-file that ends inside a header ends there, with a warning, as TensorFlow reads it.
+uint32 CRC of the data. One kernel call unpacks a block of records.
+
+A position is the byte at which a record begins and its number in the file. In a
+compressed file, bytes are counted after decompression: going to a position decompresses
+everything before it, but does not look at the records.
+
+The records before a damaged one are returned first, then the error is raised. A file
+that ends inside a header ends there with a warning, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -46,13 +52,20 @@ from estimax.wire.files import Pathish, is_remote, open_to_read, open_to_write
 
 _log = logging.getLogger(__name__)
 
-# Larger ones fall out of the processor's caches before they are parsed. Where so many
-# rows are wanted that they need more, the next one is larger.
+# The size of a block. A larger one leaves the processor's caches before it is parsed.
+# If more rows are requested than fit, the size doubles up to `_MOST_BYTES`.
 BLOCK_BYTES, _MOST_BYTES = 1 << 20, 8 << 20
+# How many bytes a TFRecordWriter collects before it frames them in one kernel call.
+_PENDING_BYTES = 1 << 20
 
 
 class RecordError(InputError):
-    """A damaged record; `record` is its number, `offset` the byte where it begins."""
+    """A record of a TFRecord file that is damaged or cut off.
+
+    Attributes:
+      record: The number of the record in its file, from 0.
+      offset: The byte at which it begins, after decompression.
+    """
 
     def __init__(self, message: str, record: int, offset: int) -> None:
         super().__init__(message)
@@ -62,22 +75,22 @@ class RecordError(InputError):
 
 @dataclass(frozen=True, eq=False)
 class RecordBlock:
-    """Records that follow each other in a file.
-
-    `start` is the byte at which the first begins and `first` its number in the file.
-    """
+    """Consecutive records of a file."""
 
     path: str
     records: Strings
-    start: int
-    first: int
+    start: int  # the byte at which the first record begins
+    first: int  # the number of the first record in the file
 
     def __len__(self) -> int:
         return len(self.records)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """Where each record begins in the file, and last, where the next block does."""
+        """The byte at which each record begins; the last one is that of the next block.
+
+        The array has one item more than there are records.
+        """
         sizes = self.records.offsets - self.records.offsets[0]
         frames = FRAME_BYTES * np.arange(len(sizes), dtype=np.int64)
         offsets: NDArray[np.int64] = self.start + sizes + frames
@@ -85,13 +98,16 @@ class RecordBlock:
 
     @property
     def end(self) -> int:
-        """Where the next block begins in the file."""
+        """The byte at which the next block begins."""
         size = self.records.offsets[-1] - self.records.offsets[0]
         return int(self.start + size + FRAME_BYTES * len(self))
 
     def name(self, i: int) -> str:
-        """Where record i of the block comes from, for messages."""
+        """Return the file, number and byte of record i of the block, for messages."""
         return f"{self.path}, record {self.first + i} (byte {self.offsets[i]})"
+
+    def __repr__(self) -> str:
+        return f"RecordBlock({self.name(0)}: {len(self)} records)"
 
 
 def iter_record_blocks(
@@ -102,7 +118,9 @@ def iter_record_blocks(
     start_record: int = 0,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[RecordBlock]:
-    """Read a file from a record's beginning to the end, about `block_bytes` at once.
+    """Yield the records of a file in blocks of about `block_bytes` bytes.
+
+    Reading starts at byte `start_offset`, where record number `start_record` begins.
 
     >>> import os, tempfile
     >>> from estimax.wire.records import write_records
@@ -124,7 +142,7 @@ def iter_record_blocks(
 
 
 def read_records(path: Pathish, compression: str | None = None) -> Strings:
-    """All records of a file at once."""
+    """Return all records of a file."""
     from estimax.core.strings import concatenate
 
     blocks = [block.records for block in iter_record_blocks(path, compression)]
@@ -138,10 +156,10 @@ def find_record(
     *,
     seconds: float = math.inf,
 ) -> str | None:
-    """Where a record is, by its bytes: file, number and byte; None if nowhere.
+    """Find a record by its bytes; return its file, number and byte, for messages.
 
-    For errors about an example that has come through shuffles and batches. The search
-    ends without a result after `seconds`.
+    Errors about an example that went through shuffles and batches use it. Return None
+    if no file has the record, or if the search takes more than `seconds`.
 
     >>> import os, tempfile
     >>> from estimax.wire.records import write_records
@@ -163,10 +181,11 @@ def find_record(
 
 
 class RecordReader:
-    """One pass over a file, from `offset`, at which record number `record` begins.
+    """Reads a file in blocks, from byte `offset`, where record number `record` begins.
 
-    `compression` is None, "GZIP" or "ZLIB". `check=False` leaves out the checksums of
-    files whose storage has its own; lengths are always kept within the file.
+    `compression` is None, "GZIP" or "ZLIB". `check=False` does not verify checksums,
+    for files whose storage has checksums of its own; lengths are always checked against
+    the file.
     """
 
     def __init__(
@@ -188,7 +207,7 @@ class RecordReader:
         self._source = source_of(self._file, self._compression)
         self._buffers = BufferPool(np.uint8)
         self._buffer = np.empty(0, np.uint8)
-        # What is read already and not given out yet: the buffer between these.
+        # `_buffer[_at:_size]` is read from the file and not yet returned.
         self._at = self._size = 0
         self._is_end = False  # of the file
         self._error: RecordError | None = None
@@ -197,22 +216,25 @@ class RecordReader:
 
     @property
     def position(self) -> tuple[int, int]:
-        """The byte at which the next block begins, and its first record's number."""
+        """The byte at which the next block begins, and the number of its first row."""
         return self._offset, self._record
 
     def read_block(self, rows: int | None = None) -> RecordBlock | None:
-        """The next records, at least one; None at the end of the file.
+        """Return the next records, at least one; None at the end of the file.
 
-        There are `rows` of them if so many fit the buffer, else as many as do. A
-        damaged file gives the records before the damage, then a `RecordError`.
+        The block has `rows` records if they fit the buffer, else as many as fit. In a
+        damaged file, the records before the damage are returned, and the next call
+        raises `RecordError`.
         """
         if self._error is not None:
             raise self._error
         while True:
-            room = (self._size - self._at) // FRAME_BYTES
-            most = room if rows is None else min(rows, room)
-            # Half a block now and half from the next buffer would have to be joined.
-            least = 1 if self._at == 0 or self._is_end else rows or room + 1
+            # An upper bound on the records in the buffer: each needs its frame.
+            capacity = (self._size - self._at) // FRAME_BYTES
+            most = capacity if rows is None else min(rows, capacity)
+            # Return fewer than `rows` only if a refill would not help. Otherwise a
+            # batch would have to be joined from two blocks, which copies it.
+            least = 1 if self._at == 0 or self._is_end else rows or capacity + 1
             count, at, status, offsets = frames.unframe(
                 *(self._buffer, self._at, self._size),
                 check=self._check,
@@ -221,7 +243,7 @@ class RecordReader:
             )
             if count or status or self._is_end:
                 break
-            # From 0 on, it is one record larger than the buffer.
+            # The whole buffer holds no complete record: that record needs a larger one.
             is_large = self._at == 0 and self._size > 0
             self._fill(max(self._block_bytes, self._larger() if is_large else 0))
         if rows is not None and self._at == 0 and count < rows:
@@ -230,7 +252,8 @@ class RecordReader:
         block = self._block(self._buffer, offsets.copy())
         self._offset, self._record = self._offset + at - self._at, self._record + count
         self._at = at
-        is_rest = count < most or most == room
+        # Whether the kernel stopped at the end of the data, and not at `rows` records.
+        is_rest = count < most or most == capacity
         is_cut = self._is_end and is_rest and self._size - at >= HEADER_BYTES
         if status or is_cut or (self._is_end and is_rest and self._source.failure):
             error = self._fail(self._describe(status, at))
@@ -256,14 +279,14 @@ class RecordReader:
         except (EOFError, OSError) as error:
             self.close()
             raise RecordError(
-                f"{self._where()}: cannot go to this position: {error}. Has the file "
-                "changed?",
+                f"{self._where()}: cannot resume from this position: {error}. Has the "
+                "file changed?",
                 self._record,
                 self._offset,
             ) from error
 
     def _fill(self, size: int) -> None:
-        """Go on in a buffer of what is left of this one, and what follows it."""
+        """Replace the buffer by one with its unread rest, filled up from the file."""
         rest = self._buffer[self._at : self._size]
         buffer = self._buffers.take(max(size, len(rest) + FRAME_BYTES))
         buffer[: len(rest)] = rest
@@ -272,10 +295,11 @@ class RecordReader:
         self._is_end = self._size < len(buffer)
 
     def _larger(self) -> int:
-        """How large a buffer the record at the beginning of this one needs.
+        """Return how large a buffer the record at the start of the present one needs.
 
-        A damaged length must not ask for memory that the file does not fill: a plain
-        file is asked for its size, and a compressed one gets twice what it has filled.
+        A damaged length must not allocate memory that the file cannot fill. For a plain
+        file, the length is checked against its size. For a compressed file, the buffer
+        doubles as long as the file fills it.
         """
         length = self._length(0)
         needed = length + FRAME_BYTES
@@ -286,18 +310,18 @@ class RecordReader:
             return needed
         if self._compression and length > LONGEST_COMPRESSED:
             raise self._fail(
-                f"it should have {length} bytes; in a compressed file a record may "
-                f"have {LONGEST_COMPRESSED >> 20} MB. Decompress the file if it is "
-                "right."
+                f"its length is {length} bytes; in a compressed file the limit is "
+                f"{LONGEST_COMPRESSED >> 20} MB. If the length is right, decompress "
+                "the file first."
             )
         return min(needed, 2 * len(self._buffer))
 
     def _length(self, at: int) -> int:
-        """The length that the header in the buffer says."""
+        """Return the length in the header at a byte of the buffer."""
         return int(self._buffer[at : at + 8].view("<u8")[0])
 
     def _fail(self, what: str) -> RecordError:
-        """Return the error to raise, now and at every further read."""
+        """Return the error to raise, and keep it for every further read."""
         self._error = RecordError(
             f"{self._where()}: {what}", self._record, self._offset
         )
@@ -308,8 +332,8 @@ class RecordReader:
             return
         self._has_warned = True
         _log.warning(
-            "%s: the file ends inside the header of a record, so it was probably cut "
-            "off. Its last %d bytes are ignored, as TensorFlow does; %d records were "
+            "%s: the file ends inside the header of a record; it was probably cut "
+            "off. Its last %d bytes are ignored, as in TensorFlow; %d records were "
             "read.",
             *(self._where(), left, self._record),
         )
@@ -321,14 +345,14 @@ class RecordReader:
         return RecordBlock(self._path, records, self._offset, self._record)
 
     def _describe(self, status: int, at: int) -> str:
-        """What is wrong with the record at a place of the buffer."""
+        """Return what is wrong with the record at a byte of the buffer."""
         if status == frames.BAD_DATA_CRC:
             return "the checksum of its data is wrong: the file is damaged."
         if status:
             return (
-                "its length and the checksum of its length do not agree. The file is "
-                "damaged, is compressed (pass compression 'GZIP' or 'ZLIB'), or holds "
-                "no TFRecords."
+                "the checksum of its length is wrong. The file is damaged, is "
+                "compressed (pass compression 'GZIP' or 'ZLIB'), or is not a TFRecord "
+                "file."
             )
         if self._source.failure:
             return self._source.failure
@@ -339,21 +363,29 @@ class RecordReader:
 
 
 def _cut_off(length: int, found: int) -> str:
-    return (
-        f"it should have {length} bytes and the file ends after {found}: it was cut "
-        "off."
-    )
-
-
-_PENDING_BYTES = 1 << 20
+    return f"expected {length} bytes of data, found {found}: the file was cut off."
 
 
 @dataclass(frozen=True)
 class TFRecordOptions:
-    """How a file is compressed: None, "GZIP" or "ZLIB"; levels as in zlib.
+    """How a `TFRecordWriter` compresses its file.
 
-    >>> TFRecordOptions("GZIP").compression_type
-    'GZIP'
+    Args:
+      compression_type: None or "" for no compression, "GZIP" or "ZLIB".
+      compression_level: 0 (fast) to 9 (small); None is the default level of zlib, 6.
+
+    Raises:
+      InputError: The compression is unknown.
+
+    Example:
+      >>> import os, tempfile
+      >>> from estimax.input import TFRecordDataset
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = os.path.join(folder, "a.gz")
+      ...     with TFRecordWriter(path, TFRecordOptions("GZIP", 9)) as writer:
+      ...         writer.write(b"one")
+      ...     list(TFRecordDataset(path, "GZIP"))
+      [b'one']
     """
 
     compression_type: str | None = None
@@ -364,15 +396,28 @@ class TFRecordOptions:
 
 
 class TFRecordWriter:
-    """Writes records to a file, which grows as they come; `close` completes it.
+    """Writes records to a TFRecord file.
 
-    >>> import os, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = os.path.join(folder, "a.tfrecord")
-    ...     with TFRecordWriter(path) as writer:
-    ...         writer.write(b"abc")
-    ...     os.path.getsize(path)
-    19
+    Use it as a context manager, which closes the file. Records are buffered, up to
+    1 MB, until `flush` or `close`. `serialize_examples` makes the records.
+
+    Args:
+      path: The file to write, local or a URL such as `gs://…`. An existing file is
+        overwritten.
+      options: `TFRecordOptions`, or the compression alone: None, "GZIP" or "ZLIB".
+
+    Raises:
+      InputError: The file cannot be written, or the compression is unknown.
+
+    Example:
+      >>> import os, tempfile
+      >>> from estimax.input import TFRecordDataset
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     path = os.path.join(folder, "a.tfrecord")
+      ...     with TFRecordWriter(path) as writer:
+      ...         writer.write(b"abc")
+      ...     os.path.getsize(path), list(TFRecordDataset(path))
+      (19, [b'abc'])
     """
 
     def __init__(
@@ -387,11 +432,18 @@ class TFRecordWriter:
         self._pending_bytes = 0
 
     def write(self, record: bytes) -> None:
-        """Add one record."""
+        """Write one record.
+
+        Args:
+          record: The bytes of the record.
+
+        Raises:
+          InputError: `record` is not bytes, or the writer is closed.
+        """
         if not isinstance(record, bytes | bytearray | memoryview):
             raise InputError(
-                f"{self._path}: a record must be bytes, got {type(record).__name__}; "
-                "serialise examples first."
+                f"{self._path}: a record must be bytes, got {type(record).__name__}. "
+                "Serialize examples first."
             )
         self._check_open()
         self._pending.append(bytes(record))
@@ -400,19 +452,26 @@ class TFRecordWriter:
             self._drain()
 
     def write_all(self, records: Strings | Iterable[bytes]) -> None:
-        """Add many records."""
+        """Write many records, faster than one by one.
+
+        Args:
+          records: `Strings`, or an iterable of bytes.
+
+        Raises:
+          InputError: The writer is closed.
+        """
         self._check_open()
         self._drain()
         self._frames.write(records)
 
     def flush(self) -> None:
-        """Hand everything written so far to the system, readable by others."""
+        """Write what is buffered to the file, so that other processes can read it."""
         self._check_open()
         self._drain()
         self._frames.flush()
 
     def close(self) -> None:
-        """Complete the file; further writes are an error."""
+        """Write what is buffered and close the file. Further writes raise."""
         if self._file is None:
             return
         with self._file:
@@ -426,7 +485,12 @@ class TFRecordWriter:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        closed = ", closed" if self._file is None else ""
+        return f"TFRecordWriter({self._path!r}{closed})"
+
     def _drain(self) -> None:
+        """Frame the collected records and write them to the file object."""
         if self._pending:
             self._frames.write(self._pending)
             self._pending, self._pending_bytes = [], 0
@@ -441,9 +505,9 @@ def write_records(
     records: Strings | Iterable[bytes],
     options: TFRecordOptions | str | None = None,
 ) -> None:
-    """Write a file of records whole; readers see all of it or what was there before.
+    """Write a file of records atomically: readers see the old file or the new one.
 
-    On remote storage the file appears as that storage lets it.
+    On remote storage it depends on the storage when the file becomes visible.
     """
     if not isinstance(options, TFRecordOptions):
         options = TFRecordOptions(options)
@@ -455,7 +519,7 @@ def write_records(
 
 
 class _Frames:
-    """Framed, then compressed, records on their way into a file."""
+    """Frames records, compresses them and writes them to a file."""
 
     def __init__(self, file: BinaryIO, options: TFRecordOptions) -> None:
         self._file = file

@@ -1,16 +1,18 @@
-"""One safetensors file of named arrays, with a checksum that also covers each array.
+"""Read and write safetensors files of named arrays, with checksums.
 
-    layout = tensors.write(path, {"dnn/kernel": array})
-    for name, entry in layout.entries.items(): ...
-    array = tensors.read(path, layout.entries["dnn/kernel"])
+    written = tensors.write(path, {"dnn/kernel": array})
+    for name, entry in written.entries.items(): ...
+    array = tensors.read(path, written.entries["dnn/kernel"], "dnn/kernel")
 
-The format is safetensors' own: eight bytes of header length, a JSON header, the data.
-Written here and not by the library to send every array straight to the file, without a
-second copy in memory, and to take the checksum on the way.
+The format is that of safetensors: eight bytes of header length, a JSON header, the
+data. It is written here and not by the library, because this writes every array
+straight to the file, without a second copy in memory, and computes the checksum on the
+way.
 
-The checksum is CRC-32 (3.5 GB/s with zlib where BLAKE2b does 0.8: it has to find
-damage, not forgers). It runs over the file from its start. An entry keeps the value
-before and after its bytes: one array is verified alone, and all cost one pass.
+The checksum is CRC-32, which finds damage but not forgery: 3.5 GB/s with zlib, where
+BLAKE2b reaches 0.8. It runs over the file from its start, and an entry keeps its value
+before and after the bytes of the array. So one array can be verified alone, and all
+arrays are verified in one pass.
 """
 
 from __future__ import annotations
@@ -51,12 +53,12 @@ _CODES: dict[str, np.dtype[Any]] = {
 }
 _CODE_OF = {dtype: code for code, dtype in _CODES.items()}
 _DTYPES = {dtype.name: dtype for dtype in _CODE_OF}
-DTYPES = frozenset(dtype.name for dtype in _CODE_OF)  # names of those that can be kept
+DTYPES = frozenset(dtype.name for dtype in _CODE_OF)  # the dtypes of the format
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where one array lies in a file, and the running checksum around it."""
+    """The position of one array in a file, and the running checksum around it."""
 
     dtype: str  # NumPy's name, such as "float32" or "bfloat16"
     shape: tuple[int, ...]
@@ -67,17 +69,21 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """A written file: size, checksum of the whole, and its arrays in file order."""
+class TensorFile:
+    """A written file: its size, its checksum, and its arrays in file order."""
 
     size: int
     crc: int
     entries: dict[str, Entry]
 
 
-def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Layout:
-    """Write arrays to a new file; the caller fsyncs it."""
-    # Widest first, so that every array is aligned for readers that map the file.
+def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> TensorFile:
+    """Write arrays to a new file; the caller must fsync it.
+
+    Raises:
+      CheckpointError: The format does not support the dtype of an array.
+    """
+    # The widest dtype first, so that every array is aligned in a memory-mapped file.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     header = _header({name: arrays[name] for name in order})
     entries: dict[str, Entry] = {}
@@ -93,26 +99,26 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Layout:
                 array.dtype.name, array.shape, offset, len(data), before, crc
             )
             offset += len(data)
-    return Layout(offset, crc, entries)
+    return TensorFile(offset, crc, entries)
 
 
 def check_entries(entries: Mapping[str, Entry], size: int, crc: int) -> None:
-    """Raise ValueError unless the entries fill a file of `size` bytes, as written.
+    """Raise ValueError unless the entries fill a file of `size` bytes.
 
-    The arrays must follow the header without gap or overlap: reading them then takes
+    The arrays must follow the header without gap or overlap, so that reading them needs
     no more memory than the file has bytes.
     """
-    place: tuple[int, int] | None = None  # where the next array must start, and its crc
+    place: tuple[int, int] | None = None  # start and checksum that the next must have
     for name, entry in sorted(entries.items(), key=lambda item: _extent(item[1])):
         if entry.dtype not in _DTYPES:
             raise ValueError(f"array {name!r}: unknown dtype {entry.dtype!r:.60}")
         itemsize = _DTYPES[entry.dtype].itemsize
-        # Sizes of 0 must not hide others that no array can have.
+        # A size of 0 must not hide other sizes that no array can have.
         largest = math.prod(max(n, 1) for n in entry.shape) * itemsize
         if largest >= 2**63 or math.prod(entry.shape) * itemsize != entry.size:
             raise ValueError(
-                f"array {name!r}: {entry.size} bytes are no {entry.dtype} of shape "
-                f"{list(entry.shape)}"
+                f"array {name!r}: {entry.size} bytes do not fit dtype {entry.dtype} "
+                f"and shape {list(entry.shape)}"
             )
         if place is not None and place != (entry.offset, entry.crc_before):
             raise ValueError(f"array {name!r} does not follow the array before it")
@@ -126,7 +132,11 @@ def _extent(entry: Entry) -> tuple[int, int]:
 
 
 def read(path: Path, entry: Entry, name: str) -> NDArray[Any]:
-    """Read one array and verify it."""
+    """Read one array and verify it.
+
+    Raises:
+      CheckpointError: The file is too short or the checksum is wrong.
+    """
     with open(path, "rb") as file:
         return _read_entry(file, path, entry, name)
 
@@ -134,7 +144,13 @@ def read(path: Path, entry: Entry, name: str) -> NDArray[Any]:
 def read_all(
     path: Path, entries: Mapping[str, Entry], crc: int
 ) -> dict[str, NDArray[Any]]:
-    """Read and verify the header and every array of a file (see `check_entries`)."""
+    """Read and verify the header and every array of a file.
+
+    `check_entries` must have accepted the entries.
+
+    Raises:
+      CheckpointError: The file is too short or a checksum is wrong.
+    """
     first = min(entries.values(), key=_extent, default=None)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -156,7 +172,7 @@ def read_all(
 
 
 def is_same(entry: Entry, array: NDArray[Any]) -> bool:
-    """Whether an entry was written from an array like this; the file is not read."""
+    """Return whether an array equals the one of an entry, without reading the file."""
     if (entry.dtype, entry.shape) != (array.dtype.name, array.shape):
         return False
     return zlib.crc32(_bytes_of(array), entry.crc_before) == entry.crc_after
@@ -165,10 +181,10 @@ def is_same(entry: Entry, array: NDArray[Any]) -> bool:
 def _read_entry(
     file: BufferedReader, path: Path, entry: Entry, name: str
 ) -> NDArray[Any]:
-    # Before any memory is taken for it.
-    there = max(os.fstat(file.fileno()).st_size - entry.offset, 0)
-    if there < entry.size:
-        raise _cut(path, entry, name, there)
+    # Check the size before allocating memory for the array.
+    available = max(os.fstat(file.fileno()).st_size - entry.offset, 0)
+    if available < entry.size:
+        raise _cut(path, entry, name, available)
     array = np.empty(entry.shape, dtype_from_name(entry.dtype, where=str(path)))
     data = _bytes_of(array)
     file.seek(entry.offset)
@@ -182,7 +198,7 @@ def _read_entry(
 
 
 def dtype_from_name(name: str, *, where: str) -> np.dtype[Any]:
-    """The dtype that an entry names."""
+    """Return the dtype of a name; raise `CheckpointError` if it is unknown."""
     if name not in _DTYPES:
         raise CheckpointError(f"{where}: unknown dtype {name!r:.60}.")
     return _DTYPES[name]
@@ -212,7 +228,7 @@ def _header(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 def _bytes_of(array: NDArray[Any]) -> memoryview:
     flat = np.ascontiguousarray(array).reshape(-1)
-    # Viewed as bytes first: memoryview knows no bfloat16.
+    # Viewed as bytes first, because memoryview does not support bfloat16.
     return flat.view(np.uint8).data
 
 

@@ -190,18 +190,18 @@ def test_deep_json(model_dir: Path, levels: int) -> None:
     path = checkpoints.path_of(model_dir, 2) / "manifest.json"
     deep = "[" * levels + "]" * levels
     path.write_text(path.read_text().replace('"extra": null', f'"extra": {deep}'))
-    check_refused(model_dir, "nested in over 100 levels")
+    check_refused(model_dir, "nested deeper than 100 levels")
 
 
 def test_a_key_that_is_there_twice(model_dir: Path) -> None:
     path = checkpoints.path_of(model_dir, 2) / "manifest.json"
     path.write_text(path.read_text().replace('"step": 2', '"step": 2, "step": 2'))
-    check_refused(model_dir, "'step' is there twice")
+    check_refused(model_dir, "'step' is repeated")
 
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
     deep: Any = None
     for _ in range(101):
         deep = {"source": deep}
-    with pytest.raises(CheckpointError, match="nested in over 100 levels"):
+    with pytest.raises(CheckpointError, match="nested deeper than 100 levels"):
         checkpoints.write(tmp_path / "c", {"n": np.array(3)}, 1, deep)

@@ -59,7 +59,7 @@ def train_elsewhere(model_dir):
 def test_a_second_process_that_trains_is_refused_at_once(make):
     model = make()
     with train_elsewhere(model.model_dir) as child:
-        words = f"is being trained in by process {child.pid} on"
+        words = f"is in use: process {child.pid} on"
         with pytest.raises(InUseError, match=words):
             model.train(data(), steps=1)
         with pytest.raises(InUseError, match=words):
@@ -163,7 +163,7 @@ def test_a_folder_that_is_deleted_while_it_is_trained_in_is_said_to_be(make, set
         settings = {"save_checkpoints_steps": None, "save_checkpoints_secs": None}
     model = make(**settings)
     act = Act(lambda: shutil.rmtree(model.model_dir))
-    with pytest.raises(MissingFileError, match="was deleted while it was trained in"):
+    with pytest.raises(MissingFileError, match="was deleted"):
         model.train(data(), hooks=[act], steps=9)
     assert not os.path.exists(model.model_dir)
 
@@ -223,5 +223,5 @@ def test_evaluating_where_nothing_can_be_written_gives_metrics(make, read_only):
     )
     assert done.stdout.split() == [str(expected), "8"], done.stderr
     assert "the metrics were not written" in done.stderr
-    assert "training has to write here" in done.stderr
+    assert "training must write here" in done.stderr
     assert not Path(model.model_dir, "eval").exists()

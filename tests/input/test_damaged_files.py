@@ -205,7 +205,10 @@ def gigabyte(tmp_path_factory):
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        ("TextLineDataset(path, 'GZIP')", "line 1 (byte 0): it is longer than 64 MB"),
+        (
+            "TextLineDataset(path, 'GZIP')",
+            "line 1 (byte 0): the line is longer than 64 MB",
+        ),
         (
             "csv_files(path, columns=['a'], header=False, compression='GZIP',"
             " dtypes={'a': 'string'})",

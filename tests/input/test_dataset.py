@@ -244,11 +244,6 @@ def test_a_closed_iterator_ends():
     assert list(iterator) == []
 
 
-def test_the_representation_lists_the_verbs():
-    data = Dataset.range(5).shuffle(2).batch(2)
-    assert repr(data) == "<Dataset range > shuffle > batch>"
-
-
 def test_records_that_end_with_zeros_are_elements():
     records = [b"\n\0", b"x", b"\0"]
     assert list(Dataset.from_tensor_slices(records)) == records

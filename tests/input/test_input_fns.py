@@ -10,9 +10,9 @@ FRAME = pd.DataFrame({"a": [1, 2, 3], "s": ["x", "y", "z"]}, index=[5, 6, 7])
 
 
 def test_shuffle_must_be_given():
-    with pytest.raises(ValueError, match="shuffle must be given"):
+    with pytest.raises(ValueError, match="shuffle must be True"):
         numpy_input_fn(np.arange(3))
-    with pytest.raises(ValueError, match="shuffle must be given"):
+    with pytest.raises(ValueError, match="shuffle must be True"):
         pandas_input_fn(FRAME)
 
 

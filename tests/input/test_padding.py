@@ -100,7 +100,9 @@ def test_an_element_beyond_the_last_boundary_cannot_be_padded_to_it():
         [1, 1],
         pad_to_bucket_boundary=True,
     )
-    with pytest.raises(InputError, match=r"length 3 is beyond the last boundary \(2\)"):
+    with pytest.raises(
+        InputError, match=r"length 3 is not below the last boundary \(2\)"
+    ):
         list(data)
 
 

@@ -198,8 +198,10 @@ def test_a_description_that_cannot_be_used_is_refused_at_once():
     refuse({"x": FixedLenSequenceFeature([], "int64")}, "allow_missing=True")
     refuse({"x": 3}, "got int")
     sparse = SparseFeature("x", "v", "float32", 9)
-    refuse({"x": FixedLenFeature([], "int64"), "s": sparse}, "'x' is read by two")
-    refuse({"v": VarLenFeature("int64"), "s": sparse}, "'v' is read .* int64 and as")
+    refuse(
+        {"x": FixedLenFeature([], "int64"), "s": sparse}, "two features read key 'x'"
+    )
+    refuse({"v": VarLenFeature("int64"), "s": sparse}, "'v', one as int64 and one as")
 
 
 def test_variable_and_sparse_features_may_share_a_key():
@@ -313,7 +315,7 @@ def test_a_slice_of_a_block_of_records_parses_without_copying_it():
 def test_a_single_record_is_no_vector():
     with pytest.raises(InputError, match="parse_single_example"):
         parse_example(b"abc", {"x": VarLenFeature("int64")})
-    with pytest.raises(InputError, match="parse_example takes several"):
+    with pytest.raises(InputError, match="Use parse_example for several"):
         parse_single_example([b"abc"], {"x": VarLenFeature("int64")})
 
 
@@ -332,7 +334,7 @@ def test_a_missing_feature_is_told_its_neighbours():
     record = Example.of({"age": 1.0, "city": "Rome"}).serialize()
     with pytest.raises(ExampleError, match=r"'agee' .*missing.*did you mean 'age'\?"):
         parse_example([record], {"agee": FixedLenFeature([], "float32")})
-    with pytest.raises(ExampleError, match=r"missing.*no feature at all"):
+    with pytest.raises(ExampleError, match=r"missing.*has no features"):
         parse_example([b""], {"age": FixedLenFeature([], "float32")})
 
 

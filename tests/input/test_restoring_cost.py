@@ -15,7 +15,7 @@ from estimax.input import (
     parse_example,
     serialize_examples,
 )
-from estimax.input.sources import file_blocks, text_lines
+from estimax.input.sources import file_blocks, record_files
 from estimax.wire import write_records
 
 FILES, ROWS = 6, 400
@@ -67,8 +67,8 @@ class Counter:
 
     def __init__(self, monkeypatch):
         self.reads = 0
-        for owner in (text_lines.TFRecordReader, file_blocks.ByteFile):
-            name = "read" if owner is text_lines.TFRecordReader else "read_at"
+        for owner in (record_files.TFRecordReader, file_blocks.ByteFile):
+            name = "read" if owner is record_files.TFRecordReader else "read_at"
             original = getattr(owner, name)
             monkeypatch.setattr(owner, name, self._counting(original))
 
@@ -82,8 +82,8 @@ class Counter:
 
 @pytest.mark.parametrize("chain", CHAINS)
 def test_restoring_reads_few_blocks_however_far_the_run_was(chain, folder, monkeypatch):
-    monkeypatch.setattr("estimax.input.sources.text_lines.BLOCK_BYTES", 256)
-    monkeypatch.setattr("estimax.input.sources.text_lines.RECORD_BLOCK_BYTES", 1024)
+    monkeypatch.setattr("estimax.input.sources.record_files.BLOCK_BYTES", 256)
+    monkeypatch.setattr("estimax.input.sources.record_files.RECORD_BLOCK_BYTES", 1024)
     monkeypatch.setattr("estimax.wire.records._MOST_BYTES", 1024)
     counter = Counter(monkeypatch)
     runs, reads, sizes = [], [], []

@@ -120,5 +120,5 @@ def test_a_process_alone_reads_everything():
 
 
 def test_a_batch_must_divide_between_replicas():
-    with pytest.raises(InputError, match="64 cannot be divided between 3"):
+    with pytest.raises(InputError, match="64 is not divisible by 3"):
         InputContext(num_replicas_in_sync=3).get_per_replica_batch_size(64)

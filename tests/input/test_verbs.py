@@ -148,7 +148,7 @@ def test_options_stay_with_the_dataset_and_change_nothing():
     data = Dataset.range(4).with_options(options).batch(2)
     assert data.options().experimental_optimization.map_fusion
     assert data.options().experimental_optimization.noop_elimination is None
-    assert repr(data) == "<Dataset range > batch>"
+    assert repr(data).startswith("<Dataset range > batch(batch_size=2)")
 
 
 def test_a_profile_names_the_slowest_stage():

@@ -93,7 +93,7 @@ def test_names_are_cleaned_as_tensorflow_does() -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="'x' was logged as 'video'"):
+    with pytest.raises(ValueError, match="'x': unknown kind 'video'"):
         encoding.encode("video", "x", 0)
 
 

@@ -69,7 +69,7 @@ def test_it_is_released_by_an_error(tmp_path: Path) -> None:
 
 def test_another_process_is_refused_at_once_and_told_by_whom(tmp_path: Path) -> None:
     with holder(tmp_path) as child:
-        words = rf"trained in by process {child.pid} on .*use another model_dir"
+        words = rf"in use: process {child.pid} on .*use another model_dir"
         with pytest.raises(InUseError, match=words), locks.hold(tmp_path, "train"):
             pass
         child.communicate()
@@ -152,7 +152,7 @@ def test_a_holder_without_flock_is_known_by_its_start_time(tmp_path: Path) -> No
 def test_another_host_is_believed_while_it_touches_its_lock(tmp_path: Path) -> None:
     elsewhere = {"host": "another-host", "system": "00000000", "boot": "00000000"}
     path = write_lock(tmp_path, **elsewhere)
-    words = r"on another-host .*cannot be seen from here.*or remove .*training\.lock"
+    words = r"on another-host .*cannot see whether .*or remove .*training\.lock"
     with pytest.raises(InUseError, match=words), locks.hold(tmp_path, "train"):
         pass
     assert names(tmp_path) == [locks.FILE]
@@ -205,7 +205,7 @@ def lose(folder: Path, how: Callable[[], object]) -> None:
 
 def test_a_deleted_directory_is_said_to_be(tmp_path: Path) -> None:
     folder = tmp_path / "model"
-    with pytest.raises(MissingFileError, match="model was deleted while it was"):
+    with pytest.raises(MissingFileError, match="model was deleted during training"):
         lose(folder, folder.rmdir)
     with pytest.raises(MissingFileError, match=r"training\.lock is gone"):
         lose(folder, lambda: None)

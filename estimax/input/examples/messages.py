@@ -1,9 +1,11 @@
-"""Single examples: build one by hand, look into one, or write it to a file.
+"""tf.train.Example and SequenceExample messages: build, read and serialize them.
 
     record = Example.of({"age": 31.0, "tags": ["a", "b"]}).serialize()
     Example.parse(record).features["tags"].values        # (b"a", b"b")
+    records = serialize_examples({"age": ages, "tags": tags})   # one Example per row
 
-For many rows at once, `serialize_examples` is a thousand times as fast.
+`Example` and `SequenceExample` are for single messages. For many rows at once,
+`serialize_examples` is a thousand times as fast, and so is `parse_example` to read.
 """
 
 from __future__ import annotations
@@ -25,29 +27,55 @@ from estimax.native import encoding
 from estimax.native.encoding import EncodedColumn
 from estimax.wire import messages
 
+# How much a repr shows: lines of an example, values of a line, characters of a value.
+_MOST_LINES, _MOST_VALUES, _MOST_CHARACTERS = 3, 6, 40
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Feature:
-    """Values of one kind: bytes_list, float_list, int64_list, or None without any.
+    """The values of one feature of an Example, all of one kind.
 
-    >>> Feature.of([1, 2])
-    Feature(kind='int64_list', values=(1, 2))
+    Use `Feature.of` to tell the kind from the values.
+
+    Args:
+      kind: "bytes_list", "float_list" or "int64_list"; None for a feature that is
+        present and has no list.
+      values: Bytes, floats or integers.
+
+    Raises:
+      InputError: `kind` is not one of these.
+
+    Example:
+      >>> Feature.of([1, 2])
+      Feature(int64_list [1, 2])
     """
 
     kind: str | None = None
     values: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind is not None and self.kind not in messages.KINDS:
+        if self.kind is not None and self.kind not in messages.LIST_KINDS:
+            kinds = ", ".join(messages.LIST_KINDS)
             raise InputError(
-                f"Feature: kind must be None or one of {', '.join(messages.KINDS)}, "
-                f"got {self.kind!r}."
+                f"Feature: kind must be None or one of {kinds}, got {self.kind!r}."
             )
         object.__setattr__(self, "values", tuple(self.values))
 
+    def __repr__(self) -> str:
+        return f"Feature({_feature_text(self)})"
+
     @staticmethod
     def of(values: Any) -> Feature:  # Any: a scalar or array of numbers or text
-        """Tell the kind from the values: text, floats, or integers and bools."""
+        """Return the feature of some values, whose type sets the kind.
+
+        Args:
+          values: A scalar, a list or an array. Text and bytes make a bytes_list,
+            floats a float_list, integers and bools an int64_list. A `Feature` is
+            returned as it is.
+
+        Raises:
+          InputError: Text and numbers are mixed, or a value is neither.
+        """
         if isinstance(values, Feature):
             return values
         listed = _flat(values)
@@ -61,41 +89,79 @@ class Feature:
         if all(isinstance(v, int | float | np.number) for v in listed):
             return Feature("float_list", tuple(float(v) for v in listed))
         raise InputError(
-            f"Feature: expected only text or only numbers, got {listed!r}."
+            f"Feature: expected text only or numbers only, got {listed!r}."
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Example:
-    """Features by key.
+    """A tf.train.Example: named features, each with any number of values.
 
-    >>> Example.of({"x": 1.0}).serialize()
-    b'\\n\\x0f\\n\\r\\n\\x01x\\x12\\x08\\x12\\x06\\n\\x04\\x00\\x00\\x80?'
+    Use it to write or inspect single examples. For whole columns, use
+    `serialize_examples` and `parse_example`.
+
+    Args:
+      features: `Feature` values by key. `Example.of` builds them from plain values.
+
+    Example:
+      >>> record = Example.of({"age": 31, "tags": ["a", "b"]}).serialize()
+      >>> Example.parse(record)
+      Example(
+        age: int64_list [31]
+        tags: bytes_list [b'a', b'b']
+      )
     """
 
     features: Mapping[str, Feature] = field(default_factory=dict)
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Example:
-        """Build from plain values; see `Feature.of`."""
+        """Build an Example from plain values.
+
+        Args:
+          values: By key a scalar, a list or an array; see `Feature.of`.
+        """
         return Example({key: Feature.of(value) for key, value in values.items()})
 
     @staticmethod
     def parse(data: bytes) -> Example:
-        """Read a serialised example, whatever it holds."""
+        """Read a serialized Example with all its features.
+
+        Args:
+          data: The bytes of one message.
+
+        Raises:
+          InputError: The bytes are not an Example message.
+        """
         return Example(_features(messages.decode_example(data)))
 
     def serialize(self) -> bytes:
-        """The bytes, always the same for the same features."""
+        """Return the bytes of the message. Equal features give equal bytes."""
         return messages.encode_example(_parts(self.features))
 
+    def __repr__(self) -> str:
+        return _shown("Example", _feature_lines(self.features))
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class SequenceExample:
-    """A context, and lists with a feature for each step.
+    """A tf.train.SequenceExample: a context, and lists with one feature per step.
 
-    >>> SequenceExample.of({}, {"n": [[1], [2, 3]]}).feature_lists["n"][1].values
-    (2, 3)
+    Use it to write or inspect single sequences; `parse_sequence_example` reads batches.
+
+    Args:
+      context: The features of the whole sequence, by key.
+      feature_lists: By key, one `Feature` for each step.
+
+    Example:
+      >>> record = SequenceExample.of({"user": "ann"}, {"n": [[1], [2, 3]]})
+      >>> record.feature_lists["n"][1].values
+      (2, 3)
+      >>> record
+      SequenceExample(
+        context: user: bytes_list [b'ann']
+        feature_lists: n: 2 steps
+      )
     """
 
     context: Mapping[str, Feature] = field(default_factory=dict)
@@ -105,7 +171,12 @@ class SequenceExample:
     def of(
         context: Mapping[str, Any], lists: Mapping[str, Sequence[Any]]
     ) -> SequenceExample:
-        """Build from plain values; a list's items are its steps."""
+        """Build a SequenceExample from plain values.
+
+        Args:
+          context: By key a scalar, a list or an array; see `Feature.of`.
+          lists: By key a list with the values of each step.
+        """
         return SequenceExample(
             Example.of(context).features,
             {
@@ -116,18 +187,33 @@ class SequenceExample:
 
     @staticmethod
     def parse(data: bytes) -> SequenceExample:
-        """Read a serialised sequence example."""
+        """Read a serialized SequenceExample with its context and all its lists.
+
+        Args:
+          data: The bytes of one message.
+
+        Raises:
+          InputError: The bytes are not a SequenceExample message.
+        """
         context, lists = messages.decode_sequence_example(data)
         steps = {k: tuple(_feature(step) for step in v) for k, v in lists.items()}
         return SequenceExample(_features(context), steps)
 
     def serialize(self) -> bytes:
-        """The bytes, always the same for the same features."""
+        """Return the bytes of the message. Equal features give equal bytes."""
         lists = {
             key: [(step.kind, step.values) for step in steps]
             for key, steps in self.feature_lists.items()
         }
         return messages.encode_sequence_example(_parts(self.context), lists)
+
+    def __repr__(self) -> str:
+        context = [f"context: {line}" for line in _feature_lines(self.context)]
+        lists = [
+            f"feature_lists: {key}: {len(steps)} steps"
+            for key, steps in self.feature_lists.items()
+        ]
+        return _shown("SequenceExample", [*context, *lists])
 
 
 def _flat(values: Any) -> list[Any]:
@@ -135,6 +221,33 @@ def _flat(values: Any) -> list[Any]:
         return [values]
     listed = np.asarray(values, object).reshape(-1).tolist()
     return list(listed)
+
+
+def _feature_lines(features: Mapping[str, Feature]) -> list[str]:
+    """Return a line for each feature: key, kind and the first values."""
+    return [f"{key}: {_feature_text(feature)}" for key, feature in features.items()]
+
+
+def _feature_text(feature: Feature) -> str:
+    """Return the kind and the first values, each cut to `_MOST_CHARACTERS`."""
+    shown = [repr(value) for value in feature.values[:_MOST_VALUES]]
+    shown = [
+        v if len(v) <= _MOST_CHARACTERS else v[:_MOST_CHARACTERS] + "…" for v in shown
+    ]
+    more = len(feature.values) - _MOST_VALUES
+    if more > 0:
+        shown.append(f"… {more} more")
+    return f"{feature.kind} [{', '.join(shown)}]"
+
+
+def _shown(name: str, lines: list[str]) -> str:
+    """Return `name(…)` with at most `_MOST_LINES` of the lines."""
+    if not lines:
+        return f"{name}()"
+    shown = lines[:_MOST_LINES]
+    if len(lines) > _MOST_LINES:
+        shown.append(f"… {len(lines) - _MOST_LINES} more")
+    return "\n".join([f"{name}(", *(f"  {line}" for line in shown), ")"])
 
 
 def _parts(features: Mapping[str, Feature]) -> dict[str, messages.FeatureParts]:
@@ -150,28 +263,42 @@ def _feature(part: messages.FeatureParts) -> Feature:
 
 
 def serialize_examples(columns: Mapping[str, Any]) -> Strings:
-    """Write each row as an Example; keys sorted, lists packed.
+    """Serialize every row of some columns as an Example, with compiled code.
 
-    Columns are arrays [B, ...], `Strings`, `Sparse` or `Ragged`; inner axes are
-    flattened. Floats become float32, integers and bools int64. A row of a sparse or
-    ragged column that has no values is left out of its example.
+    Use it to write TFRecord files. Keys are sorted and numbers packed, so equal rows
+    give equal bytes.
 
-    >>> records = serialize_examples({"x": np.array([1.0, 2.0]), "s": ["a", "b"]})
-    >>> [len(record) for record in records]
-    [29, 29]
+    Args:
+      columns: By key an array [B, ...], `Strings`, `Sparse` or `Ragged`, all with the
+        same number of rows. Inner axes are flattened. Floats become float32, integers
+        and bools int64. If a row of a sparse or ragged column has no values, its
+        Example lacks that key.
+
+    Returns:
+      `Strings` [B], one serialized Example per row.
+
+    Raises:
+      InputError: There are no columns, a column is a scalar, or row splits are out of
+        range.
+
+    Example:
+      >>> records = serialize_examples({"x": np.array([1.0, 2.0]), "s": ["a", "b"]})
+      >>> Example.parse(records[1])
+      Example(
+        s: bytes_list [b'b']
+        x: float_list [2.0]
+      )
     """
     if not columns:
-        raise InputError("serialize_examples: there are no columns.")
+        raise InputError("serialize_examples: expected at least one column, got none.")
     named = sorted((key.encode(), key, columns[key]) for key in columns)
     return encoding.encode_examples(
         [_flat_column(key, column) for _, key, column in named]
     )
 
 
-def _flat_column(
-    key: str, column: Any
-) -> EncodedColumn:  # Any: what users call a column
-    """Return the values one after the other, and where each row's begin."""
+def _flat_column(key: str, column: Any) -> EncodedColumn:  # Any: what users pass
+    """Return the values of all rows in one array, and where each row begins in it."""
     if isinstance(column, Ragged):
         values = column.values
         inner_size = math.prod(values.shape[1:])
@@ -181,14 +308,14 @@ def _flat_column(
     if isinstance(column, Sparse):
         return EncodedColumn(key, column.values, column.starts)
     if not column.ndim:
-        raise InputError(f"serialize_examples: {key!r} is a scalar; it needs rows.")
+        raise InputError(f"serialize_examples: {key!r} is a scalar; expected rows.")
     splits = np.arange(len(column) + 1, dtype=np.int64) * math.prod(column.shape[1:])
     flat = column if column.ndim == 1 else column.reshape((-1,))
     return EncodedColumn(key, flat, splits)
 
 
 def _outer_splits(key: str, column: Ragged) -> NDArray[np.int64]:
-    """Return where the values of each row of the outermost level begin."""
+    """Return where each row of the outermost level begins in the values."""
     *outer, last = [np.asarray(each, np.int64) for each in column.row_splits]
     splits = last
     _check_splits(key, splits, len(column.values))

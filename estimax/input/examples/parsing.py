@@ -1,4 +1,4 @@
-"""Example messages to columns: a batch is parsed by two calls of compiled code.
+"""Parse Example messages into columns, a batch in two calls of compiled code.
 
     features = make_parse_example_spec(columns)
     batch = parse_example(records, features)          # key -> column
@@ -6,9 +6,10 @@
     parser = ExampleParser(features)                  # made once, for many batches
     batch = parser(block.records, block.name)
 
-Columns are NumPy arrays and `Strings` [B, *shape] for fixed features, `Sparse` for
-variable ones, `Ragged` for ragged ones. Kernels run without Python's lock: several
-threads parse several batches.
+A column is a NumPy array or `Strings` [B, *shape] for a feature of fixed length,
+`Sparse` for one of variable length, and `Ragged` for a ragged one. The kernels release
+the GIL, so several threads can parse several batches at once. The second half of the
+file cuts the values of a `RaggedFeature` into rows.
 """
 
 from __future__ import annotations
@@ -48,22 +49,38 @@ from estimax.native.features import KINDS, Columns, Problem, Values, Variable, W
 
 Parsed = dict[str, Any]  # arrays, Strings, Sparse and Ragged
 _Make = Callable[[Columns, Names], Any]
+_MOST_SHOWN = 3  # features in a repr
 
 
 def parse_example(
     serialized: Any, features: Mapping[str, FeatureSpec], example_names: Names = None
 ) -> Parsed:
-    """Parse a vector of serialised Examples into one column for each feature.
+    """Parse a batch of serialized Examples into one column for each feature.
 
-    `example_names` (a sequence, or a function of the place in the batch) are what
-    errors call the examples.
+    Use it in a `map` over batches of records: `dataset.batch(512).map(parse)`. The
+    parser is built once for the same features. `ExampleParser` holds one explicitly.
 
-    >>> from estimax.input import VarLenFeature, serialize_examples
-    >>> records = serialize_examples({"x": np.array([1.5, 2.5]), "s": ["a", "b"]})
-    >>> parse_example(records, {"x": FixedLenFeature([], "float32")})
-    {'x': array([1.5, 2.5], dtype=float32)}
-    >>> parse_example(records, {"s": VarLenFeature("string")})["s"].values
-    Strings([b'a', b'b'], shape=(2,))
+    Args:
+      serialized: A vector of B serialized Examples: `Strings`, a list or an array.
+      features: What to parse, by key: `FixedLenFeature`, `VarLenFeature`,
+        `FixedLenSequenceFeature`, `SparseFeature` or `RaggedFeature`.
+      example_names: The names of the examples in error messages: a sequence, or a
+        function of the index in the batch.
+
+    Returns:
+      A dict with one column for each feature.
+
+    Raises:
+      InputError: `features` is empty or not valid, or `serialized` is not a vector.
+      ExampleError: An example is damaged or does not fit the features.
+
+    Example:
+      >>> from estimax.input import VarLenFeature, serialize_examples
+      >>> records = serialize_examples({"x": np.array([1.5, 2.5]), "s": ["a", "b"]})
+      >>> parse_example(records, {"x": FixedLenFeature([], "float32")})
+      {'x': array([1.5, 2.5], dtype=float32)}
+      >>> parse_example(records, {"s": VarLenFeature("string")})["s"].values
+      Strings([b'a', b'b'], shape=(2,))
     """
     return parser_of(features)(serialized, example_names)
 
@@ -71,17 +88,32 @@ def parse_example(
 def parse_single_example(
     serialized: bytes, features: Mapping[str, FeatureSpec], example_names: Any = None
 ) -> Parsed:
-    """Parse one serialised Example; results have no batch dimension.
+    """Parse one serialized Example into values without a batch dimension.
 
-    >>> from estimax.input.examples.messages import Example
-    >>> record = Example.of({"x": [1.5, 2.5]}).serialize()
-    >>> parse_single_example(record, {"x": FixedLenFeature([2], "float32")})
-    {'x': array([1.5, 2.5], dtype=float32)}
+    Use it in a `map` over single records; `parse_example` is faster for batches.
+
+    Args:
+      serialized: The bytes of one Example.
+      features: What to parse, by key, as in `parse_example`.
+      example_names: The name of the example in error messages.
+
+    Returns:
+      A dict with one value for each feature.
+
+    Raises:
+      InputError: `features` is empty or not valid, or `serialized` is not bytes.
+      ExampleError: The example is damaged or does not fit the features.
+
+    Example:
+      >>> from estimax.input import Example
+      >>> record = Example.of({"x": [1.5, 2.5]}).serialize()
+      >>> parse_single_example(record, {"x": FixedLenFeature([2], "float32")})
+      {'x': array([1.5, 2.5], dtype=float32)}
     """
     if not isinstance(serialized, bytes | bytearray):
         raise InputError(
             "parse_single_example: expected one example as bytes, got "
-            f"{type(serialized).__name__}; parse_example takes several."
+            f"{type(serialized).__name__}. Use parse_example for several."
         )
     names = None if example_names is None else [example_names]
     ends = np.array([0, len(serialized)])
@@ -91,7 +123,7 @@ def parse_single_example(
 
 
 def parser_of(features: Mapping[str, FeatureSpec]) -> ExampleParser:
-    """The parser of these features, which is kept if they can be compared."""
+    """Return a parser of these features, from a cache if the features are hashable."""
     try:
         return _kept_parser(tuple(features.items()) if features else ())
     except TypeError:  # a default that is a list or an array
@@ -104,17 +136,33 @@ def _kept_parser(features: tuple[tuple[str, FeatureSpec], ...]) -> ExampleParser
 
 
 class ExampleParser:
-    """What parses batches of Examples with one set of features; safe for threads.
+    """A function that parses batches of Examples with one set of features.
 
-    >>> from estimax.input import VarLenFeature
-    >>> parser = ExampleParser({"x": VarLenFeature("int64")})
-    >>> parser([b""])["x"].dense_shape
-    (1, 0)
+    Use it as the argument of `Dataset.map` after `batch`. It may be called from several
+    threads at once. Call it with a vector of records, and `example_names` as in
+    `parse_example`.
+
+    Args:
+      features: What to parse, by key, as in `parse_example`.
+
+    Raises:
+      InputError: `features` is empty, a dtype or shape is not possible, or two features
+        read the same key in ways that exclude each other.
+
+    Example:
+      >>> from estimax.input import serialize_examples
+      >>> parser = ExampleParser({"x": FixedLenFeature([], "int64")})
+      >>> parser(serialize_examples({"x": [7, 8]}))
+      {'x': array([7, 8])}
+      >>> parser
+      ExampleParser(
+        x: FixedLenFeature(shape=(), dtype='int64', default_value=None)
+      )
     """
 
     def __init__(self, features: Mapping[str, FeatureSpec]) -> None:
         if not features:
-            raise InputError("parse_example: `features` is empty or missing.")
+            raise InputError("parse_example: `features` must not be empty.")
         self.features = dict(features)
         self._wanted: dict[str, Wanted] = {}
         self._groups: dict[str, str] = {}
@@ -125,7 +173,7 @@ class ExampleParser:
         self._plan = ExamplePlan(list(self._wanted.values()))
 
     def __call__(self, serialized: Any, example_names: Names = None) -> Parsed:
-        """Parse a vector of serialised Examples."""
+        """Parse a vector of serialized Examples into a dict of columns."""
         records = as_records(serialized, "parse_example")
         raw = self._plan.run(records)
         with AttachData(records):
@@ -133,8 +181,14 @@ class ExampleParser:
                 raise_problem(raw, self._plan.wanted, records, example_names)
             return {key: make(raw, example_names) for key, make in self._makers.items()}
 
+    def __repr__(self) -> str:
+        lines = [f"  {key}: {spec}" for key, spec in self.features.items()]
+        if len(lines) > _MOST_SHOWN:
+            lines[_MOST_SHOWN:] = [f"  … {len(lines) - _MOST_SHOWN} more"]
+        return "\n".join(["ExampleParser(", *lines, ")"])
+
     def _maker(self, key: str, feature: FeatureSpec) -> _Make:
-        """What cuts a feature's column from the raw ones, whose keys it registers."""
+        """Register the keys of a feature; return a function that makes its column."""
         if not isinstance(feature, FeatureSpec):
             raise InputError(
                 f"feature {key!r}: expected FixedLenFeature, VarLenFeature, "
@@ -162,13 +216,13 @@ class ExampleParser:
     def _padded(self, key: str, feature: FixedLenSequenceFeature) -> _Make:
         if not feature.allow_missing:
             raise InputError(
-                f"feature {key!r}: FixedLenSequenceFeature needs allow_missing=True "
-                "here, as examples may have any number of steps."
+                f"feature {key!r}: FixedLenSequenceFeature requires allow_missing=True "
+                "here, because an example may have any number of steps."
             )
         step = size_of(key, feature.shape)
         if not step:
             raise InputError(
-                f"feature {key!r}: steps of shape {feature.shape} hold no value."
+                f"feature {key!r}: a step of shape {feature.shape} has no values."
             )
         default = _default_of(key, feature.default_value, feature.dtype, 1)
         place = self._want(Wanted(key, feature.dtype, multiple=step), "dense")
@@ -209,7 +263,7 @@ class ExampleParser:
         return make
 
     def _want(self, wanted: Wanted, group: str) -> int:
-        """Register a key to read, once for all features that share it."""
+        """Register a key, once for all features that share it; return its number."""
         key = wanted.key
         known = self._wanted.get(key)
         if known is None:
@@ -217,13 +271,13 @@ class ExampleParser:
             return self._places.setdefault(key, len(self._places))
         if group == "dense" or self._groups[key] != group:
             raise InputError(
-                f"key {key!r} is read by two features as {self._groups[key]} and as "
-                f"{group}; read it once."
+                f"two features read key {key!r}, one as {self._groups[key]} and one as "
+                f"{group}. Remove one of them."
             )
         if known.dtype != wanted.dtype:
             raise InputError(
-                f"key {key!r} is read by two features as {known.dtype} and as "
-                f"{wanted.dtype}; give them the same dtype."
+                f"two features read key {key!r}, one as {known.dtype} and one as "
+                f"{wanted.dtype}. Use the same dtype for both."
             )
         indices = known.indices or wanted.indices
         self._wanted[key] = replace(known, indices=indices)
@@ -231,34 +285,34 @@ class ExampleParser:
 
 
 def as_records(serialized: Any, where: str) -> Strings:
-    """A vector of byte strings."""
+    """Return serialized examples as `Strings`; raise unless they are a vector."""
     if isinstance(serialized, bytes | str):
         raise InputError(
-            f"{where}: expected a vector of serialised examples, got one; "
-            "use parse_single_example, or put it into a list."
+            f"{where}: expected a vector of serialized examples, got one example. Use "
+            "parse_single_example, or pass a list."
         )
     records = Strings.of(
         list(serialized) if isinstance(serialized, tuple) else serialized
     )
     if records.ndim != 1:
         raise InputError(
-            f"{where}: expected a vector of serialised examples, got shape "
+            f"{where}: expected a vector of serialized examples, got shape "
             f"{records.shape}."
         )
     return records
 
 
 def check_dtype(key: str, dtype: str) -> None:
-    """Refuse what an Example cannot hold."""
+    """Raise `InputError` for a dtype that an Example cannot hold."""
     if dtype not in KINDS:
         raise InputError(
             f"feature {key!r}: dtype must be float32, int64 or string, got {dtype}. "
-            "Examples hold no other: parse one of these, then convert."
+            "An Example holds no others: parse one of these, then convert."
         )
 
 
 def size_of(key: str, shape: tuple[int | None, ...]) -> int:
-    """How many values a shape has; all of it must be known."""
+    """Return the number of values of a shape; raise if a dimension is unknown."""
     known = [n for n in shape if n is not None and n >= 0]
     if len(known) < len(shape):
         raise InputError(
@@ -268,12 +322,12 @@ def size_of(key: str, shape: tuple[int | None, ...]) -> int:
 
 
 def blank_of(dtype: str) -> Any:
-    """What pads rows when no default is given."""
+    """Return the value that pads rows when no default is given."""
     return b"" if dtype == "string" else 0
 
 
 def without_batch(column: Any) -> Any:
-    """The first row of a batch of one."""
+    """Return the only row of a batch of one."""
     if isinstance(column, Sparse):
         return Sparse(column.indices[:, 1:], column.values, column.dense_shape[1:])
     if isinstance(column, Ragged):
@@ -285,12 +339,12 @@ def without_batch(column: Any) -> Any:
 def pad_rows(
     values: Values, splits: NDArray[np.int64], width: int, blank: Any
 ) -> Values:
-    """Rows of different lengths as a rectangle [rows, width]."""
+    """Return rows of different lengths as one array [rows, width], padded."""
     counts = np.diff(splits)
     rows = np.repeat(np.arange(len(counts)), counts)
     places = np.arange(len(rows)) - np.repeat(splits[:-1], counts)
     if isinstance(values, Strings):
-        # The last of the joined strings is the blank one: the gaps all take it.
+        # The blank string is appended to the values, and every gap takes its index.
         taken = np.full((len(counts), width), len(values), np.int64)
         taken[rows, places] = np.arange(len(rows))
         joined = concatenate([values, Strings.of([blank])])
@@ -314,9 +368,9 @@ def _indexed_sparse(
         if len(wrong):
             row = int(wrong[0])
             raise ExampleError(
-                f"{name_of(row, names)}: feature {key!r}: {counts[row]} values under "
-                f"{feature.value_key!r} and {np.diff(index.splits)[row]} indices under "
-                f"{index_key!r}; there must be as many of both.",
+                f"{name_of(row, names)}: feature {key!r}: found {counts[row]} values "
+                f"under {feature.value_key!r} and {np.diff(index.splits)[row]} indices "
+                f"under {index_key!r}; expected as many indices as values.",
                 row,
                 key,
             )
@@ -324,7 +378,7 @@ def _indexed_sparse(
     columns = [rows, *(np.asarray(index.values, np.int64) for index in indices)]
     values, table = found.values, np.stack(columns, axis=1)
     if not feature.already_sorted:
-        order = np.lexsort(columns[::-1])  # stable, the last key counts most
+        order = np.lexsort(columns[::-1])  # stable; sorts by its last key first
         values, table = values[order], table[order]
     return Sparse(table, values, (len(counts), *feature.sizes))
 
@@ -340,13 +394,14 @@ def _default_of(key: str, default: Any, dtype: str, size: int) -> list[Any] | No
     if len(values) != size:
         raise InputError(
             f"feature {key!r}: default_value must have {size} values, got "
-            f"{len(values)}; it is not repeated to fill the shape."
+            f"{len(values)}. A shorter default is not repeated."
         )
     return values
 
 
 _Ints = NDArray[np.int64]
-# Of a batch. A row id is a number in a file: it must not ask for all memory.
+# Inner rows of a batch. Row ids come from the file: a large one in a damaged or hostile
+# file must not make us allocate all memory.
 _MOST_ROWS = 1 << 31
 
 
@@ -357,10 +412,15 @@ def ragged_of(
     names: Names = None,
     where: str = "",
 ) -> Ragged:
-    """The values of all records, cut by the partitions; `keys` holds their values."""
+    """Return the values of all records, cut into rows by the partitions of a feature.
+
+    `keys` holds the integers of each partition, None for a uniform row length.
+    """
     values, counts = found.values, np.diff(found.splits)
     inner: list[_Ints] = []
     pairs = list(zip(feature.partitions, keys, strict=True))
+    # From the innermost partition outwards: `counts` is the number of items that each
+    # record has at the present level, first values, then rows of the level below.
     for partition, key in reversed(pairs):
         if isinstance(partition, UniformRowLength) and not inner:
             values, counts = _fold(values, counts, partition.length, names, where)
@@ -377,7 +437,7 @@ def ragged_of(
 def _fold(
     values: Values, counts: _Ints, length: int, names: Names, where: str
 ) -> tuple[Values, _Ints]:
-    """Make a uniform innermost row an axis of the values."""
+    """Turn innermost rows of one length into an axis of the values."""
     wrong = np.flatnonzero(counts % max(length, 1)) if length > 0 else np.arange(1)
     if len(wrong):
         row = int(wrong[0])
@@ -394,7 +454,7 @@ def _fold(
 def _row_lengths(
     partition: Partition, key: Variable | None, counts: _Ints
 ) -> tuple[_Ints, _Ints]:
-    """The lengths of all rows, and how many rows each record has."""
+    """Return the lengths of all rows, and the number of rows of each record."""
     if isinstance(partition, UniformRowLength):
         rows = counts // max(partition.length, 1)
         return np.full(int(rows.sum()), partition.length, np.int64), rows
@@ -406,7 +466,7 @@ def _row_lengths(
     if isinstance(partition, RowLengths):
         return numbers, rows
     if isinstance(partition, RowSplits):
-        # From each number but a record's last to the next one.
+        # The difference of neighbours, except across two records.
         return np.diff(numbers)[~is_first[1:]], np.maximum(rows - 1, 0)
     if isinstance(partition, RowLimits):
         before = np.where(is_first, 0, np.roll(numbers, 1))
@@ -425,10 +485,13 @@ def _lengths_from_ids(
     is_last: NDArray[np.bool_],
     rows: _Ints,
 ) -> tuple[_Ints, _Ints]:
-    """Row lengths from every value's row; rows that none names are empty."""
+    """Return row lengths from the row id of every value; absent ids are empty rows.
+
+    Invalid ids give a negative length, which `_check` reports.
+    """
     before = np.where(is_first, 0, np.roll(numbers, 1))
     if np.any(numbers < before):
-        return -(numbers < before).astype(np.int64), rows  # negative where it descends
+        return -(numbers < before).astype(np.int64), rows  # -1 where ids descend
     found = np.zeros(len(rows), np.int64)
     found[record[is_last]] = numbers[is_last] + 1
     if found.sum() > _MOST_ROWS:
@@ -445,14 +508,14 @@ def _check(
     names: Names,
     where: str,
 ) -> None:
-    """Rows must have a length, and together all values of their record."""
+    """Raise unless all lengths are >= 0 and add up to the items of their record."""
     negative = np.flatnonzero(lengths < 0)
     if len(negative):
         row = (
             int(np.searchsorted(_splits(np.maximum(rows, 0)), negative[0], "right")) - 1
         )
         raise ExampleError(
-            f"{name_of(row, names)}: {where}{partition} must ascend, and holds no "
+            f"{name_of(row, names)}: {where}{partition} must ascend and hold no "
             "negative numbers.",
             row,
         )
@@ -462,7 +525,7 @@ def _check(
         row = int(wrong[0])
         raise ExampleError(
             f"{name_of(row, names)}: {where}{partition} makes rows of {totals[row]} "
-            f"values together, but there are {counts[row]}.",
+            f"values in total, but there are {counts[row]} values.",
             row,
         )
 

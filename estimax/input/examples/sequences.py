@@ -1,4 +1,4 @@
-"""SequenceExample messages to columns: a context, and lists of steps.
+"""Parse SequenceExample messages into columns: a context, and lists of steps.
 
     context, sequences, lengths = parse_sequence_example(
         records,
@@ -6,7 +6,7 @@
         sequence_features={"clicks": VarLenFeature("int64")},
     )
 
-A context is parsed as an Example is: on the wire it is the same field.
+The context is parsed as an Example, because both messages hold it in field 1.
 """
 
 from __future__ import annotations
@@ -54,20 +54,38 @@ def parse_sequence_example(
     sequence_features: Mapping[str, FeatureSpec] | None = None,
     example_names: Names = None,
 ) -> tuple[Parsed, Parsed, dict[str, NDArray[np.int64]]]:
-    """Parse a vector of SequenceExamples: context, sequences, and their lengths.
+    """Parse a batch of serialized SequenceExamples into columns.
 
-    Sequences are VarLen (sparse [B, steps, values]), FixedLenSequence (padded
-    [B, steps, *shape], with its steps in `lengths`) or Ragged.
+    Use it for sequences whose steps have values of their own. Plain lists of values
+    fit into an Example; see `parse_example`.
 
-    >>> from estimax.input.examples.messages import SequenceExample
-    >>> record = SequenceExample.of({}, {"n": [[1], [2, 3]]}).serialize()
-    >>> features = {"n": RaggedFeature("int64")}
-    >>> parse_sequence_example([record], None, features)[1]["n"].tolist()
-    [[[1], [2, 3]]]
+    Args:
+      serialized: A vector of B serialized messages: `Strings`, a list or an array.
+      context_features: What to parse from the context, by key, as in `parse_example`.
+      sequence_features: What to parse from the feature lists, by key: `VarLenFeature`
+        (sparse [B, steps, values]), `FixedLenSequenceFeature` (padded
+        [B, steps, *shape]) or `RaggedFeature`.
+      example_names: The names of the examples in error messages: a sequence, or a
+        function of the index in the batch.
+
+    Returns:
+      The context columns, the sequence columns, and the number of steps [B] of each
+      `FixedLenSequenceFeature`, all by key.
+
+    Raises:
+      InputError: There is nothing to parse, or a feature is not possible there.
+      ExampleError: An example is damaged or does not fit the features.
+
+    Example:
+      >>> from estimax.input import SequenceExample
+      >>> record = SequenceExample.of({}, {"n": [[1], [2, 3]]}).serialize()
+      >>> features = {"n": RaggedFeature("int64")}
+      >>> parse_sequence_example([record], None, features)[1]["n"].tolist()
+      [[[1], [2, 3]]]
     """
     if not context_features and not sequence_features:
         raise InputError(
-            "parse_sequence_example: give context_features, sequence_features or both."
+            "parse_sequence_example: pass context_features, sequence_features or both."
         )
     records = as_records(serialized, "parse_sequence_example")
     context: Parsed = {}
@@ -93,14 +111,34 @@ def parse_single_sequence_example(
     sequence_features: Mapping[str, FeatureSpec] | None = None,
     example_name: Any = None,
 ) -> tuple[Parsed, Parsed]:
-    """Parse one SequenceExample: context and sequences, without a batch dimension.
+    """Parse one serialized SequenceExample into values without a batch dimension.
 
-    >>> from estimax.input.examples.messages import SequenceExample
-    >>> record = SequenceExample.of({"user": "ann"}, {}).serialize()
-    >>> parse_single_sequence_example(record, {"user": VarLenFeature(str)})[0][
-    ...     "user"
-    ... ].values
-    Strings([b'ann'], shape=(1,))
+    Use it in a `map` over single records; `parse_sequence_example` is faster for
+    batches.
+
+    Args:
+      serialized: The bytes of one message.
+      context_features: What to parse from the context, by key.
+      sequence_features: What to parse from the feature lists, by key.
+      example_name: The name of the example in error messages.
+
+    Returns:
+      The context and the sequences, both by key.
+
+    Raises:
+      InputError: There is nothing to parse, or a feature is not possible there.
+      ExampleError: The example is damaged or does not fit the features.
+
+    Example:
+      >>> from estimax.input import SequenceExample
+      >>> record = SequenceExample.of({"user": "ann"}, {"n": [[1], [2]]}).serialize()
+      >>> context, sequences = parse_single_sequence_example(
+      ...     record,
+      ...     {"user": VarLenFeature(str)},
+      ...     {"n": FixedLenSequenceFeature([], "int64")},
+      ... )
+      >>> context["user"].values, sequences["n"]
+      (Strings([b'ann'], shape=(1,)), array([1, 2]))
     """
     names = None if example_name is None else [example_name]
     context, sequences, _ = parse_sequence_example(
@@ -113,7 +151,7 @@ def parse_single_sequence_example(
 
 
 class _Lists:
-    """The feature lists of a batch: where they are, then one column at a time."""
+    """The feature lists of a batch: located at once, then read column by column."""
 
     def __init__(
         self, records: Strings, features: Mapping[str, FeatureSpec], names: Names
@@ -128,7 +166,7 @@ class _Lists:
         self._lists = found
 
     def lengths(self) -> dict[str, NDArray[np.int64]]:
-        """The steps of every record, of the padded features."""
+        """Return the number of steps of every record, for the padded features."""
         return {
             wanted.key: np.diff(self._lists.splits[f])
             for f, wanted in enumerate(self._wanted)
@@ -136,7 +174,7 @@ class _Lists:
         }
 
     def column(self, f: int) -> Any:
-        """Feature f, as its description says."""
+        """Return the column of feature number f."""
         feature, splits = self._features[f], self._lists.splits[f]
         if isinstance(feature, FixedLenSequenceFeature):
             return self._padded(f, feature)
@@ -145,6 +183,8 @@ class _Lists:
         if isinstance(feature, RaggedFeature):
             dtype = np.dtype(feature.row_splits_dtype)
             return Ragged(values, (splits.astype(dtype), counts.astype(dtype)))
+        # `splits` cut the steps of the batch into records, `counts` cut the values
+        # into steps. The index of a value is (record, step in it, place in the step).
         rows, steps = _rows_of(splits), _rows_of(counts)
         places = np.arange(len(steps)) - counts[steps]
         indices = np.stack([rows[steps], (steps - splits[rows[steps]]), places], axis=1)
@@ -173,7 +213,7 @@ class _Lists:
         return flat.reshape((self._records.size, longest, *feature.shape))
 
     def _read(self, f: int, size: int | None) -> Steps:
-        """Return the values of all steps, each of which must have `size`."""
+        """Return the values of all steps; raise unless each has `size` values."""
         found = self._lists.read(f, size)
         if isinstance(found, Problem):
             raise_problem(found, self._wanted, self._records, self._names)
@@ -193,16 +233,17 @@ def _checked(key: str, feature: FeatureSpec) -> _SEQUENCES:
         and feature.default_value is not None
     ):
         raise InputError(
-            f"sequence feature {key!r}: a default_value is not possible here; short "
+            f"sequence feature {key!r}: default_value is not supported here; short "
             "lists are padded with 0 or an empty string."
         )
     if isinstance(feature, RaggedFeature) and (feature.partitions or feature.value_key):
         raise InputError(
-            f"sequence feature {key!r}: partitions and value_key are only possible in "
-            "Examples and contexts; a list's steps are its rows."
+            f"sequence feature {key!r}: partitions and value_key are supported only in "
+            "Examples and contexts; the steps of a list are its rows."
         )
     return feature
 
 
 def _rows_of(splits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row number of every item."""
     return np.repeat(np.arange(len(splits) - 1), np.diff(splits))

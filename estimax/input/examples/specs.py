@@ -1,4 +1,4 @@
-"""How features lie in Examples: the descriptions that the parsers read.
+"""What to parse from an Example, and the error for an example that does not fit.
 
     features = {
         "age": FixedLenFeature([], "float32", default_value=-1.0),
@@ -7,7 +7,9 @@
         "words": RaggedFeature("string", partitions=[RowLengths("words_per_line")]),
     }
 
-dtypes are float32, int64 and string: an Example knows no other.
+The dtypes are float32, int64 and string; an Example has no others. Parsers report what
+does not fit as an `ExampleError` (`raise_problem`), which names the example, the
+feature and the byte.
 """
 
 from __future__ import annotations
@@ -27,10 +29,25 @@ from estimax.wire import messages
 
 @dataclass(frozen=True)
 class FixedLenSequenceFeature:
-    """Steps of `shape` values each, as many as the example has; padded in a batch.
+    """A feature with any number of steps per example, padded to the longest one.
 
-    >>> FixedLenSequenceFeature([2], "float32", allow_missing=True).shape
-    (2,)
+    Use it for sequences that a model wants as a dense array [B, steps, *shape]. In
+    `parse_example` it needs `allow_missing=True`. In `parse_sequence_example` it reads
+    a feature list, and the number of steps is returned as well.
+
+    Args:
+      shape: The shape of one step.
+      dtype: "float32", "int64" or "string".
+      allow_missing: Whether an example may lack the feature. It then has 0 steps.
+      default_value: The value that pads short examples: 0 or "" by default. Not
+        possible in `parse_sequence_example`.
+
+    Example:
+      >>> from estimax.input import parse_example, serialize_examples
+      >>> spec = {"x": FixedLenSequenceFeature([2], "float32", allow_missing=True)}
+      >>> records = serialize_examples({"x": [[1.0, 2.0, 3.0, 4.0]]})
+      >>> parse_example(records, spec)["x"].tolist()
+      [[[1.0, 2.0], [3.0, 4.0]]]
     """
 
     shape: tuple[int, ...]
@@ -45,11 +62,28 @@ class FixedLenSequenceFeature:
 
 @dataclass(frozen=True)
 class SparseFeature:
-    """Values under one key, their indices under others, one for each dimension.
+    """A sparse feature: values under one key, their indices under other keys.
 
-    >>> SparseFeature("i", "v", "float32", 10)
-    SparseFeature(index_key='i', value_key='v', dtype='float32', size=10, \
-already_sorted=False)
+    Use it where an example stores pairs of index and value, such as word counts.
+
+    Args:
+      index_key: The key of the indices; for several dimensions, one key for each.
+      value_key: The key of the values.
+      dtype: The dtype of the values: "float32", "int64" or "string".
+      size: The size of the dense row; for several dimensions, one size for each.
+      already_sorted: Whether the indices of every example ascend. If True, they are
+        not sorted after parsing.
+
+    Raises:
+      InputError: `index_key` and `size` have different numbers of dimensions.
+
+    Example:
+      >>> from estimax.input import Example, parse_example
+      >>> record = Example.of({"i": [3, 1], "v": [0.5, 2.0]}).serialize()
+      >>> spec = {"x": SparseFeature("i", "v", "float32", size=10)}
+      >>> found = parse_example([record], spec)["x"]
+      >>> found.indices.tolist(), found.values.tolist(), found.dense_shape
+      ([[0, 1], [0, 3]], [2.0, 0.5], (1, 10))
     """
 
     index_key: str | tuple[str, ...]
@@ -72,7 +106,7 @@ already_sorted=False)
 
     @property
     def index_keys(self) -> tuple[str, ...]:
-        """The index keys, also when there is one."""
+        """The index keys as a tuple, one for each dimension."""
         return (self.index_key,) if isinstance(self.index_key, str) else self.index_key
 
     @property
@@ -82,43 +116,35 @@ already_sorted=False)
 
 
 @dataclass(frozen=True)
-class RowSplits:
-    """Inner rows by where they begin, with the end of the last."""
+class _KeyedPartition:
+    """A partition into inner rows by the integers under `key` of the same example."""
 
     key: str
 
 
-@dataclass(frozen=True)
-class RowLengths:
-    """Inner rows by their lengths."""
-
-    key: str
+class RowSplits(_KeyedPartition):
+    """The integers are the start of every row, and the end of the last row."""
 
 
-@dataclass(frozen=True)
-class RowStarts:
-    """Inner rows by where they begin."""
-
-    key: str
+class RowLengths(_KeyedPartition):
+    """The integers are the lengths of the rows."""
 
 
-@dataclass(frozen=True)
-class RowLimits:
-    """Inner rows by where they end."""
-
-    key: str
+class RowStarts(_KeyedPartition):
+    """The integers are the starts of the rows."""
 
 
-@dataclass(frozen=True)
-class ValueRowIds:
-    """Inner rows by the row of every value, in ascending order."""
+class RowLimits(_KeyedPartition):
+    """The integers are the ends of the rows."""
 
-    key: str
+
+class ValueRowIds(_KeyedPartition):
+    """The integers are the row of every value, in ascending order."""
 
 
 @dataclass(frozen=True)
 class UniformRowLength:
-    """Inner rows that all have the same length."""
+    """A partition into inner rows that all have `length` items."""
 
     length: int
 
@@ -130,10 +156,29 @@ Partition = (
 
 @dataclass(frozen=True)
 class RaggedFeature:
-    """Rows of any length, cut into inner rows by `partitions`, the outermost first.
+    """A feature with any number of values per example, possibly nested.
 
-    >>> RaggedFeature("int64", value_key="v", partitions=[RowLengths("n")]).partitions
-    (RowLengths(key='n'),)
+    Use it for lists of lists. `partitions` say how the values of an example are cut
+    into inner rows; the integers that say where come from the same example.
+
+    Args:
+      dtype: The dtype of the values: "float32", "int64" or "string".
+      value_key: The key of the values, by default the key of the feature.
+      partitions: `RaggedFeature.RowLengths(key)`, `RowSplits`, `RowStarts`,
+        `RowLimits`, `ValueRowIds` or `UniformRowLength(length)`, the outermost first.
+      row_splits_dtype: The dtype of the row splits: "int32" or "int64".
+      validate: Has no effect: row splits are always validated.
+
+    Raises:
+      InputError: `row_splits_dtype` is neither int32 nor int64.
+
+    Example:
+      >>> from estimax.input import Example, parse_example
+      >>> record = Example.of({"v": [1, 2, 3], "n": [2, 1]}).serialize()
+      >>> spec = RaggedFeature(
+      ...     "int64", value_key="v", partitions=[RaggedFeature.RowLengths("n")])
+      >>> parse_example([record], {"words": spec})["words"].tolist()
+      [[[1, 2], [3]]]
     """
 
     dtype: str
@@ -142,7 +187,7 @@ class RaggedFeature:
     row_splits_dtype: str = "int32"
     validate: bool = False
 
-    # As attributes too, where programs written for tf.io look for them.
+    # Programs written for tf.io use `RaggedFeature.RowSplits` and so on.
     RowSplits: ClassVar = RowSplits
     RowLengths: ClassVar = RowLengths
     RowStarts: ClassVar = RowStarts
@@ -170,16 +215,20 @@ FeatureSpec = (
 )
 
 
-# What messages call the examples of a batch: by their place, unless the user says.
+# The names of the examples of a batch in messages: one for each, or a function of the
+# index in the batch. None names them by that index.
 Names = Sequence[Any] | Callable[[int], Any] | None
 
 
 class ExampleError(InputError):
-    """An example that cannot be parsed.
+    """An example that cannot be parsed, or does not fit the features to parse.
 
-    `record` is its place in the batch, `feature` and `offset` say what in it is wrong.
-    `data` holds its bytes; `where` is its file, record and byte, if a dataset found
-    them.
+    Attributes:
+      record: The index of the example in its batch.
+      feature: The key of the feature that is wrong, if it is known.
+      offset: The byte in the example at which the error was found.
+      data: The bytes of the example.
+      where: The file, record and byte of the example, if a dataset found it.
     """
 
     def __init__(
@@ -194,9 +243,9 @@ class ExampleError(InputError):
 
 
 class AttachData:
-    """A context that gives an `ExampleError` the bytes of its example.
+    """A context manager that sets `data` of an `ExampleError` raised in its block.
 
-    A class, as every batch enters it: a generator takes four times as long.
+    It is a class because every batch enters it: a generator takes four times as long.
     """
 
     __slots__ = ("_records",)
@@ -215,7 +264,7 @@ class AttachData:
 def raise_problem(
     problem: Problem, wanted: Sequence[Wanted], records: Strings, names: Names
 ) -> NoReturn:
-    """Raise the `ExampleError` that says what a parser found wrong."""
+    """Raise an `ExampleError` for a problem that a parser found."""
     text, key = _described(problem, wanted, records), None
     if problem.feature is not None:
         key = wanted[problem.feature].key
@@ -224,6 +273,7 @@ def raise_problem(
 
 
 def _described(problem: Problem, wanted: Sequence[Wanted], records: Strings) -> str:
+    """Return a sentence on what is wrong, without the name of the example."""
     offset, expected, found = problem.offset, problem.expected, problem.found
     if problem.feature is None:
         return f"not a valid Example message: broken at byte {offset}."
@@ -239,26 +289,26 @@ def _described(problem: Problem, wanted: Sequence[Wanted], records: Strings) -> 
         )
     where = f"feature {key!r} (byte {offset})"
     if problem.flaw == Flaw.WRONG_KIND:
-        return f"{where}: expected {dtype}, found a {messages.NAMES[found]}."
+        return f"{where}: expected {dtype}, found a {messages.LIST_NAMES[found]}."
     if problem.flaw == Flaw.NOT_MULTIPLE:
         return (
-            f"{where}: found {found} values, which is no multiple of the {expected} "
-            "that a step has."
+            f"{where}: found {found} values, which is not a multiple of {expected}, "
+            "the number of values in a step."
         )
     return f"{where}: expected {expected} values, found {found}."
 
 
 def _hint(key: str, record: bytes) -> str:
-    """The key that was meant, or those that the example has."""
+    """Return a suggestion: the key nearest to `key`, or the keys of the example."""
     try:
         keys = messages.decode_example(record)
     except InputError:
         return "."
-    return did_you_mean(key, keys) if keys else "; the example has no feature at all."
+    return did_you_mean(key, keys) if keys else "; the example has no features."
 
 
 def name_of(row: int, names: Names) -> str:
-    """How messages call an example of the batch."""
+    """Return the name of an example of the batch, for messages."""
     if names is None:
         return f"example {row} of the batch"
     given = names(row) if callable(names) else names[row]

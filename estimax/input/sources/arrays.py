@@ -1,14 +1,17 @@
-"""The in-memory source: rows of arrays that are already there.
+"""Sources in memory: arrays, ranges, and tables that can be sliced.
 
-    Slices(columns_of({"x": x, "city": city}))    # Dataset.from_tensor_slices
+    slices_of({"x": x, "city": city})    # Dataset.from_tensor_slices
+    Range(range(100))                    # Dataset.range
+    Table(table)                         # Dataset.from_table
 
-Reading gives views, so an epoch over memory copies nothing but what a shuffle gathers.
+Reading arrays returns views, so an epoch over memory copies only what a shuffle takes.
+A position is the number of the next row.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +26,13 @@ from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import Context, State, check_same
 from estimax.input.streams.structure import Structure, map_leaves
 
+# The least number of rows of a table that are converted at once.
+_ROWS_AT_ONCE = 4096
+
 
 @dataclass(frozen=True, eq=False)
 class Slices:
-    """Dim 0 of every array is cut into elements; `paths` are given if it is files."""
+    """The rows of arrays; `paths` are set if the rows are paths of files."""
 
     block: Columns
     paths: tuple[str, ...] | None = None
@@ -41,7 +47,7 @@ class Slices:
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """Numbers of a builtin range, as int64, made when they are read."""
+    """The numbers of a builtin range as int64, computed when they are read."""
 
     numbers: range
     name = "range"
@@ -53,54 +59,47 @@ class Range:
         return RangeStream(self.numbers)
 
 
-class RangeStream:
-    """How many numbers are read."""
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The rows of a table with `len()` and slices, such as a Hugging Face dataset."""
 
-    def __init__(self, numbers: range) -> None:
-        self._numbers = numbers
-        self._at = 0
+    table: Any
+    name = "from_table"
+    source = None
+    columnar = True
 
-    def read(self, n: int) -> Chunk | None:
-        """The next numbers."""
-        part = self._numbers[self._at : self._at + n]
-        self._at += len(part)
-        if not part:
-            return None
-        values = np.arange(part.start, part.stop, part.step, dtype=np.int64)
-        return Columns(values, len(part))
+    def __post_init__(self) -> None:
+        if not hasattr(self.table, "__len__") or not hasattr(self.table, "__getitem__"):
+            raise InputError(
+                "from_table: expected a table with len() and slices of rows, got "
+                f"{type(self.table).__name__}. Pass an iterable of batches to "
+                "Dataset.from_batches, of examples to Dataset.from_generator."
+            )
 
-    def get_state(self) -> State:
-        """How many are read."""
-        return {"row": self._at, "rows": len(self._numbers)}
-
-    def set_state(self, state: State) -> None:
-        """Jump there."""
-        check_same("the number of rows in memory", state["rows"], len(self._numbers))
-        self._at = int(state["row"])
-
-    def close(self) -> None:
-        """Nothing is held."""
+    def open(self, context: Context) -> TableStream:
+        """Start at the first row."""
+        return TableStream(self.table)
 
 
 def slices_of(tree: Structure) -> Slices:
-    """Check and convert arrays, dicts, tuples or pandas frames to a source."""
+    """Return a source of the rows of arrays, dicts, tuples or pandas frames."""
     block = columns_of(lists_to_columns(tree))
-    # A map function that writes into its batch must not reach the caller's arrays.
+    # Read-only, so that a map function cannot write into the arrays of the caller.
     return Slices(Columns(map_leaves(_read_only, block.tree), block.rows))
 
 
 def slices_of_paths(paths: Sequence[str]) -> Slices:
-    """Return paths of files as a source of text, one element for each."""
+    """Return a source of the paths of files as text, one element for each."""
     text = np.array([os.fsencode(path) for path in paths], object)
     return replace(slices_of(text), paths=tuple(paths))
 
 
 def lists_to_columns(tree: Structure) -> Structure:
-    """Replace lists by columns: in what a user gives, they are arrays and no tuples."""
-    return map_leaves(_plain, tree)
+    """Convert lists to columns: users pass them as arrays, not as structure."""
+    return map_leaves(_list_to_column, tree)
 
 
-def _plain(leaf: Any) -> Any:
+def _list_to_column(leaf: Any) -> Any:
     return as_column(leaf) if isinstance(leaf, list) else leaf
 
 
@@ -111,69 +110,73 @@ def _read_only(column: Any) -> Any:
     return column
 
 
-class SlicesStream:
-    """A cursor over rows in memory."""
+class _RowStream:
+    """A stream over sized rows whose position is the number of the next row."""
 
-    def __init__(self, block: Columns) -> None:
-        self._block = block
+    _what = "the number of rows in memory"  # in the message about a changed number
+
+    def __init__(self, rows: Sized) -> None:
+        self._rows = rows
         self._row = 0
 
+    def get_state(self) -> State:
+        """Return the number of the next row, and the number of rows to compare."""
+        return {"row": self._row, "rows": len(self._rows)}
+
+    def set_state(self, state: State) -> None:
+        """Go to a row; raise `InputError` if the number of rows has changed."""
+        check_same(self._what, state["rows"], len(self._rows))
+        self._row = int(state["row"])
+
+    def close(self) -> None:
+        """Release nothing: the rows belong to the source."""
+
+
+class SlicesStream(_RowStream):
+    """Reads the rows of arrays as views."""
+
+    def __init__(self, block: Columns) -> None:
+        super().__init__(block)
+        self._block = block
+
     def read(self, n: int) -> Chunk | None:
-        """The next rows, as views."""
+        """Return up to n rows as views; None at the end."""
         if self._row >= len(self._block):
             return None
         start, self._row = self._row, min(self._row + n, len(self._block))
         return self._block.slice(start, self._row)
 
-    def get_state(self) -> State:
-        """The number of the next row."""
-        return {"row": self._row, "rows": len(self._block)}
 
-    def set_state(self, state: State) -> None:
-        """Jump to a row."""
-        check_same("the number of rows in memory", state["rows"], len(self._block))
-        self._row = int(state["row"])
+class RangeStream(_RowStream):
+    """Reads the numbers of a range."""
 
-    def close(self) -> None:
-        """Nothing is held."""
+    def __init__(self, numbers: range) -> None:
+        super().__init__(numbers)
+        self._numbers = numbers
 
-
-_ROWS_AT_ONCE = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Rows of something that can be sliced."""
-
-    table: Any
-    name = "from_table"
-    source = None
-    columnar = True
-
-    def __post_init__(self) -> None:
-        if not hasattr(self.table, "__len__") or not hasattr(self.table, "__getitem__"):
-            raise InputError(
-                "from_table needs a table with len() and slices of rows, got "
-                f"{type(self.table).__name__}. Pass an iterable of batches to "
-                "Dataset.from_batches, of examples to Dataset.from_generator."
-            )
-
-    def open(self, context: Context) -> TableStream:
-        """Start at the first row."""
-        return TableStream(self.table)
+    def read(self, n: int) -> Chunk | None:
+        """Return up to n numbers; None at the end."""
+        part = self._numbers[self._row : self._row + n]
+        self._row += len(part)
+        if not part:
+            return None
+        values = np.arange(part.start, part.stop, part.step, dtype=np.int64)
+        return Columns(values, len(part))
 
 
-class TableStream:
-    """A block of rows in memory, and where it begins."""
+class TableStream(_RowStream):
+    """Reads a table in blocks of rows, and keeps the present block."""
+
+    _what = "the number of rows of the table"
 
     def __init__(self, table: Any) -> None:
+        super().__init__(table)
         self._table = table
-        self._row = 0
-        self._first = 0
+        self._first = 0  # the row at which the block begins
         self._block: Columns | None = None
 
     def read(self, n: int) -> Chunk | None:
-        """Rows of the block, or of the next one."""
+        """Return up to n rows of the block, or of the next one; None at the end."""
         if self._row >= len(self._table):
             return None
         if self._block is None or self._row >= self._first + len(self._block):
@@ -185,22 +188,18 @@ class TableStream:
         self._row += len(out)
         return out
 
-    def get_state(self) -> State:
-        """The number of the next row."""
-        return {"row": self._row, "rows": len(self._table)}
-
     def set_state(self, state: State) -> None:
-        """Jump to a row."""
-        check_same("the number of rows of the table", state["rows"], len(self._table))
-        self._row, self._block = int(state["row"]), None
+        """Go to a row; the block is read again."""
+        super().set_state(state)
+        self._block = None
 
     def close(self) -> None:
-        """Let go of the block."""
+        """Release the block."""
         self._block = None
 
 
 def rows_of(block: Any) -> Columns:
-    """A slice of a table as columns; lists of different lengths become sparse.
+    """Return a slice of a table as columns; lists of several lengths become sparse.
 
     >>> rows_of({"x": [1, 2], "tags": [["a"], []]}).tree["tags"].dense_shape
     (2, 1)

@@ -1,12 +1,20 @@
-"""A complete pass in files: `<prefix>.data` (buffers) and `<prefix>.index` (JSON).
+"""Cache one complete pass over a dataset in two files: data and index.
 
-    CacheFile("cache/train")
+    cache = CacheFile("cache/train")
+    cache.kept()                     # the complete pass, None if there is none yet
+    cache.start(seed)                # a writer of a new pass
 
-Both are written beside and renamed in at the end of a complete pass, the index last, so
-a killed run leaves no cache rather than half of one. Every chunk has a CRC-32C in the
-index, and the index has one of its own in its last line. Both are checked when they are
-read; a cache that is damaged is an error and is never rebuilt by itself, because it may
-be the only copy of what it was made from.
+`<prefix>.data` holds the arrays of all chunks, and `<prefix>.index`, in JSON, describes
+where they are. Both get their final names at the end of a complete pass, the index
+last, so a killed run leaves no cache instead of half of one.
+
+Every chunk has a CRC-32C in the index, and the last line of the index is the CRC-32C of
+the index. Both are verified when they are read. A damaged cache is an error and is not
+rebuilt automatically, because it may be the only copy of its source.
+
+The second half of the file is the format of a chunk: `pack_chunk` concatenates the
+arrays of a chunk and describes them as JSON, and `unpack_chunk` returns views of the
+bytes. It trusts no description: sizes, offsets and row splits are checked before use.
 """
 
 from __future__ import annotations
@@ -36,30 +44,34 @@ from estimax.input.streams.structure import Structure, named_leaves
 from estimax.native import checksum
 from estimax.wire import atomic, files, json_text
 
-# 1 had no checksums.
-_VERSION = 2
+_VERSION = 2  # version 1 had no checksums
+# Arrays begin at multiples of 64 bytes in their chunk, which suits every dtype and SIMD
+# loads.
+ALIGNMENT = 64
+# The deepest structure that is read; examples have a few levels.
+_DEEPEST = 64
 
 
 class CacheFile:
-    """Where a pass is kept, for every process that names the same prefix."""
+    """The cache of one pass, shared by all processes that use the same prefix."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._open: _Pass | None = None
 
     def kept(self) -> _Pass | None:
-        """The complete pass, if some run has left one."""
+        """Return the complete pass; None if there is none yet."""
         if self._open is None and os.path.exists(f"{self._prefix}.index"):
             self._open = _Pass(self._prefix)
         return self._open
 
     def start(self, seed: int) -> _FileWriter:
-        """Begin to write a pass."""
+        """Return a writer of a new pass."""
         return _FileWriter(self._prefix, seed)
 
 
 class CacheError(InputError):
-    """A cache that is damaged, or was written by another version."""
+    """A cache that is damaged, or that another version has written."""
 
     def __init__(self, path: str, prefix: str, what: str) -> None:
         super().__init__(
@@ -68,9 +80,13 @@ class CacheError(InputError):
         )
 
 
+class DescriptionError(InputError):
+    """The description of a chunk is damaged, or does not fit the bytes of the chunk."""
+
+
 @dataclass(frozen=True)
-class _Entry:
-    """Where a chunk lies in the data, its checksum, and what it is made of."""
+class _ChunkEntry:
+    """The bytes of a chunk in the data, their checksum, and their description."""
 
     start: int
     size: int
@@ -79,7 +95,7 @@ class _Entry:
 
 
 class _Pass:
-    """The index, and the data, which is read a chunk at a time."""
+    """A complete pass: the index in memory, and the data, read chunk by chunk."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -87,13 +103,14 @@ class _Pass:
         index = _read_index(prefix)
         self._file = files.open_to_read(self._path)
         weakref.finalize(self, self._file.close)
-        self._lock = threading.Lock()  # several iterators may read at once
+        self._lock = threading.Lock()  # several iterators may seek and read at once
         try:
             self.seed = _integer(index["seed"])
             self.states: Sequence[State] = _list_of(index["states"], dict)
             self._chunks = [_entry(one) for one in _list_of(index["chunks"], list)]
             if len(self._chunks) != len(self.states):
-                raise ValueError("it has not as many positions as chunks")
+                count = len(self._chunks)
+                raise ValueError(f"{len(self.states)} positions for {count} chunks")
             expected = sum(entry.size for entry in self._chunks)
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged(f"the index is malformed ({error})") from error
@@ -102,13 +119,13 @@ class _Pass:
             raise self._damaged(f"expected {expected} bytes, found {size}")
 
     def chunk(self, number: int) -> Chunk:
-        """Read a chunk and check it; its arrays cannot be written to."""
+        """Read a chunk and verify it; its arrays are read-only."""
         entry = self._chunks[number]
         size = files.size_of(self._file) or 0
         if not 0 <= entry.start <= entry.start + entry.size <= size:
             raise self._damaged(
                 f"chunk {number} lies at bytes {entry.start} to "
-                f"{entry.start + entry.size} of {size}"
+                f"{entry.start + entry.size}, but the file has {size} bytes"
             )
         buffer = _aligned(entry.size)
         with self._lock:
@@ -130,12 +147,13 @@ class _Pass:
 
 
 def _read_index(prefix: str) -> dict[str, Any]:
-    """The index, whose last line is the checksum of the one before it."""
+    """Return the index after verifying its checksum, which is its last line."""
     path = f"{prefix}.index"
     with files.open_to_read(path) as file:
         data = file.read()
     if data.startswith(b'{"version": 1,'):
-        raise CacheError(path, prefix, "an earlier version wrote it, without checksums")
+        what = "an earlier version wrote it, without checksums"
+        raise CacheError(path, prefix, what)
     text, _, seal = data.removesuffix(b"\n").rpartition(b"\n")
     if seal != _checksum_line(text):
         raise CacheError(path, prefix, "its checksum is wrong")
@@ -143,31 +161,32 @@ def _read_index(prefix: str) -> dict[str, Any]:
         index = json.loads(text)
         version = index["version"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        what = f"it holds no index ({type(error).__name__}: {error})"
+        what = f"it is not an index ({type(error).__name__}: {error})"
         raise CacheError(path, prefix, what) from error
     if version != _VERSION:
-        raise CacheError(path, prefix, f"version {version!r}, expected {_VERSION}")
+        what = f"expected version {_VERSION}, found {version!r}"
+        raise CacheError(path, prefix, what)
     found: dict[str, Any] = index
     return found
 
 
-def _entry(record: Any) -> _Entry:
-    """Return the entry of a chunk; ValueError if it holds no whole numbers."""
+def _entry(record: Any) -> _ChunkEntry:
+    """Return the entry of a chunk; raise ValueError unless its numbers are valid."""
     start, size, crc, described = record
     numbers = {"start": start, "size": size, "checksum": crc}
     start, size, crc = (json_text.whole(numbers, key) for key in numbers)
-    return _Entry(start, size, crc, described)
+    return _ChunkEntry(start, size, crc, described)
 
 
 def _integer(value: Any) -> int:
-    """Return a whole number of any size and sign; TypeError if it is none."""
+    """Return an integer of any size and sign; raise TypeError if it is not one."""
     if type(value) is not int:
         raise TypeError(f"expected a whole number, found {value!r:.60}")
     return value
 
 
 def _list_of(value: Any, kind: type) -> list[Any]:
-    """Return a value of the index that must be a list of `kind`; TypeError if not."""
+    """Return `value`; raise TypeError unless it is a list of `kind`."""
     if not isinstance(value, list) or not all(isinstance(v, kind) for v in value):
         raise TypeError(f"expected a list of {kind.__name__}, found {value!r:.60}")
     return value
@@ -178,13 +197,14 @@ def _checksum_line(text: bytes) -> bytes:
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:
-    """An uninitialised buffer that begins at a multiple of `ALIGNMENT`."""
+    """Return an uninitialized buffer at an address that `ALIGNMENT` divides."""
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size]
 
 
 def _fill(file: BinaryIO, buffer: NDArray[np.uint8]) -> int:
+    """Read into a buffer; return how many bytes were read before the end."""
     filled = 0
     while filled < len(buffer):
         got = file.readinto(buffer.data[filled:])  # type: ignore[attr-defined]
@@ -195,15 +215,17 @@ def _fill(file: BinaryIO, buffer: NDArray[np.uint8]) -> int:
 
 
 class _FileWriter:
+    """Writes a pass chunk by chunk; `finish` or `abandon` ends it."""
+
     def __init__(self, prefix: str, seed: int) -> None:
         self._prefix = prefix
         folder = os.path.dirname(prefix) or "."
         os.makedirs(folder, exist_ok=True)
         atomic.remove_leftovers(folder)
-        # The temporary name is unique: two iterators may fill the cache at once.
+        # Under a unique temporary name, because two iterators may write the cache.
         self._opened = atomic.file(f"{prefix}.data")
         self._file: BinaryIO = self._opened.__enter__()
-        # Remove the unfinished file also when this writer is merely forgotten.
+        # Remove the unfinished file also if the writer is garbage-collected.
         self._forget = weakref.finalize(self, _discard, self._opened)
         self._seed = seed
         self._states: list[State] = []
@@ -219,7 +241,7 @@ class _FileWriter:
 
     def finish(self) -> None:
         if os.path.exists(f"{self._prefix}.index"):
-            self._forget()  # another iterator was first, and may be read already
+            self._forget()  # another iterator was first; its cache may be in use
             return
         self._forget.detach()
         self._opened.__exit__(None, None, None)
@@ -231,7 +253,7 @@ class _FileWriter:
         }
         text = json.dumps(index).encode()
         sealed = b"%b\n%b\n" % (text, _checksum_line(text))
-        # Renamed in after the data: an index describes what is there.
+        # After the data, so that an index never describes data that does not exist.
         atomic.write_bytes(f"{self._prefix}.index", sealed)
 
     def abandon(self) -> None:
@@ -239,27 +261,18 @@ class _FileWriter:
 
 
 class _AbandonedError(Exception):
-    """A pass that ended before its source did."""
+    """A pass that was not read to its end."""
 
 
 def _discard(opened: AbstractContextManager[BinaryIO]) -> None:
-    # Closing writes what is still buffered, which fails when the disk is full.
+    """End an atomic write without renaming the file to its final name."""
+    # Closing writes buffered bytes, which fails if the disk is full.
     with contextlib.suppress(OSError):
         opened.__exit__(_AbandonedError, _AbandonedError(), None)
 
 
-# Arrays begin at multiples of this in their chunk, as every dtype and SIMD load likes.
-ALIGNMENT = 64
-# Structures of examples are a few levels deep.
-_DEEPEST = 64
-
-
-class DescriptionError(InputError):
-    """A description that is damaged, or does not fit its buffer."""
-
-
 def pack_chunk(chunk: Chunk) -> tuple[bytearray, Any]:
-    """Return a chunk's bytes, and what `unpack_chunk` needs to find it in them."""
+    """Return the bytes of a chunk, and a JSON description for `unpack_chunk`."""
     data = bytearray()
     if isinstance(chunk, Columns):
         return data, {"rows": len(chunk), "tree": _pack(data, chunk.tree)}
@@ -267,7 +280,7 @@ def pack_chunk(chunk: Chunk) -> tuple[bytearray, Any]:
 
 
 def unpack_chunk(buffer: NDArray[np.uint8], described: Any) -> Chunk:
-    """Return a chunk whose arrays are views of the buffer.
+    """Return the chunk that a description finds in a buffer; its arrays are views.
 
     Raises:
       DescriptionError: The description is malformed or does not fit the buffer.
@@ -288,6 +301,7 @@ def unpack_chunk(buffer: NDArray[np.uint8], described: Any) -> Chunk:
 
 
 def _pack(data: bytearray, tree: Structure) -> Any:
+    """Append the arrays of a structure to `data`; return its description."""
     if isinstance(tree, Mapping):
         return {"dict": [[key, _pack(data, value)] for key, value in tree.items()]}
     if isinstance(tree, tuple):
@@ -309,14 +323,14 @@ def _pack(data: bytearray, tree: Structure) -> Any:
         both = [_pack(data, column.data[first:last])]
         both.append(_pack(data, column.offsets - first))
         return {"text": both, "shape": list(column.shape)}
-    array = column
     data += bytes(-len(data) % ALIGNMENT)
     start = len(data)
-    data += np.ascontiguousarray(array).tobytes()
-    return {"array": [array.dtype.str, list(array.shape), start]}
+    data += np.ascontiguousarray(column).tobytes()
+    return {"array": [column.dtype.str, list(column.shape), start]}
 
 
 def _unpack(buffer: NDArray[np.uint8], saved: Any, depth: int = 0) -> Structure:
+    """Return the structure of a description."""
     _check(depth < _DEEPEST, f"it nests deeper than {_DEEPEST} levels")
     if "dict" in saved:
         return {k: _unpack(buffer, value, depth + 1) for k, value in saved["dict"]}
@@ -346,17 +360,17 @@ def _column(buffer: NDArray[np.uint8], saved: Any) -> Any:  # a column of any ki
 
 
 def _values(buffer: NDArray[np.uint8], saved: Any) -> NDArray[Any] | Strings:
-    """The values of a sparse or ragged column: numbers or text."""
+    """Return the values of a sparse or ragged column: numbers or text."""
     return _strings(buffer, saved) if "text" in saved else _array(buffer, saved)
 
 
 def _array(buffer: NDArray[np.uint8], saved: Any) -> NDArray[Any]:
     name, shape, start = saved["array"]
-    _check(isinstance(name, str), f"{name!r} is no dtype")
+    _check(isinstance(name, str), f"{name!r} is not a dtype")
     dtype = np.dtype(name)
     _check(not dtype.hasobject and dtype.itemsize > 0, f"it holds dtype {name!r}")
     dims = tuple(_count(n) for n in shape)
-    # In Python's integers, which do not overflow.
+    # With Python integers, which do not overflow.
     end = _count(start) + math.prod(dims) * dtype.itemsize
     _check(end <= len(buffer), f"an array ends at byte {end} of {len(buffer)}")
     array: NDArray[Any] = buffer[start:end].view(dtype).reshape(dims)
@@ -366,8 +380,9 @@ def _array(buffer: NDArray[np.uint8], saved: Any) -> NDArray[Any]:
 def _strings(buffer: NDArray[np.uint8], saved: Any) -> Strings:
     data, offsets = (_array(buffer, part) for part in saved["text"])
     shape = tuple(_count(n) for n in saved["shape"])
-    _check(data.dtype == np.uint8 and data.ndim == 1, "the bytes of text are no bytes")
-    _check(len(offsets) == math.prod(shape) + 1, "text has too few or many offsets")
+    _check(data.dtype == np.uint8 and data.ndim == 1, "text is not stored as bytes")
+    count = math.prod(shape) + 1
+    _check(len(offsets) == count, f"text has {len(offsets)} offsets, not {count}")
     _check_offsets(offsets, len(data), "the offsets of text")
     return Strings(data, offsets, shape)
 
@@ -379,7 +394,7 @@ def _sparse(buffer: NDArray[np.uint8], saved: Any) -> Sparse:
     is_right = indices.dtype == np.int64 and indices.shape == (len(column), len(shape))
     _check(is_right, "the indices of a sparse column do not fit its values")
     if len(shape) > 1 and len(indices):
-        # Those of further axes come from the data and may be anything, as in TF.
+        # Indices of further axes come from the data and may be anything, as in TF.
         rows = indices[:, 0]
         in_range = rows[0] >= 0 and rows[-1] < shape[0]
         is_sorted = bool((rows[1:] >= rows[:-1]).all())
@@ -388,14 +403,16 @@ def _sparse(buffer: NDArray[np.uint8], saved: Any) -> Sparse:
 
 
 def _check_offsets(offsets: NDArray[Any], end: int, what: str) -> None:
-    _check(offsets.ndim == 1 and offsets.dtype.kind == "i" and len(offsets), what)
+    """Raise unless offsets are integers that ascend from 0 to `end`."""
+    is_vector = offsets.ndim == 1 and offsets.dtype.kind == "i" and len(offsets)
+    _check(is_vector, f"{what} are not a vector of integers")
     is_right = offsets[0] == 0 and offsets[-1] == end
     is_right = bool(is_right and (offsets[1:] >= offsets[:-1]).all())
     _check(is_right, f"{what} do not ascend from 0 to {end}")
 
 
 def _count(value: Any) -> int:
-    _check(type(value) is int and value >= 0, f"{value!r} is no count")
+    _check(type(value) is int and value >= 0, f"{value!r} is not a count")
     return int(value)
 
 

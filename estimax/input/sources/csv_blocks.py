@@ -1,11 +1,12 @@
-"""Bytes of whole CSV rows: cutting a file at row ends, quotes minded.
+"""Cut CSV files into blocks of whole rows, with regard to quotes.
 
     block = read_rows(ByteFile("a.csv"), offset, line, CsvFormat())
-    block.data[: block.end]            # complete rows, about block_bytes of them
+    block.data[: block.end]            # whole rows, about block_bytes of bytes
 
-Blocks are found from a byte offset alone, so a reader can start anywhere it has been.
-A line break inside quotes ends no row. As in TensorFlow, a quote may only open a field
-at its start and close it at its end: otherwise nobody could tell where rows end.
+A block is found from a byte offset alone, so reading can resume at every block that was
+read before. A line break inside quotes does not end a row. As in TensorFlow, a quote
+may only open a field at its start and close it at its end; otherwise the ends of rows
+would be ambiguous.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.input.sources.file_blocks import (
     LONGEST_ROW,
+    BlockStart,
     ByteFile,
-    Place,
     UnreadableError,
 )
 
-# Enough for most headers; more is read where it is not.
+# How much is read to find the header; more if the first row is longer.
 _HEADER_BYTES = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How the files are written, and how much of one is read at once."""
+    """The format of CSV files, and how many bytes are read at once."""
 
     delimiter: str = ","
     quote: str | None = '"'
@@ -39,37 +40,55 @@ class CsvFormat:
     block_bytes: int = 4 << 20
     compression: str | None = None
 
+    @staticmethod
+    def of_tensorflow(
+        field_delim: str,
+        use_quote_delim: bool,
+        na_value: str,
+        *,
+        header: bool = False,
+        compression: str | None = None,
+    ) -> CsvFormat:
+        """Return the format that the arguments of TensorFlow's functions describe."""
+        quote = '"' if use_quote_delim else None
+        nulls = tuple({"": None, na_value: None})
+        return CsvFormat(field_delim, quote, nulls, header, compression=compression)
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Whole rows in `data[:end]`; the first begins at line `line`, byte `offset`."""
+    """Whole rows of a file, in `data[:end]`."""
 
     path: str
     data: bytes
     end: int
-    line: int
-    offset: int = 0
+    line: int  # the line of the file at which the first row begins
+    offset: int = 0  # the byte of the file at which it begins
 
     @property
     def lines(self) -> int:
-        """How many line breaks the rows hold."""
+        """The number of line breaks in the rows."""
         return self.data.count(b"\n", 0, self.end)
 
-    def place(self, position: int) -> Place:
-        """The byte in the file, and the line, of a position in the block."""
+    def start_at(self, position: int) -> BlockStart:
+        """Return the byte and the line in the file of a byte of the block."""
         line = self.line + self.data.count(b"\n", 0, position)
         return self.offset + position, line
 
     def where(self, position: int) -> str:
-        """The same for a message."""
-        byte, line = self.place(position)
+        """Return the file, line and byte of a byte of the block, for messages."""
+        byte, line = self.start_at(position)
         return f"{self.path}, line {line} (byte {byte})"
 
 
 def read_rows(file: ByteFile, offset: int, line: int, form: CsvFormat) -> Block:
-    """As many whole rows as fit `block_bytes`, at least one; empty at the end.
+    """Return as many whole rows as fit `block_bytes`, at least one.
 
-    Rows before a quote that cannot be read are given, then an `UnreadableError`.
+    At the end of the file the block is empty. The block ends before a row with a
+    misplaced or open quote.
+
+    Raises:
+      UnreadableError: The first row has such a quote, or is longer than 64 MB.
     """
     size = form.block_bytes
     while True:
@@ -87,7 +106,10 @@ def read_rows(file: ByteFile, offset: int, line: int, form: CsvFormat) -> Block:
 
 
 def read_first_row(file: ByteFile, form: CsvFormat) -> tuple[bytes, int, int]:
-    """The first row without its line break, where the next begins, and its line."""
+    """Return the header without its line break, and byte and line of the next row.
+
+    Without a header the row is empty. A byte order mark is skipped.
+    """
     start = len(_BOM) if file.read_at(0, len(_BOM)) == _BOM else 0
     if not form.header:
         return b"", start, 1
@@ -99,9 +121,9 @@ def read_first_row(file: ByteFile, form: CsvFormat) -> tuple[bytes, int, int]:
 
 
 def row_ends(block: Block, form: CsvFormat) -> NDArray[np.int64]:
-    """Where each row of a block ends, its line break included.
+    """Return the byte after the line break of every row of a block.
 
-    A CR alone ends a row too: for pyarrow, for the csv module and for TensorFlow.
+    A CR alone ends a row too, as it does for pyarrow, the csv module and TensorFlow.
     """
     data = np.frombuffer(block.data, np.uint8)[: block.end]
     is_break = data == 0x0A
@@ -115,28 +137,34 @@ def row_ends(block: Block, form: CsvFormat) -> NDArray[np.int64]:
 
 
 def check_whole(block: Block, lengths: NDArray[np.int64], form: CsvFormat) -> None:
-    """Refuse records, each followed by a line break, that are not one row each."""
+    """Raise unless every record is one row; a block holds one record per line.
+
+    Raises:
+      InputError: A record is empty, has a misplaced or open quote, or contains a line
+        break outside of quotes.
+    """
     if not lengths.all():
         number = int(np.flatnonzero(lengths == 0)[0])
-        raise InputError(f"decode_csv: record {number} is empty: it has no field.")
+        raise InputError(f"decode_csv: record {number} is empty.")
     quotes = _quotes(block, form)
     end = _last_row_end(block, quotes, is_last=True)
     if end < block.end:
         raise _open_quote(block, quotes)
     if _good_end(block, quotes, end, form) < block.end:
-        raise InputError(f"decode_csv: a {form.quote} stands amid a field.")
+        raise InputError(f"decode_csv: found a {form.quote} inside a field.")
     data = np.frombuffer(block.data, np.uint8)
     breaks = np.flatnonzero((data == 0x0A) | (data == 0x0D))
     ends = np.cumsum(lengths + 1) - 1
     is_outside = np.searchsorted(quotes, breaks) % 2 == 0
     if not np.array_equal(breaks[is_outside], ends):
         raise InputError(
-            "decode_csv: a record holds a line break outside of quotes. Pass records "
-            "without their line ends."
+            "decode_csv: a record contains a line break outside of quotes. Pass "
+            "records without line ends."
         )
 
 
 def _quotes(block: Block, form: CsvFormat) -> NDArray[np.int64]:
+    """Return the bytes of the block that are quotes."""
     quote = form.quote.encode() if form.quote else b""
     if not quote or quote not in block.data:
         return np.empty(0, np.int64)
@@ -144,10 +172,11 @@ def _quotes(block: Block, form: CsvFormat) -> NDArray[np.int64]:
 
 
 def _last_row_end(block: Block, quotes: NDArray[np.int64], *, is_last: bool) -> int:
+    """Return the end of the last whole row; 0 if the block has none."""
     if is_last:
         if len(quotes) % 2 == 0:
             return len(block.data)
-        # Rows before the one whose quote is never closed can still be read.
+        # The rows before the open quote can still be read.
         end = block.data.rfind(b"\n", 0, int(quotes[-1])) + 1
         if not end:
             raise _open_quote(block, quotes)
@@ -162,9 +191,10 @@ def _last_row_end(block: Block, quotes: NDArray[np.int64], *, is_last: bool) -> 
 
 
 def _breaks_outside(data: bytes, quotes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the line breaks that are not inside quotes."""
     breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 0x0A)
-    # An even number of quotes before it: the line break is outside of them. A doubled
-    # quote counts twice and so changes nothing.
+    # A line break is outside of quotes if an even number of quotes precedes it. A
+    # doubled quote counts twice and changes nothing.
     is_outside = np.searchsorted(quotes, breaks) % 2 == 0
     return np.compress(is_outside, breaks)
 
@@ -172,10 +202,15 @@ def _breaks_outside(data: bytes, quotes: NDArray[np.int64]) -> NDArray[np.int64]
 def _good_end(
     block: Block, quotes: NDArray[np.int64], end: int, form: CsvFormat
 ) -> int:
-    """Where rows end to be good: a stray quote would swallow what follows."""
+    """Return the end of the rows before the first quote inside a field.
+
+    The parser would take everything from such a quote to the next one for a field.
+    """
     if not len(quotes):
         return end
     data = np.frombuffer(block.data, np.uint8)[:end]
+    # Quotes alternate between opening and closing. A doubled quote in a field closes
+    # it and opens it again at once, so a quote is a valid neighbour, too.
     opening, closing = quotes[0::2], quotes[1::2]
     delimiter, quote = ord(form.delimiter), data[quotes[0]]
     before = data[np.maximum(opening - 1, 0)]
@@ -191,12 +226,12 @@ def _good_end(
     good = block.data.rfind(b"\n", 0, wrong) + 1
     if good:
         return good
-    behind = block.data.find(b"\n", wrong) + 1 or end
+    next_row = block.data.find(b"\n", wrong) + 1 or end
     raise UnreadableError(
-        f"{block.where(wrong)}: a {form.quote} stands amid a field. Quote the whole "
+        f"{block.where(wrong)}: found a {form.quote} inside a field. Quote the whole "
         "field and double the quotes inside it; or pass quote=None if quotes are "
         "ordinary characters in this file.",
-        block.place(behind),
+        block.start_at(next_row),
     )
 
 
@@ -206,9 +241,9 @@ def _open_quote(block: Block, quotes: NDArray[np.int64]) -> UnreadableError:
             f"{block.where(0)}: a row is longer than {LONGEST_ROW >> 20} MB. Is this a "
             "CSV file?"
         )
-    # The last place from which everything is inside quotes.
+    # The quote from which on everything is inside quotes.
     opened = int(quotes[-1] if len(quotes) % 2 else quotes[-2])
     return UnreadableError(
         f"{block.where(opened)}: a quoted field begins here and does not end. Close "
-        "the quote; or pass quote=None if quotes are ordinary characters in this file."
+        "the quote, or pass quote=None if quotes are ordinary characters in this file."
     )

@@ -1,9 +1,10 @@
-"""CSV files as a source: blocks of rows, parsed by pyarrow, resumed by byte offset.
+"""Read CSV: files in blocks of rows (`CsvReader`), and records (`decode_csv`).
 
     csv_files("train-*.csv", dtypes={"age": "int64"}, defaults={"age": -1})
+    age, city = decode_csv(lines, [-1, ""])
 
-A position is (file, byte where the block starts, row in the block): resuming seeks
-there and parses one block, however far into the data it is.
+pyarrow parses the rows. A block of a file starts at (byte, line): resuming seeks there
+and parses one block, however far into the data it is.
 """
 
 from __future__ import annotations
@@ -25,35 +26,39 @@ from estimax.input.sources.csv_blocks import (
     read_rows,
 )
 from estimax.input.sources.csv_schema import (
+    BadRowError,
     Schema,
     number_fields,
+    parse,
     read_header,
     split_row,
 )
-from estimax.input.sources.file_blocks import OpenFile, Place
+from estimax.input.sources.file_blocks import BlockStart, OpenFile
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.columns import Column, row_of
 
-# What is parsed at once after a bad row, doubled with every good block.
+# The least number of bytes parsed at once after a bad row; it doubles with every good
+# block.
 _CAREFUL_BYTES = 1 << 14
+_LF = 0x0A
 
 
 @dataclass(eq=False)
 class CsvReader:
-    """Blocks of rows of one schema; a place is (byte, line)."""
+    """Reads rows of one schema; a block starts at (byte, line)."""
 
     schema: Schema
     form: CsvFormat
     first: str  # the file whose header the others must have
     _open: OpenFile = field(init=False)
-    _most: int = field(init=False)  # bytes a block: fewer after a bad row
+    _most: int = field(init=False)  # bytes per block, fewer after a bad row
 
     def __post_init__(self) -> None:
         self._open = OpenFile(self.form.compression)
         self._most = self.form.block_bytes
 
-    def start(self, path: str) -> Place:
-        """Behind the header, which must be that of the first file."""
+    def start(self, path: str) -> BlockStart:
+        """Return the position after the header; raise if the header differs."""
         expected = self.schema.header
         found = read_header(path, self.form)
         if expected is not None and found != expected:
@@ -65,11 +70,15 @@ class CsvReader:
         _, offset, line = read_first_row(self._open.get(path), self.form)
         return offset, line
 
-    def read(self, path: str, place: Place, rows: int) -> tuple[Chunk, Place] | None:
-        """The rows there, up to the first bad one; that one is an error."""
-        from estimax.input.sources.csv_schema import BadRowError, parse
+    def read(
+        self, path: str, start: BlockStart, rows: int
+    ) -> tuple[Chunk, BlockStart] | None:
+        """Return a block of rows that ends before the first bad row.
 
-        offset, line = place
+        Raises:
+          BadRowError: The first row of the block is bad.
+        """
+        offset, line = start
         form = replace(self.form, block_bytes=min(self._most, self.form.block_bytes))
         block = read_rows(self._open.get(path), offset, line, form)
         if not block.end:
@@ -78,20 +87,18 @@ class CsvReader:
             parsed = parse(block, self.schema, form)
             self._most *= 2
         except BadRowError as error:
-            # The rest is read again, and a file full of bad rows as often.
+            # The rows after the bad one are parsed again with the next block. Smaller
+            # blocks keep that cheap in a file with many bad rows.
             self._most = max(_CAREFUL_BYTES, min(self._most, form.block_bytes) // 8)
             if not error.start:
                 raise
             block = replace(block, end=error.start)
             parsed = parse(block, self.schema, form)
-        return parsed, block.place(block.end)
+        return parsed, block.start_at(block.end)
 
     def close(self) -> None:
         """Close the file."""
         self._open.close()
-
-
-_LF = 0x0A
 
 
 def decode_csv(
@@ -102,18 +109,39 @@ def decode_csv(
     na_value: str = "",
     select_cols: Sequence[int] | None = None,
 ) -> list[Any]:
-    """One column for every default: int32, int64, float32, float64 or text.
+    """Parse CSV records that are already in memory into columns.
 
-    `records` is text of any shape, and a single record gives scalars. An empty field,
-    or one that is `na_value`, takes its default; without one it is an error.
+    Use it in a `map` over lines, as `tf.io.decode_csv`. To read files, `csv_files` and
+    `CsvDataset` are faster.
 
-    >>> decode_csv(["1,x", ",y"], [-1, ""])
-    [array([ 1, -1], dtype=int32), Strings([b'x', b'y'], shape=(2,))]
+    Args:
+      records: Text of any shape, one record each, without line ends. A single `str` or
+        `bytes` gives scalars.
+      record_defaults: One entry for each selected field: a default, whose type sets the
+        dtype (an `int` int32, a `float` float32), or a dtype alone for a field that
+        must not be missing.
+      field_delim: The character between two fields.
+      use_quote_delim: Whether double quotes enclose fields. If False, quotes are
+        ordinary characters.
+      na_value: A text that stands for a missing value, in addition to the empty field.
+      select_cols: The numbers of the fields to return, ascending; all by default.
+
+    Returns:
+      A list with one column for each default: int32, int64, float32, float64 or
+      `Strings`, in the shape of `records`.
+
+    Raises:
+      InputError: A record has the wrong number of fields, a value does not fit its
+        dtype, or one without default is missing; the message names the record. Or
+        `select_cols` does not ascend or does not match `record_defaults`.
+
+    Example:
+      >>> decode_csv(["1,x", ",y"], [-1, ""])
+      [array([ 1, -1], dtype=int32), Strings([b'x', b'y'], shape=(2,))]
     """
     single = isinstance(records, str | bytes)
     text = Strings.of([records] if single else records)
-    quote = '"' if use_quote_delim else None
-    form = CsvFormat(field_delim, quote, tuple({"": None, na_value: None}), False)
+    form = CsvFormat.of_tensorflow(field_delim, use_quote_delim, na_value)
     flat = text.reshape((-1,))
     count = len(record_defaults)
     if select_cols is not None and len(flat):
@@ -130,8 +158,7 @@ def _reshape(column: Any, shape: tuple[int, ...]) -> Column:
 
 
 def _parse(records: Strings, schema: Schema, form: CsvFormat) -> list[Column]:
-    from estimax.input.sources.csv_schema import parse
-
+    """Return the columns of a vector of records."""
     if not len(records):
         return [_empty(field.dtype) for field in schema.fields]
     data = joined(records)
@@ -142,14 +169,14 @@ def _parse(records: Strings, schema: Schema, form: CsvFormat) -> list[Column]:
     except InputError as error:
         if len(records) == 1:
             raise
-        raise _which(records, schema, form, error) from error
+        raise _error_of_record(records, schema, form, error) from error
     return [rows.tree[field.name] for field in schema.fields]
 
 
-def _which(
+def _error_of_record(
     records: Strings, schema: Schema, form: CsvFormat, error: InputError
 ) -> InputError:
-    """The error of the first record that fails by itself."""
+    """Return the error of the first record that fails alone; `error` if none does."""
     for number in range(len(records)):
         try:
             _parse(records[number : number + 1], schema, form)
@@ -159,7 +186,7 @@ def _which(
 
 
 def joined(records: Strings) -> NDArray[np.uint8]:
-    r"""The records with a line break behind each.
+    r"""Return the bytes of the records with a line break after each.
 
     >>> joined(Strings.of(["a", "bc"])).tobytes()
     b'a\nbc\n'

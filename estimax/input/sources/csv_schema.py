@@ -1,10 +1,14 @@
-"""What the columns of CSV files are: names, dtypes, defaults; given or found out.
+"""The columns of CSV files, and the parsing of rows into them.
 
     schema = make_schema(files, form, dtypes={"age": "int64"}, defaults={"age": 0})
-    schema.fields          # the selected columns, in file order
+    schema.fields                         # the selected columns, in file order
+    columns = parse(block, schema, form)  # with pyarrow
 
-A dtype that is not given is inferred from the first megabyte, once, and then holds for
-every row of every file: a later value that does not fit is an error, never a guess.
+The file has three parts. The first makes a schema of named columns. A dtype that is not
+given is inferred once, from the first megabyte, and then holds for every row of every
+file: a later value that does not fit is an error. The second makes a schema from the
+`record_defaults` of TensorFlow's functions, where columns are numbered. The third
+parses blocks of rows, and finds the row and column at fault when pyarrow fails.
 """
 
 from __future__ import annotations
@@ -26,32 +30,34 @@ from estimax.input.sources.csv_blocks import (
     read_rows,
     row_ends,
 )
-from estimax.input.sources.file_blocks import ByteFile, Place, UnreadableError
+from estimax.input.sources.file_blocks import BlockStart, ByteFile, UnreadableError
 from estimax.input.streams.chunks import Columns
 from estimax.input.streams.columns import Column
 
-DTYPES = ("float32", "float64", "int32", "int64", "bool", "string")
-_INFERENCE_BYTES = 1 << 20
+CSV_DTYPES = ("float32", "float64", "int32", "int64", "bool", "string")
+_INFERENCE_BYTES = 1 << 20  # how much of the first file dtypes are inferred from
 _BY_TYPE = {float: "float32", int: "int64", str: "string", bytes: "string"}
+# The dtype of a column by the type of its default, as in TensorFlow. A bool is refused.
+_BY_DEFAULT = ((bool, ""), (int, "int32"), (float, "float32"))
 
 
 @dataclass(frozen=True)
-class Field:
-    """A column to read; `default` stands in for a missing value (None: an error)."""
+class CsvField:
+    """A column to read from CSV files."""
 
     name: str
-    dtype: str
-    default: Any = None
-    inferred: bool = False
+    dtype: str  # "" while it is still to be inferred
+    default: Any = None  # replaces a missing value; None makes it an error
+    inferred: bool = False  # whether the dtype was inferred and not given
 
 
 @dataclass(frozen=True)
 class Schema:
-    """All columns of the files by name, and the fields wanted, in file order."""
+    """All columns of the files, and those to read, both in file order."""
 
     names: tuple[str, ...]
-    fields: tuple[Field, ...]
-    # The header that every file must have; None where names were given.
+    fields: tuple[CsvField, ...]
+    # The header that every file must have; None if the names were given.
     header: tuple[str, ...] | None
 
 
@@ -64,7 +70,12 @@ def make_schema(
     select: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Schema:
-    """Read the first header, check every given name against it, infer the rest."""
+    """Return the schema of files; the arguments are those of `csv_files`.
+
+    Raises:
+      InputError: An argument names an unknown column or dtype, a default does not fit
+        its dtype, or names are missing or repeated.
+    """
     found = read_header(files[0], form)
     names = _names(files[0], found, columns)
     given = {name: dtype_of(dtype, name) for name, dtype in (dtypes or {}).items()}
@@ -72,7 +83,9 @@ def make_schema(
     for what, asked in (("select", chosen), ("dtypes", given), ("defaults", defaults)):
         _check_known(what, asked or (), names, files[0])
     fields = tuple(
-        Field(name, given.get(name, ""), (defaults or {}).get(name), name not in given)
+        CsvField(
+            name, given.get(name, ""), (defaults or {}).get(name), name not in given
+        )
         for name in names
         if name in chosen
     )
@@ -82,7 +95,7 @@ def make_schema(
 
 
 def read_header(path: str, form: CsvFormat) -> tuple[str, ...] | None:
-    """The names in a file's first row; None if files have no header."""
+    """Return the names in the first row of a file; None if files have no header."""
     if not form.header:
         return None
     file = ByteFile(path, form.compression)
@@ -91,18 +104,18 @@ def read_header(path: str, form: CsvFormat) -> tuple[str, ...] | None:
     if not row:
         raise InputError(
             f"{path}, line 1: expected a header with the names of the columns, found "
-            "nothing. Pass header=False and columns=[…] for files without one."
+            "nothing. For files without a header, pass header=False and columns=[…]."
         )
     return tuple(split_row(row, form))
 
 
 def split_row(row: bytes, form: CsvFormat) -> list[str]:
-    """The fields of one row as text."""
+    """Return the fields of one row as text."""
     return next(iter(slow_reader(row, form)), [""])
 
 
 def slow_reader(rows: bytes, form: CsvFormat) -> Any:  # csv's reader has no public type
-    """The csv module over some rows, for headers and for finding what is wrong."""
+    """Return a reader of Python's csv module, for headers and error messages."""
     lines = io.StringIO(rows.decode("utf-8", errors="replace"), newline="")
     if form.quote is None:
         return csv.reader(lines, delimiter=form.delimiter, quoting=csv.QUOTE_NONE)
@@ -110,22 +123,22 @@ def slow_reader(rows: bytes, form: CsvFormat) -> Any:  # csv's reader has no pub
 
 
 def dtype_of(dtype: Any, name: str) -> str:  # Any: a str, a type or a NumPy dtype
-    """The name of one of the dtypes that a CSV column can have.
+    """Return the name of a dtype; raise `InputError` if a column cannot have it.
 
     >>> dtype_of(float, "x"), dtype_of(np.int64, "x"), dtype_of("string", "x")
     ('float32', 'int64', 'string')
     """
     if isinstance(dtype, type) and dtype in _BY_TYPE:
         return _BY_TYPE[dtype]
-    # By its name, as a NumPy dtype equals its name and would pass for one.
+    # By name, because `np.dtype(...) in CSV_DTYPES` compares equal to a name.
     text = dtype.name if isinstance(dtype, np.dtype) else dtype
     text = "string" if text in ("str", "bytes", "object") else text
     try:
-        text = text if text in DTYPES else np.dtype(text).name
+        text = text if text in CSV_DTYPES else np.dtype(text).name
     except TypeError:
         text = str(text)
-    if text not in DTYPES:
-        near = did_you_mean(text, DTYPES)
+    if text not in CSV_DTYPES:
+        near = did_you_mean(text, CSV_DTYPES)
         raise InputError(f"dtypes[{name!r}]: unknown dtype {text!r}{near}")
     return text
 
@@ -133,15 +146,16 @@ def dtype_of(dtype: Any, name: str) -> str:  # Any: a str, a type or a NumPy dty
 def _names(
     path: str, header: tuple[str, ...] | None, columns: Sequence[str] | None
 ) -> tuple[str, ...]:
+    """Return the names of all columns: `columns` if given, else the header."""
     if columns is None and header is None:
         raise InputError(
-            "csv_files: files without a header need columns=[…], a name for each."
+            "csv_files: header=False requires columns=[…], a name for each column."
         )
     names = tuple(columns) if columns is not None else header
     assert names is not None
     if header is not None and len(header) != len(names):
         raise InputError(
-            f"{path}, line 1: columns names {len(names)} columns, the header has "
+            f"{path}, line 1: `columns` has {len(names)} names, the header has "
             f"{len(header)}: {', '.join(header)}."
         )
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -165,25 +179,27 @@ def _check_known(
 
 
 def _infer(schema: Schema, files: Sequence[str], form: CsvFormat) -> Schema:
+    """Return the schema with inferred dtypes filled in."""
     if not any(field.inferred for field in schema.fields):
         return schema
     kinds: dict[str, str] = {}
     block = _first_rows(files, form)
     if block is not None:
-        from estimax.input.sources.csv_schema import infer_dtypes
-
         kinds = infer_dtypes(block, schema, form)
     fields = []
     for field in schema.fields:
         dtype = kinds.get(field.name, "string") if field.inferred else field.dtype
         if field.inferred and dtype == "int64" and isinstance(field.default, float):
-            dtype = "float32"  # the default, such as nan, tells more than the head
+            dtype = "float32"  # a float default, such as nan, decides
         fields.append(replace(field, dtype=dtype))
     return replace(schema, fields=tuple(fields))
 
 
-def _with_default(field: Field) -> Field:
-    """Turn the default into a value of the column's dtype, or refuse it."""
+def _with_default(field: CsvField) -> CsvField:
+    """Return the field with its default converted to its dtype.
+
+    Text without a default gets an empty one. A default that does not fit raises.
+    """
     value = field.default
     if field.dtype == "string":
         value = "" if value is None else value
@@ -198,11 +214,11 @@ def _with_default(field: Field) -> Field:
     except (TypeError, ValueError, OverflowError) as error:
         raise _bad_default(field) from error
     if not field.dtype.startswith("float") and converted != value:
-        raise _bad_default(field)  # 1.5 for an integer
+        raise _bad_default(field)  # such as 1.5 for an integer
     return replace(field, default=converted)
 
 
-def _bad_default(field: Field) -> InputError:
+def _bad_default(field: CsvField) -> InputError:
     return InputError(
         f"defaults[{field.name!r}]: expected {field.dtype}, got {field.default!r}. "
         f"Pass dtypes={{{field.name!r}: …}} if the column has another dtype."
@@ -210,6 +226,7 @@ def _bad_default(field: Field) -> InputError:
 
 
 def _first_rows(files: Sequence[str], form: CsvFormat) -> Block | None:
+    """Return up to a megabyte of rows from the first file that has any."""
     head = replace(form, block_bytes=min(form.block_bytes, _INFERENCE_BYTES))
     for path in files:
         file = ByteFile(path, form.compression)
@@ -221,11 +238,105 @@ def _first_rows(files: Sequence[str], form: CsvFormat) -> Block | None:
     return None
 
 
+def default_of(given: Any, name: str) -> CsvField:
+    """Return a column whose dtype and default come from a default, or a dtype alone.
+
+    >>> default_of(-1, "a")
+    CsvField(name='a', dtype='int32', default=-1, inferred=False)
+    >>> default_of(np.array([], np.float64), "a")
+    CsvField(name='a', dtype='float64', default=None, inferred=False)
+    """
+    if isinstance(given, type | np.dtype) or hasattr(given, "as_numpy_dtype"):
+        return CsvField(name, dtype_of(getattr(given, "as_numpy_dtype", given), name))
+    if isinstance(given, Strings):
+        given = given.tolist()
+    if isinstance(given, np.ndarray | list | tuple):
+        if len(given) > 1:
+            raise InputError(
+                f"record_defaults[{name}]: expected one default, got {len(given)}."
+            )
+        if not len(given):
+            return CsvField(name, dtype_of(getattr(given, "dtype", np.float32), name))
+        given = given[0]
+    if isinstance(given, str | bytes):
+        text = given.encode() if isinstance(given, str) else given
+        return CsvField(name, "string", text)
+    for kind, dtype in _BY_DEFAULT:
+        if type(given) is kind and dtype:
+            return CsvField(name, dtype, given)
+    array = np.asarray(given)
+    if array.shape or array.dtype.kind not in "if":
+        raise InputError(
+            f"record_defaults[{name}]: expected a number, text or a dtype, got "
+            f"{given!r}."
+        )
+    return CsvField(name, dtype_of(array.dtype, name), array.item())
+
+
+def csv_fields(
+    path: str,
+    form: CsvFormat,
+    record_defaults: Sequence[Any],
+    select_cols: Sequence[int] | None,
+    exclude_cols: Sequence[int] | None = None,
+) -> tuple[tuple[str, ...], tuple[CsvField, ...]]:
+    """Return the names of all columns of a file, which are numbers, and those to read.
+
+    The arguments are those of `CsvDataset`.
+    """
+    count = len(record_defaults)
+    if exclude_cols is not None:
+        count += len(exclude_cols)
+        select_cols = [i for i in range(count) if i not in exclude_cols]
+    elif select_cols is not None:
+        count = max(_count_in(path, form), max(select_cols, default=0) + 1)
+    return number_fields(count, record_defaults, select_cols)
+
+
+def number_fields(
+    count: int, record_defaults: Sequence[Any], select_cols: Sequence[int] | None
+) -> tuple[tuple[str, ...], tuple[CsvField, ...]]:
+    """Return the names "0", "1", … of `count` columns, and the columns to read."""
+    chosen = list(range(count) if select_cols is None else select_cols)
+    if chosen != sorted(set(chosen)) or len(chosen) != len(record_defaults):
+        raise InputError(
+            "select_cols must ascend, and record_defaults must have one entry for each "
+            f"column, got columns {chosen} and {len(record_defaults)} defaults."
+        )
+    names = tuple(map(str, range(count)))
+    pairs = zip(chosen, record_defaults, strict=True)
+    return names, tuple(default_of(given, str(i)) for i, given in pairs)
+
+
+def _count_in(path: str, form: CsvFormat) -> int:
+    """Return the number of fields in the first row of a file."""
+    file = ByteFile(path, form.compression)
+    _, offset, line = read_first_row(file, form)
+    block = read_rows(file, offset, line, form)
+    file.close()
+    if not block.end:
+        return 0
+    row = block.data[: int(row_ends(block, form)[0])]
+    return len(split_row(row.rstrip(b"\r\n"), form))
+
+
+class BadRowError(UnreadableError):
+    """A row that cannot be parsed; `start` is the byte in its block where it begins."""
+
+    def __init__(self, message: str, start: int, after: BlockStart) -> None:
+        super().__init__(message, after)
+        self.start = start
+
+
 def parse(block: Block, schema: Schema, form: CsvFormat) -> Columns:
-    """Every selected field of every row."""
+    """Parse the rows of a block into one column for each selected field.
+
+    Raises:
+      BadRowError: A row has the wrong number of fields, or a value does not fit.
+    """
     types = {field.name: _arrow_type(field.dtype) for field in schema.fields}
     table = _read(block, schema, form, types)
-    _refuse_more(block, schema, form)
+    _check_strictly(block, schema, form)
     tree = {
         field.name: _column(table.column(field.name), field, block, schema, form)
         for field in schema.fields
@@ -233,8 +344,8 @@ def parse(block: Block, schema: Schema, form: CsvFormat) -> Columns:
     return Columns(tree, table.num_rows)
 
 
-def _refuse_more(block: Block, schema: Schema, form: CsvFormat) -> None:
-    """Refuse what pyarrow takes and TensorFlow does not: empty lines, 0x1F."""
+def _check_strictly(block: Block, schema: Schema, form: CsvFormat) -> None:
+    """Raise for what pyarrow accepts and TensorFlow refuses: empty lines, 0x1F."""
     if _has_empty_line(block, schema, form) or _has_hexadecimal(block, schema, form):
         problem = _find_problem(block, schema, form)
         if problem is not None:
@@ -243,11 +354,12 @@ def _refuse_more(block: Block, schema: Schema, form: CsvFormat) -> None:
 
 def _has_empty_line(block: Block, schema: Schema, form: CsvFormat) -> bool:
     if len(schema.names) == 1:
-        return False  # there it is an empty field
+        return False  # with one column, an empty line is an empty field
     data = np.frombuffer(block.data, np.uint8)[: block.end]
     breaks = np.flatnonzero(data == ord("\n"))
     gaps = np.diff(breaks, prepend=-1)
-    # A search for two line breaks as bytes takes ten times as long.
+    # A quick test for most blocks: an empty line has at most CR and LF. Searching the
+    # bytes for two line breaks takes ten times as long.
     if not (gaps <= 2).any():
         return False
     ends = row_ends(block, form)
@@ -258,7 +370,7 @@ def _has_empty_line(block: Block, schema: Schema, form: CsvFormat) -> bool:
 
 def _has_hexadecimal(block: Block, schema: Schema, form: CsvFormat) -> bool:
     integers = tuple(field for field in schema.fields if "int" in field.dtype)
-    # One byte is found a hundred times as fast as two.
+    # Search for one byte first, which is a hundred times as fast as for two.
     if not integers or (b"x" not in block.data and b"X" not in block.data):
         return False
     data = np.frombuffer(block.data, np.uint8)
@@ -266,7 +378,8 @@ def _has_hexadecimal(block: Block, schema: Schema, form: CsvFormat) -> bool:
         return False
     from pyarrow import compute
 
-    # Ids such as 0xAB in columns of text are common: look at the integers alone.
+    # Read the integer columns as text, because ids such as 0xAB in text columns are
+    # common and allowed.
     fields = replace(schema, fields=integers)
     text = _read(
         block, fields, form, dict.fromkeys(schema.names, _arrow_type("string"))
@@ -278,7 +391,7 @@ def _has_hexadecimal(block: Block, schema: Schema, form: CsvFormat) -> bool:
 
 
 def infer_dtypes(block: Block, schema: Schema, form: CsvFormat) -> dict[str, str]:
-    """The dtypes of the fields that have none yet: int64, float32 or string."""
+    """Return the dtypes of the fields to infer: int64, float32 or string."""
     from pyarrow import types
 
     known = {f.name: _arrow_type(f.dtype) for f in schema.fields if not f.inferred}
@@ -287,7 +400,8 @@ def infer_dtypes(block: Block, schema: Schema, form: CsvFormat) -> dict[str, str
     except BadRowError as error:
         if not error.start:
             raise
-        # Whoever reads the rows comes upon the bad one, and may ignore it.
+        # Infer from the rows before. Reading the data raises this error again, where
+        # `ignore_errors` can skip the row.
         table = _read(replace(block, end=error.start), schema, form, known)
     kinds: dict[str, str] = {}
     for field in schema.fields:
@@ -301,6 +415,7 @@ def infer_dtypes(block: Block, schema: Schema, form: CsvFormat) -> dict[str, str
 
 
 def _read(block: Block, schema: Schema, form: CsvFormat, types: dict[str, Any]) -> Any:
+    """Return the selected columns of a block as a pyarrow table."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -309,7 +424,7 @@ def _read(block: Block, schema: Schema, form: CsvFormat, types: dict[str, Any]) 
     try:
         return arrow_csv.read_csv(
             pa.BufferReader(rows),
-            # One arrow chunk a block, so that columns become NumPy without a copy.
+            # One Arrow chunk per block, so that columns become NumPy without a copy.
             read_options=arrow_csv.ReadOptions(
                 column_names=list(schema.names), block_size=block.end + 1
             ),
@@ -332,8 +447,9 @@ def _read(block: Block, schema: Schema, form: CsvFormat, types: dict[str, Any]) 
 
 
 def _column(
-    values: Any, field: Field, block: Block, schema: Schema, form: CsvFormat
+    values: Any, field: CsvField, block: Block, schema: Schema, form: CsvFormat
 ) -> Column:
+    """Convert a pyarrow column, with missing values replaced by the default."""
     values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     if values.null_count:
         if field.default is None:
@@ -348,24 +464,24 @@ def _column(
 def _arrow_type(dtype: str) -> Any:
     import pyarrow as pa
 
-    # Text is bytes here as in TensorFlow: nothing is decoded or refused.
+    # Text is bytes, as in TensorFlow: it need not be UTF-8.
     return pa.binary() if dtype == "string" else pa.from_numpy_dtype(np.dtype(dtype))
 
 
 def _explain(block: Block, schema: Schema, form: CsvFormat, why: str) -> InputError:
-    """What is wrong with the first row that cannot be read."""
+    """Return an error that names the first row at fault, or `why` if none is found."""
     try:
         problem = _find_problem(block, schema, form)
     except csv.Error as error:
         problem, why = None, f"{why}; {error}"
     return problem or InputError(
-        f"{block.path}, from line {block.line} (byte {block.offset}) on: cannot be "
-        f"read as CSV: {why}"
+        f"{block.path}, at or after line {block.line} (byte {block.offset}): cannot "
+        f"be read as CSV: {why}"
     )
 
 
 def _find_problem(block: Block, schema: Schema, form: CsvFormat) -> BadRowError | None:
-    """Go through the rows one by one; where a bad one begins and ends."""
+    """Check the rows one by one; return the error of the first bad one, or None."""
     place = {name: i for i, name in enumerate(schema.names)}
     ends = row_ends(block, form)
     for number, row in enumerate(_rows(block, form)):
@@ -377,16 +493,8 @@ def _find_problem(block: Block, schema: Schema, form: CsvFormat) -> BadRowError 
         if problem:
             start = int(ends[number - 1]) if number else 0
             words = f"{block.where(start)}: {problem}"
-            return BadRowError(words, start, block.place(int(ends[number])))
+            return BadRowError(words, start, block.start_at(int(ends[number])))
     return None
-
-
-class BadRowError(UnreadableError):
-    """A row that cannot be read; `start` is where it begins in its block."""
-
-    def __init__(self, message: str, start: int, after: Place) -> None:
-        super().__init__(message, after)
-        self.start = start
 
 
 def _rows(block: Block, form: CsvFormat) -> Iterator[list[str]]:
@@ -395,6 +503,7 @@ def _rows(block: Block, form: CsvFormat) -> Iterator[list[str]]:
 
 
 def _count_problem(row: list[str], schema: Schema) -> str:
+    """Return what is wrong with the number of fields, or ""."""
     if len(row) == len(schema.names):
         return ""
     if row == [""]:
@@ -407,7 +516,8 @@ def _count_problem(row: list[str], schema: Schema) -> str:
     )
 
 
-def _value_problem(text: str, field: Field, form: CsvFormat) -> str:
+def _value_problem(text: str, field: CsvField, form: CsvFormat) -> str:
+    """Return what is wrong with a value, or ""."""
     if field.dtype in ("string", ""):  # "": while dtypes are being inferred
         return ""
     if text in form.null_values:
@@ -415,8 +525,8 @@ def _value_problem(text: str, field: Field, form: CsvFormat) -> str:
             return ""
         return (
             f"column {field.name!r}: expected {field.dtype}, found a missing value "
-            f"({text!r}). Pass defaults={{{field.name!r}: …}} to say what stands in "
-            "for missing values."
+            f"({text!r}). Pass defaults={{{field.name!r}: …}} to replace missing "
+            "values."
         )
     if _parses(text, field.dtype):
         return ""
@@ -444,85 +554,3 @@ def _parses(text: str, dtype: str) -> bool:
         return text.lstrip("-").isdigit() and -(2**bits) <= int(text) < 2**bits
     except ValueError:
         return False
-
-
-_OF_PYTHON = ((bool, ""), (int, "int32"), (float, "float32"))
-
-
-def default_of(given: Any, name: str) -> Field:
-    """A column's dtype and default, from a default or a dtype.
-
-    >>> default_of(-1, "a")
-    Field(name='a', dtype='int32', default=-1, inferred=False)
-    >>> default_of(np.array([], np.float64), "a")
-    Field(name='a', dtype='float64', default=None, inferred=False)
-    """
-    if isinstance(given, type | np.dtype) or hasattr(given, "as_numpy_dtype"):
-        return Field(name, dtype_of(getattr(given, "as_numpy_dtype", given), name))
-    if isinstance(given, Strings):
-        given = given.tolist()
-    if isinstance(given, np.ndarray | list | tuple):
-        if len(given) > 1:
-            raise InputError(
-                f"record_defaults[{name}]: expected one default, got {len(given)}."
-            )
-        if not len(given):
-            return Field(name, dtype_of(getattr(given, "dtype", np.float32), name))
-        given = given[0]
-    if isinstance(given, str | bytes):
-        text = given.encode() if isinstance(given, str) else given
-        return Field(name, "string", text)
-    for kind, dtype in _OF_PYTHON:
-        if type(given) is kind and dtype:
-            return Field(name, dtype, given)
-    array = np.asarray(given)
-    if array.shape or array.dtype.kind not in "if":
-        raise InputError(
-            f"record_defaults[{name}]: expected a number, text or a dtype, got "
-            f"{given!r}."
-        )
-    return Field(name, dtype_of(array.dtype, name), array.item())
-
-
-def csv_fields(
-    path: str,
-    form: CsvFormat,
-    record_defaults: Sequence[Any],
-    select_cols: Sequence[int] | None,
-    exclude_cols: Sequence[int] | None = None,
-) -> tuple[tuple[str, ...], tuple[Field, ...]]:
-    """The names of all columns of a file (their numbers), and the wanted ones."""
-    count = len(record_defaults)
-    if exclude_cols is not None:
-        count += len(exclude_cols)
-        select_cols = [i for i in range(count) if i not in exclude_cols]
-    elif select_cols is not None:
-        count = max(_count_in(path, form), max(select_cols, default=0) + 1)
-    return number_fields(count, record_defaults, select_cols)
-
-
-def number_fields(
-    count: int, record_defaults: Sequence[Any], select_cols: Sequence[int] | None
-) -> tuple[tuple[str, ...], tuple[Field, ...]]:
-    """Columns that have numbers for names."""
-    chosen = list(range(count) if select_cols is None else select_cols)
-    if chosen != sorted(set(chosen)) or len(chosen) != len(record_defaults):
-        raise InputError(
-            "select_cols must grow and have one record_default each, got "
-            f"{chosen} and {len(record_defaults)} defaults."
-        )
-    names = tuple(map(str, range(count)))
-    pairs = zip(chosen, record_defaults, strict=True)
-    return names, tuple(default_of(given, str(i)) for i, given in pairs)
-
-
-def _count_in(path: str, form: CsvFormat) -> int:
-    """How many fields the first row has."""
-    file = ByteFile(path, form.compression)
-    _, offset, line = read_first_row(file, form)
-    block = read_rows(file, offset, line, form)
-    file.close()
-    if not block.end:
-        return 0
-    row = block.data[: int(row_ends(block, form)[0])]
-    return len(split_row(row.rstrip(b"\r\n"), form))

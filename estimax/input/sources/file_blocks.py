@@ -1,10 +1,11 @@
-"""Files as a source, a block of rows at a time: what CSV, text, records share.
+"""Sources of files that are read one block of rows at a time, for all file formats.
 
-    FileBlocks(paths, CsvReader, "csv_files")
+    FileBlocks(paths, lambda: LineReader(None), "TextLineDataset")
 
-A reader turns (file, place) into a block and the place behind it. A position is (file,
-place where the block begins, row in the block): resuming seeks there and reads one
-block, however far into the data it is.
+A `BlockReader` of the format reads the block that starts at a position of a file, and
+returns the position after it. The position of a stream is (file, start of the block,
+row in the block): resuming seeks there and reads one block, however far into the data
+it is. `ByteFile` reads bytes at an offset for formats that need them.
 """
 
 from __future__ import annotations
@@ -21,45 +22,50 @@ from estimax.input.streams.stream import Context, Counters, State, check_same
 from estimax.wire import compression as compressed
 from estimax.wire import files
 
-# A longer row is taken for a quote that was never closed, or for no text at all.
+# A longer row is an error: a quote was not closed, or the file is not text.
 LONGEST_ROW = 64 << 20
-# At most so much memory is taken before it is known that the file fills it.
+# Bytes are read in pieces of this size, so that memory grows with the data and not with
+# the size that was requested.
 _PIECE_BYTES = 4 << 20
 
-# Where a block begins: a byte and a line, or whatever the reader's own format needs.
-Place = tuple[int, ...]
+# Where a block of a file starts: a byte and a line, or what the format needs.
+BlockStart = tuple[int, ...]
 
 
 class UnreadableError(InputError):
-    """A part of a file that cannot be read; `after` is where the next part begins.
+    """A part of a file that cannot be read.
 
-    None says that nothing behind it in this file can be found.
+    `after` is the start of the next part that can be read. None means that the rest of
+    the file cannot be read.
     """
 
-    def __init__(self, message: str, after: Place | None = None) -> None:
+    def __init__(self, message: str, after: BlockStart | None = None) -> None:
         super().__init__(message)
         self.after = after
 
 
 class BlockReader(Protocol):
-    """Reads blocks of one file after another; each stream has its own."""
+    """Reads the blocks of one file format; every stream has its own reader."""
 
-    def start(self, path: str) -> Place:
-        """Where the first block of a file begins."""
+    def start(self, path: str) -> BlockStart:
+        """Return where the first block of a file starts."""
 
-    def read(self, path: str, place: Place, rows: int) -> tuple[Chunk, Place] | None:
-        """The block there and the place behind it; None at the end of the file.
+    def read(
+        self, path: str, start: BlockStart, rows: int
+    ) -> tuple[Chunk, BlockStart] | None:
+        """Return the block at `start` and the start of the next; None at the end.
 
-        So many `rows` are wanted now; a block may have any number.
+        `rows` is the number of rows that the caller wants now. A block may have any
+        number of rows.
         """
 
     def close(self) -> None:
-        """Let go of the file that is open."""
+        """Close the file that is open."""
 
 
 @dataclass(frozen=True, eq=False)
 class FileBlocks:
-    """Files of one format, one after the other."""
+    """The rows of files of one format, one file after the other."""
 
     paths: tuple[str, ...]
     make_reader: Callable[[], BlockReader]
@@ -68,12 +74,12 @@ class FileBlocks:
     columnar = True
 
     def open(self, context: Context) -> FileBlocksStream:
-        """Start with the first file."""
+        """Start at the first file."""
         return FileBlocksStream(self.paths, self.make_reader(), context.counters)
 
 
 class FileBlocksStream:
-    """A block in memory, and where in which file it begins."""
+    """Reads files block by block, and keeps the present block."""
 
     def __init__(
         self, paths: tuple[str, ...], reader: BlockReader, counters: Counters
@@ -82,91 +88,97 @@ class FileBlocksStream:
         self._reader = reader
         self._counters = counters
         self._file = 0
-        self._place: Place | None = None  # of the block; None is before the first
+        # Of the block; None before the first block of a file.
+        self._start: BlockStart | None = None
         self._row = 0  # in the block
         self._block: Chunk | None = None
-        self._next: Place = ()
+        self._next: BlockStart = ()  # the start of the block after this one
 
     def read(self, n: int) -> Chunk | None:
-        """Rows of the block, or of the next one."""
+        """Return up to n rows of the block, or of the next one; None at the end."""
         while self._block is not None or self._load(n):
             assert self._block is not None
             rows = len(self._block)
             out = self._block.slice(min(self._row, rows), min(self._row + n, rows))
             self._row += len(out)
             if self._row >= rows:
-                self._row -= rows  # above 0 if the block size has changed since a save
-                self._block, self._place = None, self._next
+                # Above 0 if blocks have become smaller since the position was saved:
+                # the row is then in a later block.
+                self._row -= rows
+                self._block, self._start = None, self._next
             if len(out):
                 return out
         return None
 
     def _load(self, wanted: int) -> bool:
+        """Read the next block; return False at the end of the last file."""
         while self._file < len(self._paths):
             path = self._paths[self._file]
             self._counters.opened.setdefault(path)
             try:
-                if self._place is None:
-                    self._place = self._reader.start(path)
-                loaded = self._reader.read(path, self._place, wanted)
+                if self._start is None:
+                    self._start = self._reader.start(path)
+                loaded = self._reader.read(path, self._start, wanted)
             except InputError as error:
-                # Told once: whoever ignores it goes on behind what cannot be read.
-                self._place = getattr(error, "after", None)
-                self._file += self._place is None
+                # Move past the part that cannot be read before raising: a caller that
+                # ignores the error continues there.
+                self._start = getattr(error, "after", None)
+                self._file += self._start is None
                 self._row = 0
                 raise
             if loaded is not None:
                 self._block, self._next = loaded
                 return True
-            self._file, self._place = self._file + 1, None
+            self._file, self._start = self._file + 1, None
         self._reader.close()
         return False
 
     def get_state(self) -> State:
-        """The block's place, and the row in it."""
+        """Return the file, the start of the block ("place"), and the row in it."""
         return {
             "file": self._file,
             "name": self._name(),
-            "place": self._place and list(self._place),
+            "place": self._start and list(self._start),
             "row": self._row,
         }
 
     def set_state(self, state: State) -> None:
-        """Seek there; the block is read again when needed."""
+        """Go to a position; the block is read again at the next read."""
         self._file, self._row = int(state["file"]), int(state["row"])
-        place = state["place"]
-        self._place = None if place is None else tuple(map(int, place))
+        start = state["place"]
+        self._start = None if start is None else tuple(map(int, start))
         self._block = None
-        check_same("the file at this place of the list", state["name"], self._name())
+        check_same("the next file in the list", state["name"], self._name())
 
     def _name(self) -> str:
         ended = self._file >= len(self._paths)
         return "" if ended else os.path.basename(self._paths[self._file])
 
     def close(self) -> None:
-        """Let go of the block and the file."""
+        """Release the block and close the file."""
         self._block = None
         self._reader.close()
 
 
 class ByteFile:
-    """Bytes of a file by offset, decompressed on the way.
+    """Reads the bytes of a file at any offset, decompressed if need be.
 
-    Going back in a compressed file decompresses it anew; going on does not.
+    Going back in a compressed file decompresses it again from its start, except within
+    the bytes of the last read.
     """
 
     def __init__(self, path: str, compression: str | None = None) -> None:
         self.path = path
         self._compression = compressed.check_compression(compression, path)
         self._file: BinaryIO = files.open_to_read(path)
-        # An iterator that is merely forgotten must not leave its file open.
+        # Close the file also if the iterator is garbage-collected without close().
         weakref.finalize(self, self._file.close)
         self._source = compressed.source_of(self._file, self._compression)
-        self._at = 0  # what `_source` gives next
-        self._held = b""  # the bytes just before it, of compressed files
+        self._at = 0  # the offset of the byte that `_source` returns next
+        self._held = b""  # the bytes before `_at`, for compressed files
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """`size` bytes from an offset on, fewer only at the end of the file."""
+        """Return `size` bytes from an offset, fewer only at the end of the file."""
         if not self._compression:
             self._file.seek(offset)
             self._at = offset
@@ -174,6 +186,9 @@ class ByteFile:
             if not data and offset > self._file.seek(0, 2):
                 raise self._too_short(offset)
             return data
+        # A compressed stream only goes forward. Readers mostly go back a little, to the
+        # row that the last block cut, so the bytes of the last read are kept. Before
+        # them, decompress from the start; after them, skip.
         if offset < self._at - len(self._held):
             self._file.seek(0)
             self._source = compressed.source_of(self._file, self._compression)
@@ -187,7 +202,7 @@ class ByteFile:
         return self._held[:size]
 
     def _more(self, size: int) -> bytes:
-        """Up to `size` bytes, in memory that grows as they come."""
+        """Return up to `size` bytes, in memory that grows with the data."""
         pieces: list[memoryview] = []
         while size > 0:
             piece = memoryview(bytearray(min(size, _PIECE_BYTES)))
@@ -213,31 +228,31 @@ class ByteFile:
 
     def _too_short(self, offset: int) -> InputError:
         return InputError(
-            f"{self.path}: is shorter than the position to resume from (byte "
+            f"{self.path}: the file ends before the position to resume from (byte "
             f"{offset}). Restore the file, or start the input from its beginning."
         )
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         self._file.close()
 
 
 class OpenFile:
-    """The file that a reader has open: one at a time."""
+    """Keeps one `ByteFile` open, for a reader."""
 
     def __init__(self, compression: str | None = None) -> None:
         self._compression = compression
         self._file: ByteFile | None = None
 
     def get(self, path: str) -> ByteFile:
-        """That file, opened unless it is open."""
+        """Return the file of a path; open it, and close another, if need be."""
         if self._file is None or self._file.path != path:
             self.close()
             self._file = ByteFile(path, self._compression)
         return self._file
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the file, if one is open."""
         if self._file is not None:
             self._file.close()
             self._file = None

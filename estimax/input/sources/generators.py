@@ -1,9 +1,10 @@
-"""Sources that Python code feeds: generators of elements, iterables of batches.
+"""Sources of Python iterables: generators of elements, iterables of batches.
 
     Generated(lambda: read_my_format(path))     # Dataset.from_generator
     Batches(loader, "skip")                     # Dataset.from_batches
 
-Elements arrive one by one, so the speed is the generator's.
+Elements arrive one by one, so the iterable limits the speed. A position is the best one
+that the iterable offers; see `Cursor`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from estimax.input.streams.structure import Structure
 
 
 class Generated:
-    """Elements from a function that makes an iterable, called for every pass."""
+    """The elements of a generator; the function is called once for every pass."""
 
     name = "from_generator"
     source = None
@@ -27,18 +28,18 @@ class Generated:
     def __init__(self, generator: Callable[[], Iterable[Structure]]) -> None:
         if not callable(generator):
             raise InputError(
-                "from_generator needs a function that makes the generator, got "
-                f"{type(generator).__name__}: pass `f`, not `f()`."
+                "from_generator: expected a function that returns a generator, got "
+                f"{type(generator).__name__}. Pass `f`, not `f()`."
             )
         self._generator = generator
 
     def open(self, context: Context) -> CursorStream:
-        """Start a new generator when first read."""
+        """Return a stream that calls the function at its first read."""
         return CursorStream(Cursor(self._generator, unit="elements"), lambda e: e)
 
 
 class Batches:
-    """Ready batches from an iterable, or a function that makes one."""
+    """The batches of an iterable, or of a function that returns one."""
 
     name = "from_batches"
     source = None
@@ -55,18 +56,18 @@ class Batches:
             self._make = batches
         else:
             raise InputError(
-                "from_batches needs an iterable of batches or a function that makes "
-                f"one, got {type(batches).__name__}."
+                "from_batches: expected an iterable of batches or a function that "
+                f"returns one, got {type(batches).__name__}."
             )
         self._resume = resume
 
     def open(self, context: Context) -> CursorStream:
-        """Start at the first batch when first read."""
+        """Return a stream that opens the iterable at its first read."""
         return CursorStream(Cursor(self._make, resume=self._resume), as_element)
 
 
 class CursorStream:
-    """Elements of a cursor, as a stream."""
+    """Reads the elements of a `Cursor`, each converted by a function."""
 
     def __init__(
         self, cursor: Cursor, convert: Callable[[Structure], Structure]
@@ -75,18 +76,18 @@ class CursorStream:
         self._convert = convert
 
     def read(self, n: int) -> Chunk | None:
-        """One by one, up to n."""
+        """Return up to n elements; None at the end."""
         items: list[Structure] = []
         while len(items) < n and (element := self._cursor.next()) is not END:
             items.append(self._convert(element))
         return Elements(items) if items else None
 
     def get_state(self) -> State:
-        """The cursor's."""
+        """Return the position of the cursor."""
         return self._cursor.get_state()
 
     def set_state(self, state: State) -> None:
-        """As exactly as the iterable can."""
+        """Go to a position, as exactly as the iterable supports."""
         self._cursor.set_state(state)
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""Parquet files as a source: a row group at a time, columns without a copy.
+"""Read Parquet files one row group at a time, into columns without a copy.
 
     parquet_files("train-*.parquet", columns=["age", "clicks"])
 
-While a row group is cut into batches, a thread reads the next one of the file. A
-position is (file, row group, row). Lists are multi-valued features: `Sparse`, or a
-dense array where all have one length by their type.
+While a row group is cut into batches, a thread reads the next row group of the file. A
+position is (file, row group, row). Lists become `Sparse` columns, or dense arrays if
+their Arrow type fixes the length.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ from typing import Any
 
 from estimax.core.arrow import arrow_column
 from estimax.core.errors import InputError, did_you_mean
-from estimax.input.sources.file_blocks import Place, UnreadableError
+from estimax.input.sources.file_blocks import BlockStart, UnreadableError
 from estimax.input.streams.background import Workers
 from estimax.input.streams.chunks import Columns
 from estimax.wire import files as wire_files
 
-# Larger row groups are not read ahead: two at once may be more than there is memory.
+# Row groups with more bytes are not read ahead, because two may not fit into memory.
 _MOST_AHEAD = 256 << 20
 
 
 class ParquetReader:
-    """Row groups of files with the same columns; a place is a row group's number."""
+    """Reads row groups of files with the same columns.
+
+    A block starts at `(number of the row group,)`.
+    """
 
     def __init__(self, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
         self.names = names
@@ -36,29 +39,33 @@ class ParquetReader:
         self._workers: Workers | None = None
         self._next: tuple[int, Future[Any]] | None = None  # a table being read ahead
 
-    def start(self, path: str) -> Place:
-        """The first row group, in a file that has the columns."""
+    def start(self, path: str) -> BlockStart:
+        """Return the first row group; raise if the file lacks a column."""
         known = self._get(path).schema_arrow.names
         missing = [name for name in self.names if name not in known]
         if missing:
             raise InputError(
                 f"{path}: there is no column {missing[0]!r}; all files must have the "
-                f"columns of the first: {', '.join(self.names)}."
+                f"columns of the first file: {', '.join(self.names)}."
             )
         return (0,)
 
-    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
-        """One row group."""
-        (group,) = place
+    def read(
+        self, path: str, start: BlockStart, rows: int
+    ) -> tuple[Columns, BlockStart] | None:
+        """Return one row group as columns, and start to read the next one."""
+        (group,) = start
         file = self._get(path)
         if group >= file.num_row_groups:
             return None
         ahead, self._next = self._next, None
         if ahead is not None and ahead[0] != group:
-            ahead[1].exception()  # waited for and dropped
+            # A seek went elsewhere: wait for that row group and drop it.
+            ahead[1].exception()
             ahead = None
         table = ahead[1].result() if ahead is not None else self._load(path, group)
-        self._read_ahead(path, group + 1)  # before this one's columns are made
+        # Before converting the columns, so that both happen at once.
+        self._read_ahead(path, group + 1)
         tree = {}
         for name in self.names:
             where = f"{path}, row group {group}, column {name!r}"
@@ -68,6 +75,7 @@ class ParquetReader:
         return Columns(tree, table.num_rows), (group + 1,)
 
     def _read_ahead(self, path: str, group: int) -> None:
+        """Start to read a row group in a thread, unless it is too large."""
         if group >= self._file.num_row_groups:
             return
         if self._file.metadata.row_group(group).total_byte_size > _MOST_AHEAD:
@@ -77,6 +85,7 @@ class ParquetReader:
         self._next = group, self._workers.submit(self._load, path, group)
 
     def _load(self, path: str, group: int) -> Any:  # pyarrow.Table
+        """Read the table of a row group."""
         import pyarrow as pa
 
         file = self._file
@@ -85,8 +94,8 @@ class ParquetReader:
         except (pa.ArrowException, OSError) as error:
             first = self._rows_before(file, group)
             raise UnreadableError(
-                f"{path}, row group {group} (row {first} on): cannot be read: {error}. "
-                "Is the file damaged?",
+                f"{path}, row group {group} (from row {first}): cannot be read: "
+                f"{error}. Is the file damaged?",
                 (group + 1,),
             ) from error
 
@@ -103,7 +112,7 @@ class ParquetReader:
         return self._file
 
     def close(self) -> None:
-        """Close the file, once nobody reads it."""
+        """Close the file, unless a thread is still reading it."""
         workers, self._workers, self._next = self._workers, None, None
         is_unused = workers is None or workers.close()
         if self._file is not None and is_unused:
@@ -112,31 +121,33 @@ class ParquetReader:
 
 
 def _open(path: str) -> Any:
+    """Return the `pyarrow.parquet.ParquetFile` of a path."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        # A named pipe would keep pyarrow waiting; ours says what it is.
+        # pyarrow would wait for a named pipe; `open_to_read` raises an error instead.
         opened = wire_files.open_to_read(path)
         if wire_files.is_remote(path):
             return parquet.ParquetFile(opened)
         opened.close()
-        # Not mapped, which is no faster: a mapped file that is cut while it is read
-        # ends the process by SIGBUS.
+        # Not memory-mapped, which is not faster: if a mapped file is truncated while
+        # it is read, SIGBUS ends the process.
         return parquet.ParquetFile(path, memory_map=False)
     except (pa.ArrowException, OSError) as error:
         raise UnreadableError(
             f"{path}: expected a Parquet file, which begins and ends with the bytes "
-            f"PAR1 and has its description at the end: {error}."
+            f"PAR1: {error}."
         ) from error
 
 
 def select_columns(
     path: str, wanted: tuple[str, ...] | None, defaults: Mapping[str, Any] | None
 ) -> tuple[str, ...]:
-    """Return the columns to read, in the file's order.
+    """Return the columns to read, in the order of the file.
 
-    Raise `InputError` if `wanted` or `defaults` names a column that it does not have.
+    Raises:
+      InputError: `wanted` or `defaults` names a column that the file does not have.
     """
     file = _open(path)
     known = file.schema_arrow.names

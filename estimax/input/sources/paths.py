@@ -1,7 +1,11 @@
-"""Which files a pattern means.
+"""Find the files that a path, a pattern or a list of these means.
 
-expand("data/train-*.csv")                # sorted by path
-expand(["b.csv", "a.csv"])                # as given: an explicit list is an order
+    expand("data/train-*.csv")                # sorted by path
+    expand(["b.csv", "a.csv"])                # in the order of the list
+    list_paths(["b-*", "a-*"])                # all matches, sorted: as in tf.data
+    given_paths("a[1].csv")                   # paths alone, no patterns
+
+A pattern without a match, a folder, and a broken link are errors.
 """
 
 from __future__ import annotations
@@ -18,33 +22,38 @@ PathLike = str | os.PathLike[str]
 
 
 def expand(files: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
-    """The files of a pattern or list; patterns are sorted, nothing found is an error.
+    """Return the files of paths and patterns; the matches of a pattern are sorted.
 
-    A path that exists is never read as a pattern, even if it holds `*` or `[`.
+    A path that exists is not treated as a pattern, even if it contains `*` or `[`.
+
+    Raises:
+      InputError: Nothing matches, or a path is a folder or a broken link.
     """
-    one = isinstance(files, str | os.PathLike)
-    given = [files] if isinstance(files, str | os.PathLike) else list(files)
-    paths = [path for item in given for path in _matches(os.fspath(item))]
+    # A single path or pattern always has a match: `_matches` raises otherwise.
+    paths = [path for item in _as_list(files) for path in _matches(item)]
     if not paths:
-        what = "the pattern" if one else "the list of files"
-        raise InputError(f"no input files: {what} is empty.")
+        raise InputError("no input files: the list of files is empty.")
     return tuple(paths)
 
 
 def list_paths(patterns: PathLike | Iterable[PathLike]) -> list[str]:
-    """What all patterns match together, sorted by path, duplicates kept."""
-    one = isinstance(patterns, str | os.PathLike)
-    given = [patterns] if isinstance(patterns, str | os.PathLike) else list(patterns)
-    paths = [path for item in given for path in _glob(os.fspath(item))]
+    """Return all files that match any of the patterns, sorted, with duplicates.
+
+    Raises:
+      InputError: Nothing matches, or a match is a broken link.
+    """
+    given = _as_list(patterns)
+    paths = [path for item in given for path in _glob(item)]
     if not paths:
-        shown = ", ".join(repr(os.fspath(item)) for item in given)
-        what = "no file matches" if one else "no file matches any of"
-        raise InputError(f"list_files: {what} {shown} (from {Path.cwd()}).")
+        shown = ", ".join(map(repr, given))
+        raise InputError(
+            f"list_files: no file matches any of [{shown}] (from {Path.cwd()})."
+        )
     return sorted(paths)
 
 
 def given_paths(files: Any) -> tuple[str, ...]:
-    """Paths as they were given: a path, a list of paths, or text of either kind."""
+    """Return one path or several as text, without treating them as patterns."""
     if isinstance(files, str | bytes | os.PathLike):
         return (os.fsdecode(files),)
     paths = tuple(os.fsdecode(path) for path in files)
@@ -53,17 +62,24 @@ def given_paths(files: Any) -> tuple[str, ...]:
     return paths
 
 
+def _as_list(files: PathLike | Iterable[PathLike]) -> list[str]:
+    """Return one path or several as a list of text."""
+    several = [files] if isinstance(files, str | os.PathLike) else files
+    return [os.fspath(path) for path in several]
+
+
 def _matches(pattern: str) -> list[str]:
+    """Return a path that exists, or the sorted matches of a pattern."""
     if os.path.isfile(pattern):
         return [pattern]
     if os.path.isdir(pattern):
         raise InputError(
-            f"{pattern}: expected a file, found a folder. Name its files with a "
-            f"pattern, such as {os.path.join(pattern, '*')!r}."
+            f"{pattern}: expected a file, found a folder. Pass a pattern for its "
+            f"files, such as {os.path.join(pattern, '*')!r}."
         )
     if os.path.lexists(pattern):
         _check_link(pattern)
-        return [pattern]  # a named pipe or the like: whoever opens it says so
+        return [pattern]  # a named pipe or a device, which fails when it is opened
     if glob.has_magic(pattern):
         found = sorted(_glob(pattern))
         if found:
@@ -73,7 +89,7 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _glob(pattern: str) -> list[str]:
-    """Everything that matches and is no folder; what cannot be read is not left out."""
+    """Return all matches that are not folders, also those that cannot be read."""
     found = [path for path in glob.glob(pattern) if not os.path.isdir(path)]
     for path in found:
         _check_link(path)
@@ -81,8 +97,9 @@ def _glob(pattern: str) -> list[str]:
 
 
 def _check_link(path: str) -> None:
+    """Raise `InputError` if a path is a link whose target does not exist."""
     if not os.path.exists(path):
         raise InputError(
-            f"{path}: is a link to {os.path.realpath(path)}, which does not exist. "
-            "Restore that file or remove the link."
+            f"{path}: broken link: {os.path.realpath(path)} does not exist. Restore "
+            "that file or remove the link."
         )

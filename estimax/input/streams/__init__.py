@@ -1,1 +1,1 @@
-"""Streams of rows: nested structures of columns, chunks of them, and positions."""
+"""Streams of elements: structures of columns, chunks, positions, background threads."""

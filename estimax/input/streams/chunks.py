@@ -1,10 +1,10 @@
-"""Chunks: how elements travel between the stages of a dataset, many at a time.
+"""Chunks: several elements at a time, as they pass between the stages of a dataset.
 
     Columns({"x": array, "city": Strings}, rows=4096)   # examples, before batch()
-    Elements([batch, batch])                            # anything else, after it
+    Elements([batch, batch])                            # anything else, after batch()
 
-Both answer the same questions, so a shuffle or a take is written once. Elements that
-are rows of equal shape travel as Columns, and nobody loops over them in Python.
+Both classes have the same methods, so a shuffle or a take is written once. Rows of
+equal shape are kept as Columns, and no code loops over them in Python.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Columns:
         return self.rows
 
     def slice(self, start: int, stop: int, step: int = 1) -> Columns:
-        """Some of the rows, sharing memory where possible."""
+        """Return rows start, start + step, … below stop, sharing memory if possible."""
         if start == 0 and stop >= self.rows and step == 1:
             return self
         stop = min(stop, self.rows)
@@ -48,20 +48,20 @@ class Columns:
         return Columns(tree, rows)
 
     def take(self, index: NDArray[np.int64]) -> Columns:
-        """The rows at `index`, in that order."""
+        """Return the rows at `index`, in that order."""
         tree = map_leaves(lambda c: columns.take_rows(c, index), self.tree)
         return Columns(tree, len(index))
 
     def element(self, i: int) -> Structure:
-        """One row."""
+        """Return one row."""
         return map_leaves(lambda column: columns.row_of(column, i), self.tree)
 
     def stacked(self) -> Structure:
-        """All rows as one batch."""
+        """Return all rows as one batch."""
         return self.tree
 
     def rearranged(self, fn: Callable[..., Any]) -> Columns:
-        """Apply a function of ours that only moves columns about."""
+        """Apply a function of estimax that only moves columns; nothing is checked."""
         return Columns(call(fn, self.tree), self.rows)
 
     def map_blocks(self, fn: Callable[..., Any]) -> Columns:
@@ -71,7 +71,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Elements:
-    """Elements that are kept apart: batches, or whatever a generator yields."""
+    """Elements as separate objects: batches, or what a generator yields."""
 
     items: Sequence[Structure]
 
@@ -79,19 +79,19 @@ class Elements:
         return len(self.items)
 
     def slice(self, start: int, stop: int, step: int = 1) -> Elements:
-        """Some of the elements."""
+        """Return elements start, start + step, … below stop."""
         return Elements(self.items[start:stop:step])
 
     def take(self, index: NDArray[np.int64]) -> Elements:
-        """The elements at `index`, in that order."""
+        """Return the elements at `index`, in that order."""
         return Elements([self.items[i] for i in index.tolist()])
 
     def element(self, i: int) -> Structure:
-        """One element."""
+        """Return one element."""
         return self.items[i]
 
     def stacked(self) -> Structure:
-        """All elements as one batch."""
+        """Return all elements as one batch; raise `InputError` if shapes differ."""
         try:
             return map_leaves(lambda *rows: columns.stack(rows), *self.items)
         except InputError as error:
@@ -99,16 +99,16 @@ class Elements:
             raise error
 
     def rearranged(self, fn: Callable[..., Any]) -> Elements:
-        """Apply a function of ours that only moves columns about."""
+        """Apply a function of estimax that only moves columns; nothing is checked."""
         return Elements([call(fn, item) for item in self.items])
 
     def map_blocks(self, fn: Callable[..., Any]) -> Elements:
-        """Apply the function to each element: a batch is a block of its own."""
+        """Apply the function to each element: a batch is one block."""
         return Elements([as_element(call(fn, item)) for item in self.items])
 
 
 def _stack_by_name(items: Sequence[Structure]) -> None:
-    """Raise the error of `Elements.stacked` again, with the name of its leaf."""
+    """Raise the error of `Elements.stacked` again, with the name of the leaf."""
     rows: list[tuple[Any, ...]] = []
     map_leaves(lambda *leaves: rows.append(leaves), *items)
     for (name, _), leaves in zip(named_leaves(items[0]), rows, strict=True):
@@ -122,7 +122,7 @@ Chunk = Columns | Elements
 
 
 def columns_of(tree: Structure, *, expected_rows: int | None = None) -> Columns:
-    """Check and convert what a user calls a block of rows."""
+    """Convert a structure of array-likes to columns, and check the number of rows."""
     tree = as_element(tree)
     sizes = {name: columns.row_count(c, name) for name, c in named_leaves(tree)}
     if not sizes and expected_rows is None:
@@ -141,14 +141,16 @@ def columns_of(tree: Structure, *, expected_rows: int | None = None) -> Columns:
 
 
 def as_element(tree: Structure, name: str = "") -> Structure:
-    """Convert every leaf of an element to a column; returned lists become tuples.
+    """Convert every leaf of an element to a column; lists become tuples.
 
-    `name` is its place, for errors.
+    `name` is the place of `tree` in the element, for error messages.
     """
-    if columns.is_column(tree) or tree is None or is_dataset(tree):  # of a window
+    # A window() has datasets as leaves.
+    if columns.is_column(tree) or tree is None or is_dataset(tree):
         return tree
     if isinstance(tree, Mapping):
-        # Nearly all are columns already, forty in a batch: no name is made for them.
+        # Most leaves are columns already, some forty in a batch: for those no name is
+        # formatted and no further call is made.
         return {
             key: leaf
             if columns.is_column(leaf)
@@ -160,7 +162,7 @@ def as_element(tree: Structure, name: str = "") -> Structure:
         if frame is not None:
             return as_element(frame, name)
         return columns.as_column(tree, name)
-    is_named = hasattr(tree, "_fields")  # in such a tuple, a list is an array
+    is_named = hasattr(tree, "_fields")  # in a namedtuple, a list is an array
     parts = [
         columns.as_column(part, f"{name}[{i}]")
         if is_named and isinstance(part, list)
@@ -172,7 +174,7 @@ def as_element(tree: Structure, name: str = "") -> Structure:
 
 
 def concatenate(chunks: Sequence[Chunk]) -> Chunk:
-    """Put chunks of one dataset one after the other."""
+    """Return the chunks of one dataset as one chunk."""
     if len(chunks) == 1:
         return chunks[0]
     blocks = [chunk for chunk in chunks if isinstance(chunk, Columns)]

@@ -4,7 +4,8 @@
     take_rows(city, np.array([2, 0]))              # Lima, Oslo
     join([city, city])                             # six rows
 
-Every function here works on all rows at once: a dataset's speed is these functions'.
+Every function works on all rows at once. The speed of a dataset depends on these
+functions.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from estimax.core.strings import Strings
 from estimax.input.streams.ragged import Ragged
 from estimax.native import text
 
-# Fewer strings are gathered by NumPy: Numba takes half a second to import.
+# Fewer strings are gathered with NumPy, because importing Numba takes half a second.
 _MANY = 4096
 
 Column = NDArray[Any] | Strings | Sparse | Ragged
@@ -32,20 +33,21 @@ Column = NDArray[Any] | Strings | Sparse | Ragged
 def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an array
     """Turn an array-like into a column: numbers as NumPy, text as `Strings`.
 
-    See `core.raw_values` for what is taken. `name` begins the messages of errors.
+    See `core.raw_values` for the accepted types. Error messages begin with `name`.
     """
     return value if isinstance(value, Ragged) else as_raw(value, name)
 
 
 def is_column(value: Any) -> bool:
-    """Whether `as_column` would return this very value."""
-    if type(value) is Strings or is_plain(value):  # asked of each column of a batch
+    """Return whether `as_column` would return this value unchanged."""
+    # Called for every column of every batch, so the common types come first.
+    if type(value) is Strings or is_plain(value):
         return True
     return isinstance(value, Sparse) and is_column(value.values)
 
 
 def row_count(column: Column, name: str = "") -> int:
-    """How many rows a column has; a scalar has none and is refused."""
+    """Return the number of rows of a column; raise `InputError` for a scalar."""
     if isinstance(column, np.ndarray | Strings) and not column.shape:
         raise InputError(
             f"{_at(name)}a scalar has no rows; expected an array with at least one "
@@ -55,8 +57,8 @@ def row_count(column: Column, name: str = "") -> int:
 
 
 def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
-    """Rows start, start + step, … below stop; a view where memory allows."""
-    # First what most columns of most batches are.
+    """Return rows start, start + step, … below stop, as a view if possible."""
+    # The types of most columns come first.
     if step == 1 and isinstance(column, np.ndarray):
         return column[start:stop]
     if step == 1 and isinstance(column, Strings) and len(column.shape) == 1:
@@ -70,7 +72,7 @@ def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
 
 
 def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
-    """The rows at `index`, in that order."""
+    """Return the rows at `index`, in that order."""
     if isinstance(column, Strings) and len(index) >= _MANY and column.ndim == 1:
         return text.gather(column, index)
     if isinstance(column, Ragged):
@@ -81,7 +83,8 @@ def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
     first = column.starts[index]
     lengths = column.starts[index + 1] - first
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    # Entry k of the result comes from its row's start plus k's place in that row.
+    # Entry k of the result, in row r, comes from first[r] + (k - starts[r]): all rows
+    # are expanded at once by repeating first[r] - starts[r] for each entry of r.
     entries = np.repeat(first - starts[:-1], lengths) + np.arange(starts[-1])
     if column.is_lists:
         values = column.values[entries]
@@ -93,7 +96,7 @@ def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
 
 
 def _take_ragged(column: Ragged, index: NDArray[np.int64]) -> Ragged:
-    """Rows of rows: what is taken at one level are the rows to take at the next."""
+    """Take rows level by level: items of one level are the rows to take of the next."""
     taken = []
     for splits in column.row_splits:
         starts = splits[index].astype(np.int64)
@@ -107,7 +110,7 @@ def _take_ragged(column: Ragged, index: NDArray[np.int64]) -> Ragged:
 
 
 def join(parts: Sequence[Column]) -> Column:
-    """Put columns one under the other."""
+    """Concatenate columns along the rows."""
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, Strings) for part in parts):
@@ -120,7 +123,7 @@ def join(parts: Sequence[Column]) -> Column:
 
 
 def row_of(column: Column, i: int) -> Any:  # a scalar, bytes, or a column of lower rank
-    """One row, without its row dimension."""
+    """Return one row, without the row dimension."""
     if isinstance(column, Sparse):
         one = slice_rows(column, i, i + 1)
         assert isinstance(one, Sparse)
@@ -133,7 +136,7 @@ def row_of(column: Column, i: int) -> Any:  # a scalar, bytes, or a column of lo
 
 
 def stack(rows: Sequence[Any]) -> Column:
-    """The opposite of `row_of`: many single values become a column."""
+    """Stack single values into a column: the opposite of `row_of`."""
     first = rows[0]
     if isinstance(first, Sparse):
         return _stack_sparse(rows)
@@ -145,7 +148,7 @@ def stack(rows: Sequence[Any]) -> Column:
     if isinstance(first, Strings):
         return strings.concatenate(row.reshape((1, *row.shape)) for row in rows)
     if any(isinstance(row, str | bytes) for row in rows):
-        # As objects: NumPy would make text of the numbers among them.
+        # Through an object array: np.array would convert numbers among them to text.
         objects = np.empty(len(rows), object)
         objects[:] = rows
         return as_column(objects)

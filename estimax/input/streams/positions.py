@@ -1,12 +1,13 @@
-"""Positions for iterables that are not ours: by their own state, by index, by count.
+"""Positions in iterables of other libraries: their own state, an index, or a count.
 
     cursor = Cursor(lambda: loader, resume="skip")
-    batch = cursor.next()              # None at the end
+    batch = cursor.next()              # END after the last
     cursor.get_state()                 # {"batches": 1}
 
-The best that an object offers is used: `get_state`/`set_state` (Grain),
-`state_dict`/`load_state_dict` (torchdata), `[i]` and `len` (lists, Keras sequences);
-anything else is counted, and resuming runs up to the count again, or is refused.
+A cursor uses the first of these that an object has: `[i]` and `len` (lists, Keras
+sequences), `get_state`/`set_state` (Grain), `state_dict`/`load_state_dict` (torchdata).
+For any other iterable it counts elements; resuming reads and drops that many elements,
+or raises if `resume="refuse"`.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from estimax.input.streams.stream import State
 
 Resume = Literal["skip", "refuse"]
 
-# Told apart from an element, which may be None.
+# The end of an iterable. Not None, which can be an element.
 END = object()
 
 _METHODS = (("get_state", "set_state"), ("state_dict", "load_state_dict"))
 
 
 class Cursor:
-    """An iterator over whatever `make` returns, with the best position it can have.
+    """An iterator over the iterable that `make` returns, with a position.
 
-    `make` is called when the first element or a position is wanted, not before.
+    `make` is called with the first `next` or `set_state`. `unit` is the key of the
+    count in saved positions and the word for elements in messages.
     """
 
     def __init__(
@@ -47,10 +49,10 @@ class Cursor:
         self._iterator: Iterator[Any] | None = None
         self._save: Callable[[], Any] | None = None
         self._load: Callable[[Any], Any] | None = None
-        self._sequence: Any = None  # anything with len and [i]
+        self._sequence: Any = None  # an object with len and [i]
 
     def next(self) -> Any:
-        """The next element, or END."""
+        """Return the next element, or `END`."""
         if self._iterator is None:
             self._open()
         assert self._iterator is not None
@@ -60,17 +62,17 @@ class Cursor:
         return element
 
     def get_state(self) -> State:
-        """The position after the last element."""
+        """Return the position after the last element."""
         if self._save is not None:
             return {"own": _to_json(self._save()), self._unit: self._count}
         return {self._unit: self._count}
 
     def set_state(self, state: State) -> None:
-        """Go there: at once where the object can, by running up to it otherwise."""
+        """Go to a position: directly if possible, otherwise by reading up to it."""
         if self._unit not in state:
             raise InputError(
-                f"cannot resume the input: the saved position counts no {self._unit}; "
-                "it is that of another kind of input."
+                f"cannot resume the input: the saved position has no count of "
+                f"{self._unit}; it belongs to another kind of input."
             )
         self.close()
         self._open()
@@ -80,11 +82,11 @@ class Cursor:
         elif self._sequence is not None:
             self._iterator = _from_index(self._sequence, count)
         elif count:
-            self._run_up_to(count)
+            self._read_up_to(count)
         self._count = count
 
     def close(self) -> None:
-        """Let go of the iterator, closing it if it is a generator."""
+        """Release the iterator; close it if it has a `close` method."""
         iterator, self._iterator = self._iterator, None
         self._save = self._load = self._sequence = None
         self._count = 0
@@ -108,15 +110,16 @@ class Cursor:
         try:
             json.dumps(_to_json(save()))
         except TypeError:
-            return  # such as tensors in a torch state_dict: counted instead
+            return  # such as tensors in a torch state_dict: count elements instead
         self._save, self._load = save, load
 
-    def _run_up_to(self, count: int) -> None:
+    def _read_up_to(self, count: int) -> None:
+        """Read and drop `count` elements; raise if resuming that way is refused."""
         if self._resume == "refuse":
             raise InputError(
                 f"cannot resume the input: it is a plain iterator, whose position is "
                 f"only a count ({count} {self._unit}), and resume='refuse' forbids to "
-                "run up to it again. Use an estimax Dataset, a list, or an iterator "
+                "read up to it again. Use an estimax Dataset, a list, or an iterator "
                 "with get_state and set_state; or allow resume='skip'."
             )
         assert self._iterator is not None
@@ -129,8 +132,8 @@ class Cursor:
 
 
 def once(iterable: Iterable[Any]) -> Callable[[], Iterable[Any]]:
-    """A `make` for `Cursor` that hands out a one-shot iterator only once."""
-    # Not `iter(x) is x`: to ask a torch loader for an iterator starts its processes.
+    """Return a `make` for `Cursor` that raises if a one-shot iterator is used twice."""
+    # Not `iter(x) is x`: calling `iter` on a torch loader starts its processes.
     if not hasattr(iterable, "__next__"):
         return lambda: iterable
     given = False
@@ -139,8 +142,8 @@ def once(iterable: Iterable[Any]) -> Callable[[], Iterable[Any]]:
         nonlocal given
         if given and not any(hasattr(iterable, load) for _, load in _METHODS):
             raise InputError(
-                f"this {type(iterable).__name__} can be gone through only once, and "
-                "that has happened. Pass a function that makes it, without calling it."
+                f"this {type(iterable).__name__} can be iterated only once, and a "
+                "second pass has begun. Pass a function that makes it: `f`, not `f()`."
             )
         given = True
         return iterable

@@ -1,9 +1,10 @@
-"""Rows of different lengths, nested: flat values and where each row begins.
+"""Ragged: rows of different lengths, as flat values and the offsets of the rows.
 
     splits = np.array([0, 2, 2, 3])
     Ragged(np.array([1, 2, 3]), (splits,)).tolist()      # [[1, 2], [], [3]]
 
-Several splits nest, the outermost first. Values may have further, uniform axes.
+With several splits rows are nested, the outermost level first. Values may have further
+axes of uniform size.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from estimax.core.strings import Strings
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Row i at the outermost level is items `splits[0][i]` to `splits[0][i + 1]`.
+    """A column of nested rows of different lengths, as tf.RaggedTensor.
+
+    Row i of level k consists of items `row_splits[k][i]` to `row_splits[k][i + 1]` of
+    the next level, or of `values` for the last level.
+
+    Attributes:
+      values: The items of all innermost rows, one after the other.
+      row_splits: For each level, outermost first, the offsets at which rows begin, and
+        the total number of items.
 
     >>> inner, outer = np.array([0, 1, 3]), np.array([0, 0, 2])
     >>> Ragged(np.array([7, 8, 9]), (outer, inner)).tolist()
@@ -36,11 +45,11 @@ class Ragged:
 
     @property
     def ragged_rank(self) -> int:
-        """How many axes have rows of different lengths."""
+        """The number of levels with rows of different lengths."""
         return len(self.row_splits)
 
     def tolist(self) -> list[Any]:
-        """Nested lists, with bytes for text."""
+        """Return nested lists, with bytes for text."""
         nested: list[Any] = np.asarray(self.values).tolist()
         for splits in reversed(self.row_splits):
             ends = splits.tolist()
@@ -48,13 +57,15 @@ class Ragged:
         return nested
 
     def to_sparse(self) -> Sparse:
-        """The same values, each at its place in its row.
+        """Return the same values as `Sparse`, indexed by their place in each row.
 
         >>> Ragged(np.array([7, 8, 9]), (np.array([0, 2, 2, 3]),)).to_sparse().indices
         array([[0, 0],
                [0, 1],
                [2, 0]])
         """
+        # From the innermost level outwards: `item` is the number of the row at the
+        # current level, `places` the index of each value within its rows so far.
         item, *inner = np.unravel_index(np.arange(self.values.size), self.values.shape)
         places = list(inner)
         for splits in reversed(self.row_splits):

@@ -1,56 +1,68 @@
-"""The two interfaces of the room: a Node describes, a Stream reads.
+"""The two interfaces of the input: a DatasetNode describes, a Stream reads.
 
     stream = node.open(Context(seed=7))
     chunk = stream.read(128)          # up to 128 elements; None at the end
     state = stream.get_state()        # small, JSON-able, exact after that chunk
 
-A dataset is a chain of nodes, each a frozen value that names its source. Opening the
-last opens them all. To add a verb, write one node and one stream.
+A dataset is a chain of nodes. Each node is a frozen value that names its source, and
+opening the last node opens the whole chain. To add a verb, write one node and one
+stream; `VerbNode` and `VerbStream` hold the members that verbs over one source share.
 
-`read(n)` never looks beyond the n elements it returns, so a position needs no buffer:
-every stage's state is a few integers and its source's state.
+`read(n)` never reads further than the n elements that it returns, so a position needs
+no buffer: the state of a stream is a few integers and the state of its source. Verbs
+that buffer (shuffle, prefetch) save where the buffer began.
+
+The rest of the file is shared by the streams: walking a chain of nodes, reading or
+discarding an exact number of elements, and checks with their error messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from estimax.core.errors import InputError
 from estimax.input.streams.chunks import Chunk, concatenate
-from estimax.input.streams.structure import named_leaves
+from estimax.input.streams.structure import Structure, named_leaves
 
-# What json.dumps takes; Any because it nests.
+# A position, as json.dumps takes it. Any, because positions nest.
 State = dict[str, Any]
 
 
 @dataclass(eq=False)
 class Counters:
-    """What the streams of one iterator count and note together."""
+    """Counts that all streams of one iterator share."""
 
-    ignored: int = 0  # errors, by ignore_errors
+    ignored: int = 0  # errors that ignore_errors skipped
     opened: dict[str, None] = field(default_factory=dict)  # paths of files, in order
 
 
 @dataclass(frozen=True)
 class Context:
-    """Which pass over the data a stream is opened for; all randomness follows from it.
+    """The pass over the data that a stream is opened for; it determines all randomness.
 
-    `path` is the number of the iteration, then the epoch of every repeat around.
+    Attributes:
+      seed: The seed of the iterator, used by shuffles that have none of their own.
+      path: The number of the pass, then the epoch of every enclosing `repeat`.
+      depth: The number of shuffles downstream. It keeps two shuffles of one dataset
+        from using the same order.
+      counters: Counts shared by all streams of the iterator.
     """
 
     seed: int
     path: tuple[int, ...] = (0,)
-    depth: int = 0  # how many shuffles lie behind, so that no two share an order
+    depth: int = 0
     counters: Counters = field(default_factory=Counters)
 
     def in_epoch(self, epoch: int) -> Context:
-        """The context of one pass of a repeat."""
+        """Return the context of one epoch of a `repeat`."""
         return replace(self, path=(*self.path, epoch))
 
     def below_shuffle(self) -> Context:
-        """The context of what a shuffle reads from."""
+        """Return the context of the source of a shuffle."""
         return replace(self, depth=self.depth + 1)
 
 
@@ -58,63 +70,123 @@ class Stream(Protocol):
     """One pass over a dataset, with an exact position."""
 
     def read(self, n: int) -> Chunk | None:
-        """At least one and at most n elements, or None at the end."""
+        """Return at least one and at most n elements, or None at the end."""
 
     def get_state(self) -> State:
-        """The position after the last element read."""
+        """Return the position after the last element read."""
 
     def set_state(self, state: State) -> None:
         """Go to a position that `get_state` returned, without reading up to it."""
 
     def close(self) -> None:
-        """Stop threads and let go of files; reading afterwards is an error."""
+        """Stop threads and close files. Reading afterwards is an error."""
 
 
-class Node(Protocol):
+class DatasetNode(Protocol):
     """A description of a dataset; opening it twice gives two independent streams."""
 
     @property
     def name(self) -> str:
-        """The verb, for messages and for telling saved positions apart."""
+        """The verb, for messages and to tell saved positions apart."""
 
     @property
-    def source(self) -> Node | None:
-        """The node this one reads from."""
+    def source(self) -> DatasetNode | None:
+        """The node that this one reads from; None for the first of a chain."""
 
     @property
     def columnar(self) -> bool:
-        """Whether elements are rows of columns (before batch), to be read by many."""
+        """Whether elements are rows of columns, as before `batch`.
+
+        Rows are read a thousand at a time, other elements (batches) one at a time.
+        """
 
     def open(self, context: Context) -> Stream:
         """Start a pass."""
 
 
-def chain_of(node: Node) -> list[Node]:
-    """The nodes from the source to this one."""
-    behind = chain_of(node.source) if node.source is not None else []
-    return [*behind, node]
+@dataclass(frozen=True, eq=False)
+class VerbNode:
+    """Base class of nodes that read one source.
+
+    A subclass sets `name` and defines `open`. It sets `columnar` if its elements are
+    of another kind than those of its source.
+    """
+
+    source: DatasetNode
+
+    @property
+    def columnar(self) -> bool:
+        return self.source.columnar
 
 
-def inner_nodes(node: Node) -> list[Node]:
-    """Return what a node reads from: its source, or all those of a zip or a mixture."""
+class VerbStream:
+    """Base class of streams that read one source; a subclass defines `read`.
+
+    The position is that of the source, unless the subclass names attributes in `saved`:
+    with `saved = ("taken",)`, the position is `{"taken": self._taken, "source": …}`.
+    These keys are in every checkpoint that was ever written, so they must not change.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, source: Stream) -> None:
+        self._source = source
+
+    def get_state(self) -> State:
+        if not self.saved:
+            return self._source.get_state()
+        state: State = {name: getattr(self, f"_{name}") for name in self.saved}
+        state["source"] = self._source.get_state()
+        return state
+
+    def set_state(self, state: State) -> None:
+        for name in self.saved:
+            setattr(self, f"_{name}", state[name])
+        self._source.set_state(state["source"] if self.saved else state)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class FunctionStream(VerbStream):
+    """A stream whose `read(n)` is `function(source, n)`."""
+
+    def __init__(
+        self, source: Stream, function: Callable[[Stream, int], Chunk | None]
+    ) -> None:
+        super().__init__(source)
+        self._function = function
+
+    def read(self, n: int) -> Chunk | None:
+        return self._function(self._source, n)
+
+
+def chain_of(node: DatasetNode) -> list[DatasetNode]:
+    """Return the nodes from the first source to this node."""
+    upstream = chain_of(node.source) if node.source is not None else []
+    return [*upstream, node]
+
+
+def inner_nodes(node: DatasetNode) -> list[DatasetNode]:
+    """Return all nodes that a node reads from: its source, or those of a zip or mix."""
     found = [getattr(node, name, None) for name in ("source", "first", "second")]
     nodes = [inner for _, inner in named_leaves(getattr(node, "nodes", None))]
     choice = getattr(getattr(node, "choice", None), "node", None)
     return [inner for inner in (*found, *nodes, choice) if inner is not None]
 
 
-def verbs_of(node: Node) -> list[str]:
-    """The names of a chain of nodes, source first."""
+def verbs_of(node: DatasetNode) -> list[str]:
+    """Return the names of a chain of nodes, source first."""
     return [one.name for one in chain_of(node) if one.name]
 
 
-def chains_of(nodes: Iterable[Node]) -> str:
-    """The chains of several nodes, for the name of one that reads them all."""
+def chains_of(nodes: Iterable[DatasetNode]) -> str:
+    """Return the chains of several nodes as text, for the name of a zip or mix."""
     return ", ".join(" > ".join(verbs_of(node)) for node in nodes)
 
 
 def read_fully(stream: Stream, n: int) -> Chunk | None:
-    """Read n elements, fewer only at the end; None when there is nothing left."""
+    """Read n elements, fewer only at the end; return None if there are none."""
     parts: list[Chunk] = []
     missing = n
     while missing and (chunk := stream.read(missing)) is not None:
@@ -124,7 +196,7 @@ def read_fully(stream: Stream, n: int) -> Chunk | None:
 
 
 def read_up_to_error(stream: Stream, n: int) -> tuple[Chunk | None, Exception | None]:
-    """As `read_fully`; an error comes beside what was read before it."""
+    """Read as `read_fully` does; return an error beside the elements before it."""
     parts: list[Chunk] = []
     missing, found = n, None
     try:
@@ -136,18 +208,48 @@ def read_up_to_error(stream: Stream, n: int) -> tuple[Chunk | None, Exception | 
     return concatenate(parts) if parts else None, found
 
 
+def elements_at(
+    node: DatasetNode, context: Context, positions: Sequence[State]
+) -> list[Structure]:
+    """Read single elements at saved positions, with one stream opened for this.
+
+    A position is that of a `Lookahead`: row `"given"` of the chunk that begins at
+    position `"source"`. Rows of one chunk are read together.
+    """
+    if not positions:
+        return []
+    by_chunk: dict[str, list[int]] = defaultdict(list)
+    for i, position in enumerate(positions):
+        by_chunk[json.dumps(position["source"], sort_keys=True)].append(i)
+    elements: list[Structure] = [None] * len(positions)
+    stream = node.open(context)
+    for numbers in by_chunk.values():
+        stream.set_state(positions[numbers[0]]["source"])
+        rows = [int(positions[i]["given"]) for i in numbers]
+        chunk = read_fully(stream, max(rows) + 1)
+        if chunk is None or len(chunk) <= max(rows):
+            raise InputError(
+                "cannot resume the input: there is no element at a saved position. "
+                "Has the data changed?"
+            )
+        for i, row in zip(numbers, rows, strict=True):
+            elements[i] = chunk.element(row)
+    stream.close()
+    return elements
+
+
 def saved_error(error: Exception | None) -> str | None:
-    """What a position keeps of an error that is still to be raised."""
+    """Return the text that a position keeps of an error that is still to be raised."""
     return None if error is None else str(error)
 
 
 def restored_error(saved: str | None) -> Exception | None:
-    """The error again: what was read before it must not hide it after a resume."""
+    """Return the error that `saved_error` saved, to be raised after a resume."""
     return None if saved is None else InputError(saved)
 
 
 def discard(stream: Stream, n: int, *, at_once: int = 4096) -> int:
-    """Read and drop up to n elements; return how many there were."""
+    """Read and drop up to n elements; return how many were dropped."""
     dropped = 0
     while dropped < n:
         chunk = stream.read(min(n - dropped, at_once))
@@ -158,7 +260,7 @@ def discard(stream: Stream, n: int, *, at_once: int = 4096) -> int:
 
 
 def check_same(what: str, saved: Any, now: Any) -> None:
-    """Refuse a saved position that belongs to a pipeline with another setting."""
+    """Raise `InputError` if a setting differs from the one in the saved position."""
     if saved != now:
         raise InputError(
             f"cannot resume the input: {what} was {saved!r} when the position was "
@@ -168,32 +270,6 @@ def check_same(what: str, saved: Any, now: Any) -> None:
 
 
 def check_at_least(least: int, value: int, what: str) -> None:
-    """Refuse a count that is too small."""
+    """Raise `InputError` if a count is smaller than `least`."""
     if value < least:
         raise InputError(f"{what} must be at least {least}, got {value}.")
-
-
-class Derived:
-    """A stream whose position is its source's."""
-
-    def __init__(
-        self, source: Stream, read: Callable[[Stream, int], Chunk | None]
-    ) -> None:
-        self._source = source
-        self._read = read
-
-    def read(self, n: int) -> Chunk | None:
-        """What the verb makes of the source."""
-        return self._read(self._source, n)
-
-    def get_state(self) -> State:
-        """The source's."""
-        return self._source.get_state()
-
-    def set_state(self, state: State) -> None:
-        """The source's."""
-        self._source.set_state(state)
-
-    def close(self) -> None:
-        """Close the source."""
-        self._source.close()

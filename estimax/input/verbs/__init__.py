@@ -1,1 +1,1 @@
-"""Verbs of a dataset: one node and one stream each."""
+"""Verbs: the operations of a dataset (batch, map, …), one node and one stream each."""

@@ -1,9 +1,11 @@
-"""Verbs that change elements: batch, unbatch, map, map_blocks, filter.
+"""Verbs that make new elements: batch, padded_batch, unbatch, map, map_blocks, filter.
 
-    Batch(source, 128)                          # rows in, batches out
+    StackedBatch(source, 128)                   # rows in, batches out
+    PaddedBatch(source, 128)                    # the same for rows of different shapes
     MapBlocks(source, lambda rows: {...})       # all rows of a block at once
 
-All but unbatch never look ahead, so their position is their source's.
+Except for unbatch they read exactly what they return, so their position is that of
+their source. Unbatch saves how many rows of the current batch were returned.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ from estimax.input.streams.columns import Column, as_column
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import (
     Context,
-    Derived,
-    Node,
+    DatasetNode,
+    FunctionStream,
     Stream,
+    VerbNode,
+    VerbStream,
     check_at_least,
     read_fully,
 )
@@ -45,58 +49,55 @@ from estimax.input.streams.structure import (
     named_leaves,
 )
 
-# So that a thread has more to do than to be woken.
+# Elements per task of a parallel map before batch(): with fewer, waking a thread costs
+# more than the work that it is given.
 _ROWS_PER_CALL = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """Stacks `size` elements into one; the last batch may be short."""
+class StackedBatch(VerbNode):
+    """Batches of `batch_size` elements, stacked; the last batch may be smaller."""
 
-    source: Node
-    size: int
+    batch_size: int
     drop_remainder: bool = False
     name = "batch"
     columnar = False
 
     def __post_init__(self) -> None:
-        check_at_least(1, self.size, "batch: the batch size")
+        check_at_least(1, self.batch_size, "batch: the batch size")
 
     def open(self, context: Context) -> Stream:
-        """Start with the source's first element."""
-        return Derived(self.source.open(context), self._read)
+        return FunctionStream(self.source.open(context), self._read)
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
-        chunk = read_fully(source, self.size)
-        if chunk is None or (self.drop_remainder and len(chunk) < self.size):
+        chunk = read_fully(source, self.batch_size)
+        if chunk is None or (self.drop_remainder and len(chunk) < self.batch_size):
             return None
         return Elements([chunk.stacked()])
 
 
 @dataclass(frozen=True, eq=False)
-class Map:
-    """Calls a function with one element at a time: a batch, once batched."""
+class Map(VerbNode):
+    """The results of a function that is called with one element at a time."""
 
-    source: Node
     fn: Callable[..., Any]
     name = "map"
     columnar = False
 
     def open(self, context: Context) -> Stream:
-        """Start with the source's first element."""
         mapper, _ = mapper_of(self.source, self.fn)
 
         def read(source: Stream, n: int) -> Chunk | None:
             chunk = source.read(n)
             return None if chunk is None else mapper(chunk)
 
-        return Derived(self.source.open(context), read)
+        return FunctionStream(self.source.open(context), read)
 
 
 def mapper_of(
-    source: Node, fn: Callable[..., Any]
+    source: DatasetNode, fn: Callable[..., Any]
 ) -> tuple[Callable[[Chunk], Chunk], int]:
-    """What `map` does with a chunk, and how many elements a thread takes at once."""
+    """Return a function that maps a chunk, and the number of elements for one task."""
     convert = lists_to_tuples if source.columnar else as_element
 
     def mapper(chunk: Chunk) -> Chunk:
@@ -107,22 +108,15 @@ def mapper_of(
 
 
 @dataclass(frozen=True, eq=False)
-class MapBlocks:
-    """Calls a vectorised function with as many rows as happen to travel together."""
+class MapBlocks(VerbNode):
+    """The results of a vectorised function that is called with blocks of rows."""
 
-    source: Node
     fn: Callable[..., Any]
     name: str = "map_blocks"
-    is_ours: bool = False  # and needs no check of what it returns
-
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
+    is_ours: bool = False  # a function of estimax, whose results need no check
 
     def open(self, context: Context) -> Stream:
-        """Start with the source's first element."""
-        return Derived(self.source.open(context), self._read)
+        return FunctionStream(self.source.open(context), self._read)
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
         chunk = source.read(n)
@@ -132,21 +126,17 @@ class MapBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Filter:
-    """Keeps the elements for which a function says so; `blocks`: a mask for many."""
+class Filter(VerbNode):
+    """The elements for which `predicate` is true.
 
-    source: Node
+    With `blocks`, the predicate is called with a block of rows and returns a mask.
+    """
+
     predicate: Callable[..., Any]
     blocks: bool = False
     name = "filter"
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
     def open(self, context: Context) -> Stream:
-        """Start with the source's first element."""
         mask = self._mask_of_block if self.blocks else self._mask_by_element
 
         def read(source: Stream, n: int) -> Chunk | None:
@@ -156,7 +146,7 @@ class Filter:
                     return chunk if len(kept) == len(chunk) else chunk.take(kept)
             return None
 
-        return Derived(self.source.open(context), read)
+        return FunctionStream(self.source.open(context), read)
 
     def _mask_by_element(self, chunk: Chunk) -> list[bool]:
         elements = (chunk.element(i) for i in range(len(chunk)))
@@ -178,26 +168,18 @@ class Filter:
 
 
 @dataclass(frozen=True, eq=False)
-class Unbatch:
-    """Cuts every element along its first dimension, as `batch` had stacked it."""
+class Unbatch(VerbNode):
+    """The rows of every element, cut along its first dimension."""
 
-    source: Node
     name = "unbatch"
     columnar = True
 
     def open(self, context: Context) -> Stream:
-        """Start with the source's first element."""
-        return Lookahead(_Rows(self.source.open(context)), 1)
+        return Lookahead(_UnbatchStream(self.source.open(context)), 1)
 
 
-class _Rows:
-    """The rows of one element of the source at a time."""
-
-    def __init__(self, source: Stream) -> None:
-        self._source = source
-        self.get_state = source.get_state
-        self.set_state = source.set_state
-        self.close = source.close
+class _UnbatchStream(VerbStream):
+    """All rows of one element with each read, however many were asked for."""
 
     def read(self, n: int) -> Chunk | None:
         while (chunk := self._source.read(1)) is not None:
@@ -207,31 +189,26 @@ class _Rows:
         return None
 
 
-Shape = tuple[int | None, ...]
-
-
 @dataclass(frozen=True, eq=False)
-class PaddedBatch:
-    """Stacks `size` elements, each padded to the longest or to a given shape."""
+class PaddedBatch(VerbNode):
+    """Batches of `batch_size` elements, padded to the longest or to a given shape."""
 
-    source: Node
-    size: int
-    padded_shapes: Any = None  # a structure of shapes, which are tuples or lists
+    batch_size: int
+    padded_shapes: Any = None  # a structure whose leaves are shapes: tuples or lists
     padding_values: Any = None
     drop_remainder: bool = False
     name = "padded_batch"
     columnar = False
 
     def __post_init__(self) -> None:
-        check_at_least(1, self.size, "padded_batch: the batch size")
+        check_at_least(1, self.batch_size, "padded_batch: the batch size")
 
     def open(self, context: Context) -> Stream:
-        """Start with the source's first element."""
-        return Derived(self.source.open(context), self._read)
+        return FunctionStream(self.source.open(context), self._read)
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
-        chunk = read_fully(source, self.size)
-        if chunk is None or (self.drop_remainder and len(chunk) < self.size):
+        chunk = read_fully(source, self.batch_size)
+        if chunk is None or (self.drop_remainder and len(chunk) < self.batch_size):
             return None
         trees = [chunk.tree] if isinstance(chunk, Columns) else list(chunk.items)
         pad = _pad_column if isinstance(chunk, Columns) else _pad_rows
@@ -256,7 +233,7 @@ class PaddedBatch:
 
 
 def _by_leaf(tree: Structure, given: Any) -> list[Any]:
-    """What was given for every leaf; a shape is a leaf though it is a tuple."""
+    """Return the value given for each leaf of `tree`; a shape counts as one value."""
     if tree is None:
         return []
     if isinstance(tree, Mapping | tuple):
@@ -293,6 +270,7 @@ def _pad_rows(
 
 
 def _corner(row: int | slice, shape: tuple[int, ...]) -> tuple[int | slice, ...]:
+    """Return the index of a value of that shape in the corner of a padded row."""
     return (row, *(slice(size) for size in shape))
 
 
@@ -301,6 +279,7 @@ def _pad_text(
 ) -> Strings:
     if value is not None and not isinstance(value, str | bytes):
         raise InputTypeError(f"{where}: text must be padded with text, not {value!r}.")
+    # Gather from all texts and, as the last one, the padding: no text is copied twice.
     flat = [part.reshape((-1,)) for part in parts]
     joined = strings.concatenate([*flat, Strings.of([value or b""])])
     index = np.full((len(parts), *dims), joined.size - 1)
@@ -338,6 +317,7 @@ def _pad_column(
 def _dims(
     found: list[tuple[int, ...]], shape: Sequence[int | None] | None, where: str
 ) -> tuple[int, ...]:
+    """Return the padded shape of a row; raise if the ranks or sizes do not fit."""
     ranks = {len(one) for one in found} | ({len(shape)} if shape is not None else set())
     if len(ranks) > 1:
         raise InputError(
@@ -351,14 +331,15 @@ def _dims(
         if fixed is not None and size > fixed:
             raise InputError(
                 f"{where}: an element has size {size} in dimension {axis}, which is "
-                f"to be padded to {fixed}. Cut it in map(), or pad to None, the "
-                "longest of each batch."
+                f"more than the {fixed} to pad to. Cut it in map(), or pass None to "
+                "pad to the longest of each batch."
             )
         dims.append(size if fixed is None else int(fixed))
     return tuple(dims)
 
 
 def _fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
+    """Return the padding value in the dtype of the column; 0 if none is given."""
     if value is None:
         return dtype.type(0)
     given = np.asarray(value)
@@ -366,6 +347,6 @@ def _fill(value: Any, dtype: np.dtype[Any], where: str) -> Any:
     if given.dtype.kind != dtype.kind or not same:
         raise InputTypeError(
             f"{where}: values are {dtype}, the padding value {value!r} is "
-            f"{given.dtype}. Give one of the same dtype."
+            f"{given.dtype}. Pass a padding value of the same dtype."
         )
     return given.astype(dtype)[()]

@@ -1,11 +1,14 @@
-"""cache: the elements of one complete pass, kept in memory or in a file.
+"""cache: keep the elements of one complete pass in memory or in files.
 
-    Cache(source, Memory())              # the second epoch reads nothing
+    Cache(source, Memory())              # the second epoch does not read the source
     Cache(source, CacheFile("a/prefix"))
 
-What lies before a cache is frozen: it is opened with the same order for every pass, so
-that a resumed run, whose memory is empty, reads the very same elements. Each kept chunk
-knows the position it was read from, so a position in a cache is one before it too.
+The source of a cache is opened with the same order for every pass. A resumed run, whose
+memory is empty, therefore reads the same elements. Every cached chunk is stored with
+the source's position before it, so a position in the cache is also one in the source.
+
+`CacheStore`, `CachedPass` and `CacheWriter` are the interfaces of a place to cache in;
+`Memory` implements them here and `CacheFile` in `sources/cache_files.py`.
 """
 
 from __future__ import annotations
@@ -17,77 +20,70 @@ from typing import Protocol
 
 from estimax.input.streams.background import ROWS_AT_ONCE, Lookahead
 from estimax.input.streams.chunks import Chunk
-from estimax.input.streams.stream import Context, Node, State, Stream
-
-
-class Kept(Protocol):
-    """The chunks of a complete pass."""
-
-    @property
-    def seed(self) -> int:
-        """The seed of the run that filled the cache, which froze the order."""
-
-    @property
-    def states(self) -> Sequence[State]:
-        """The position that each chunk was read from."""
-
-    def chunk(self, number: int) -> Chunk:
-        """One chunk, which may be read from a file."""
-
-
-class Store(Protocol):
-    """Where complete passes are kept."""
-
-    def kept(self) -> Kept | None:
-        """The complete pass, if there is one."""
-
-    def start(self, seed: int) -> Writer:
-        """Begin to keep a pass."""
-
-
-class Writer(Protocol):
-    """A pass being kept."""
-
-    def add(self, before: State, chunk: Chunk) -> None:
-        """One more chunk."""
-
-    def finish(self) -> None:
-        """The pass is complete."""
-
-    def abandon(self) -> None:
-        """It will never be."""
+from estimax.input.streams.stream import Context, State, Stream, VerbNode
 
 
 @dataclass(frozen=True, eq=False)
-class Cache:
-    """The source's elements, from the store once it holds them all."""
+class Cache(VerbNode):
+    """The elements of the source, from the store once it holds a complete pass."""
 
-    source: Node
-    store: Store
+    store: CacheStore
     name = "cache"
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
     def open(self, context: Context) -> Stream:
-        """From the store, or through the source."""
         at_once = ROWS_AT_ONCE if self.columnar else 1
         return Lookahead(_CacheStream(self, context), at_once)
 
 
+class CacheStore(Protocol):
+    """A place that keeps one complete pass."""
+
+    def kept(self) -> CachedPass | None:
+        """Return the complete pass, if there is one."""
+
+    def start(self, seed: int) -> CacheWriter:
+        """Start to write a pass."""
+
+
+class CachedPass(Protocol):
+    """The chunks of a complete pass."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run that filled the cache; it determined the order."""
+
+    @property
+    def states(self) -> Sequence[State]:
+        """The position of the source before each chunk."""
+
+    def chunk(self, number: int) -> Chunk:
+        """Return one chunk, which may be read from a file."""
+
+
+class CacheWriter(Protocol):
+    """A pass that is being written."""
+
+    def add(self, before: State, chunk: Chunk) -> None:
+        """Append a chunk and the position of the source before it."""
+
+    def finish(self) -> None:
+        """Publish the pass, which is complete."""
+
+    def abandon(self) -> None:
+        """Discard the pass, which was interrupted."""
+
+
 class _CacheStream:
-    """Chunks of the store by number, or of the source, which fill the store."""
+    """Reads chunks from the store, or from the source while filling the store."""
 
     def __init__(self, node: Cache, context: Context) -> None:
         self._node = node
         self._context = context
         self._kept = node.store.kept()
-        self._number = 0
+        self._number = 0  # of the next cached chunk
         self._seed = context.seed if self._kept is None else self._kept.seed
         self._source: Stream | None = None
-        self._writer: Writer | None = None
+        self._writer: CacheWriter | None = None
 
     def read(self, n: int) -> Chunk | None:
         if self._kept is not None:
@@ -109,7 +105,8 @@ class _CacheStream:
         return chunk
 
     def _open(self) -> Stream:
-        # No pass has number -1: a shuffle behind the cache must not share this order.
+        # Pass -1 does not exist otherwise, so a shuffle after the cache never uses the
+        # same order as one before it.
         context = Context(self._seed, (-1,), counters=self._context.counters)
         return self._node.source.open(context)
 
@@ -120,10 +117,11 @@ class _CacheStream:
         elif self._source is not None:
             before = self._source.get_state()
         else:
-            before = {}  # nothing is read yet: the beginning
+            before = {}  # nothing was read: the beginning
         return {"seed": self._seed, "source": before}
 
     def set_state(self, state: State) -> None:
+        # Closing abandons the writer: the pass would lack the chunks before `state`.
         self.close()
         self._seed, self._number = int(state["seed"]), 0
         kept = self._node.store.kept()
@@ -136,11 +134,11 @@ class _CacheStream:
             self._kept, self._source = None, self._open()
             self._source.set_state(before)
 
-    def _restart(self, kept: Kept | None, *, at_end: bool) -> None:
+    def _restart(self, kept: CachedPass | None, *, at_end: bool) -> None:
         self._kept = kept if kept is not None and kept.seed == self._seed else None
         self._source = None
         if at_end:
-            self._kept = _Nothing(self._seed)
+            self._kept = _EmptyPass(self._seed)
 
     def close(self) -> None:
         if self._writer is not None:
@@ -152,39 +150,39 @@ class _CacheStream:
 
 
 @dataclass(frozen=True)
-class _Nothing:
-    """What is left to read at the end of a pass."""
+class _EmptyPass:
+    """A pass without chunks, for a stream that was restored to its end."""
 
     seed: int
     states: tuple[State, ...] = ()
 
     def chunk(self, number: int) -> Chunk:
-        raise AssertionError("nothing is kept")
+        raise AssertionError("an empty pass has no chunks")
 
 
 class Memory:
     """A complete pass in memory, shared by all iterators of a dataset."""
 
     def __init__(self) -> None:
-        self._kept: _InMemory | None = None
+        self._kept: _MemoryPass | None = None
         self._lock = threading.Lock()
 
-    def kept(self) -> Kept | None:
-        """The complete pass, if there is one."""
+    def kept(self) -> CachedPass | None:
+        """Return the complete pass, if there is one."""
         return self._kept
 
-    def start(self, seed: int) -> _MemoryWriter:
-        """Begin to keep a pass."""
+    def start(self, seed: int) -> CacheWriter:
+        """Start to collect a pass."""
         return _MemoryWriter(self, seed)
 
-    def keep(self, kept: _InMemory) -> None:
-        """The first complete pass stays, whoever else was filling."""
+    def keep(self, kept: _MemoryPass) -> None:
+        """Keep a complete pass, unless another iterator has completed one before."""
         with self._lock:
             self._kept = self._kept or kept
 
 
 @dataclass(frozen=True, eq=False)
-class _InMemory:
+class _MemoryPass:
     seed: int
     states: list[State]
     chunks: list[Chunk]
@@ -196,7 +194,7 @@ class _InMemory:
 class _MemoryWriter:
     def __init__(self, memory: Memory, seed: int) -> None:
         self._memory = memory
-        self._pass = _InMemory(seed, [], [])
+        self._pass = _MemoryPass(seed, [], [])
 
     def add(self, before: State, chunk: Chunk) -> None:
         self._pass.states.append(before)

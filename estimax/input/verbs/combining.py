@@ -1,7 +1,8 @@
-"""Verbs over several datasets: zip, concatenate; and enumerate, which zips a counter.
+"""Verbs over several datasets: zip and concatenate; also enumerate.
 
     Zip((features, labels))        # a structure of nodes; ends with the shortest
     Concatenate(first, second)
+    Enumerate(source, start=0)     # a zip with a counter
 
 Rows stay columns: zipping two tables copies nothing.
 """
@@ -16,9 +17,11 @@ import numpy as np
 from estimax.input.streams.chunks import Chunk, Columns, Elements
 from estimax.input.streams.stream import (
     Context,
-    Node,
+    DatasetNode,
     State,
     Stream,
+    VerbNode,
+    VerbStream,
     chains_of,
     check_at_least,
     read_fully,
@@ -34,31 +37,28 @@ from estimax.input.streams.structure import (
 
 @dataclass(frozen=True, eq=False)
 class Zip:
-    """One element of each dataset together, in the structure the nodes are in."""
+    """One element of each dataset, combined in the structure of `nodes`."""
 
-    nodes: Structure  # of Node
+    nodes: Structure  # its leaves are nodes
     source = None
 
     @property
     def name(self) -> str:
-        """With the chains of all its datasets."""
         return f"zip({chains_of(self._list())})"
 
     @property
     def columnar(self) -> bool:
-        """If all are."""
         return all(node.columnar for node in self._list())
 
-    def _list(self) -> list[Node]:
+    def _list(self) -> list[DatasetNode]:
         return [node for _, node in named_leaves(self.nodes)]
 
-    def open(self, context: Context) -> ZipStream:
-        """Open all."""
-        return ZipStream(map_leaves(lambda node: node.open(context), self.nodes))
+    def open(self, context: Context) -> Stream:
+        return _ZipStream(map_leaves(lambda node: node.open(context), self.nodes))
 
 
-class ZipStream:
-    """One stream of each; ended as soon as one of them is."""
+class _ZipStream:
+    """A stream of each dataset; it ends as soon as one of them ends."""
 
     def __init__(self, streams: Structure) -> None:
         self._tree = streams
@@ -66,11 +66,12 @@ class ZipStream:
         self._ended = False
 
     def read(self, n: int) -> Chunk | None:
-        """As many of each as the shortest has."""
         if self._ended:
             return None
         parts: list[Chunk] = []
         for stream in self._streams:
+            # A shorter part is the end of its dataset. The datasets before it have read
+            # further by then, which no longer matters.
             part = read_fully(stream, n)
             if part is None:
                 self._ended = True
@@ -79,9 +80,10 @@ class ZipStream:
                 self._ended = True
             parts.append(part)
             n = len(part)
-        return self._together([part.slice(0, n) for part in parts])
+        return self._combine([part.slice(0, n) for part in parts])
 
-    def _together(self, parts: list[Chunk]) -> Chunk:
+    def _combine(self, parts: list[Chunk]) -> Chunk:
+        """Put chunks of equal length into the structure of the datasets."""
         left = iter(parts)
         trees = [part.tree for part in parts if isinstance(part, Columns)]
         if len(trees) == len(parts):
@@ -95,73 +97,68 @@ class ZipStream:
         )
 
     def get_state(self) -> State:
-        """Every dataset's."""
         states = [stream.get_state() for stream in self._streams]
         return {"ended": self._ended, "sources": states}
 
     def set_state(self, state: State) -> None:
-        """Every dataset to its own."""
         self._ended = bool(state["ended"])
         for stream, saved in zip(self._streams, state["sources"], strict=True):
             stream.set_state(saved)
 
     def close(self) -> None:
-        """Close all."""
         for stream in self._streams:
             stream.close()
 
 
 @dataclass(frozen=True, eq=False)
 class Concatenate:
-    """One dataset behind another, of the same structure and dtypes."""
+    """One dataset after another, of the same structure and dtypes."""
 
-    first: Node
-    second: Node
+    first: DatasetNode
+    second: DatasetNode
     source = None
 
     @property
     def name(self) -> str:
-        """With the chains of both."""
         return f"concatenate({chains_of((self.first, self.second))})"
 
     @property
     def columnar(self) -> bool:
-        """If both are."""
         return self.first.columnar and self.second.columnar
 
-    def open(self, context: Context) -> ConcatenateStream:
-        """Start with the first."""
-        return ConcatenateStream((self.first, self.second), context)
+    def open(self, context: Context) -> Stream:
+        return _ConcatenateStream((self.first, self.second), context)
 
 
-class ConcatenateStream:
-    """The stream of the dataset whose turn it is."""
+class _ConcatenateStream(VerbStream):
+    """The stream of the current dataset."""
 
-    def __init__(self, nodes: tuple[Node, ...], context: Context) -> None:
+    saved = ("number",)
+
+    def __init__(self, nodes: tuple[DatasetNode, ...], context: Context) -> None:
         self._nodes = nodes
         self._context = context
-        self._kind: str | None = None
-        self._go_to(0)
+        self._kind: str | None = None  # structure and dtypes of the first dataset
+        super().__init__(self._open(0))
 
-    def _go_to(self, number: int) -> None:
+    def _open(self, number: int) -> Stream:
         self._number = number
         self._is_checked = False
-        # Two datasets that shuffle without a seed must not share an order.
-        context = self._context.in_epoch(number)
-        self._source = self._nodes[number].open(context)
+        # Two datasets that shuffle without a seed must not use the same order.
+        return self._nodes[number].open(self._context.in_epoch(number))
 
     def read(self, n: int) -> Chunk | None:
-        """From this dataset, or the first of the next."""
         while (chunk := self._source.read(n)) is None:
             if self._number + 1 == len(self._nodes):
                 return None
             self._source.close()
-            self._go_to(self._number + 1)
+            self._source = self._open(self._number + 1)
         if not self._is_checked:
             self._check(chunk)
         return chunk
 
     def _check(self, chunk: Chunk) -> None:
+        """Raise if the first element of the second dataset is of another kind."""
         kind = _kind(chunk.element(0))
         if self._kind is not None and kind != self._kind:
             raise InputTypeError(
@@ -170,22 +167,14 @@ class ConcatenateStream:
             )
         self._kind, self._is_checked = kind, True
 
-    def get_state(self) -> State:
-        """Which dataset, and where in it."""
-        return {"number": self._number, "source": self._source.get_state()}
-
     def set_state(self, state: State) -> None:
-        """Open that one and go there."""
         self._source.close()
-        self._go_to(int(state["number"]))
-        self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        """Close the present dataset."""
-        self._source.close()
+        self._source = self._open(state["number"])
+        super().set_state(state)
 
 
 def _kind(element: Structure) -> str:
+    """Describe the structure and dtypes of an element."""
     kinds = [_dtype(leaf) for _, leaf in named_leaves(element)]
     return f"{describe(map_leaves(lambda _: 0, element))} of {', '.join(kinds)}"
 
@@ -198,35 +187,27 @@ def _dtype(value: Any) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Enumerate:
-    """Elements with their numbers, counted from `start`."""
+class Enumerate(VerbNode):
+    """Pairs of a number, counted from `start`, and an element."""
 
-    source: Node
     start: int = 0
     name = "enumerate"
 
     def __post_init__(self) -> None:
         check_at_least(0, self.start, "enumerate: start")
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
-    def open(self, context: Context) -> EnumerateStream:
-        """Count from the start."""
-        return EnumerateStream(self.source.open(context), self.start)
+    def open(self, context: Context) -> Stream:
+        return _EnumerateStream(self.source.open(context), self.start)
 
 
-class EnumerateStream:
-    """The source, and the next number."""
+class _EnumerateStream(VerbStream):
+    saved = ("next",)
 
     def __init__(self, source: Stream, start: int) -> None:
-        self._source = source
+        super().__init__(source)
         self._next = start
 
     def read(self, n: int) -> Chunk | None:
-        """Pairs of number and element."""
         chunk = self._source.read(n)
         if chunk is None:
             return None
@@ -235,16 +216,3 @@ class EnumerateStream:
         if isinstance(chunk, Columns):
             return Columns((numbers, chunk.tree), len(chunk))
         return Elements(list(zip(numbers, chunk.items, strict=True)))
-
-    def get_state(self) -> State:
-        """The next number."""
-        return {"next": self._next, "source": self._source.get_state()}
-
-    def set_state(self, state: State) -> None:
-        """Go on counting from there."""
-        self._next = int(state["next"])
-        self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        """Close the source."""
-        self._source.close()

@@ -1,16 +1,22 @@
-"""group_by_window: elements collected by a key, each full group made into a dataset.
+"""Verbs that group: group_by_window, bucket_by_sequence_length, window.
 
     GroupByWindow(source, key_func, reduce_func, window_size_func, Dataset)
+    Buckets(length_func, (10, 20), (64, 32, 16)).node(source, Dataset)
+    Window(source, size=5, shift=1, stride=1, drop_remainder=True, make_dataset=Dataset)
 
-A group may wait long for its last element. Its position therefore names where every
-waiting element was read, and resuming reads these again: as many reads as elements
-wait, however far the run is.
+`group_by_window` collects elements by key and makes a dataset of each full group. A
+group may wait for its last element until the end of the data. The position therefore
+holds the source's position for every waiting element, and resuming reads those again:
+the cost depends on the number of waiting elements, not on the length of the run.
+
+`bucket_by_sequence_length` is a `group_by_window` whose key is the bucket. `window`
+makes datasets of consecutive elements. Nodes here are given `make_dataset`, the
+constructor of `Dataset`, because that class is in a higher layer.
 """
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,59 +28,59 @@ from estimax.input.streams.background import Lookahead
 from estimax.input.streams.chunks import Chunk, Columns, Elements, concatenate
 from estimax.input.streams.stream import (
     Context,
-    Node,
+    DatasetNode,
     State,
     Stream,
+    VerbNode,
+    VerbStream,
     check_at_least,
     discard,
+    elements_at,
     read_fully,
 )
 from estimax.input.streams.structure import Structure, call, is_dataset, map_leaves
 
-# Few, so that the places of waiting elements are read again quickly.
+# Resuming reads up to this many rows for each waiting element, so it is small.
 _ROWS_AT_ONCE = 64
 
 
 @dataclass(frozen=True, eq=False)
-class GroupByWindow:
-    """`reduce_func(key, dataset)` of all full groups of a key."""
+class GroupByWindow(VerbNode):
+    """The elements of `reduce_func(key, dataset)`, called with every full group."""
 
-    source: Node
     key_func: Callable[..., Any]
     reduce_func: Callable[[Any, Any], Any]
     window_size_func: Callable[[Any], int]
-    make_dataset: Callable[[Node], Any]
+    make_dataset: Callable[[DatasetNode], Any]
     name: str = "group_by_window"
     columnar = False
 
-    def open(self, context: Context) -> GroupStream:
-        """Start with no group."""
-        return GroupStream(self, context)
+    def open(self, context: Context) -> Stream:
+        return _GroupStream(self, context)
 
 
 @dataclass(eq=False)
 class _Group:
-    """Elements that wait, and where each was read."""
+    """Elements of one key, and the position at which each can be read again."""
 
     key: int
     elements: list[Structure] = field(default_factory=list)
-    places: list[State] = field(default_factory=list)
+    positions: list[State] = field(default_factory=list)
 
 
-class GroupStream:
-    """The waiting groups, and the dataset of the last full one while it is read."""
+class _GroupStream:
+    """The incomplete groups, and the dataset made of the last full group."""
 
     def __init__(self, node: GroupByWindow, context: Context) -> None:
         self._node = node
         self._context = context
         at_once = _ROWS_AT_ONCE if node.source.columnar else 1
         self._source = Lookahead(node.source.open(context), at_once)
-        self._waiting: dict[int, _Group] = {}
-        self._full: _Group | None = None
-        self._out: Stream | None = None
+        self._waiting: dict[int, _Group] = {}  # incomplete groups by key
+        self._full: _Group | None = None  # the group whose dataset is being read
+        self._out: Stream | None = None  # the stream of that dataset
 
     def read(self, n: int) -> Chunk | None:
-        """From the last full group's dataset, or the next one's."""
         while True:
             if self._out is not None:
                 chunk = self._out.read(n)
@@ -88,13 +94,14 @@ class GroupStream:
             self._reduce(group)
 
     def _next_full(self) -> _Group | None:
+        """Return the next full group; at the end of the data, the one of least key."""
         while self._source.fill():
-            place = self._source.get_state()
+            position = self._source.get_state()
             element = self._source.give(1).element(0)
             key = int(call(self._node.key_func, element))
             group = self._waiting.setdefault(key, _Group(key))
             group.elements.append(element)
-            group.places.append(place)
+            group.positions.append(position)
             size = int(self._node.window_size_func(key))
             check_at_least(1, size, f"{self._node.name}: the window size")
             if len(group.elements) >= size:
@@ -102,6 +109,7 @@ class GroupStream:
         return self._waiting.pop(min(self._waiting)) if self._waiting else None
 
     def _reduce(self, group: _Group) -> Stream:
+        """Open the dataset that `reduce_func` makes of a group."""
         window = self._node.make_dataset(InMemory(Elements(group.elements)))
         made = self._node.reduce_func(group.key, window)
         if not is_dataset(made):
@@ -114,15 +122,16 @@ class GroupStream:
         return stream
 
     def get_state(self) -> State:
-        """The places of all elements that wait or are being given out."""
-        before: dict[int, tuple[int, State]] = {}  # by identity: few distinct ones
+        # Rows of one chunk share the source's position before that chunk. Each distinct
+        # one is saved once, in "before"; an element is its number there and its row.
+        before: dict[int, tuple[int, State]] = {}  # by identity
 
         def compact(group: _Group) -> list[Any]:
             rows = []
-            for place in group.places:
-                source = place["source"]
+            for position in group.positions:
+                source = position["source"]
                 number, _ = before.setdefault(id(source), (len(before), source))
-                rows.append([number, place["given"]])
+                rows.append([number, position["given"]])
             return [group.key, rows]
 
         groups = [compact(group) for group in self._waiting.values()]
@@ -137,18 +146,18 @@ class GroupStream:
         }
 
     def set_state(self, state: State) -> None:
-        """Read the waiting elements again, then go to where the source was."""
+        # First read the elements of all groups again, then position the source.
         if self._out is not None:
             self._out.close()
         self._out = self._full = None
         saved = [*state["groups"], *([state["full"][0]] if state["full"] else [])]
-        places = [
+        positions = [
             {"source": state["before"][number], "given": given}
             for _, rows in saved
             for number, given in rows
         ]
-        elements = iter(elements_at(self._node.source, self._context, places))
-        at = iter(places)
+        elements = iter(elements_at(self._node.source, self._context, positions))
+        at = iter(positions)
         groups = [
             _Group(int(key), [next(elements) for _ in rows], [next(at) for _ in rows])
             for key, rows in saved
@@ -159,40 +168,15 @@ class GroupStream:
         self._source.set_state(state["source"])
 
     def close(self) -> None:
-        """Let go of the groups and the source."""
         if self._out is not None:
             self._out.close()
         self._waiting.clear()
         self._source.close()
 
 
-def elements_at(
-    node: Node, context: Context, places: Sequence[State]
-) -> list[Structure]:
-    """The elements at places that a Lookahead gave, each stretch read once."""
-    stretches: dict[str, list[int]] = defaultdict(list)
-    for i, place in enumerate(places):
-        stretches[json.dumps(place["source"], sort_keys=True)].append(i)
-    elements: list[Structure] = [None] * len(places)
-    stream = node.open(context)
-    for numbers in stretches.values():
-        stream.set_state(places[numbers[0]]["source"])
-        rows = [int(places[i]["given"]) for i in numbers]
-        chunk = read_fully(stream, max(rows) + 1)
-        if chunk is None or len(chunk) <= max(rows):
-            raise InputError(
-                "cannot resume the input: there is no element at a saved position. "
-                "Has the data changed?"
-            )
-        for i, row in zip(numbers, rows, strict=True):
-            elements[i] = chunk.element(row)
-    stream.close()
-    return elements
-
-
 @dataclass(frozen=True, eq=False)
 class Buckets:
-    """What `bucket_by_sequence_length` was asked for."""
+    """The arguments of `bucket_by_sequence_length`, checked."""
 
     length_func: Callable[..., Any]
     boundaries: tuple[int, ...]
@@ -212,12 +196,14 @@ class Buckets:
             )
         if list(self.boundaries) != sorted(set(self.boundaries)):
             raise InputError(
-                "bucket_by_sequence_length: bucket_boundaries must grow, got "
+                "bucket_by_sequence_length: bucket_boundaries must increase, got "
                 f"{list(self.boundaries)}."
             )
 
-    def node(self, source: Node, make_dataset: Callable[[Node], Any]) -> Node:
-        """The grouping that does it."""
+    def node(
+        self, source: DatasetNode, make_dataset: Callable[[DatasetNode], Any]
+    ) -> DatasetNode:
+        """Return a `group_by_window` that batches elements by bucket."""
         return GroupByWindow(
             source,
             self._bucket,
@@ -233,9 +219,9 @@ class Buckets:
         if self.pad_to_bucket_boundary and bucket == len(self.boundaries):
             last = self.boundaries[-1] if self.boundaries else 0
             raise InputError(
-                f"bucket_by_sequence_length: an element of length {length} is beyond "
-                f"the last boundary ({last}), which pad_to_bucket_boundary cannot pad "
-                "to. Add a boundary, or filter() longer elements out before."
+                f"bucket_by_sequence_length: an element of length {length} is not "
+                f"below the last boundary ({last}), so it has no boundary to pad to. "
+                "Add a boundary, or remove longer elements with filter()."
             )
         return bucket
 
@@ -256,7 +242,7 @@ class Buckets:
         )
 
     def _shapes_of(self, window: InMemory, longest: int) -> Any:
-        """Pad to the boundary what is as long as its element, and nothing else."""
+        """Return shapes that pad to `longest` where dim 0 is the element's length."""
         assert isinstance(window.chunk, Elements)
         items = window.chunk.items
         lengths = [int(call(self.length_func, item)) for item in items]
@@ -273,7 +259,7 @@ class Buckets:
 
 
 def _with_size(shapes: Any, size: int) -> Any:
-    """Fill in the unknown dims of given shapes."""
+    """Replace the unknown dimensions (None or -1) of shapes by `size`."""
     if isinstance(shapes, Mapping):
         return {key: _with_size(value, size) for key, value in shapes.items()}
     if isinstance(shapes, Sequence):
@@ -282,15 +268,14 @@ def _with_size(shapes: Any, size: int) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Window:
-    """Groups of `size` elements `stride` apart, one group every `shift` elements."""
+class Window(VerbNode):
+    """Datasets of `size` elements `stride` apart, one every `shift` elements."""
 
-    source: Node
     size: int
     shift: int
     stride: int
     drop_remainder: bool
-    make_dataset: Callable[[Node], Any]
+    make_dataset: Callable[[DatasetNode], Any]
     name = "window"
     columnar = False
 
@@ -299,23 +284,26 @@ class Window:
         check_at_least(1, self.shift, "window: shift")
         check_at_least(1, self.stride, "window: stride")
 
-    def open(self, context: Context) -> WindowStream:
-        """Start with the source's first element."""
-        return WindowStream(self, self.source.open(context))
+    def open(self, context: Context) -> Stream:
+        return _WindowStream(self, self.source.open(context))
 
 
-class WindowStream:
-    """The pieces of `shift` elements that the present window reaches over."""
+class _WindowStream(VerbStream):
+    """The elements of the current window, in pieces of `shift` elements.
+
+    A window begins with the oldest piece; the next window, with the piece after it.
+    """
 
     def __init__(self, node: Window, source: Stream) -> None:
+        super().__init__(source)
         self._node = node
-        self._source = source
+        # Each piece with the source's position before it.
         self._pieces: deque[tuple[State, Chunk]] = deque()
-        self._held = 0
+        self._held = 0  # elements in all pieces
 
     def read(self, n: int) -> Chunk | None:
-        """One window: it is made of a whole chunk anyway."""
         node = self._node
+        # From the first to the last element of a window.
         reach = (node.size - 1) * node.stride + 1
         while self._held < reach and self._read_piece(reach):
             pass
@@ -329,7 +317,7 @@ class WindowStream:
 
     def _read_piece(self, reach: int) -> bool:
         before = self._source.get_state()
-        # Beyond the window's reach elements are only passed over.
+        # With shift > reach, the elements between two windows are discarded.
         wanted = min(self._node.shift, reach)
         piece = read_fully(self._source, wanted)
         if piece is None:
@@ -341,25 +329,23 @@ class WindowStream:
         return True
 
     def get_state(self) -> State:
-        """Where the oldest piece begins."""
+        # The position where the oldest piece begins; pieces are read again from there.
         if self._pieces:
             return {"source": self._pieces[0][0]}
         return {"source": self._source.get_state()}
 
     def set_state(self, state: State) -> None:
-        """Go there; the pieces are read again."""
         self._pieces.clear()
         self._held = 0
         self._source.set_state(state["source"])
 
     def close(self) -> None:
-        """Let go of the pieces and the source."""
         self._pieces.clear()
         self._source.close()
 
 
-def as_datasets(chunk: Chunk, make: Callable[[Node], Any]) -> Structure:
-    """A dataset for every part of the elements of a chunk, as tf.data's windows are."""
+def as_datasets(chunk: Chunk, make: Callable[[DatasetNode], Any]) -> Structure:
+    """Make a dataset of each leaf of a chunk: for rows {"x": …}, a {"x": Dataset}."""
     if isinstance(chunk, Columns):
         rows = len(chunk)
         return map_leaves(lambda c: make(InMemory(Columns(c, rows))), chunk.tree)
@@ -368,7 +354,7 @@ def as_datasets(chunk: Chunk, make: Callable[[Node], Any]) -> Structure:
 
 @dataclass(frozen=True, eq=False)
 class InMemory:
-    """A chunk as a source."""
+    """A chunk in memory as a source; also one element of `from_tensors`."""
 
     chunk: Chunk
     name: str = "window"
@@ -376,33 +362,26 @@ class InMemory:
 
     @property
     def columnar(self) -> bool:
-        """If the chunk is."""
         return isinstance(self.chunk, Columns)
 
-    def open(self, context: Context) -> InMemoryStream:
-        """Start at the first element."""
-        return InMemoryStream(self.chunk)
+    def open(self, context: Context) -> Stream:
+        return _InMemoryStream(self.chunk)
 
 
-class InMemoryStream:
-    """A cursor over a chunk."""
-
+class _InMemoryStream:
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
         self._at = 0
 
     def read(self, n: int) -> Chunk | None:
-        """The next elements, sharing memory."""
         start, self._at = self._at, min(self._at + n, len(self._chunk))
         return self._chunk.slice(start, self._at) if self._at > start else None
 
     def get_state(self) -> State:
-        """The number of the next element."""
         return {"at": self._at}
 
     def set_state(self, state: State) -> None:
-        """Jump there."""
         self._at = int(state["at"])
 
     def close(self) -> None:
-        """Nothing is held."""
+        pass

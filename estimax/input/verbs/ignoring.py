@@ -1,9 +1,9 @@
-"""ignore_errors: elements that cannot be made are left out, counted and reported.
+"""ignore_errors: skip elements whose reading fails, count them and report the count.
 
     IgnoreErrors(source, log_warning=True)
 
-Every stream goes on behind an element that failed, if it can: behind a bad row of a CSV
-file, in the next file after a damaged record. One that cannot has ended.
+After an error most streams can be read on: after a bad row of a CSV file, in the next
+file after a damaged record. A stream that fails twice at the same position has ended.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import (
     Context,
     Counters,
-    Node,
+    DatasetNode,
     State,
     Stream,
+    VerbNode,
+    VerbStream,
     chain_of,
 )
 from estimax.input.verbs.batching import MapBlocks
@@ -29,12 +31,14 @@ from estimax.input.verbs.mixing import Interleave
 from estimax.input.verbs.options import WithOptions
 from estimax.input.verbs.ordering import Repeat, Shard, Take
 from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
-from estimax.input.verbs.shuffle import Shuffle
+from estimax.input.verbs.shuffle import WindowShuffle
 
 _log = logging.getLogger(__name__)
 
 
-# Their reads fail only before they have given anything: the next one goes on behind.
+# A read of these nodes either returns all its elements or fails before the first, and
+# the next read continues after the failure. So they can be read many at a time; behind
+# any other node, elements are read one by one once an error has occurred.
 _CLEAN = (
     Cache,
     FileBlocks,
@@ -45,15 +49,16 @@ _CLEAN = (
     Range,
     Repeat,
     Shard,
-    Shuffle,
     Slices,
     Table,
     Take,
+    WindowShuffle,
     WithOptions,
 )
 
 
-def _fails_cleanly(node: Node) -> bool:
+def _fails_cleanly(node: DatasetNode) -> bool:
+    """Return whether all nodes of a chain can be read on after an error."""
     return all(
         isinstance(one, _CLEAN) or (isinstance(one, MapBlocks) and one.is_ours)
         for one in chain_of(node)
@@ -61,57 +66,50 @@ def _fails_cleanly(node: Node) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class IgnoreErrors:
-    """The elements of the source that can be made."""
+class IgnoreErrors(VerbNode):
+    """The elements of the source whose reading does not fail."""
 
-    source: Node
     log_warning: bool = False
     name = "ignore_errors"
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
-    def open(self, context: Context) -> IgnoreErrorsStream:
-        """Start with the source's first element."""
-        return IgnoreErrorsStream(self, self.source.open(context), context.counters)
+    def open(self, context: Context) -> Stream:
+        return _IgnoreErrorsStream(self, self.source.open(context), context.counters)
 
 
-class IgnoreErrorsStream:
-    """The source, and how many errors it has made."""
+class _IgnoreErrorsStream(VerbStream):
+    saved = ("ignored", "single")
 
     def __init__(self, node: IgnoreErrors, source: Stream, counters: Counters) -> None:
+        super().__init__(source)
         self._node = node
-        self._source = source
         self._counters = counters
         self._is_clean = _fails_cleanly(node.source)
-        self._ignored = 0
-        self._one_by_one = 0  # elements to be read singly, as one of them is bad
-        self._failure: tuple[State, str] | None = None  # the last one
+        self._ignored = 0  # errors of this stream
+        self._single = 0  # elements to read one by one, because one of them fails
+        self._failure: tuple[State, str] | None = None  # position and text of the last
         self._reported = False
 
     def read(self, n: int) -> Chunk | None:
-        """The next good elements."""
         while True:
             at_once = n if self._is_clean or self._node.columnar else 1
-            at_once = 1 if self._one_by_one else at_once
+            at_once = 1 if self._single else at_once
             before = self._source.get_state()
             try:
                 chunk = self._source.read(at_once)
-            except Exception as error:  # whatever it is: that is what was asked for
+            except Exception as error:  # of any kind: the user asked to ignore them
                 if at_once > 1 and not self._is_clean:
+                    # Elements before the failing one may be lost: read them again.
                     self._source.set_state(before)
-                    self._one_by_one = at_once
+                    self._single = at_once
                     continue
                 failure = (self._source.get_state(), str(error))
                 if failure[0] != before or failure != self._failure:
                     self._failure = failure
                     self._count(error)
                     continue
-                chunk = None  # the same again at the same place: it cannot go on
+                chunk = None  # the same error at the same position: the stream ended
             self._failure = None
-            self._one_by_one = max(0, self._one_by_one - 1)
+            self._single = max(0, self._single - 1)
             if chunk is None:
                 self._report()
             return chunk
@@ -123,23 +121,11 @@ class IgnoreErrorsStream:
         _log.log(level, "ignore_errors: %s", error)
 
     def _report(self) -> None:
-        """Say at the end how much was left out: never in silence."""
+        """Log the number of errors once, at the end of the data."""
         if self._ignored and not self._reported:
             self._reported = True
             _log.warning("ignore_errors: %d errors were ignored.", self._ignored)
 
-    def get_state(self) -> State:
-        """The count, and the source's position."""
-        state = self._source.get_state()
-        return {"ignored": self._ignored, "single": self._one_by_one, "source": state}
-
     def set_state(self, state: State) -> None:
-        """Go there."""
-        self._ignored = int(state["ignored"])
+        super().set_state(state)
         self._counters.ignored += self._ignored
-        self._one_by_one = int(state["single"])
-        self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        """Close the source."""
-        self._source.close()

@@ -1,10 +1,19 @@
-"""One dataset out of several, chosen element by element: at random or by a dataset.
+"""Verbs that mix datasets: sample_from_datasets, choose_from_datasets, interleave.
 
-    Mix(nodes, RandomChoice((0.7, 0.3), seed=1), stop_on_empty=False)
-    Mix(nodes, DatasetChoice(choices), stop_on_empty=True)
+    Mix(nodes, RandomChoice((0.7, 0.3), seed=1), stop_on_empty=False, verb="sample")
+    Mix(nodes, DatasetChoice(choices), stop_on_empty=True, verb="choose")
+    Interleave(source, fn, cycle_length=8)         # flat_map: cycle_length=1
 
-A random choice is a function of (seed, pass, position), so a position is a count and
-where every dataset is.
+`Mix` takes each element from the dataset that a choice names. A random choice is a
+function of (seed, pass, position), so the position is one count and the position of
+every dataset.
+
+`Interleave` calls `fn` with elements of its source and reads the datasets that it
+returns, `cycle_length` at a time. Each open dataset occupies a slot. The position has,
+for every slot, the source's position before the element that `fn` was called with.
+
+Neither loops over elements in Python: both find out which rows come next and gather
+them with one `take`.
 """
 
 from __future__ import annotations
@@ -21,11 +30,13 @@ from estimax.input.streams.background import ROWS_AT_ONCE, Lookahead, Workers
 from estimax.input.streams.chunks import Chunk, concatenate
 from estimax.input.streams.stream import (
     Context,
-    Node,
+    DatasetNode,
     State,
     Stream,
+    VerbNode,
     chains_of,
     check_at_least,
+    elements_at,
     restored_error,
     saved_error,
 )
@@ -33,37 +44,11 @@ from estimax.input.streams.structure import Structure, call, is_dataset
 from estimax.input.verbs.shuffle import uniforms
 
 
-class Choice(Protocol):
-    """How the next elements are chosen; a value that a stream opens."""
-
-    def open(self, context: Context) -> Chooser:
-        """Start at the first element."""
-
-
-class Chooser(Protocol):
-    """The choices of one pass."""
-
-    def peek(self, n: int, ended: list[bool]) -> NDArray[np.int64]:
-        """Up to n next choices, none at the end."""
-
-    def advance(self, n: int) -> None:
-        """Go on behind n of them."""
-
-    def get_state(self) -> State:
-        """The position."""
-
-    def set_state(self, state: State) -> None:
-        """Go there."""
-
-    def close(self) -> None:
-        """Let go of what is held."""
-
-
 @dataclass(frozen=True, eq=False)
 class Mix:
-    """Elements of several datasets, in the order that a choice says."""
+    """Elements of several datasets, each from the dataset that `choice` selects."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[DatasetNode, ...]
     choice: Choice
     stop_on_empty: bool
     verb: str
@@ -71,21 +56,18 @@ class Mix:
 
     @property
     def name(self) -> str:
-        """With the chains of all its datasets."""
         return f"{self.verb}({chains_of(self.nodes)})"
 
     @property
     def columnar(self) -> bool:
-        """If all are."""
         return all(node.columnar for node in self.nodes)
 
-    def open(self, context: Context) -> MixStream:
-        """Open all."""
-        return MixStream(self, context)
+    def open(self, context: Context) -> Stream:
+        return _MixStream(self, context)
 
 
-class MixStream:
-    """A lookahead into each dataset, and which have ended."""
+class _MixStream:
+    """A lookahead over each dataset, and which of them have ended."""
 
     def __init__(self, node: Mix, context: Context) -> None:
         self._node = node
@@ -99,14 +81,13 @@ class MixStream:
         self._ended = [False] * len(node.nodes)
 
     def read(self, n: int) -> Chunk | None:
-        """As many of the choices as all datasets have in hand."""
         while not all(self._ended):
             choices = self._chooser.peek(n, self._ended)
             if not len(choices):
                 return None
             first = int(choices[0])
             if self._ended[first]:
-                self._chooser.advance(1)  # choose_from_datasets may name an empty one
+                self._chooser.advance(1)  # choose_from_datasets skips ended datasets
                 continue
             if not self._rows[first].fill():
                 self._ended[first] = True
@@ -117,7 +98,7 @@ class MixStream:
         return None
 
     def _gather(self, choices: NDArray[np.int64]) -> Chunk:
-        """The longest run of choices that is in hand, in order."""
+        """Return the elements of as many choices as can be met without reading more."""
         stop = len(choices)
         wanted = [int(i) for i in np.unique(choices)]
         for i in wanted:
@@ -130,13 +111,13 @@ class MixStream:
         counts = np.bincount(choices, minlength=len(self._rows))
         used = [(rows, int(n)) for rows, n in zip(self._rows, counts, strict=True) if n]
         joined = concatenate([rows.give(n) for rows, n in used])
-        # A stable sort by dataset is the order in which they were joined.
+        # `joined` is ordered by dataset, as a stable sort of the choices is. Inverting
+        # that sort brings the rows into the order of the choices.
         order = np.empty(stop, np.int64)
         order[np.argsort(choices, kind="stable")] = np.arange(stop)
         return joined if len(used) == 1 else joined.take(order)
 
     def get_state(self) -> State:
-        """The choices' position and every dataset's."""
         return {
             "choice": self._chooser.get_state(),
             "ended": list(self._ended),
@@ -144,7 +125,6 @@ class MixStream:
         }
 
     def set_state(self, state: State) -> None:
-        """Each to its own."""
         check_slots(len(state["sources"]), len(self._rows), self._node.verb)
         self._chooser.set_state(state["choice"])
         self._ended = [bool(ended) for ended in state["ended"]]
@@ -152,15 +132,40 @@ class MixStream:
             rows.set_state(saved)
 
     def close(self) -> None:
-        """Close all."""
         self._chooser.close()
         for rows in self._rows:
             rows.close()
 
 
+class Choice(Protocol):
+    """How `Mix` selects the dataset of each element; `open` starts a pass."""
+
+    def open(self, context: Context) -> Chooser:
+        """Start at the first element."""
+
+
+class Chooser(Protocol):
+    """The choices of one pass, with an exact position."""
+
+    def peek(self, n: int, ended: list[bool]) -> NDArray[np.int64]:
+        """Return up to n next choices without consuming them; none at the end."""
+
+    def advance(self, n: int) -> None:
+        """Consume n choices."""
+
+    def get_state(self) -> State:
+        """Return the position."""
+
+    def set_state(self, state: State) -> None:
+        """Go to a position that `get_state` returned."""
+
+    def close(self) -> None:
+        """Release what is held."""
+
+
 @dataclass(frozen=True)
 class RandomChoice:
-    """Dataset i with probability `weights[i]` among those that have not ended."""
+    """Select dataset i with probability `weights[i]`, among those not ended."""
 
     weights: tuple[float, ...]
     seed: int | None
@@ -168,18 +173,17 @@ class RandomChoice:
     def __post_init__(self) -> None:
         if min(self.weights, default=0.0) < 0 or sum(self.weights) <= 0:
             raise InputError(
-                "sample_from_datasets: weights must not be negative and not all 0, "
-                f"got {list(self.weights)}."
+                "sample_from_datasets: weights must be at least 0, and one of them "
+                f"above 0; got {list(self.weights)}."
             )
 
-    def open(self, context: Context) -> _RandomChooser:
-        """The order of this pass."""
+    def open(self, context: Context) -> Chooser:
         seed = context.seed if self.seed is None else self.seed
         return _RandomChooser(self.weights, ("sample", seed, context.path))
 
 
 class _RandomChooser:
-    _BLOCK = 4096
+    _BLOCK = 4096  # random numbers drawn at a time
 
     def __init__(self, weights: tuple[float, ...], key: tuple[Any, ...]) -> None:
         self._weights = weights
@@ -193,6 +197,7 @@ class _RandomChooser:
         if block != self._block:
             self._draws = uniforms(self._BLOCK, *self._key, block)
             self._block = block
+        # Ended datasets get an interval of length 0, so they are never chosen.
         pairs = zip(self._weights, ended, strict=True)
         bounds = np.cumsum([0.0 if gone else weight for weight, gone in pairs])
         if not bounds[-1]:
@@ -216,12 +221,11 @@ class _RandomChooser:
 
 @dataclass(frozen=True, eq=False)
 class DatasetChoice:
-    """The numbers of datasets, from a dataset."""
+    """Select the dataset whose number another dataset gives."""
 
-    node: Node
+    node: DatasetNode
 
-    def open(self, context: Context) -> _DatasetChooser:
-        """Start at its first element."""
+    def open(self, context: Context) -> Chooser:
         at_once = ROWS_AT_ONCE if self.node.columnar else 1
         return _DatasetChooser(Lookahead(self.node.open(context), at_once))
 
@@ -229,33 +233,34 @@ class DatasetChoice:
 class _DatasetChooser:
     def __init__(self, numbers: Lookahead) -> None:
         self._numbers = numbers
-        self._hand = np.empty(0, np.int64)
-        self._state = numbers.get_state()
+        self._buffer = np.empty(0, np.int64)  # choices read and not yet consumed
+        self._state = numbers.get_state()  # position of the first of them
 
     def peek(self, n: int, ended: list[bool]) -> NDArray[np.int64]:
-        if not len(self._hand):
+        if not len(self._buffer):
             self._state = self._numbers.get_state()
             chunk = self._numbers.read(n)
             if chunk is not None:
-                hand = np.asarray(chunk.stacked(), np.int64)
-                if hand.ndim != 1 or not np.isin(hand, np.arange(len(ended))).all():
+                numbers = np.asarray(chunk.stacked(), np.int64)
+                known = np.arange(len(ended))
+                if numbers.ndim != 1 or not np.isin(numbers, known).all():
                     raise InputError(
                         "choose_from_datasets: choices must be numbers from 0 to "
-                        f"{len(ended) - 1}, got {hand.tolist()[:6]}."
+                        f"{len(ended) - 1}, got {numbers.tolist()[:6]}."
                     )
-                self._hand = hand
-        return self._hand[:n]
+                self._buffer = numbers
+        return self._buffer[:n]
 
     def advance(self, n: int) -> None:
-        self._hand = self._hand[n:]
+        self._buffer = self._buffer[n:]
         given = int(self._state["given"]) + n
         self._state = {**self._state, "given": given}
 
     def get_state(self) -> State:
-        return self._state if len(self._hand) else self._numbers.get_state()
+        return self._state if len(self._buffer) else self._numbers.get_state()
 
     def set_state(self, state: State) -> None:
-        self._hand = np.empty(0, np.int64)
+        self._buffer = np.empty(0, np.int64)
         self._numbers.set_state(state)
         self._state = state
 
@@ -264,99 +269,50 @@ class _DatasetChooser:
 
 
 @dataclass(frozen=True, eq=False)
-class Interleave:
-    """The datasets that `fn` makes of the source's elements, `cycle_length` at once."""
+class Interleave(VerbNode):
+    """Elements of the datasets that `fn` makes of the elements of the source.
 
-    source: Node
+    `cycle_length` datasets are open at a time, and each in turn gives `block_length`
+    elements. `threads` read the next chunk of each; 0 reads in the caller's thread.
+    """
+
     fn: Callable[..., Any]
     cycle_length: int
     block_length: int = 1
     threads: int = 0
     name: str = "interleave"
-    columnar: bool = False  # what the inner datasets are is known once they are open
+    # False unless the caller knows better: `fn` would have to be called to find out.
+    columnar: bool = False
 
     def __post_init__(self) -> None:
         check_at_least(1, self.cycle_length, "interleave: cycle_length")
         check_at_least(1, self.block_length, "interleave: block_length")
 
-    def open(self, context: Context) -> InterleaveStream:
-        """Start with empty slots."""
-        return InterleaveStream(self, context)
+    def open(self, context: Context) -> Stream:
+        return _InterleaveStream(self, context)
 
 
-@dataclass(eq=False)
-class _Slot:
-    """An open inner dataset, and where the input it was made from comes from."""
+class _InterleaveStream:
+    """The open datasets in their slots, and whose turn it is.
 
-    number: int
-    before: State
-    rows: Lookahead
-
-
-@dataclass(eq=False)
-class _Picks:
-    """Which elements of which slots come next, collected to be gathered at once."""
-
-    used: list[int]
-    total: int = 0
-    slots: list[NDArray[np.int64]] = field(default_factory=list)
-    starts: list[NDArray[np.int64]] = field(default_factory=list)
-    counts: list[NDArray[np.int64]] = field(default_factory=list)
-
-    def add_block(self, slot: int, count: int) -> None:
-        self._add(np.array([slot]), np.array([self.used[slot]]), count)
-        self.used[slot] += count
-        self.total += count
-
-    def add_rounds(self, active: list[int], rounds: int, block: int) -> None:
-        used = np.array(self.used)[active]
-        starts = np.arange(rounds)[:, None] * block + used
-        self._add(np.tile(np.array(active), rounds), starts.reshape(-1), block)
-        for slot in active:
-            self.used[slot] += rounds * block
-        self.total += len(active) * rounds * block
-
-    def _add(
-        self, slots: NDArray[np.int64], starts: NDArray[np.int64], count: int
-    ) -> None:
-        self.slots.append(slots)
-        self.starts.append(starts)
-        self.counts.append(np.full(len(slots), count))
-
-    def gather(self, slots: list[_Slot | None]) -> Chunk:
-        """Give what was picked out of the slots, in order."""
-        parts = []
-        for slot, used in zip(slots, self.used, strict=True):
-            if used:
-                assert slot is not None
-                parts.append(slot.rows.give(used))
-        joined = concatenate(parts)
-        if len(parts) == 1:
-            return joined
-        counts = np.concatenate(self.counts)
-        base = np.cumsum(self.used) - np.array(self.used)
-        starts = np.concatenate(self.starts) + base[np.concatenate(self.slots)]
-        shift = np.repeat(starts - (np.cumsum(counts) - counts), counts)
-        return joined.take(shift + np.arange(self.total))
-
-
-class InterleaveStream:
-    """The slots, whose turn it is, and how much of its block is taken."""
+    A read first picks rows (`_pick`), which only counts, and then gathers all picked
+    rows at once. Everything that a slot has loaded must be gathered before the slot
+    loads its next chunk, because loading replaces the chunk.
+    """
 
     def __init__(self, node: Interleave, context: Context) -> None:
         self._node = node
         self._context = context
         self._inputs = node.source.open(context)
         self._slots: list[_Slot | None] = [None] * node.cycle_length
-        self._turn = 0
-        self._taken = 0
-        self._opened = 0
-        self._no_more = False  # inputs
+        self._turn = 0  # the slot that gives the next element
+        self._taken = 0  # elements of its current block already returned
+        self._opened = 0  # datasets opened so far
+        self._no_more = False  # whether the source has ended
         self._error: Exception | None = None  # to be raised by the next read
         self._workers = Workers(node.threads, "interleave") if node.threads else None
 
     def read(self, n: int) -> Chunk | None:
-        """As many as the slots have in hand, up to n."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -367,11 +323,11 @@ class InterleaveStream:
         except Exception as error:
             if not picks.total:
                 raise
-            self._error = error  # what came before it comes first
+            self._error = error  # first return the elements before the error
         return picks.gather(self._slots) if picks.total else None
 
     def _pick(self, picks: _Picks, n: int) -> bool:
-        """Pick one block, or many rounds of blocks; whether to go on picking."""
+        """Pick one block or several rounds of blocks; return whether to continue."""
         if self._pick_rounds(picks, n):
             return True
         slot = self._slots[self._turn]
@@ -383,14 +339,14 @@ class InterleaveStream:
         used = picks.used[self._turn]
         have = slot.rows.fill(n // len(self._slots)) - used
         if have <= 0:
-            if used:  # to be given before the next chunk is in hand
+            if used:  # gather these rows before the slot loads its next chunk
                 return False
             slot.rows.close()
             self._slots[self._turn] = None
             self._pass_turn()
             return True
         count = min(have, n - picks.total)
-        if len(self._slots) > 1:  # alone, a slot may give block after block
+        if len(self._slots) > 1:  # a single slot needs no turns
             count = min(count, self._node.block_length - self._taken)
         picks.add_block(self._turn, count)
         self._taken = (self._taken + count) if len(self._slots) > 1 else 0
@@ -399,7 +355,7 @@ class InterleaveStream:
         return True
 
     def _pick_rounds(self, picks: _Picks, n: int) -> bool:
-        """Whole rounds at a time, where every slot has enough in hand."""
+        """Pick whole rounds if every slot has loaded enough rows; False if not."""
         block, cycle = self._node.block_length, len(self._slots)
         rounds = (n - picks.total) // (block * cycle)
         if rounds < 1 or cycle < 2 or self._turn or self._taken:
@@ -422,6 +378,7 @@ class InterleaveStream:
         self._taken = 0
 
     def _open_next(self) -> _Slot | None:
+        """Open the dataset of the next element of the source; None at its end."""
         before = self._inputs.get_state()
         chunk = self._inputs.read(1)
         if chunk is None:
@@ -443,7 +400,6 @@ class InterleaveStream:
         return _Slot(number, before, rows)
 
     def get_state(self) -> State:
-        """Whose turn it is, and every slot's input and position."""
         slots = [
             slot
             and {
@@ -461,21 +417,21 @@ class InterleaveStream:
         }
 
     def set_state(self, state: State) -> None:
-        """Make the inner datasets anew, each from its input, and go to their places."""
+        # Each slot's dataset is made again: read its input element, call `fn` with it.
         self._close_slots()
         check_slots(len(state["slots"]), len(self._slots), self._node.name)
-        for i, saved in enumerate(state["slots"]):
-            if saved is not None:
-                element = element_at(self._node.source, self._context, saved["input"])
-                slot = self._slot(saved["input"], element, int(saved["number"]))
-                slot.rows.set_state(saved["rows"])
-                self._slots[i] = slot
+        used = [(i, saved) for i, saved in enumerate(state["slots"]) if saved]
+        inputs = [{"source": saved["input"], "given": 0} for _, saved in used]
+        elements = elements_at(self._node.source, self._context, inputs)
+        for (i, saved), element in zip(used, elements, strict=True):
+            slot = self._slot(saved["input"], element, int(saved["number"]))
+            slot.rows.set_state(saved["rows"])
+            self._slots[i] = slot
         self._inputs.set_state(state["source"])
         self._no_more, self._error = False, restored_error(state["error"])
         self._turn, self._taken, self._opened = map(int, state["turn"])
 
     def close(self) -> None:
-        """Close every inner dataset, then the inputs and the threads."""
         self._close_slots()
         self._inputs.close()
         if self._workers is not None:
@@ -488,25 +444,74 @@ class InterleaveStream:
             self._slots[i] = None
 
 
+@dataclass(eq=False)
+class _Slot:
+    """An open dataset and the source's position before the element it was made from."""
+
+    number: int
+    before: State
+    rows: Lookahead
+
+
+@dataclass(eq=False)
+class _Picks:
+    """The rows that come next, as blocks of (slot, first row, number of rows).
+
+    Rows are counted from the first row that a slot has not yet returned.
+    """
+
+    used: list[int]  # rows picked of each slot
+    total: int = 0  # rows picked of all slots
+    slots: list[NDArray[np.int64]] = field(default_factory=list)
+    starts: list[NDArray[np.int64]] = field(default_factory=list)
+    counts: list[NDArray[np.int64]] = field(default_factory=list)
+
+    def add_block(self, slot: int, count: int) -> None:
+        """Add the next `count` rows of one slot."""
+        self._add(np.array([slot]), np.array([self.used[slot]]), count)
+        self.used[slot] += count
+        self.total += count
+
+    def add_rounds(self, active: list[int], rounds: int, block: int) -> None:
+        """Add `rounds` times a block of every active slot, in turn."""
+        used = np.array(self.used)[active]
+        starts = np.arange(rounds)[:, None] * block + used
+        self._add(np.tile(np.array(active), rounds), starts.reshape(-1), block)
+        for slot in active:
+            self.used[slot] += rounds * block
+        self.total += len(active) * rounds * block
+
+    def _add(
+        self, slots: NDArray[np.int64], starts: NDArray[np.int64], count: int
+    ) -> None:
+        self.slots.append(slots)
+        self.starts.append(starts)
+        self.counts.append(np.full(len(slots), count))
+
+    def gather(self, slots: list[_Slot | None]) -> Chunk:
+        """Take the picked rows out of the slots and return them in order."""
+        parts = []
+        for slot, used in zip(slots, self.used, strict=True):
+            if used:
+                assert slot is not None
+                parts.append(slot.rows.give(used))
+        joined = concatenate(parts)
+        if len(parts) == 1:
+            return joined
+        # `joined` holds the rows slot by slot. Row k of a block is at the slot's base,
+        # plus the block's start, plus k; all blocks are expanded at once.
+        counts = np.concatenate(self.counts)
+        base = np.cumsum(self.used) - np.array(self.used)
+        starts = np.concatenate(self.starts) + base[np.concatenate(self.slots)]
+        shift = np.repeat(starts - (np.cumsum(counts) - counts), counts)
+        return joined.take(shift + np.arange(self.total))
+
+
 def check_slots(saved: int, now: int, name: str) -> None:
-    """Refuse a position that was saved with another number of slots."""
+    """Raise `InputError` if a position was saved with another number of slots."""
     if saved != now:
         raise InputError(
             f"cannot resume the input: {name} had {saved} slots when the position was "
             f"saved and has {now} now. Restore the old cycle_length, or start the "
             "input from its beginning."
         )
-
-
-def element_at(node: Node, context: Context, state: State) -> Structure:
-    """The one element behind a position, read by a stream of its own."""
-    stream: Stream = node.open(context)
-    stream.set_state(state)
-    chunk = stream.read(1)
-    stream.close()
-    if chunk is None:
-        raise InputError(
-            "cannot resume the input: there is no element at a saved position. Has "
-            "the data changed?"
-        )
-    return chunk.element(0)

@@ -1,13 +1,13 @@
-"""Options: tf.data's switches, so that programs that set them keep working.
+"""Options: tf.data's settings, so that programs that set them keep working.
 
     options = Options()
     options.deterministic = True
     options.experimental_distribute.auto_shard_policy = AutoShardPolicy.DATA
     data = data.with_options(options)
 
-Of these only `auto_shard_policy` (see `auto_shard`) and
-`threading.private_threadpool_size` (the threads that AUTOTUNE means) change anything:
-order is always deterministic, and there is nothing to optimise by switches.
+Two of them have an effect: `experimental_distribute.auto_shard_policy` (see
+`Dataset.auto_shard`) and `threading.private_threadpool_size` (the number of threads
+that AUTOTUNE stands for). Order is always deterministic, so the others change nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,27 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
-from estimax.input.streams.stream import Context, Node, Stream
+from estimax.input.streams.stream import Context, DatasetNode, Stream, VerbNode
 
 
 class AutoShardPolicy(enum.Enum):
-    """How `auto_shard` divides the input between processes.
+    """How `Dataset.auto_shard` divides the input between processes.
 
-    >>> AutoShardPolicy.AUTO.name
-    'AUTO'
+    Set it as `Options.experimental_distribute.auto_shard_policy`.
+
+    Attributes:
+      OFF: Do not divide. Every process reads all the data.
+      AUTO: Divide by file if there are at least as many files as processes, otherwise
+        by record. The default.
+      FILE: Divide by file; raise `InputError` if there are fewer files than processes.
+      DATA: Divide by record: every process opens all files and keeps its part.
+
+    >>> options = Options()
+    >>> options.experimental_distribute.auto_shard_policy = AutoShardPolicy.OFF
+    >>> from estimax.input import Dataset
+    >>> data = Dataset.range(4).with_options(options).auto_shard(2, 0)
+    >>> [int(x) for x in data]
+    [0, 1, 2, 3]
     """
 
     OFF = -1
@@ -32,11 +45,13 @@ class AutoShardPolicy(enum.Enum):
     DATA = 2
 
 
-class Switches:
-    """A group of options; any name can be set, as TensorFlow has many.
+class OptionGroup:
+    """A group of options. Any name can be set; names that were not set are None.
 
-    >>> switches = Switches()
-    >>> switches.map_parallelization = True
+    >>> group = OptionGroup()
+    >>> group.map_parallelization = True
+    >>> group.map_parallelization, group.noop_elimination
+    (True, None)
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -45,52 +60,71 @@ class Switches:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return None  # as TensorFlow's are before they are set
+        return None
 
 
 @dataclass
-class Distribute:
-    """Options about many processes."""
+class DistributeOptions:
+    """Options for training with several processes.
+
+    Attributes:
+      auto_shard_policy: How `Dataset.auto_shard` divides the input.
+    """
 
     auto_shard_policy: AutoShardPolicy = AutoShardPolicy.AUTO
 
 
 @dataclass
 class Options:
-    """Switches that change speed and division of work, never values.
+    """Settings of a dataset, as in tf.data. They never change values or their order.
 
-    >>> Options().experimental_distribute.auto_shard_policy.name
-    'AUTO'
+    Use it to choose how input is divided between processes, or how many threads
+    AUTOTUNE stands for. The other options are accepted so that programs written for
+    tf.data run unchanged; they have no effect. Attach options with
+    `Dataset.with_options`.
+
+    Args:
+      deterministic: No effect: the order is always deterministic.
+      experimental_slack: No effect.
+      threading: `threading.private_threadpool_size` is the number of threads that
+        `num_parallel_calls=AUTOTUNE` stands for. By default it is the number of
+        processor cores, at most 8.
+      autotune: No effect.
+      experimental_distribute: `experimental_distribute.auto_shard_policy` is the
+        `AutoShardPolicy` of `Dataset.auto_shard`.
+      experimental_optimization: No effect.
+
+    >>> options = Options()
+    >>> options.threading.private_threadpool_size = 4
+    >>> from estimax.input import Dataset
+    >>> data = Dataset.range(3).with_options(options)
+    >>> data.options().threading.private_threadpool_size
+    4
     """
 
     deterministic: bool | None = None
     experimental_slack: bool | None = None
-    threading: Switches = field(default_factory=Switches)
-    autotune: Switches = field(default_factory=Switches)
-    experimental_distribute: Distribute = field(default_factory=Distribute)
-    experimental_optimization: Switches = field(default_factory=Switches)
+    threading: OptionGroup = field(default_factory=OptionGroup)
+    autotune: OptionGroup = field(default_factory=OptionGroup)
+    experimental_distribute: DistributeOptions = field(
+        default_factory=DistributeOptions
+    )
+    experimental_optimization: OptionGroup = field(default_factory=OptionGroup)
 
 
 @dataclass(frozen=True, eq=False)
-class WithOptions:
-    """The source, with options attached; no stage of its own."""
+class WithOptions(VerbNode):
+    """The source with options attached; it adds no stage and no name to the chain."""
 
-    source: Node
     options: Options
     name = ""
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
     def open(self, context: Context) -> Stream:
-        """The source itself."""
         return self.source.open(context)
 
 
-def options_of(node: Node | None) -> Options | None:
-    """The options nearest to the end of a chain."""
+def options_of(node: DatasetNode | None) -> Options | None:
+    """Return the options that were attached last, or None."""
     while node is not None:
         if isinstance(node, WithOptions):
             return node.options

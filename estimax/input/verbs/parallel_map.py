@@ -1,10 +1,17 @@
-"""map in several threads, in order, with the position of the element last given out.
+"""Verbs that run in threads: map with `num_parallel_calls`, and prefetch.
 
     ParallelMap(source, apply, threads=4, at_once=1)
+    Prefetch(source, buffer_size=2)
 
-A thread reads a chunk of the source, one at a time, and then maps it, side by side with
-the others: what was read is still in its processor's cache. Results are taken in the
-order of the source: threads change when something is computed, never what comes.
+Parallel map: each worker thread reads one chunk of the source and then maps it, so the
+data is still in the processor's cache. One thread at a time reads the source; all map
+at the same time. Results are returned in the order of the source, so threads change
+when a result is computed and never its value or place.
+
+Prefetch: one thread reads up to `buffer_size` elements ahead of the consumer.
+
+Both save the source's position before the oldest element that was not yet returned;
+results that were computed ahead are dropped and computed again after a resume.
 """
 
 from __future__ import annotations
@@ -25,63 +32,72 @@ from estimax.input.streams.background import (
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import (
     Context,
-    Node,
     State,
     Stream,
+    VerbNode,
+    VerbStream,
     check_at_least,
     discard,
 )
 
-# Results may wait while the consumer is busy: twice as many as are being computed.
-_WAITING = 3
+# Tasks per thread: one that runs, and two whose results may wait for the consumer.
+_TASKS_PER_THREAD = 3
+# Rows before batch() are prefetched this many at a time: with one at a time, switching
+# threads would cost more than reading.
+_PREFETCHED_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class ParallelMap:
-    """`apply` on chunks of `at_once` elements, in `threads` threads."""
+class ParallelMap(VerbNode):
+    """The results of `apply`, called in `threads` threads with `at_once` elements."""
 
-    source: Node
     apply: Callable[[Chunk], Chunk]
     threads: int
     at_once: int
-    columnar: bool
+    columnar: bool = False
     name: str = "map"
 
     def __post_init__(self) -> None:
         check_at_least(1, self.threads, f"{self.name}: num_parallel_calls")
 
     def open(self, context: Context) -> Stream:
-        """Threads start with the first read."""
-        return Lookahead(_Mapped(self, self.source.open(context)), self.at_once)
+        return Lookahead(
+            _ParallelMapStream(self, self.source.open(context)), self.at_once
+        )
 
 
 @dataclass(eq=False)
 class _Task:
-    """A chunk to be read and mapped, and its place: `skip` elements behind `before`."""
+    """A chunk to read and map; it begins `skip` elements after position `before`."""
 
     size: int
     result: Future[Chunk | None] = field(default_factory=Future)
     chunk: Chunk | None = None
     skip: int = 0
-    before: State | None = None  # set last: None says that it is not read yet
+    before: State | None = None  # None: not read yet. Set after all other fields
 
 
-class _Mapped:
-    """What is being computed, oldest first."""
+class _ParallelMapStream(VerbStream):
+    """A queue of tasks in the order of the source; worker threads read and map them.
+
+    Threads: the consumer's thread calls `read`, `get_state`, `set_state` and `close`
+    and owns `_tasks`. Workers run `_read_and_map`; while one of them holds `_reading`,
+    it alone uses the source, `_unread` and `_position`. The consumer appends to
+    `_unread` without the lock, which is safe because `deque.append` is atomic.
+    """
 
     def __init__(self, node: ParallelMap, source: Stream) -> None:
+        super().__init__(source)
         self._node = node
-        self._source = source
-        self._workers = Workers(node.threads, node.name)
-        self._tasks: deque[_Task] = deque()
-        self._unread: deque[_Task] = deque()  # the last of these
-        self._reading = threading.Lock()  # held by who reads the source
-        # Before the oldest unread task: elements to leave out there, and the source's.
+        self._workers = Workers(node.threads, node.name)  # start with the first read
+        self._tasks: deque[_Task] = deque()  # not yet returned, oldest first
+        self._unread: deque[_Task] = deque()  # those of _tasks that were not read yet
+        self._reading = threading.Lock()  # held by the thread that reads the source
+        # Where the oldest unread task begins: (elements to skip, source's position).
         self._position: tuple[int, State] = (0, source.get_state())
 
     def read(self, n: int) -> Chunk | None:
-        """The oldest result, waited for."""
-        while len(self._tasks) < _WAITING * self._node.threads:
+        while len(self._tasks) < _TASKS_PER_THREAD * self._node.threads:
             task = _Task(min(n, self._node.at_once))
             self._tasks.append(task)
             self._unread.append(task)
@@ -92,7 +108,8 @@ class _Mapped:
         except Exception:
             if task.chunk is None or len(task.chunk) == 1:
                 raise
-        # One of several has failed: each by itself, so that the others are not lost.
+        # One element of several failed. Map each by itself, so that the others are not
+        # lost to ignore_errors.
         assert task.before is not None
         for i in reversed(range(len(task.chunk))):
             chunk = task.chunk.slice(i, i + 1)
@@ -102,9 +119,9 @@ class _Mapped:
         return self.read(n)
 
     def _read_and_map(self) -> None:
-        """In a worker: whoever comes first reads for the oldest task."""
+        """Read the oldest unread task, then map it; runs in a worker thread."""
         with self._reading:
-            if not self._unread:  # they were dropped
+            if not self._unread:  # `_drop` has cleared them
                 return
             task = self._unread.popleft()
             try:
@@ -115,7 +132,9 @@ class _Mapped:
         self._map(task)
 
     def _read(self, task: _Task) -> None:
-        # The task first, then the position behind it: `get_state` relies on that.
+        # `task.before` is set before `_position` moves on. `get_state`, which takes no
+        # lock, reads them in the opposite order: it never sees the later position
+        # without the task.
         while task.before is None:
             task.skip, before = self._position
             try:
@@ -138,7 +157,7 @@ class _Mapped:
             task.result.set_exception(error)
 
     def get_state(self) -> State:
-        """The position before the oldest result, while others are being read."""
+        # Workers may be reading meanwhile, so `_position` comes first: see `_read`.
         skip, before = self._position
         task = self._tasks[0] if self._tasks else None
         if task is not None and task.before is not None:
@@ -146,22 +165,21 @@ class _Mapped:
         return {"skip": skip, "source": before}
 
     def set_state(self, state: State) -> None:
-        """Drop what is being computed and go there."""
         if not self._drop():
             raise InputError(
-                f"{self._node.name}: cannot go to another position, the source is "
-                "stuck in a read."
+                f"{self._node.name}: cannot go to another position, because a read of "
+                f"the source has not returned for {JOIN_SECONDS:.0f} s."
             )
         self._source.set_state(state["source"])
         self._position = (int(state["skip"]), self._source.get_state())
 
     def close(self) -> None:
-        """Stop the threads, then close the source, unless it is stuck in a read."""
+        # Not while a thread is inside the source: closing it could crash the thread.
         if self._drop() and self._workers.close():
             self._source.close()
 
     def _drop(self) -> bool:
-        """Forget all tasks, once none is being read or mapped; whether that is so."""
+        """Wait for running tasks and drop all; return False if a read does not end."""
         if not self._reading.acquire(timeout=JOIN_SECONDS):
             return False
         self._unread.clear()
@@ -173,46 +191,37 @@ class _Mapped:
         return True
 
 
-# Rows before batch() are moved this many at a time: one at a time would cost more in
-# thread switches than the reading.
-_ROWS_AT_ONCE = 1024
-
-
 @dataclass(frozen=True, eq=False)
-class Prefetch:
-    """Up to `buffer_size` elements ahead."""
+class Prefetch(VerbNode):
+    """The same elements; a thread reads up to `buffer_size` of them ahead."""
 
-    source: Node
     buffer_size: int
     name = "prefetch"
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
-    def open(self, context: Context) -> PrefetchStream:
-        """The thread starts with the first read."""
-        at_once = min(self.buffer_size, _ROWS_AT_ONCE) if self.columnar else 1
+    def open(self, context: Context) -> Stream:
+        at_once = min(self.buffer_size, _PREFETCHED_ROWS) if self.columnar else 1
         depth = max(1, self.buffer_size // at_once)
-        return PrefetchStream(self.source.open(context), at_once, depth)
+        return _PrefetchStream(self.source.open(context), at_once, depth)
 
 
-class PrefetchStream:
-    """The chunk being handed out, and a thread that makes the next ones."""
+class _PrefetchStream(VerbStream):
+    """The chunk being returned, and a thread that reads the next ones.
+
+    From the first read until `_stop`, the source belongs to that thread; positions come
+    with the chunks, so `get_state` does not touch the source.
+    """
 
     def __init__(self, source: Stream, at_once: int, depth: int) -> None:
-        self._source = source
+        super().__init__(source)
         self._at_once = at_once
         self._depth = depth
         self._ahead: Background[tuple[Chunk, State, State]] | None = None
         self._chunk: Chunk | None = None
-        self._given = 0  # of that chunk
-        self._before: State = {}
-        self._after: State = source.get_state()
+        self._given = 0  # elements of that chunk already returned
+        self._before: State = {}  # the source's position before that chunk
+        self._after: State = source.get_state()  # and after it
 
     def read(self, n: int) -> Chunk | None:
-        """What is ready, or wait for it."""
         if self._chunk is None:
             if self._ahead is None:
                 chunks = _chunks(self._source, self._at_once)
@@ -222,7 +231,8 @@ class PrefetchStream:
             except StopIteration:
                 return None
             except Exception:
-                # The thread has ended, behind what failed; the next read goes on there.
+                # The thread has ended after the failed read. The next read starts a new
+                # thread there.
                 self._stop()
                 self._after = self._source.get_state()
                 raise
@@ -234,13 +244,11 @@ class PrefetchStream:
         return out
 
     def get_state(self) -> State:
-        """The source's position when this chunk was read, and how much is given."""
         if self._chunk is None:
             return {"given": 0, "source": self._after}
         return {"given": self._given, "source": self._before}
 
     def set_state(self, state: State) -> None:
-        """Stop the thread, go there, drop the part of a chunk that was given."""
         self._stop()
         self._source.set_state(state["source"])
         discard(self._source, int(state["given"]))
@@ -248,16 +256,18 @@ class PrefetchStream:
         self._after = self._source.get_state()
 
     def close(self) -> None:
-        """Stop the thread, then close what it read from."""
+        # Not while the thread is still inside the source.
         if self._stop():
             self._source.close()
 
     def _stop(self) -> bool:
+        """Stop the thread; return whether it has ended."""
         ahead, self._ahead = self._ahead, None
         return ahead is None or ahead.close()
 
 
 def _chunks(source: Stream, n: int) -> Iterator[tuple[Chunk, State, State]]:
+    """Yield chunks, each with the source's position before and after it."""
     before = source.get_state()
     while (chunk := source.read(n)) is not None:
         after = source.get_state()

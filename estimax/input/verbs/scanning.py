@@ -1,8 +1,9 @@
-"""Verbs that remember what came before: take_while, scan, unique.
+"""Verbs that depend on earlier elements: take_while, scan, unique.
 
     Scan(source, 0, lambda total, x: (total + x, total))
 
-Their position holds what they remember: a flag, the user's state, the values seen.
+The position holds what the verb remembers: a flag, the user's state, or all values seen
+so far. `to_json` and `from_json` convert the last two.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.input.streams.chunks import Chunk, Elements, as_element
-from estimax.input.streams.stream import Context, Node, State, Stream
+from estimax.input.streams.stream import Context, State, Stream, VerbNode, VerbStream
 from estimax.input.streams.structure import (
     InputTypeError,
     Structure,
@@ -27,33 +28,25 @@ from estimax.input.streams.structure import (
 
 
 @dataclass(frozen=True, eq=False)
-class TakeWhile:
-    """Elements up to the first for which `predicate` is false."""
+class TakeWhile(VerbNode):
+    """Elements before the first for which `predicate` is false."""
 
-    source: Node
     predicate: Callable[..., Any]
     name = "take_while"
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
-    def open(self, context: Context) -> TakeWhileStream:
-        """Start with the source's first element."""
-        return TakeWhileStream(self.source.open(context), self.predicate)
+    def open(self, context: Context) -> Stream:
+        return _TakeWhileStream(self.source.open(context), self.predicate)
 
 
-class TakeWhileStream:
-    """The source until it has ended for us."""
+class _TakeWhileStream(VerbStream):
+    saved = ("ended",)
 
     def __init__(self, source: Stream, predicate: Callable[..., Any]) -> None:
-        self._source = source
+        super().__init__(source)
         self._predicate = predicate
         self._ended = False
 
     def read(self, n: int) -> Chunk | None:
-        """What comes before the first refused element."""
         chunk = None if self._ended else self._source.read(n)
         if chunk is None:
             return None
@@ -63,45 +56,28 @@ class TakeWhileStream:
                 return chunk.slice(0, i) if i else None
         return chunk
 
-    def get_state(self) -> State:
-        """Whether it has ended."""
-        return {"ended": self._ended, "source": self._source.get_state()}
-
-    def set_state(self, state: State) -> None:
-        """Go there."""
-        self._ended = bool(state["ended"])
-        self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        """Close the source."""
-        self._source.close()
-
 
 @dataclass(frozen=True, eq=False)
-class Scan:
-    """Calls `fn(state, element) -> (state, output)` and gives the outputs."""
+class Scan(VerbNode):
+    """The outputs of `fn(state, element) -> (state, output)`."""
 
-    source: Node
     initial_state: Structure
     fn: Callable[[Any, Any], Any]
     name = "scan"
     columnar = False
 
-    def open(self, context: Context) -> ScanStream:
-        """Start with the initial state."""
-        return ScanStream(self, self.source.open(context))
+    def open(self, context: Context) -> Stream:
+        return _ScanStream(self, self.source.open(context))
 
 
-class ScanStream:
-    """The source and the state after the last element."""
-
+class _ScanStream(VerbStream):
     def __init__(self, node: Scan, source: Stream) -> None:
+        super().__init__(source)
         self._node = node
-        self._source = source
         self._state = node.initial_state
 
     def read(self, n: int) -> Chunk | None:
-        """One output: the state must be that behind it."""
+        # One at a time: the position must hold the state after this very element.
         chunk = self._source.read(1)
         if chunk is None:
             return None
@@ -115,45 +91,31 @@ class ScanStream:
         return Elements([as_element(made[1])])
 
     def get_state(self) -> State:
-        """The user's state."""
         return {"state": to_json(self._state), "source": self._source.get_state()}
 
     def set_state(self, state: State) -> None:
-        """Go there."""
         self._state = from_json(state["state"])
         self._source.set_state(state["source"])
 
-    def close(self) -> None:
-        """Close the source."""
-        self._source.close()
-
 
 @dataclass(frozen=True, eq=False)
-class Unique:
+class Unique(VerbNode):
     """Every distinct value once, where it first appears."""
 
-    source: Node
     name = "unique"
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
-    def open(self, context: Context) -> UniqueStream:
-        """Nothing is seen yet."""
-        return UniqueStream(self.source.open(context))
+    def open(self, context: Context) -> Stream:
+        return _UniqueStream(self.source.open(context))
 
 
-class UniqueStream:
-    """The source, and the values seen, in order."""
+class _UniqueStream(VerbStream):
+    """The source and all values seen; its position grows with the data."""
 
     def __init__(self, source: Stream) -> None:
-        self._source = source
-        self._seen: dict[Any, None] = {}
+        super().__init__(source)
+        self._seen: dict[Any, None] = {}  # in order of appearance
 
     def read(self, n: int) -> Chunk | None:
-        """The new ones among the next elements."""
         while (chunk := self._source.read(n)) is not None:
             new = []
             for i in range(len(chunk)):
@@ -166,7 +128,6 @@ class UniqueStream:
         return None
 
     def get_state(self) -> State:
-        """All values seen: this verb alone has a position that grows with its data."""
         seen = tuple(self._seen)
         if seen and isinstance(seen[0], bytes):
             packed = to_json(Strings.of(list(seen)))
@@ -175,16 +136,12 @@ class UniqueStream:
         return {"seen": packed, "source": self._source.get_state()}
 
     def set_state(self, state: State) -> None:
-        """Go there."""
         self._seen = dict.fromkeys(from_json(state["seen"]).tolist())
         self._source.set_state(state["source"])
 
-    def close(self) -> None:
-        """Close the source."""
-        self._source.close()
-
 
 def _hashable(element: Structure) -> Any:
+    """Return a number or bytes as a Python value; raise for anything else."""
     if isinstance(element, bytes):
         return element
     array = np.asarray(element)
@@ -197,7 +154,7 @@ def _hashable(element: Structure) -> Any:
 
 
 def to_json(tree: Structure) -> Any:
-    """A structure of arrays, scalars and text, for `json.dumps`.
+    """Convert a structure of arrays, scalars and text for `json.dumps`.
 
     >>> from_json(to_json((np.arange(2), {"n": 1.5, "s": b"x"})))
     (array([0, 1]), {'n': 1.5, 's': b'x'})
@@ -228,7 +185,7 @@ def to_json(tree: Structure) -> Any:
 
 
 def from_json(saved: Any) -> Structure:
-    """The structure that `to_json` was given."""
+    """Return the structure that `to_json` was called with."""
     ((kind, value),) = saved.items()
     if kind == "dict":
         return {key: from_json(part) for key, part in value}

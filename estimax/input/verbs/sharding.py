@@ -1,10 +1,12 @@
-"""Dividing the input between processes: by file where there are enough, else by record.
+"""Whole-chain questions: the shard of one process, and the number of elements.
 
-    sharded(node, num_shards=4, index=1)
+    sharded(node, 4, 1, AutoShardPolicy.AUTO)     # the node of process 1 of 4
+    cardinality_of(node)                          # a count, INFINITE or UNKNOWN
 
-The division is put as early in the chain as it can be without changing what an epoch
-holds: before shuffle, repeat and batch, behind a take or a zip. Shuffles that come
-before it get a seed, as every process must divide the same order.
+`sharded` divides by file if there are at least as many files as processes, otherwise by
+record. It divides as early in the chain as possible without changing the contents of an
+epoch: before shuffle, repeat and batch, but after a take or a zip. Shuffles before the
+division get a fixed seed, because every process must divide the same order.
 """
 
 from __future__ import annotations
@@ -16,9 +18,15 @@ from typing import Any
 from estimax.core.errors import InputError
 from estimax.input.sources.arrays import Range, Slices, Table
 from estimax.input.sources.file_blocks import FileBlocks
-from estimax.input.streams.stream import Node, chain_of
+from estimax.input.streams.stream import DatasetNode, chain_of
 from estimax.input.streams.structure import map_leaves, named_leaves
-from estimax.input.verbs.batching import Batch, Filter, Map, MapBlocks, PaddedBatch
+from estimax.input.verbs.batching import (
+    Filter,
+    Map,
+    MapBlocks,
+    PaddedBatch,
+    StackedBatch,
+)
 from estimax.input.verbs.caching import Cache, Memory
 from estimax.input.verbs.combining import Concatenate, Enumerate, Zip
 from estimax.input.verbs.grouping import GroupByWindow, InMemory, Window
@@ -28,9 +36,10 @@ from estimax.input.verbs.options import AutoShardPolicy, WithOptions
 from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
 from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
 from estimax.input.verbs.scanning import Scan
-from estimax.input.verbs.shuffle import Shuffle
+from estimax.input.verbs.shuffle import WindowShuffle
 
-# Of a part of the elements these make a part of the result, and of the whole the whole.
+# Verbs that treat each element by itself: applied to the shards of a dataset, they give
+# the shards of their result. The division can therefore be moved before them.
 _ELEMENTWISE = (
     Filter,
     IgnoreErrors,
@@ -40,22 +49,16 @@ _ELEMENTWISE = (
     ParallelMap,
     Prefetch,
     Repeat,
-    Shuffle,
+    WindowShuffle,
     WithOptions,
 )
-_BATCHING = (Batch, GroupByWindow, PaddedBatch, Window)
+_BATCHING = (GroupByWindow, PaddedBatch, StackedBatch, Window)
 
 
-def rebuilt(source: Node, rest: Sequence[Node]) -> Node:
-    """The same chain over another source."""
-    for node in rest:
-        # Every node that has a source is a dataclass with that field.
-        source = replace(node, source=source)  # type: ignore[type-var]
-    return source
-
-
-def sharded(node: Node, num: int, index: int, policy: AutoShardPolicy) -> Node:
-    """The part of the input of process `index` of `num`."""
+def sharded(
+    node: DatasetNode, num: int, index: int, policy: AutoShardPolicy
+) -> DatasetNode:
+    """Return a node for the part of the input that process `index` of `num` reads."""
     if policy is AutoShardPolicy.OFF:
         return node
     chain = chain_of(node)
@@ -63,12 +66,13 @@ def sharded(node: Node, num: int, index: int, policy: AutoShardPolicy) -> Node:
     by_file = policy is not AutoShardPolicy.DATA
     first = chain[last]
     if by_file and isinstance(first, FileBlocks) and len(first.paths) >= num:
-        Shard(first, num, index)  # checks the numbers
+        Shard(first, num, index)  # raises if `num` or `index` is invalid
         mine = replace(first, paths=first.paths[index::num])
         return rebuilt(mine, chain[last + 1 :])
     opened = [i for i in _before_batch(chain) if isinstance(chain[i], Interleave)]
     opened = [i for i in opened if i > last]
-    if opened and not (by_file and of(first) >= num):
+    if opened and not (by_file and cardinality_of(first) >= num):
+        # Too few files for the processes: divide the records that are read from them.
         last = opened[-1]
     elif policy is AutoShardPolicy.FILE and not opened:
         raise InputError(
@@ -79,49 +83,63 @@ def sharded(node: Node, num: int, index: int, policy: AutoShardPolicy) -> Node:
     return rebuilt(Shard(head, num, index), chain[last + 1 :])
 
 
-def _before_batch(chain: list[Node]) -> range:
+def rebuilt(source: DatasetNode, rest: Sequence[DatasetNode]) -> DatasetNode:
+    """Return the chain of `rest` over another source."""
+    for node in rest:
+        # Every node that has a source is a dataclass with that field.
+        source = replace(node, source=source)  # type: ignore[type-var]
+    return source
+
+
+def _before_batch(chain: list[DatasetNode]) -> range:
+    """Return the indices of the nodes before the first one that makes batches."""
     stops = [i for i, node in enumerate(chain) if isinstance(node, _BATCHING)]
     return range(stops[0] if stops else len(chain))
 
 
-def _last_barrier(chain: list[Node]) -> int:
-    """The last node before batch that must see all elements: a take, a zip, …"""
+def _last_barrier(chain: list[DatasetNode]) -> int:
+    """Return the index of the last node before batch that needs all elements."""
     barriers = [i for i in _before_batch(chain)[1:] if not _is_elementwise(chain[i])]
     return max(barriers, default=0)
 
 
-def _is_elementwise(node: Node) -> bool:
+def _is_elementwise(node: DatasetNode) -> bool:
     if isinstance(node, Cache):
-        # Cache files of one name are shared by the processes, so hold everything.
+        # Processes share cache files of one name, so the files must hold all elements.
         return isinstance(node.store, Memory)
     return isinstance(node, _ELEMENTWISE)
 
 
-def _with_seeds(node: Any) -> Any:  # a Node, of the same type as it was
-    """Fix the seeds of shuffles, so that all processes see one order."""
-    if isinstance(node, Shuffle) and node.seed is None:
+def _with_seeds(node: Any) -> Any:  # Any: a node, returned with the same type
+    """Set seed 0 where a shuffle has none, so that all processes use one order."""
+    if isinstance(node, WindowShuffle) and node.seed is None:
         return replace(node, seed=0)
     if isinstance(node, Zip):
-        return Zip(map_leaves(_whole, node.nodes))
+        return Zip(map_leaves(_chain_with_seeds, node.nodes))
     if isinstance(node, Concatenate):
-        return Concatenate(_whole(node.first), _whole(node.second))
+        return Concatenate(
+            _chain_with_seeds(node.first), _chain_with_seeds(node.second)
+        )
     if isinstance(node, Mix):
         choice = node.choice
         if getattr(choice, "seed", 0) is None:
             choice = replace(choice, seed=0)  # type: ignore[type-var]
-        return replace(node, nodes=tuple(map(_whole, node.nodes)), choice=choice)
+        nodes = tuple(map(_chain_with_seeds, node.nodes))
+        return replace(node, nodes=nodes, choice=choice)
     return node
 
 
-def _whole(node: Node) -> Node:
+def _chain_with_seeds(node: DatasetNode) -> DatasetNode:
     chain = [_with_seeds(one) for one in chain_of(node)]
     return rebuilt(chain[0], chain[1:])
 
 
+# Cardinality: tf.data's values for a count that is not a number.
 INFINITE = -1
 UNKNOWN = -2
 
-_SAME = (
+# Verbs that return as many elements as they read.
+_SAME_COUNT = (
     Cache,
     Enumerate,
     Map,
@@ -129,13 +147,13 @@ _SAME = (
     ParallelMap,
     Prefetch,
     Scan,
-    Shuffle,
+    WindowShuffle,
     WithOptions,
 )
 
 
-def of(node: Node) -> int:
-    """The number of elements, or INFINITE, or UNKNOWN."""
+def cardinality_of(node: DatasetNode) -> int:
+    """Return the number of elements, `INFINITE` or `UNKNOWN`, without reading data."""
     match node:
         case Range():
             return len(node.numbers)
@@ -146,19 +164,21 @@ def of(node: Node) -> int:
         case InMemory():
             return len(node.chunk)
         case Zip():
-            return _shortest([of(one) for _, one in named_leaves(node.nodes)])
+            return _shortest(
+                [cardinality_of(one) for _, one in named_leaves(node.nodes)]
+            )
         case Concatenate():
-            return _sum([of(node.first), of(node.second)])
+            return _sum([cardinality_of(node.first), cardinality_of(node.second)])
         case Mix(choice=RandomChoice(), stop_on_empty=False):
-            return _sum([of(one) for one in node.nodes])
+            return _sum([cardinality_of(one) for one in node.nodes])
         case Repeat():
-            return _repeated(of(node.source), node.count)
+            return _repeated(cardinality_of(node.source), node.count)
     if node.source is None:
         return UNKNOWN
-    count = of(node.source)
-    if isinstance(node, _SAME):
+    count = cardinality_of(node.source)
+    if isinstance(node, _SAME_COUNT):
         return count
-    return _fewer(node, count)
+    return _reduced(node, count)
 
 
 def _repeated(once: int, count: int | None) -> int:
@@ -170,7 +190,8 @@ def _repeated(once: int, count: int | None) -> int:
     return once * count if once > 0 else once
 
 
-def _fewer(node: Node, count: int) -> int:
+def _reduced(node: DatasetNode, count: int) -> int:
+    """Return how many of `count` elements a verb leaves or makes."""
     match node:
         case Take():
             if node.count < 0 or 0 <= count <= node.count:
@@ -181,15 +202,15 @@ def _fewer(node: Node, count: int) -> int:
                 return 0
             return max(0, count - node.count) if count >= 0 else count
         case Shard() if count >= 0:
-            return len(range(node.index, count, node.num))
-        case Batch() | PaddedBatch() if count >= 0:
-            up = 0 if node.drop_remainder else node.size - 1
-            return (count + up) // node.size
+            return len(range(node.index, count, node.num_shards))
+        case StackedBatch() | PaddedBatch() if count >= 0:
+            up = 0 if node.drop_remainder else node.batch_size - 1
+            return (count + up) // node.batch_size
         case Window() if count >= 0:
             reach = (node.size - 1) * node.stride + 1
             starts = count - reach + 1 if node.drop_remainder else count
             return max(0, -(-starts // node.shift))
-        case Shard() | Batch() | PaddedBatch() | Window():
+        case Shard() | StackedBatch() | PaddedBatch() | Window():
             return count
     return UNKNOWN
 

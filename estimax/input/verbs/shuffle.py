@@ -1,12 +1,16 @@
-"""Shuffle: a random order that is a pure function of (seed, epoch, position).
+"""Random verbs: shuffle and rejection_resample.
 
-    Shuffle(source, 10_000, seed=7)     # window k is permuted by (seed, epoch, k)
+    WindowShuffle(source, 10_000, seed=7)     # window k is permuted by (seed, epoch, k)
+    Resample(source, class_func, target=(0.5, 0.5), initial=None)
 
-The input is read in windows of `buffer_size` elements and each window is permuted. Like
-TensorFlow's, output position p only holds input elements with index < p + buffer_size,
-and a buffer as large as the data is a uniform permutation. Unlike TensorFlow's, which
-swaps elements through a reservoir, an element never leaves its window; in exchange the
-position is two integers instead of a buffer, and resuming reads at most one window.
+Both draw numbers that are a pure function of (seed, epoch, position): `permutation` and
+`uniforms` give the same numbers on every machine.
+
+Shuffle reads windows of `buffer_size` elements and permutes each. As in TensorFlow,
+output position p only holds input elements with index < p + buffer_size, and a buffer
+as large as the data gives a uniform permutation. TensorFlow swaps elements through a
+reservoir; here an element never leaves its window. The position is therefore two
+integers instead of a buffer, and resuming reads at most one window.
 """
 
 from __future__ import annotations
@@ -23,31 +27,34 @@ from estimax.core.errors import InputError
 from estimax.input.streams.chunks import Chunk, Elements
 from estimax.input.streams.stream import (
     Context,
-    Node,
     State,
     Stream,
+    VerbNode,
+    VerbStream,
     check_at_least,
     check_same,
     read_up_to_error,
 )
 from estimax.input.streams.structure import call
 
-# Rows are gathered this many at a time and then sliced: for a batch's few rows every
-# column would be fetched into the cache anew. Halves the cost of 1024 rows of text.
+# Rows are gathered this many at a time and then sliced. Gathering one batch at a time
+# would load every column into the processor's cache again for each batch; this halves
+# the cost of 1024 rows of text.
 _GATHERED_AT_ONCE = 16_384
 
 
 def permutation(n: int, *key: object) -> NDArray[np.int64]:
-    """A uniform permutation of range(n) that depends on `key` only.
+    """Return a uniform permutation of range(n) that depends on `key` only.
 
-    The same on every machine and NumPy version: bit generators are stable where
-    `Generator.permutation` is not.
+    It is the same on every machine and NumPy version: NumPy guarantees the output of
+    its bit generators, but not that of `Generator.permutation`.
 
     >>> sorted(permutation(5, "seed", 0).tolist())
     [0, 1, 2, 3, 4]
     """
     raw = _random_bits(n, key)
-    # The index in the low bits makes all keys distinct, so any sort gives one order.
+    # The index in the low bits makes all keys distinct: the order does not depend on
+    # how a sort treats equal keys, and the low bits of the sorted keys are the result.
     bits = np.uint64(max(n - 1, 0).bit_length())
     keys = (raw >> bits << bits) | np.arange(n, dtype=np.uint64)
     keys.sort()
@@ -55,7 +62,7 @@ def permutation(n: int, *key: object) -> NDArray[np.int64]:
 
 
 def uniforms(n: int, *key: object) -> NDArray[np.float64]:
-    """Numbers in [0, 1) that depend on `key` only, on every machine.
+    """Return n numbers in [0, 1) that depend on `key` only, on every machine.
 
     >>> 0 <= uniforms(1, "seed", 0)[0] < 1
     np.True_
@@ -70,10 +77,9 @@ def _random_bits(n: int, key: tuple[object, ...]) -> NDArray[np.uint64]:
 
 
 @dataclass(frozen=True, eq=False)
-class Shuffle:
+class WindowShuffle(VerbNode):
     """A random order within windows of `buffer_size` elements."""
 
-    source: Node
     buffer_size: int
     seed: int | None = None
     reshuffle_each_iteration: bool = True
@@ -82,48 +88,41 @@ class Shuffle:
     def __post_init__(self) -> None:
         check_at_least(1, self.buffer_size, "shuffle: buffer_size")
 
-    @property
-    def columnar(self) -> bool:
-        """As its source."""
-        return self.source.columnar
-
-    def open(self, context: Context) -> ShuffleStream:
-        """Fix the order of this pass."""
+    def open(self, context: Context) -> Stream:
         source = self.source.open(context.below_shuffle())
-        return ShuffleStream(source, self.buffer_size, self.seed, self._key(context))
+        return _ShuffleStream(source, self.buffer_size, self.seed, self._key(context))
 
     def _key(self, context: Context) -> tuple[object, ...]:
         if not self.reshuffle_each_iteration:
-            # Without a seed too, one order for ever: shuffle, then take() and skip()
-            # must split the data the same way in every iterator and every process.
+            # One order for all passes, even without a seed: after shuffle(), take() and
+            # skip() must split the data the same way in every iterator and process.
             return ("fixed", self.seed or 0)
         if self.seed is None:
             return ("run", context.seed, context.depth, context.path)
         return ("seed", self.seed, context.path)
 
 
-class ShuffleStream:
-    """One window in memory, given out in a permuted order."""
+class _ShuffleStream(VerbStream):
+    """One window of the source in memory, returned in a permuted order."""
 
     def __init__(
         self, source: Stream, size: int, seed: int | None, key: tuple[object, ...]
     ) -> None:
-        self._source = source
+        super().__init__(source)
         self._size = size
         self._seed = seed
         self._key = key
-        self._window = 0
-        self._row = 0
-        self._chunk: Chunk | None = None
+        self._window = 0  # number of the current window
+        self._row = 0  # rows of it already returned
+        self._chunk: Chunk | None = None  # the current window
         self._order = np.empty(0, np.int64)
-        self._start: State = {}
-        self._gathered: Chunk | None = None  # the next part of the order, as rows
+        self._start: State = {}  # the source's position where the window begins
+        self._gathered: Chunk | None = None  # rows in the new order, from _gathered_at
         self._gathered_at = 0
         self._held: Chunk | None = None  # a window whose error was just raised
-        self._told = False  # whether the error behind this window was raised
+        self._told = False  # whether the error that cut this window short was raised
 
     def read(self, n: int) -> Chunk | None:
-        """The next elements of the window."""
         if self._chunk is None:
             self._chunk = self._load()
             if self._chunk is None:
@@ -138,10 +137,11 @@ class ShuffleStream:
         return out
 
     def _load(self) -> Chunk | None:
-        """Read the next window, which an error cuts short.
+        """Read the next window. An error in the source ends the window early.
 
-        The error is raised before anything of that window is given out: whoever stops
-        at it, mends the data and goes on gets the order of data that was never broken.
+        The error is raised before any element of that window is returned. A run that
+        stops there, repairs the data and resumes gets the order of intact data; a run
+        that goes on (ignore_errors) gets the shorter window with the next read.
         """
         if self._held is not None:
             held, self._held = self._held, None
@@ -162,19 +162,19 @@ class ShuffleStream:
         return self._gathered.slice(used, used + n)
 
     def get_state(self) -> State:
-        """Where the window starts in the source, and how much of it is given out."""
-        in_hand = self._chunk is not None or self._held is not None
+        # With a window in memory, the position is where that window begins.
+        in_memory = self._chunk is not None or self._held is not None
         return {
             "told": self._told,
             "window": self._window,
             "row": self._row,
             "buffer_size": self._size,
             "seed": self._seed,
-            "source": self._start if in_hand else self._source.get_state(),
+            "source": self._start if in_memory else self._source.get_state(),
         }
 
     def set_state(self, state: State) -> None:
-        """Go to the window's start; it is read again when needed."""
+        # The next read loads the window again.
         check_same("shuffle's buffer_size", state["buffer_size"], self._size)
         check_same("shuffle's seed", state["seed"], self._seed)
         self._source.set_state(state["source"])
@@ -183,22 +183,21 @@ class ShuffleStream:
         self._told = bool(state["told"])
 
     def close(self) -> None:
-        """Let go of the window and the source."""
-        self._chunk = self._gathered = self._held = None
-        self._source.close()
+        self._chunk = self._gathered = self._held = None  # frees the memory
+        super().close()
 
 
+# Random numbers are drawn this many at a time.
 _BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
-class Resample:
-    """Pairs of class and element, in the target's proportions."""
+class Resample(VerbNode):
+    """Pairs (class, element), where classes come in the proportions of `target`."""
 
-    source: Node
     class_func: Callable[..., Any]
     target: tuple[float, ...]
-    initial: tuple[float, ...] | None  # None: counted as elements come
+    initial: tuple[float, ...] | None  # None: estimated while reading
     seed: int | None = None
     name = "rejection_resample"
     columnar = False
@@ -208,32 +207,31 @@ class Resample:
         known = self.initial is not None
         if len(self.target) != len(initial) or (known and min(initial) <= 0):
             raise InputError(
-                "rejection_resample: expected a target and an initial share for every "
-                f"class, the initial ones above 0; got {self.target} and {initial}."
+                "rejection_resample: target_dist and initial_dist need one share for "
+                "each class, and initial shares must be above 0; got "
+                f"{self.target} and {initial}."
             )
 
-    def open(self, context: Context) -> ResampleStream:
-        """The draws of this pass."""
+    def open(self, context: Context) -> Stream:
         seed = context.seed if self.seed is None else self.seed
         key = ("resample", seed, context.path)
-        return ResampleStream(self, self.source.open(context), key)
+        return _ResampleStream(self, self.source.open(context), key)
 
 
-class ResampleStream:
-    """The source, and how many elements were drawn for."""
+class _ResampleStream(VerbStream):
+    """The source, one random number for each of its elements, and counts of classes."""
 
     def __init__(self, node: Resample, source: Stream, key: tuple[Any, ...]) -> None:
+        super().__init__(source)
         self._node = node
-        self._source = source
         self._key = key
-        self._at = 0
+        self._at = 0  # random numbers used
         self._block = -1
         self._draws = np.empty(0)
-        # Every class counts as seen once, so that none is impossible.
+        # Counts start at 1, so that no class has a share of 0.
         self._counts = np.ones(len(node.target))
 
     def read(self, n: int) -> Chunk | None:
-        """The kept ones of the next elements."""
         while (chunk := self._source.read(min(n, _BLOCK))) is not None:
             kept = []
             for i in range(len(chunk)):
@@ -246,6 +244,7 @@ class ResampleStream:
         return None
 
     def _chance(self, number: int) -> float:
+        """Return the probability of keeping an element of class `number`."""
         initial = self._node.initial
         if initial is None:
             self._counts[number] += 1
@@ -262,15 +261,9 @@ class ResampleStream:
         return float(self._draws[place])
 
     def get_state(self) -> State:
-        """How many were drawn for, and the counts of classes."""
         counts = self._counts.tolist()
         return {"at": self._at, "counts": counts, "source": self._source.get_state()}
 
     def set_state(self, state: State) -> None:
-        """Go on from there."""
         self._at, self._counts = int(state["at"]), np.array(state["counts"])
         self._source.set_state(state["source"])
-
-    def close(self) -> None:
-        """Close the source."""
-        self._source.close()

@@ -1,9 +1,10 @@
-"""Lines of text files and records of fixed length, a block of bytes at a time.
+"""Readers of files of byte records: lines, records of fixed length, TFRecords.
 
     FileBlocks(paths, lambda: LineReader(None), "TextLineDataset")
+    FileBlocks(paths, lambda: TFRecordReader("GZIP"), "TFRecordDataset")
 
-Lines end at LF alone, and every CR in one is removed, as TensorFlow does. Nothing is
-decoded: a line is bytes.
+Each reader returns blocks of whole records as `Strings`. Nothing is decoded: a line is
+bytes. A line ends at LF alone, and every CR is removed, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.input.sources.file_blocks import (
     LONGEST_ROW,
+    BlockStart,
     OpenFile,
-    Place,
     UnreadableError,
 )
 from estimax.input.streams.chunks import Columns
@@ -28,22 +29,27 @@ from estimax.wire.records import BLOCK_BYTES as RECORD_BLOCK_BYTES
 
 BLOCK_BYTES = 4 << 20
 _LF, _CR = 0x0A, 0x0D
+# For batches below `_MANY` records, a TFRecord block has about `_ROWS` records, and
+# several batches are cut from it.
+_MANY, _ROWS = 256, 1024
 
 
 class LineReader:
-    """Blocks of whole lines; a place is (byte, number of the first line)."""
+    """Reads whole lines; a block starts at (byte, number of its first line)."""
 
     def __init__(self, compression: str | None) -> None:
         self._open = OpenFile(compression)
         self._is_compressed = bool(compression)
 
-    def start(self, path: str) -> Place:
-        """The first byte."""
+    def start(self, path: str) -> BlockStart:
+        """Return the position of the first byte."""
         return (0, 1)
 
-    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
-        """As many whole lines as fit, at least one."""
-        offset, line = place
+    def read(
+        self, path: str, start: BlockStart, rows: int
+    ) -> tuple[Columns, BlockStart] | None:
+        """Return as many whole lines as fit a block, at least one."""
+        offset, line = start
         size = BLOCK_BYTES
         while True:
             data = self._open.get(path).read_at(offset, size)
@@ -52,11 +58,11 @@ class LineReader:
             end = data.rfind(b"\n") + 1 if len(data) == size else len(data)
             if end:
                 break
-            # One line is longer than the block. That of a plain file cannot be longer
-            # than the file; a compressed one may decompress to any length.
+            # One line is longer than the block. In a plain file it cannot be longer
+            # than the file; in a compressed file it may decompress to any length.
             if self._is_compressed and size >= LONGEST_ROW:
                 raise UnreadableError(
-                    f"{path}, line {line} (byte {offset}): it is longer than "
+                    f"{path}, line {line} (byte {offset}): the line is longer than "
                     f"{LONGEST_ROW >> 20} MB, the limit in a compressed file. Is this "
                     "a text file? Decompress it to read longer lines."
                 )
@@ -70,14 +76,14 @@ class LineReader:
 
 
 def split_lines(data: NDArray[np.uint8]) -> Strings:
-    r"""Cut at LF and drop every CR; a last line needs no LF.
+    r"""Split bytes at LF and remove every CR; the last line needs no LF.
 
     >>> split_lines(np.frombuffer(b"a\r\n\nb", np.uint8)).tolist()
     [b'a', b'', b'b']
     """
     breaks = np.flatnonzero(data == _LF)
     if len(data) and (not len(breaks) or breaks[-1] != len(data) - 1):
-        breaks = np.append(breaks, len(data))  # where the missing LF would stand
+        breaks = np.append(breaks, len(data))  # where the missing LF would be
     is_text = data != _LF
     if (data == _CR).any():
         is_text &= data != _CR
@@ -90,7 +96,7 @@ def split_lines(data: NDArray[np.uint8]) -> Strings:
 
 @dataclass(frozen=True)
 class FixedLength:
-    """How files of records of one length are laid out."""
+    """The layout of a file: a header, records of one length, a footer."""
 
     record_bytes: int
     header_bytes: int = 0
@@ -100,7 +106,7 @@ class FixedLength:
 
 @dataclass(eq=False)
 class FixedLengthReader:
-    """Blocks of records of one length; a place is (byte, number of the record)."""
+    """Reads records of one length; a block starts at (byte, number of its record)."""
 
     form: FixedLength
     _open: OpenFile = field(init=False)
@@ -108,8 +114,8 @@ class FixedLengthReader:
     def __post_init__(self) -> None:
         self._open = OpenFile(self.form.compression)
 
-    def start(self, path: str) -> Place:
-        """Behind the header, which the file must have."""
+    def start(self, path: str) -> BlockStart:
+        """Return the position after the header; raise if the file is shorter."""
         size = self.form.header_bytes
         found = len(self._open.get(path).read_at(0, size))
         if found and found < size:
@@ -119,9 +125,11 @@ class FixedLengthReader:
             )
         return (min(size, found), 0)
 
-    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
-        """As many records as fit, without the footer."""
-        offset, number = place
+    def read(
+        self, path: str, start: BlockStart, rows: int
+    ) -> tuple[Columns, BlockStart] | None:
+        """Return as many records as fit a block, without the footer."""
+        offset, number = start
         length, footer = self.form.record_bytes, self.form.footer_bytes
         size = max(1, BLOCK_BYTES // length) * length
         data = self._open.get(path).read_at(offset, size + footer)
@@ -145,28 +153,26 @@ class FixedLengthReader:
         self._open.close()
 
 
-# Small batches are cut from a block of so many records.
-_MANY, _ROWS = 256, 1024
-
-
 class TFRecordReader:
-    """Blocks of records; a place is (byte, number of the first record)."""
+    """Reads TFRecords; a block starts at (byte, number of its first record)."""
 
     def __init__(self, compression: str | None) -> None:
         self._compression = compression
         self._path = ""
         self._reader: RecordReader | None = None
 
-    def start(self, path: str) -> Place:
-        """The first byte."""
+    def start(self, path: str) -> BlockStart:
+        """Return the position of the first byte."""
         return (0, 0)
 
-    def read(self, path: str, place: Place, rows: int) -> tuple[Columns, Place] | None:
-        """The records there: read on where the file is open, else seek."""
+    def read(
+        self, path: str, start: BlockStart, rows: int
+    ) -> tuple[Columns, BlockStart] | None:
+        """Return a block of records; reopen the file unless it is at that position."""
         reader = self._reader
-        if reader is None or self._path != path or reader.position != place:
+        if reader is None or self._path != path or reader.position != start:
             self.close()
-            offset, record = place
+            offset, record = start
             reader = RecordReader(
                 path,
                 self._compression,
@@ -174,10 +180,10 @@ class TFRecordReader:
                 record=record,
                 block_bytes=RECORD_BLOCK_BYTES,
             )
-            # An iterator that is merely forgotten must not leave its file open.
+            # Close the file also if the iterator is garbage-collected without close().
             weakref.finalize(self, reader.close)
             self._reader, self._path = reader, path
-        # Whole batches, so that large ones need not be joined from two blocks.
+        # Whole batches, so that no large batch must be joined from two blocks.
         batches = 1 if rows >= _MANY else -(-_ROWS // rows)
         block = reader.read_block(batches * rows)
         if block is None:
@@ -185,10 +191,10 @@ class TFRecordReader:
         return Columns(block.records, len(block)), reader.position
 
     def find(self, path: str, data: bytes, seconds: float) -> str | None:
-        """Where a record is, if it is in this file and found in time."""
+        """Return where a record is, if this file has it and it is found in time."""
         try:
             return find_record([path], data, self._compression, seconds=seconds)
-        except (InputError, OSError):  # what is damaged or gone does not have it
+        except (InputError, OSError):  # the file is damaged or gone
             return None
 
     def close(self) -> None:
