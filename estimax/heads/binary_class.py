@@ -1,4 +1,4 @@
-"""One yes/no question an example: sigmoid cross entropy of one logit.
+"""`BinaryClassHead`: two classes, decided by the sign of one logit.
 
 head = BinaryClassHead(label_vocabulary=["no", "yes"], thresholds=[0.3])
 """
@@ -21,34 +21,57 @@ from estimax.core.spec import (
     PredictOutput,
     RegressionOutput,
 )
-from estimax.heads import checks, members
-from estimax.heads.head import (
-    Logits,
-    LossFn,
-    Measured,
-)
+from estimax.heads import checks
+from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import NumberLabels, all_class_ids, all_classes, words_of
 from estimax.heads.losses import sigmoid_cross_entropy
-from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Rules, Scored, parts_of
 from estimax.heads.weights import WeightColumn
 
 
 @final
-@dataclass(frozen=True)
-class BinaryClassHead:
-    """Two classes, decided by the sign of one logit [B, 1].
+@dataclass(frozen=True, repr=False)
+class BinaryClassHead(BaseHead):
+    """Head for two classes: sigmoid cross entropy of one logit, [B, 1].
 
-    Labels are 0 and 1 (any value between is a soft label), or words of
-    `label_vocabulary`. Each of `thresholds` adds accuracy, precision and recall of
-    `logistic > threshold`. `compat="v1"` measures the areas under curves as the heads
-    of tf.compat.v1 did: smoothed, and for precision and recall by trapezoids.
+    Use it for yes/no labels, such as clicks. For K > 2 exclusive classes use
+    `MultiClassHead`; for several yes/no labels of one example, `MultiLabelHead`.
 
-    >>> head = BinaryClassHead()
-    >>> float(head.loss(labels=[1, 0], logits=jnp.zeros((2, 1)))) < 0.7
-    True
-    >>> head.predictions(jnp.array([[2.0]]), keys=["class_ids"])["class_ids"].shape
-    (1, 1)
+    Labels have shape [B] or [B, 1]. They are 0 or 1 (a value between is a soft label),
+    or words of `label_vocabulary`. Metrics: average_loss, accuracy, precision, recall,
+    prediction/mean, label/mean, accuracy_baseline, auc, auc_precision_recall, and those
+    of `thresholds`. Predictions: logits, logistic, probabilities, class_ids, classes,
+    all_class_ids, all_classes.
+
+    Args:
+      weight_column: Key of the feature with the example weights, or a numeric column.
+        The feature has shape [B] or [B, 1]. By default every example weighs 1.
+      thresholds: Numbers strictly between 0 and 1. Each adds the accuracy, precision
+        and recall of predicting class 1 for `logistic > threshold`.
+      label_vocabulary: The words of class 0 and class 1, if labels are text.
+      loss_reduction: "sum_over_batch_size" (the weighted sum divided by the number of
+        examples), "sum", or "auto", which is "sum_over_batch_size".
+      loss_fn: Function of `labels` [B, 1] and `logits` [B, 1], and optionally
+        `features`, that returns losses [B, 1]; see `ex.heads.losses`. By default
+        sigmoid cross entropy.
+      name: Suffix of metrics and summaries, as in `auc/<name>`. `MultiHead` needs it.
+      compat: "v1" computes the areas under curves as the heads of tf.compat.v1 did:
+        smoothed, and with trapezoids for precision and recall. "v2" is Keras' way.
+
+    Raises:
+      SpecError: A threshold, `loss_reduction`, `loss_fn`, `label_vocabulary` or
+        `compat` is not as described.
+      TypeError: `weight_column` is neither a key nor a numeric column.
+
+    Example:
+      >>> head = BinaryClassHead(name="click")
+      >>> logits = jnp.array([[2.0], [-1.0]])
+      >>> round(float(head.loss(labels=[1, 0], logits=logits)), 4)
+      0.2201
+      >>> head.predictions([[0.0]], keys=["logistic"])["logistic"].tolist()
+      [[0.5]]
+      >>> seen = head.update_metrics(head.metrics(), {}, logits, [1, 0])
+      >>> float(seen["accuracy/click"].compute())
+      1.0
     """
 
     weight_column: WeightColumn | None = None
@@ -60,44 +83,70 @@ class BinaryClassHead:
     compat: Literal["v1", "v2"] = "v2"
 
     def __post_init__(self) -> None:
-        self._rules.check(self.loss_reduction)
+        super().__post_init__()
+        checks.check_loss_fn(self._title, self.loss_fn)
         if self.compat not in ("v1", "v2"):
             raise SpecError(
                 f"{self._title}: compat must be 'v1' or 'v2', got {self.compat!r}."
             )
-        checks.put(
-            self, "thresholds", checks.checked_thresholds(self._title, self.thresholds)
-        )
+        thresholds = checks.checked_thresholds(self._title, self.thresholds)
+        self._set("thresholds", thresholds)
         words = checks.checked_vocabulary(self._title, self.label_vocabulary)
-        checks.put(self, "label_vocabulary", words)
+        self._set("label_vocabulary", words)
 
     @property
     def logits_dimension(self) -> int:
-        """One logit an example."""
         return 1
 
-    def predictions(
-        self, logits: Logits, keys: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        """Logits, logistic, probabilities, the class and all classes."""
-        x = checks.checked_logits(self._title, logits, 1)
-        words = words_of(2, self._words)
-        # Decided on the logit: the sigmoid of a tiny one rounds to exactly 0.5.
-        class_ids = (x > 0).astype(jnp.int32)
-        two_classes = jnp.concatenate([jnp.zeros_like(x), x], axis=-1)
-        every = {
-            "logits": x,
-            "logistic": jax.nn.sigmoid(x),
+    @property
+    def label_rule(self) -> NumberLabels:
+        return NumberLabels(self._title, 0.0, 1.0, self._vocabulary)
+
+    def example_losses(
+        self, labels: jax.Array, logits: jax.Array, features: Any
+    ) -> jax.Array:
+        loss_fn = self.loss_fn or sigmoid_cross_entropy
+        return checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
+
+    def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
+        words = words_of(2, self._vocabulary)
+        # Compare the logit and not its sigmoid, which rounds to 0.5 for a tiny logit.
+        class_ids = (logits > 0).astype(jnp.int32)
+        two_classes = jnp.concatenate([jnp.zeros_like(logits), logits], axis=-1)
+        return {
+            "logits": logits,
+            "logistic": jax.nn.sigmoid(logits),
             "probabilities": jax.nn.softmax(two_classes, axis=-1),
             "class_ids": Int64(class_ids),
             "classes": Words(class_ids, words),
-            "all_class_ids": all_class_ids(x, 2),
-            "all_classes": all_classes(x, words),
+            "all_class_ids": all_class_ids(logits, 2),
+            "all_classes": all_classes(logits, words),
         }
-        return checks.selected(self._title, every, keys)
+
+    def batch_metrics(
+        self,
+        labels: jax.Array,
+        logits: jax.Array,
+        losses: jax.Array,
+        weights: jax.Array | None,
+    ) -> BatchMetrics:
+        logistic = jax.nn.sigmoid(logits)
+        class_ids = (logits > 0).astype(jnp.float32)
+        auc = metrics.v1.auc if self.compat == "v1" else metrics.auc
+        return {
+            "average_loss": metrics.mean(losses, weights),
+            "accuracy": metrics.accuracy(labels, class_ids, weights),
+            "precision": metrics.precision(labels, class_ids, weights),
+            "recall": metrics.recall(labels, class_ids, weights),
+            "prediction/mean": metrics.mean(logistic, weights),
+            "label/mean": metrics.mean(labels, weights),
+            "accuracy_baseline": metrics.accuracy_baseline(labels, weights),
+            "auc": auc(labels, logistic, weights),
+            "auc_precision_recall": auc(labels, logistic, weights, curve="PR"),
+            **metrics_at_thresholds(self.thresholds, labels, logistic, weights),
+        }
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-        """Served as a classification, a regression of the probability, or all."""
         classification = ClassificationOutput(
             predictions["probabilities"], predictions["all_classes"]
         )
@@ -108,60 +157,15 @@ class BinaryClassHead:
             "predict": PredictOutput(predictions),
         }
 
-    loss = members.loss
-    metrics = members.fresh
-    update_metrics = members.updated
-    create_estimator_spec = make_spec
 
-    @property
-    def _title(self) -> str:
-        return checks.title("BinaryClassHead", self.name)
-
-    @property
-    def _words(self) -> tuple[str, ...] | None:
-        return None if self.label_vocabulary is None else tuple(self.label_vocabulary)
-
-    @property
-    def _rules(self) -> Rules:
-        title = self._title
-        return Rules(
-            title,
-            labels=NumberLabels(title, 0.0, 1.0, self._words),
-            label_width=1,
-            logits_dimension=1,
-            loss_fn=self.loss_fn or sigmoid_cross_entropy,
-            loss_width=1,
-            weight_column=self.weight_column,
-        )
-
-    def _measure(self, scored: Scored | None) -> Measured:
-        # Without a batch every metric gets nothing and is what it is before any data.
-        z, x, losses, w = parts_of(scored)
-        logistic = None if x is None else jax.nn.sigmoid(x)
-        class_ids = None if x is None else (x > 0).astype(jnp.float32)
-        area = metrics.v1.auc if self.compat == "v1" else metrics.auc
-        measured: Measured = {
-            "average_loss": metrics.mean(losses, w),
-            "accuracy": metrics.accuracy(z, class_ids, w),
-            "precision": metrics.precision(z, class_ids, w),
-            "recall": metrics.recall(z, class_ids, w),
-            "prediction/mean": metrics.mean(logistic, w),
-            "label/mean": metrics.mean(z, w),
-            "accuracy_baseline": metrics.accuracy_baseline(z, w),
-            "auc": area(z, logistic, w),
-            "auc_precision_recall": area(z, logistic, w, curve="PR"),
-        }
-        return {**measured, **at_thresholds(self.thresholds, z, logistic, w)}
-
-
-def at_thresholds(
+def metrics_at_thresholds(
     thresholds: Sequence[float] | None,
-    labels: jax.Array | None,
-    probabilities: jax.Array | None,
+    labels: jax.Array,
+    probabilities: jax.Array,
     weights: jax.Array | None,
-) -> Measured:
-    """Accuracy, precision and recall of `probability > threshold`, by threshold."""
-    measured: Measured = {}
+) -> BatchMetrics:
+    """Return accuracy, precision and recall of `probability > t` for each t."""
+    measured: BatchMetrics = {}
     for t in thresholds or ():
         given = labels, probabilities, weights
         at = f"positive_threshold_{t:g}"

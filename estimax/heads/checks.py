@@ -1,4 +1,8 @@
-"""Checks of what heads are constructed with, and of their logits."""
+"""Checks of the options of heads, their logits, loss functions and prediction keys.
+
+Every function takes what error messages call the head, such as "BinaryClassHead 'a'",
+as its first argument.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +15,20 @@ import jax.numpy as jnp
 
 from estimax.core.errors import SpecError, did_you_mean
 
-REDUCTIONS = ("sum_over_batch_size", "sum", "auto")
-
-
-def title(kind: str, name: str | None) -> str:
-    """What messages call a head: BinaryClassHead 'click'."""
-    return kind if name is None else f"{kind} {name!r}"
-
-
-def put(head: object, field: str, value: object) -> None:
-    """Set a field of a frozen head while it is constructed."""
-    object.__setattr__(head, field, value)
+HEAD_REDUCTIONS = ("sum_over_batch_size", "sum", "auto")
 
 
 def check_reduction(head: str, reduction: str) -> None:
-    """Raise for a reduction that a head does not have."""
-    if reduction not in REDUCTIONS:
-        near = did_you_mean(str(reduction), REDUCTIONS)
+    """Raise `SpecError` if the reduction is unknown."""
+    if reduction not in HEAD_REDUCTIONS:
+        near = did_you_mean(str(reduction), HEAD_REDUCTIONS)
         raise SpecError(f"{head}: unknown loss_reduction {reduction!r}{near}")
 
 
 def checked_thresholds(
     head: str, thresholds: Iterable[float] | None
 ) -> tuple[float, ...]:
-    """The thresholds as a tuple, each strictly between 0 and 1."""
+    """Return the thresholds as a tuple; raise unless each is between 0 and 1."""
     given = () if thresholds is None else tuple(thresholds)
     for threshold in given:
         if not 0.0 < threshold < 1.0:
@@ -47,7 +41,7 @@ def checked_thresholds(
 def checked_vocabulary(
     head: str, vocabulary: Sequence[str] | None, n_classes: int | None = None
 ) -> tuple[str, ...] | None:
-    """The vocabulary as a tuple, of one word a class; None for none or an empty one."""
+    """Return the vocabulary as a tuple; None if there is none or it is empty."""
     if vocabulary is None:
         return None
     if not isinstance(vocabulary, list | tuple):
@@ -59,7 +53,7 @@ def checked_vocabulary(
     if words and n_classes is not None and len(words) != n_classes:
         raise SpecError(
             f"{head}: label_vocabulary has {len(words)} words for {n_classes} classes. "
-            "Give one word a class, in the order of the class ids."
+            "Give one word for each class, in the order of the class ids."
         )
     if len(set(words)) < len(words):
         twice = next(word for word in words if words.count(word) > 1)
@@ -68,9 +62,9 @@ def checked_vocabulary(
 
 
 def check_loss_fn(head: str, loss_fn: Callable[..., Any] | None) -> None:
-    """Raise unless a loss function takes labels and logits, and nothing unknown.
+    """Raise unless a loss function takes labels and logits by these names.
 
-    Keyword-only options with a default are the function's own.
+    Besides, it may take features, and keyword-only options that have a default.
     """
     if loss_fn is None:
         return
@@ -95,7 +89,7 @@ def call_loss_fn(
     features: Any,
     width: int,
 ) -> jax.Array:
-    """The loss of each example by a user's function, of shape [D0..DN, width]."""
+    """Return the losses [..., width] that a loss function computes for [..., K]."""
     options = {}
     if any(p.name == "features" for p in _parameters(loss_fn)):
         options["features"] = features
@@ -104,13 +98,14 @@ def call_loss_fn(
     if losses.shape != expected:
         raise SpecError(
             f"{head}: loss_fn must return the loss of each example, shape "
-            f"{list(expected)}, got {list(losses.shape)}. The head weighs and reduces."
+            f"{list(expected)}, got {list(losses.shape)}. The head applies weights "
+            "and reduces."
         )
     return losses
 
 
 def checked_logits(head: str, logits: Any, dimension: int) -> jax.Array:
-    """The logits as float32 [D0..DN, dimension]."""
+    """Return the logits as float32 [..., dimension]; raise for another shape."""
     array = jnp.asarray(logits)
     if array.ndim < 2 or array.shape[-1] != dimension:
         raise SpecError(
@@ -124,7 +119,7 @@ def checked_logits(head: str, logits: Any, dimension: int) -> jax.Array:
 def selected(
     head: str, predictions: Mapping[str, Any], keys: Iterable[str] | None
 ) -> dict[str, Any]:
-    """The predictions asked for: all of them for None or no keys."""
+    """Return the predictions with these keys; all of them if no keys are given."""
     wanted = [keys] if isinstance(keys, str) else list(keys or predictions)
     for key in wanted:
         if key not in predictions:

@@ -1,12 +1,13 @@
-"""Labels made ready for a head: looked up, checked and shaped.
+"""Convert labels to numbers, check their range and fit their shape to the logits.
 
     rule = ClassLabels("MultiClassHead 'color'", 3, ("red", "green", "blue"))
     ids = labels_for(rule, labels, logits, width=1)      # int32 [B, 1]
 
-A rule is the host half of a head: it turns text into ids and refuses values out of
-range, naming the rows. In a traced `model_fn` it runs in the input thread, on every
-batch, because neither words nor values are known inside `jit`. Labels that the model
-computed on the device have only their dtype and shape checked.
+A label rule is the part of a head that runs on the host: it converts text to ids and
+raises `LabelError` for values out of range, with their rows. In a traced `model_fn` it
+runs in the input thread on every batch, because text and values are not available
+inside `jit`. Of labels that the model computed on the device, only dtype and shape are
+checked. The functions at the end name classes in predictions.
 """
 
 from __future__ import annotations
@@ -27,28 +28,31 @@ from estimax.core.numbers import Words, cast, is_real
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 
-KEY = "labels"  # under which a rule finds the raw labels
+KEY = "labels"  # the key of the raw labels among the inputs of a rule
 
 _Numbers = TypeVar("_Numbers", NDArray[Any], jax.Array)
 
 
 class LabelRule(Protocol):
-    """A `staging.HostTransform` of labels, in two steps that sequences use apart."""
+    """A `staging.HostTransform` of labels, in two steps: `convert`, then `check`.
+
+    Sequences call the steps separately, to blank the labels of masked steps between.
+    """
 
     @property
     def head(self) -> str:
-        """What messages call the head."""
+        """What error messages call the head."""
 
     @property
     def name(self) -> str:
-        """What to call the result."""
+        """The name of the result."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The raw values it reads: the labels."""
+        """The keys of the raw values it reads."""
 
     def convert(self, given: staging.Raw) -> NDArray[Any]:
-        """Labels as numbers, before their range is checked."""
+        """Return the labels as numbers, before their range is checked."""
 
     def check(
         self,
@@ -56,17 +60,17 @@ class LabelRule(Protocol):
         given: staging.Raw,
         rows: NDArray[Any] | None = None,
     ) -> None:
-        """Raise for numbers out of range, naming the rows of the first.
+        """Raise `LabelError` for numbers out of range, with the rows of the first five.
 
-        `rows` has the row of each value, where that is not its place on axis 0.
+        `rows` holds the row of each value, if that is not its index on axis 0.
         """
 
     @property
     def dtype(self) -> type[np.generic]:
-        """What labels are on the device."""
+        """The dtype of the labels on the device."""
 
     def on_device(self, labels: jax.Array) -> jax.Array:
-        """The same for labels that only the device knows: their dtype, no values."""
+        """Check the dtype of labels computed on the device, and cast them."""
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
         """Convert, then check."""
@@ -74,7 +78,7 @@ class LabelRule(Protocol):
 
 @dataclass(frozen=True)
 class NumberLabels:
-    """Numbers within [low, high], or words of a vocabulary, as float32."""
+    """Rule for numbers within [low, high], or words of a vocabulary; float32."""
 
     head: str
     low: float | None = None
@@ -89,7 +93,7 @@ class NumberLabels:
         return transforms.WordList.of(self.vocabulary or ())
 
     def convert(self, given: staging.Raw) -> NDArray[Any]:
-        """Look words up, or take numbers as they are."""
+        """Return the ids of words, or numbers unchanged."""
         check_dense(self.head, given)
         if self.vocabulary is not None:
             return lookup(self.head, self._words, given)
@@ -101,7 +105,7 @@ class NumberLabels:
         given: staging.Raw,
         rows: NDArray[Any] | None = None,
     ) -> None:
-        """Refuse what is out of range; NaN is."""
+        """Raise `LabelError` for labels outside [low, high] or NaN."""
         if self.low is not None and self.high is not None:
             inside = (numbers >= self.low) & (numbers <= self.high)
             expected = f"within [{self.low:g}, {self.high:g}]"
@@ -120,7 +124,7 @@ class NumberLabels:
 
 @dataclass(frozen=True)
 class ClassLabels:
-    """Class ids in [0, n_classes), or words of a vocabulary, as int32."""
+    """Rule for class ids in [0, n_classes), or words of a vocabulary; int32."""
 
     head: str
     n_classes: int
@@ -134,7 +138,7 @@ class ClassLabels:
         return transforms.WordList.of(self.vocabulary or ())
 
     def convert(self, given: staging.Raw) -> NDArray[Any]:
-        """Look words up, or take integers as they are."""
+        """Return the ids of words, or integers unchanged."""
         check_dense(self.head, given)
         if self.vocabulary is not None:
             return lookup(self.head, self._words, given)
@@ -146,7 +150,7 @@ class ClassLabels:
         given: staging.Raw,
         rows: NDArray[Any] | None = None,
     ) -> None:
-        """Refuse ids out of range."""
+        """Raise `LabelError` for ids outside [0, n_classes)."""
         inside = (numbers >= 0) & (numbers < self.n_classes)
         check_all(self.head, inside, given, self._expected, rows)
 
@@ -167,9 +171,9 @@ class ClassLabels:
 
 @dataclass(frozen=True)
 class IndicatorLabels:
-    """Several classes an example, as float32 [..., n_classes] of 0 and 1.
+    """Rule for several classes of an example; float32 [..., n_classes] in [0, 1].
 
-    Given as such (fractions are accepted), or sparse: ids, or words of a vocabulary.
+    Labels are such indicators, or sparse: class ids or words of a vocabulary.
     """
 
     head: str
@@ -184,7 +188,7 @@ class IndicatorLabels:
         return ClassLabels(self.head, self.n_classes, self.vocabulary)
 
     def convert(self, given: staging.Raw) -> NDArray[Any]:
-        """Spread sparse classes out; take indicators as they are."""
+        """Return indicators for sparse classes, or indicators unchanged."""
         if isinstance(given, Sparse):
             return self._spread(given)
         if isinstance(given, Strings):
@@ -200,7 +204,7 @@ class IndicatorLabels:
         given: staging.Raw,
         rows: NDArray[Any] | None = None,
     ) -> None:
-        """Refuse indicators outside of [0, 1]."""
+        """Raise `LabelError` for indicators outside [0, 1]."""
         if not isinstance(given, Sparse):
             inside = (numbers >= 0) & (numbers <= 1)
             check_all(self.head, inside, given, "indicators within [0, 1]", rows)
@@ -235,9 +239,9 @@ def labels_for(
     logits: jax.Array,
     width: int,
 ) -> jax.Array:
-    """Labels by the rule, with the leading axes of the logits and a last one of width.
+    """Return labels converted and checked, [..., width] for logits [..., K].
 
-    A missing last axis of size 1 is added; nothing is ever broadcast.
+    A missing last axis of size 1 is added. Labels are never broadcast.
     """
     check_given(rule.head, labels)
     if staging.can_stage(labels):
@@ -248,7 +252,7 @@ def labels_for(
 
 
 def check_given(head: str, labels: Any) -> None:
-    """Raise if there are no labels, or several by name."""
+    """Raise `LabelError` if labels are None or a dict."""
     if labels is None:
         raise LabelError(
             f"{head}: labels are missing. Training and evaluation need them: return "
@@ -264,7 +268,7 @@ def check_given(head: str, labels: Any) -> None:
 def fit_labels(
     head: str, labels: jax.Array, logits: jax.Array, width: int
 ) -> jax.Array:
-    """Labels of shape [D0..DN, width] for logits [D0..DN, K]; raises for others."""
+    """Return labels [..., width] for logits [..., K]; raise for another shape."""
     given = labels.shape
     if labels.ndim == logits.ndim - 1:
         labels = labels[..., None]
@@ -280,16 +284,16 @@ def fit_labels(
 
 
 def check_dense(head: str, given: staging.Raw) -> None:
-    """Raise for sparse labels."""
+    """Raise `LabelError` for sparse labels."""
     if isinstance(given, Sparse):
         raise LabelError(
-            f"{head}: labels are sparse, but every example has its label here. Parse "
-            "them as a FixedLenFeature; only MultiLabelHead takes sparse labels."
+            f"{head}: labels are sparse, but this head needs one for every example. "
+            "Parse them as a FixedLenFeature; only MultiLabelHead takes sparse labels."
         )
 
 
 def check_numbers(head: str, given: staging.Raw) -> NDArray[Any]:
-    """The labels as an array of numbers; raises for text."""
+    """Return the labels as an array of numbers; raise for text."""
     if isinstance(given, Strings):
         raise LabelError(
             f"{head}: labels are text, the first {_word(given, 0)!r}. Give the head "
@@ -305,7 +309,7 @@ def check_numbers(head: str, given: staging.Raw) -> NDArray[Any]:
 
 
 def check_integers(head: str, numbers: _Numbers) -> _Numbers:
-    """The labels, if their dtype is an integer one."""
+    """Return the labels; raise `LabelError` unless their dtype is an integer."""
     if numbers.dtype.kind not in "iu":
         raise LabelError(
             f"{head}: class ids must be integers, got dtype {numbers.dtype}. Cast them "
@@ -317,7 +321,7 @@ def check_integers(head: str, numbers: _Numbers) -> _Numbers:
 def lookup(
     head: str, words: transforms.WordList, given: staging.Raw
 ) -> NDArray[np.int64]:
-    """The ids of text labels; -1 for words not in the vocabulary."""
+    """Return the ids of text labels; -1 for words not in the vocabulary."""
     if not isinstance(given, Strings):
         raise LabelError(
             f"{head}: with a label_vocabulary, labels must be text, got dtype "
@@ -334,9 +338,9 @@ def check_all(
     expected: str,
     rows: NDArray[Any] | None = None,
 ) -> None:
-    """Raise unless every value is inside, naming the first that are not.
+    """Raise `LabelError` unless all are inside, with the first five that are not.
 
-    `rows` holds the row of each value of flat `given`, where that is not its index.
+    `rows` holds the row of each value of flat `given`, if that is not its index.
     """
     if inside.all():
         return
@@ -389,23 +393,23 @@ def _shape_advice(head: str, shape: tuple[int, ...]) -> str:
 
 
 def words_of(n_classes: int, vocabulary: tuple[str, ...] | None) -> tuple[str, ...]:
-    """The name of every class: its word, or its id in decimal digits.
+    """Return the name of every class: its word, or its id in decimal digits.
 
     >>> words_of(3, None), words_of(2, ("no", "yes"))
     (('0', '1', '2'), ('no', 'yes'))
     """
     if vocabulary is None:
         return tuple(map(str, range(n_classes)))
-    # A word is missing only in a BinaryClassHead of one word; TensorFlow says UNK.
+    # Only a BinaryClassHead with one word lacks a word; TensorFlow names it UNK.
     return (*vocabulary, *("UNK",) * (n_classes - len(vocabulary)))
 
 
 def all_class_ids(logits: jax.Array, n_classes: int) -> jax.Array:
-    """Every class id in every row, [D0, n_classes]; axes between are left out."""
+    """Return all class ids for every row, [B, n_classes]; logits may have more axes."""
     ids = jnp.arange(n_classes, dtype=jnp.int32)
     return jnp.broadcast_to(ids, (logits.shape[0], n_classes))
 
 
 def all_classes(logits: jax.Array, words: tuple[str, ...]) -> Words:
-    """Every class name in every row, [D0, len(words)]."""
+    """Return all class names for every row, [B, len(words)]."""
     return Words(all_class_ids(logits, len(words)), words)

@@ -1,4 +1,4 @@
-"""One of K classes an example: softmax cross entropy of K logits.
+"""`MultiClassHead`: one of K exclusive classes, decided by the largest logit.
 
 head = MultiClassHead(3, label_vocabulary=["red", "green", "blue"])
 """
@@ -16,30 +16,50 @@ from estimax import metrics
 from estimax.core.errors import SpecError
 from estimax.core.numbers import Int64, Words
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
-from estimax.heads import checks, members
-from estimax.heads.head import (
-    Logits,
-    LossFn,
-    Measured,
-)
+from estimax.heads import checks
+from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import ClassLabels, all_class_ids, all_classes, words_of
 from estimax.heads.losses import sparse_softmax_cross_entropy
-from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Rules, Scored, parts_of
 from estimax.heads.weights import WeightColumn
 
 
 @final
-@dataclass(frozen=True)
-class MultiClassHead:
-    """K > 2 exclusive classes, decided by the largest of K logits [B, K].
+@dataclass(frozen=True, repr=False)
+class MultiClassHead(BaseHead):
+    """Head for K > 2 exclusive classes: softmax cross entropy of logits [B, K].
 
-    Labels are class ids in [0, K), or words of `label_vocabulary`.
+    Use it if every example has exactly one class. For two classes use
+    `BinaryClassHead`; for several classes of one example, `MultiLabelHead`.
 
-    >>> head = MultiClassHead(3)
-    >>> logits = jnp.array([[0.0, 5.0, 1.0]])
-    >>> float(head.loss(labels=[1], logits=logits)) < 0.1
-    True
+    Labels have shape [B] or [B, 1]. They are class ids from 0 to K - 1, or words of
+    `label_vocabulary`. Metrics: average_loss, accuracy. Predictions: logits,
+    probabilities, class_ids, classes, all_class_ids, all_classes.
+
+    Args:
+      n_classes: The number of classes K, at least 3.
+      weight_column: Key of the feature with the example weights, or a numeric column.
+        The feature has shape [B] or [B, 1]. By default every example weighs 1.
+      label_vocabulary: K words in the order of the class ids, if labels are text.
+      loss_reduction: "sum_over_batch_size" (the weighted sum divided by the number of
+        examples), "sum", or "auto", which is "sum_over_batch_size".
+      loss_fn: Function of `labels` (ids, int32 [B, 1]) and `logits` [B, K], and
+        optionally `features`, that returns losses [B, 1]; see `ex.heads.losses`. By
+        default softmax cross entropy.
+      name: Suffix of metrics and summaries, as in `accuracy/<name>`. `MultiHead` needs
+        it.
+
+    Raises:
+      SpecError: `n_classes` is less than 3, or `label_vocabulary`, `loss_reduction` or
+        `loss_fn` is not as described.
+      TypeError: `weight_column` is neither a key nor a numeric column.
+
+    Example:
+      >>> head = MultiClassHead(3, label_vocabulary=["red", "green", "blue"])
+      >>> logits = jnp.array([[0.0, 5.0, 1.0]])
+      >>> round(float(head.loss(labels=["green"], logits=logits)), 4)
+      0.0247
+      >>> head.predictions(logits, keys=["probabilities"])["probabilities"].shape
+      (1, 3)
     """
 
     n_classes: int
@@ -55,36 +75,52 @@ class MultiClassHead:
                 f"{self._title}: n_classes must be an integer above 2, got "
                 f"{self.n_classes}. For two classes use BinaryClassHead."
             )
-        self._rules.check(self.loss_reduction)
+        super().__post_init__()
+        checks.check_loss_fn(self._title, self.loss_fn)
         words = checks.checked_vocabulary(
             self._title, self.label_vocabulary, self.n_classes
         )
-        checks.put(self, "label_vocabulary", words)
+        self._set("label_vocabulary", words)
 
     @property
     def logits_dimension(self) -> int:
-        """One logit a class."""
         return self.n_classes
 
-    def predictions(
-        self, logits: Logits, keys: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        """Logits, probabilities, the class and all classes."""
-        x = checks.checked_logits(self._title, logits, self.n_classes)
-        words = words_of(self.n_classes, self._words)
-        class_ids = _argmax(x)
-        every = {
-            "logits": x,
-            "probabilities": jax.nn.softmax(x, axis=-1),
+    @property
+    def label_rule(self) -> ClassLabels:
+        return ClassLabels(self._title, self.n_classes, self._vocabulary)
+
+    def example_losses(
+        self, labels: jax.Array, logits: jax.Array, features: Any
+    ) -> jax.Array:
+        loss_fn = self.loss_fn or sparse_softmax_cross_entropy
+        return checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
+
+    def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
+        words = words_of(self.n_classes, self._vocabulary)
+        class_ids = _argmax(logits)
+        return {
+            "logits": logits,
+            "probabilities": jax.nn.softmax(logits, axis=-1),
             "class_ids": Int64(class_ids),
             "classes": Words(class_ids, words),
-            "all_class_ids": all_class_ids(x, self.n_classes),
-            "all_classes": all_classes(x, words),
+            "all_class_ids": all_class_ids(logits, self.n_classes),
+            "all_classes": all_classes(logits, words),
         }
-        return checks.selected(self._title, every, keys)
+
+    def batch_metrics(
+        self,
+        labels: jax.Array,
+        logits: jax.Array,
+        losses: jax.Array,
+        weights: jax.Array | None,
+    ) -> BatchMetrics:
+        return {
+            "average_loss": metrics.mean(losses, weights),
+            "accuracy": metrics.accuracy(labels, _argmax(logits), weights),
+        }
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-        """Served as a classification, or all predictions."""
         classification = ClassificationOutput(
             predictions["probabilities"], predictions["all_classes"]
         )
@@ -94,40 +130,7 @@ class MultiClassHead:
             "predict": PredictOutput(predictions),
         }
 
-    loss = members.loss
-    metrics = members.fresh
-    update_metrics = members.updated
-    create_estimator_spec = make_spec
-
-    @property
-    def _title(self) -> str:
-        return checks.title("MultiClassHead", self.name)
-
-    @property
-    def _words(self) -> tuple[str, ...] | None:
-        return None if self.label_vocabulary is None else tuple(self.label_vocabulary)
-
-    @property
-    def _rules(self) -> Rules:
-        title = self._title
-        return Rules(
-            title,
-            labels=ClassLabels(title, self.n_classes, self._words),
-            label_width=1,
-            logits_dimension=self.n_classes,
-            loss_fn=self.loss_fn or sparse_softmax_cross_entropy,
-            loss_width=1,
-            weight_column=self.weight_column,
-        )
-
-    def _measure(self, scored: Scored | None) -> Measured:
-        ids, x, losses, w = parts_of(scored)
-        return {
-            "average_loss": metrics.mean(losses, w),
-            "accuracy": metrics.accuracy(ids, None if x is None else _argmax(x), w),
-        }
-
 
 def _argmax(logits: jax.Array) -> jax.Array:
-    """The class of the largest logit, [..., 1]; the first one wins a tie."""
+    """Return the class of the largest logit, [..., 1]; the first one wins a tie."""
     return jnp.argmax(logits, axis=-1, keepdims=True).astype(jnp.int32)

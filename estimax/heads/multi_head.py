@@ -1,14 +1,14 @@
-"""Several heads on one model: their losses added, their names kept apart.
+"""`MultiHead`: several heads trained on one model.
 
     head = MultiHead([BinaryClassHead(name="click"), RegressionHead(name="price")])
     head.loss(labels={"click": ..., "price": ...}, logits=logits)     # [B, 1 + 1]
 
-Logits are a dict by head name, or one array with the heads' logits side by side.
+Logits are a dict by head name, or one array with the heads' logits concatenated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -16,18 +16,15 @@ import jax
 
 from estimax import metrics
 from estimax.core.errors import LabelError, SpecError, did_you_mean
-from estimax.core.spec import EstimatorSpec, ExportOutput, ModeKeys, PredictOutput
+from estimax.core.spec import ExportOutput, PredictOutput
 from estimax.heads import checks
 from estimax.heads.head import (
-    Features,
+    BaseHead,
     Head,
     Labels,
     Logits,
     Losses,
     Metrics,
-)
-from estimax.heads.make_spec import Training, build_spec, log_scalar
-from estimax.heads.scoring import (
     merge,
     named,
     regularized,
@@ -36,28 +33,44 @@ from estimax.heads.scoring import (
 
 
 @final
-@dataclass(frozen=True)
-class MultiHead:
-    """Heads trained together; `head_weights` multiply their losses.
+@dataclass(frozen=True, repr=False)
+class MultiHead(BaseHead):
+    """Several heads trained together; the loss is the sum of their losses.
 
-    Prediction keys are pairs (head name, key). Features are shared, so every head
-    reads its own weight column.
+    Use it for multi-task models. Every head has a name, which is its key in `labels`,
+    the suffix of its metrics and the prefix of its serving signatures. All heads see
+    the same features, so each reads its own weight column.
 
-    >>> from estimax.heads import BinaryClassHead, RegressionHead
-    >>> head = MultiHead([BinaryClassHead(name="a"), RegressionHead(name="b")])
-    >>> head.name, head.logits_dimension
-    ('a_b', 2)
-    >>> labels = {"a": [1], "b": [3.0]}
-    >>> round(float(head.loss(labels, [[0.0, 1.0]])), 4)
-    4.6931
+    Logits are a dict from head name to [B, K] of that head, or one array [B, sum of K]
+    in the order of the heads. Prediction keys are pairs (head name, key). Metrics are
+    those of the heads plus `loss/<head>` for each. Signatures are `<head>/<signature>`;
+    `<head>` is the default signature of a head, "serving_default" that of the first.
+
+    Args:
+      heads: The heads, with names that differ.
+      head_weights: Factors of the heads' losses, one for each head. By default 1. They
+        do not change metrics.
+
+    Raises:
+      SpecError: There is no head, a head has no name, two have the same name, or the
+        number of `head_weights` is not the number of heads.
+
+    Example:
+      >>> from estimax.heads import BinaryClassHead, RegressionHead
+      >>> head = MultiHead([BinaryClassHead(name="a"), RegressionHead(name="b")])
+      >>> head.name, head.logits_dimension
+      ('a_b', 2)
+      >>> labels = {"a": [1], "b": [3.0]}
+      >>> round(float(head.loss(labels, [[0.0, 1.0]])), 4)
+      4.6931
     """
 
     heads: Sequence[Head]
     head_weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        checks.put(self, "heads", tuple(self.heads or ()))
-        checks.put(self, "head_weights", tuple(self.head_weights or ()) or None)
+        self._set("heads", tuple(self.heads or ()))
+        self._set("head_weights", tuple(self.head_weights or ()) or None)
         names = [head.name for head in self.heads]
         if not names:
             raise SpecError("MultiHead: heads is empty; give at least one head.")
@@ -65,7 +78,7 @@ class MultiHead:
             if not head.name:
                 raise SpecError(
                     f"MultiHead: every head needs a name, {type(head).__name__} has "
-                    "none. Labels, logits and metrics go by it."
+                    "none. The name is the key of its labels, logits and metrics."
                 )
         twice = [name for name in names if names.count(name) > 1]
         if twice:
@@ -73,22 +86,22 @@ class MultiHead:
         if self.head_weights and len(self.head_weights) != len(names):
             raise SpecError(
                 f"MultiHead: {len(self.head_weights)} head_weights for {len(names)} "
-                "heads; give one a head."
+                "heads; give one for each head."
             )
 
     @property
     def name(self) -> str:
-        """The names of the heads, joined."""
+        """The names of the heads, joined by underscores."""
         return "_".join(self._by_name)
 
     @property
     def logits_dimension(self) -> int:
-        """The logits of all heads side by side."""
+        """The sum of the heads' logits dimensions."""
         return sum(head.logits_dimension for head in self.heads)
 
     @property
     def loss_reduction(self) -> str:
-        """The reduction all heads have; raises if they differ."""
+        """The reduction of all heads; `SpecError` if they differ."""
         reductions = {head.loss_reduction for head in self.heads}
         if len(reductions) > 1:
             raise SpecError(
@@ -101,11 +114,26 @@ class MultiHead:
         self,
         labels: Labels,
         logits: Logits,
-        features: Features = None,
+        features: Any = None,
         mode: str | None = None,
         regularization_losses: Losses = None,
     ) -> jax.Array:
-        """The weighted sum of the heads' losses, plus regularization (not weighted)."""
+        """Return the weighted sum of the heads' losses plus regularization.
+
+        Args:
+          labels: A dict from head name to the labels of that head.
+          logits: A dict from head name to logits [B, K], or all of them as one array.
+          features: Features by name; every head reads its own weight column.
+          mode: Passed to the heads' `loss`.
+          regularization_losses: Scalars to add. `head_weights` do not apply to them.
+
+        Returns:
+          A float32 scalar.
+
+        Raises:
+          LabelError: `labels` is not a dict or lacks the labels of a head.
+          SpecError: `logits` lacks the logits of a head or has another shape.
+        """
         losses = self._losses(labels, logits, features, mode)
         weights = self.head_weights or (1.0,) * len(losses)
         weighted = [w * loss for w, loss in zip(weights, losses.values(), strict=True)]
@@ -114,7 +142,18 @@ class MultiHead:
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[Any, Any]:
-        """All predictions of all heads by (head name, key); `keys` is ignored."""
+        """Return all predictions of all heads.
+
+        Args:
+          logits: A dict from head name to logits [B, K], or all of them as one array.
+          keys: Ignored, as in tf.estimator.
+
+        Returns:
+          A dict from (head name, key) to an array of B rows.
+
+        Raises:
+          SpecError: `logits` lacks the logits of a head or has another shape.
+        """
         return {
             (name, key): value
             for name, x in self._split(logits).items()
@@ -122,7 +161,6 @@ class MultiHead:
         }
 
     def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        """The metrics of all heads, and the mean of each head's loss."""
         empty: dict[str, Any] = {}
         for name, head in self._by_name.items():
             empty |= {named("loss", name): metrics.mean(), **head.metrics()}
@@ -133,12 +171,11 @@ class MultiHead:
     def update_metrics(
         self,
         eval_metrics: Metrics,
-        features: Features,
+        features: Any,
         logits: Logits,
         labels: Labels,
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
-        """The metrics with this batch merged in, as a new dict."""
         batch: dict[str, Any] = {}
         losses = self._losses(labels, logits, features)
         for name, x in self._split(logits).items():
@@ -151,7 +188,16 @@ class MultiHead:
         return merge(eval_metrics, batch)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-        """Every head's signatures as `<head>/<signature>`, `<head>` its default."""
+        """Return the signatures of all heads, with the head's name as prefix.
+
+        Args:
+          predictions: All predictions, as returned by `predictions`.
+
+        Returns:
+          A dict with `<head>/<signature>` for each signature of each head, `<head>` for
+          its default, "serving_default" for that of the first head, and "predict" for
+          all predictions.
+        """
         exports: dict[str, ExportOutput] = {}
         for name, head in self._by_name.items():
             own = {key: v for (of, key), v in predictions.items() if of == name}
@@ -165,38 +211,30 @@ class MultiHead:
                     exports[f"{name}/{key}"] = output
         return {**exports, "predict": PredictOutput(predictions)}
 
-    def create_estimator_spec(
+    def _training_scalars(
         self,
-        features: Features,
-        mode: str,
+        loss: jax.Array,
+        features: Any,
         logits: Logits,
-        labels: Labels = None,
-        optimizer: Any = None,
-        trainable_variables: str | Sequence[str] | None = None,
-        train_op_fn: Callable[[jax.Array], Any] | None = None,
-        update_ops: Sequence[Any] | None = None,
-        regularization_losses: Losses = None,
-    ) -> EstimatorSpec:
-        """What a `model_fn` returns for the mode; see `make_spec`."""
-        if mode == ModeKeys.TRAIN:
-            _ = self.loss_reduction  # raises if the heads disagree
-            for name, loss in self._losses(labels, logits, features).items():
-                log_scalar(named("loss", name), loss)
-            penalty = total_regularization(regularization_losses)
-            log_scalar("regularization_loss", penalty)
-        training = Training(optimizer, trainable_variables, train_op_fn, update_ops)
-        return build_spec(
-            self, features, mode, logits, labels, training, regularization_losses
-        )
+        labels: Labels,
+        regularization_losses: Losses,
+    ) -> dict[str, jax.Array]:
+        _ = self.loss_reduction  # raises SpecError if the heads disagree
+        losses = self._losses(labels, logits, features)
+        scalars = {named("loss", name): own for name, own in losses.items()}
+        penalty = total_regularization(regularization_losses)
+        if penalty is not None:
+            scalars["regularization_loss"] = penalty
+        return scalars
 
     @property
     def _by_name(self) -> dict[str, Head]:
         return {str(head.name): head for head in self.heads}
 
     def _losses(
-        self, labels: Labels, logits: Logits, features: Features, mode: Any = None
+        self, labels: Labels, logits: Logits, features: Any, mode: Any = None
     ) -> dict[str, jax.Array]:
-        """Each head's own loss, neither weighted nor regularized."""
+        """Return the loss of each head, before head weights and regularization."""
         self._check_labels(labels)
         return {
             name: self._by_name[name].loss(
@@ -218,7 +256,7 @@ class MultiHead:
                 raise LabelError(f"MultiHead: labels of head {name!r} missing{near}")
 
     def _split(self, logits: Logits) -> dict[str, Any]:
-        """The logits of each head, in the order of the heads."""
+        """Return the logits of each head, in the order of the heads."""
         if isinstance(logits, Mapping):
             for name in self._by_name:
                 if name not in logits:

@@ -1,4 +1,4 @@
-"""Any number of K classes an example: K yes/no questions under one loss.
+"""`MultiLabelHead`: any number of K classes, K yes/no labels for each example.
 
 head = MultiLabelHead(3, label_vocabulary=["x", "y", "z"], thresholds=[0.5])
 """
@@ -14,32 +14,57 @@ import jax
 from estimax import metrics
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
-from estimax.heads import checks, members
-from estimax.heads.binary_class import at_thresholds
-from estimax.heads.head import (
-    Logits,
-    LossFn,
-    Measured,
-)
+from estimax.heads import checks
+from estimax.heads.binary_class import metrics_at_thresholds
+from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import IndicatorLabels, all_classes, words_of
 from estimax.heads.losses import multi_label_cross_entropy
-from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Rules, Scored, parts_of
 from estimax.heads.weights import WeightColumn
 
 
 @final
-@dataclass(frozen=True)
-class MultiLabelHead:
-    """K >= 2 classes of which an example has any number; logits [B, K].
+@dataclass(frozen=True, repr=False)
+class MultiLabelHead(BaseHead):
+    """Head for K >= 2 classes of which an example has any number; logits [B, K].
 
-    Labels are 0/1 indicators [B, K] (fractions are accepted), or sparse class ids or
-    words of `label_vocabulary`. Metrics pool all (example, class) pairs; name classes
-    in `classes_for_class_based_metrics` to have theirs apart.
+    Use it for tags. The loss of an example is the mean of K sigmoid cross entropies. If
+    every example has exactly one class, use `MultiClassHead`.
 
-    >>> head = MultiLabelHead(2)
-    >>> float(head.loss(labels=[[1, 1]], logits=[[9.0, 9.0]])) < 0.001
-    True
+    Labels are indicators [B, K] within [0, 1], or `Sparse` class ids or words of
+    `label_vocabulary`. Metrics pool all pairs of example and class: average_loss, auc,
+    auc_precision_recall, and those of `thresholds` and
+    `classes_for_class_based_metrics`. Predictions: logits, probabilities, classes.
+
+    Args:
+      n_classes: The number of classes K, at least 2.
+      weight_column: Key of the feature with the example weights, or a numeric column.
+        The feature has shape [B] or [B, 1]. By default every example weighs 1.
+      thresholds: Numbers strictly between 0 and 1. Each adds the accuracy, precision
+        and recall of `probability > threshold`.
+      label_vocabulary: K words in the order of the class ids, if labels are text.
+      loss_reduction: "sum_over_batch_size" (the weighted sum divided by the number of
+        examples), "sum", or "auto", which is "sum_over_batch_size".
+      loss_fn: Function of `labels` (indicators [B, K]) and `logits` [B, K], and
+        optionally `features`, that returns losses [B, 1]. By default
+        `losses.multi_label_cross_entropy`.
+      classes_for_class_based_metrics: Class ids, or words of `label_vocabulary`. Each
+        adds the mean probability, auc and auc_precision_recall of that class.
+      name: Suffix of metrics and summaries, as in `auc/<name>`. `MultiHead` needs it.
+
+    Raises:
+      SpecError: `n_classes` is less than 2, or `thresholds`, `label_vocabulary`,
+        `loss_reduction`, `loss_fn` or `classes_for_class_based_metrics` is not as
+        described.
+      TypeError: `weight_column` is neither a key nor a numeric column.
+
+    Example:
+      >>> head = MultiLabelHead(2, thresholds=[0.5])
+      >>> labels, logits = [[1, 1], [0, 1]], [[9.0, 9.0], [9.0, 9.0]]
+      >>> round(float(head.loss(labels, logits)), 2)
+      2.25
+      >>> seen = head.update_metrics(head.metrics(), {}, logits, labels)
+      >>> float(seen["precision/positive_threshold_0.5"].compute())
+      0.75
     """
 
     n_classes: int
@@ -57,38 +82,63 @@ class MultiLabelHead:
                 f"{self._title}: n_classes must be an integer of at least 2, got "
                 f"{self.n_classes}. For one yes/no label use BinaryClassHead."
             )
-        self._rules.check(self.loss_reduction)
-        checks.put(
-            self, "thresholds", checks.checked_thresholds(self._title, self.thresholds)
-        )
+        super().__post_init__()
+        checks.check_loss_fn(self._title, self.loss_fn)
+        thresholds = checks.checked_thresholds(self._title, self.thresholds)
+        self._set("thresholds", thresholds)
         words = checks.checked_vocabulary(
             self._title, self.label_vocabulary, self.n_classes
         )
-        checks.put(self, "label_vocabulary", words)
+        self._set("label_vocabulary", words)
         chosen = tuple(self.classes_for_class_based_metrics or ())
-        checks.put(self, "classes_for_class_based_metrics", chosen)
+        self._set("classes_for_class_based_metrics", chosen)
         for chosen_class in chosen:
             self._class_id(chosen_class)
 
     @property
     def logits_dimension(self) -> int:
-        """One logit a class."""
         return self.n_classes
 
-    def predictions(
-        self, logits: Logits, keys: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        """Logits, the probability of each class, and the names of all classes."""
-        x = checks.checked_logits(self._title, logits, self.n_classes)
-        every = {
-            "logits": x,
-            "probabilities": jax.nn.sigmoid(x),
-            "classes": all_classes(x, words_of(self.n_classes, self._words)),
+    @property
+    def label_dimension(self) -> int:
+        return self.n_classes
+
+    @property
+    def label_rule(self) -> IndicatorLabels:
+        return IndicatorLabels(self._title, self.n_classes, self._vocabulary)
+
+    def example_losses(
+        self, labels: jax.Array, logits: jax.Array, features: Any
+    ) -> jax.Array:
+        loss_fn = self.loss_fn or multi_label_cross_entropy
+        return checks.call_loss_fn(self._title, loss_fn, labels, logits, features, 1)
+
+    def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
+        return {
+            "logits": logits,
+            "probabilities": jax.nn.sigmoid(logits),
+            "classes": all_classes(logits, words_of(self.n_classes, self._vocabulary)),
         }
-        return checks.selected(self._title, every, keys)
+
+    def batch_metrics(
+        self,
+        labels: jax.Array,
+        logits: jax.Array,
+        losses: jax.Array,
+        weights: jax.Array | None,
+    ) -> BatchMetrics:
+        p = jax.nn.sigmoid(logits)
+        measured: BatchMetrics = {
+            "average_loss": metrics.mean(losses, weights),
+            "auc": metrics.auc(labels, p, weights),
+            "auc_precision_recall": metrics.auc(labels, p, weights, curve="PR"),
+            **metrics_at_thresholds(self.thresholds, labels, p, weights),
+        }
+        for chosen in self.classes_for_class_based_metrics or ():
+            measured |= self._class_metrics(self._class_id(chosen), labels, p, weights)
+        return measured
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-        """Served as a classification, or all predictions."""
         classification = ClassificationOutput(
             predictions["probabilities"], predictions["classes"]
         )
@@ -98,57 +148,21 @@ class MultiLabelHead:
             "predict": PredictOutput(predictions),
         }
 
-    loss = members.loss
-    metrics = members.fresh
-    update_metrics = members.updated
-    create_estimator_spec = make_spec
-
-    @property
-    def _title(self) -> str:
-        return checks.title("MultiLabelHead", self.name)
-
-    @property
-    def _words(self) -> tuple[str, ...] | None:
-        return None if self.label_vocabulary is None else tuple(self.label_vocabulary)
-
-    @property
-    def _rules(self) -> Rules:
-        title = self._title
-        return Rules(
-            title,
-            labels=IndicatorLabels(title, self.n_classes, self._words),
-            label_width=self.n_classes,
-            logits_dimension=self.n_classes,
-            loss_fn=self.loss_fn or multi_label_cross_entropy,
-            loss_width=1,
-            weight_column=self.weight_column,
-        )
-
-    def _measure(self, scored: Scored | None) -> Measured:
-        z, x, losses, w = parts_of(scored)
-        p = None if x is None else jax.nn.sigmoid(x)
-        measured: Measured = {
-            "average_loss": metrics.mean(losses, w),
-            "auc": metrics.auc(z, p, w),
-            "auc_precision_recall": metrics.auc(z, p, w, curve="PR"),
-            **at_thresholds(self.thresholds, z, p, w),
-        }
-        for chosen in self.classes_for_class_based_metrics or ():
-            measured |= self._measure_class(self._class_id(chosen), z, p, w)
-        return measured
-
-    def _measure_class(
+    def _class_metrics(
         self,
         class_id: int,
-        labels: jax.Array | None,
-        probabilities: jax.Array | None,
+        labels: jax.Array,
+        probabilities: jax.Array,
         weights: jax.Array | None,
-    ) -> Measured:
-        def column(values: jax.Array | None) -> jax.Array | None:
-            return None if values is None else values[..., class_id : class_id + 1]
-
-        z, p = column(labels), column(probabilities)
-        shown = f"class{class_id}" if self._words is None else self._words[class_id]
+    ) -> BatchMetrics:
+        """Return the metrics of one class, from its column of labels and scores."""
+        column = slice(class_id, class_id + 1)
+        z, p = labels[..., column], probabilities[..., column]
+        shown = (
+            f"class{class_id}"
+            if self._vocabulary is None
+            else self._vocabulary[class_id]
+        )
         return {
             f"probability_mean/{shown}": metrics.mean(p, weights),
             f"auc/{shown}": metrics.auc(z, p, weights),
@@ -156,15 +170,15 @@ class MultiLabelHead:
         }
 
     def _class_id(self, chosen: int | str) -> int:
-        """The id of a class of `classes_for_class_based_metrics`."""
+        """Return the id of a class in `classes_for_class_based_metrics`."""
         if isinstance(chosen, str):
-            if self._words is None or chosen not in self._words:
-                near = did_you_mean(chosen, self._words or ())
+            if self._vocabulary is None or chosen not in self._vocabulary:
+                near = did_you_mean(chosen, self._vocabulary or ())
                 raise SpecError(
                     f"{self._title}: classes_for_class_based_metrics names {chosen!r}, "
                     f"which is not in label_vocabulary{near}"
                 )
-            return self._words.index(chosen)
+            return self._vocabulary.index(chosen)
         if not 0 <= chosen < self.n_classes:
             raise SpecError(
                 f"{self._title}: classes_for_class_based_metrics has {chosen}; class "

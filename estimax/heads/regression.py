@@ -1,17 +1,17 @@
-"""Numbers to predict: squared error, Poisson counts, or probabilities.
+"""Heads that predict numbers: `RegressionHead`, and two with another loss.
 
 head = RegressionHead(label_dimension=2)
 head = PoissonRegressionHead()          # counts: logits are logs of rates
 head = LogisticRegressionHead()         # labels in [0, 1], regression metrics
 
-The three differ in loss, link (logits to predictions) and range of labels only.
+The three differ only in the loss, the inverse link (from logits to predictions) and the
+range of labels. Functions below the classes implement what they have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, final
 
 import jax
@@ -20,90 +20,134 @@ import jax.numpy as jnp
 from estimax import metrics
 from estimax.core.errors import SpecError
 from estimax.core.spec import ExportOutput, PredictOutput, RegressionOutput
-from estimax.heads import checks, members
-from estimax.heads.head import (
-    Logits,
-    LossFn,
-    Measured,
-)
+from estimax.heads import checks
+from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import NumberLabels
 from estimax.heads.losses import poisson, sigmoid_cross_entropy, squared_error
-from estimax.heads.make_spec import make_spec
-from estimax.heads.scoring import Rules, Scored, parts_of
-from estimax.heads.weights import WeightColumn
+from estimax.heads.weights import WeightColumn, weights_for
 
-Link = Callable[[jax.Array], jax.Array]
+InverseLink = Callable[[jax.Array], jax.Array]
 
 
 @final
-@dataclass(frozen=True)
-class RegressionHead:
-    """`label_dimension` numbers an example; the loss is the squared error.
+@dataclass(frozen=True, repr=False)
+class RegressionHead(BaseHead):
+    """Head for D numbers for each example: squared error of logits [B, D].
 
-    `inverse_link_fn` turns logits into predictions and never touches the loss.
+    Use it to predict any real numbers. For counts, `PoissonRegressionHead` fits better;
+    for numbers within [0, 1], `LogisticRegressionHead`.
 
-    >>> head = RegressionHead()
-    >>> float(head.loss(labels=[3.0], logits=jnp.array([[1.0]])))
-    4.0
+    Labels have shape [B, D], or [B] if D is 1. Metrics: average_loss, prediction/mean,
+    label/mean. Predictions: predictions, and logits if `inverse_link_fn` is given.
+
+    Args:
+      label_dimension: How many numbers D an example has.
+      weight_column: Key of the feature with the weights, or a numeric column. The
+        feature has shape [B] or [B, 1], or [B, D] to weigh every number on its own. By
+        default all weigh 1.
+      loss_reduction: "sum_over_batch_size" (the weighted sum divided by B * D), "sum",
+        or "auto", which is "sum_over_batch_size".
+      loss_fn: Function of `labels` [B, D] and `logits` [B, D], and optionally
+        `features`, that returns losses [B, D]; see `ex.heads.losses`. By default the
+        squared error.
+      inverse_link_fn: Function from logits to predictions, [B, D] to [B, D]. The loss
+        is computed from the logits. By default predictions are the logits.
+      name: Suffix of metrics and summaries, as in `average_loss/<name>`. `MultiHead`
+        needs it.
+
+    Raises:
+      SpecError: `label_dimension` is less than 1, or `loss_reduction` or `loss_fn` is
+        not as described.
+      TypeError: `weight_column` is neither a key nor a numeric column.
+
+    Example:
+      >>> head = RegressionHead(weight_column="w")
+      >>> logits, features = [[1.0], [2.0]], {"w": [1.0, 0.5]}
+      >>> float(head.loss([3.0, 2.0], logits, features))
+      2.0
+      >>> head.predictions(logits)["predictions"].tolist()
+      [[1.0], [2.0]]
     """
 
     label_dimension: int = 1
     weight_column: WeightColumn | None = None
     loss_reduction: str = "sum_over_batch_size"
     loss_fn: LossFn | None = None
-    inverse_link_fn: Link | None = None
+    inverse_link_fn: InverseLink | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _check_dimension(self._rules, self.label_dimension)
-        self._rules.check(self.loss_reduction)
+        _check_dimension(self._title, self.label_dimension)
+        super().__post_init__()
+        checks.check_loss_fn(self._title, self.loss_fn)
 
     @property
     def logits_dimension(self) -> int:
-        """One logit a predicted number."""
         return self.label_dimension
 
-    def predictions(
-        self, logits: Logits, keys: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        """The predictions; with a link, also the logits they come from."""
-        return _predictions(self._rules, self.inverse_link_fn, logits, keys)
-
-    def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-        """Served as a regression, or all predictions."""
-        return _exports(predictions)
-
-    loss = members.loss
-    metrics = members.fresh
-    update_metrics = members.updated
-    create_estimator_spec = make_spec
-
-    @property
-    def _rules(self) -> Rules:
-        title = checks.title("RegressionHead", self.name)
-        return Rules(
-            title,
-            labels=NumberLabels(title),
-            label_width=self.label_dimension,
-            logits_dimension=self.label_dimension,
-            loss_fn=self.loss_fn or squared_error,
-            loss_width=self.label_dimension,
-            weight_column=self.weight_column,
-            weight_per_output=True,
+    def example_losses(
+        self, labels: jax.Array, logits: jax.Array, features: Any
+    ) -> jax.Array:
+        loss_fn, width = self.loss_fn or squared_error, self.label_dimension
+        return checks.call_loss_fn(
+            self._title, loss_fn, labels, logits, features, width
         )
 
-    def _measure(self, scored: Scored | None) -> Measured:
-        return _measure(self.inverse_link_fn, scored)
+    def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
+        if self.inverse_link_fn is None:
+            return {"predictions": logits}
+        return {"predictions": self.inverse_link_fn(logits), "logits": logits}
+
+    def batch_metrics(
+        self,
+        labels: jax.Array,
+        logits: jax.Array,
+        losses: jax.Array,
+        weights: jax.Array | None,
+    ) -> BatchMetrics:
+        predicted = self.all_predictions(logits)["predictions"]
+        return _batch_metrics(labels, predicted, losses, weights)
+
+    def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
+        return _export_outputs(predictions)
+
+    def _weights(self, features: Any, logits: jax.Array) -> jax.Array | None:
+        return _weights(self, features, logits)
 
 
 @final
-@dataclass(frozen=True)
-class PoissonRegressionHead:
-    """Counts; logits are the logs of their rates, predictions the rates.
+@dataclass(frozen=True, repr=False)
+class PoissonRegressionHead(BaseHead):
+    """Head for counts: Poisson loss of logits [B, D], the logs of the rates.
 
-    >>> head = PoissonRegressionHead()
-    >>> head.predictions(jnp.array([[0.0]]))["predictions"].tolist()
-    [[1.0]]
+    Use it for labels 0, 1, 2, … such as visits in an hour. Predictions are the rates,
+    exp(logits).
+
+    Labels have shape [B, D], or [B] if D is 1. Metrics: average_loss, prediction/mean,
+    label/mean. Predictions: predictions, logits.
+
+    Args:
+      label_dimension: How many counts D an example has.
+      weight_column: Key of the feature with the weights, or a numeric column. The
+        feature has shape [B] or [B, 1], or [B, D] to weigh every count on its own. By
+        default all weigh 1.
+      loss_reduction: "sum_over_batch_size" (the weighted sum divided by B * D), "sum",
+        or "auto", which is "sum_over_batch_size".
+      compute_full_loss: Whether the loss includes log(label!), which is approximated
+        and does not depend on the logits.
+      name: Suffix of metrics and summaries, as in `average_loss/<name>`. `MultiHead`
+        needs it.
+
+    Raises:
+      SpecError: `label_dimension` is less than 1, or `loss_reduction` is unknown.
+      TypeError: `weight_column` is neither a key nor a numeric column.
+
+    Example:
+      >>> head = PoissonRegressionHead()
+      >>> head.predictions([[0.0]])["predictions"].tolist()
+      [[1.0]]
+      >>> float(head.loss(labels=[1], logits=[[0.0]]))
+      1.0
     """
 
     label_dimension: int = 1
@@ -113,133 +157,132 @@ class PoissonRegressionHead:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        _check_dimension(self._rules, self.label_dimension)
-        self._rules.check(self.loss_reduction)
+        _check_dimension(self._title, self.label_dimension)
+        super().__post_init__()
 
     @property
     def logits_dimension(self) -> int:
-        """One logit a predicted number."""
         return self.label_dimension
 
-    def predictions(
-        self, logits: Logits, keys: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        """The rates, and the logits they come from."""
-        return _predictions(self._rules, jnp.exp, logits, keys)
+    def example_losses(
+        self, labels: jax.Array, logits: jax.Array, features: Any
+    ) -> jax.Array:
+        return poisson(labels, logits, compute_full_loss=self.compute_full_loss)
+
+    def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
+        return {"predictions": jnp.exp(logits), "logits": logits}
+
+    def batch_metrics(
+        self,
+        labels: jax.Array,
+        logits: jax.Array,
+        losses: jax.Array,
+        weights: jax.Array | None,
+    ) -> BatchMetrics:
+        return _batch_metrics(labels, jnp.exp(logits), losses, weights)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-        """Served as a regression, or all predictions."""
-        return _exports(predictions)
+        return _export_outputs(predictions)
 
-    loss = members.loss
-    metrics = members.fresh
-    update_metrics = members.updated
-    create_estimator_spec = make_spec
-
-    @property
-    def _rules(self) -> Rules:
-        title = checks.title("PoissonRegressionHead", self.name)
-        return Rules(
-            title,
-            labels=NumberLabels(title),
-            label_width=self.label_dimension,
-            logits_dimension=self.label_dimension,
-            loss_fn=partial(poisson, compute_full_loss=self.compute_full_loss),
-            loss_width=self.label_dimension,
-            weight_column=self.weight_column,
-            weight_per_output=True,
-        )
-
-    def _measure(self, scored: Scored | None) -> Measured:
-        return _measure(jnp.exp, scored)
+    def _weights(self, features: Any, logits: jax.Array) -> jax.Array | None:
+        return _weights(self, features, logits)
 
 
 @final
-@dataclass(frozen=True)
-class LogisticRegressionHead:
-    """A probability an example: labels in [0, 1], sigmoid cross entropy.
+@dataclass(frozen=True, repr=False)
+class LogisticRegressionHead(BaseHead):
+    """Head for a number within [0, 1]: sigmoid cross entropy of one logit, [B, 1].
 
-    Measured and served as a regression; for classes use BinaryClassHead.
+    Use it for rates, such as observed click-through rates. Metrics and serving
+    signatures are those of a regression; for classes use `BinaryClassHead`.
 
-    >>> head = LogisticRegressionHead()
-    >>> head.predictions(jnp.array([[0.0]]))["predictions"].tolist()
-    [[0.5]]
+    Labels have shape [B] or [B, 1]. Metrics: average_loss, prediction/mean, label/mean.
+    Predictions: predictions, logits.
+
+    Args:
+      weight_column: Key of the feature with the example weights, or a numeric column.
+        The feature has shape [B] or [B, 1]. By default every example weighs 1.
+      loss_reduction: "sum_over_batch_size" (the weighted sum divided by the number of
+        examples), "sum", or "auto", which is "sum_over_batch_size".
+      name: Suffix of metrics and summaries, as in `average_loss/<name>`. `MultiHead`
+        needs it.
+
+    Raises:
+      SpecError: `loss_reduction` is unknown.
+      TypeError: `weight_column` is neither a key nor a numeric column.
+
+    Example:
+      >>> head = LogisticRegressionHead()
+      >>> head.predictions([[0.0]])["predictions"].tolist()
+      [[0.5]]
+      >>> round(float(head.loss(labels=[0.25], logits=[[0.0]])), 4)
+      0.6931
     """
 
     weight_column: WeightColumn | None = None
     loss_reduction: str = "sum_over_batch_size"
     name: str | None = None
 
-    def __post_init__(self) -> None:
-        self._rules.check(self.loss_reduction)
-
     @property
     def logits_dimension(self) -> int:
-        """One logit a predicted number."""
         return 1
 
-    def predictions(
-        self, logits: Logits, keys: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        """The probabilities, and the logits they come from."""
-        return _predictions(self._rules, jax.nn.sigmoid, logits, keys)
+    @property
+    def label_rule(self) -> NumberLabels:
+        return NumberLabels(self._title, 0.0, 1.0)
+
+    def example_losses(
+        self, labels: jax.Array, logits: jax.Array, features: Any
+    ) -> jax.Array:
+        return sigmoid_cross_entropy(labels, logits)
+
+    def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
+        return {"predictions": jax.nn.sigmoid(logits), "logits": logits}
+
+    def batch_metrics(
+        self,
+        labels: jax.Array,
+        logits: jax.Array,
+        losses: jax.Array,
+        weights: jax.Array | None,
+    ) -> BatchMetrics:
+        return _batch_metrics(labels, jax.nn.sigmoid(logits), losses, weights)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-        """Served as a regression, or all predictions."""
-        return _exports(predictions)
-
-    loss = members.loss
-    metrics = members.fresh
-    update_metrics = members.updated
-    create_estimator_spec = make_spec
-
-    @property
-    def _rules(self) -> Rules:
-        title = checks.title("LogisticRegressionHead", self.name)
-        return Rules(
-            title,
-            labels=NumberLabels(title, 0.0, 1.0),
-            label_width=1,
-            logits_dimension=1,
-            loss_fn=sigmoid_cross_entropy,
-            loss_width=1,
-            weight_column=self.weight_column,
-            weight_per_output=True,
-        )
-
-    def _measure(self, scored: Scored | None) -> Measured:
-        return _measure(jax.nn.sigmoid, scored)
+        return _export_outputs(predictions)
 
 
-def _check_dimension(rules: Rules, dimension: object) -> None:
+def _check_dimension(head: str, dimension: object) -> None:
     if not isinstance(dimension, int) or dimension < 1:
         raise SpecError(
-            f"{rules.title}: label_dimension must be an integer of at least 1, got "
+            f"{head}: label_dimension must be an integer of at least 1, got "
             f"{dimension}."
         )
 
 
-def _predictions(
-    rules: Rules, link: Link | None, logits: Logits, keys: Sequence[str] | None
-) -> dict[str, Any]:
-    x = checks.checked_logits(rules.title, logits, rules.logits_dimension)
-    every = {"predictions": x if link is None else link(x)}
-    if link is not None:
-        every["logits"] = x
-    return checks.selected(rules.title, every, keys)
+def _weights(
+    head: RegressionHead | PoissonRegressionHead, features: Any, logits: jax.Array
+) -> jax.Array | None:
+    """Return the weights, [B, 1] or one for every number, [B, D]."""
+    return weights_for(
+        head._title, head.weight_column, features, logits, per_output=True
+    )
 
 
-def _measure(link: Link | None, scored: Scored | None) -> Measured:
-    y, x, losses, w = parts_of(scored)
-    predicted = x if x is None or link is None else link(x)
+def _batch_metrics(
+    labels: jax.Array,
+    predictions: jax.Array,
+    losses: jax.Array,
+    weights: jax.Array | None,
+) -> BatchMetrics:
     return {
-        "average_loss": metrics.mean(losses, w),
-        "prediction/mean": metrics.mean(predicted, w),
-        "label/mean": metrics.mean(y, w),
+        "average_loss": metrics.mean(losses, weights),
+        "prediction/mean": metrics.mean(predictions, weights),
+        "label/mean": metrics.mean(labels, weights),
     }
 
 
-def _exports(predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
+def _export_outputs(predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
     regression = RegressionOutput(predictions["predictions"])
     return {
         "serving_default": regression,

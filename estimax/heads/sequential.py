@@ -1,18 +1,21 @@
-"""A label at every step of a sequence: another head, applied to the steps that count.
+"""`SequentialHeadWrapper`: a label at every step of a sequence.
 
     head = SequentialHeadWrapper(MultiClassHead(9), sequence_length_mask="mask")
     head.loss(logits, labels, features)     # logits [B, T, 9], features["mask"] [B, T]
 
-Steps that the mask leaves out are given weight 0 and not cut away, since the number of
-the others is not known inside `jit`; a mean still divides by the steps that count.
-Numbers are the same as when the head sees the [N, ...] unmasked steps alone.
+The wrapper applies another head, the static head, to all steps of all sequences as if
+each step were an example. Masked steps get weight 0 and stay in the arrays, since their
+number is not known inside `jit`; a mean is rescaled to the unmasked steps. The results
+are those of the static head applied to the unmasked steps alone.
+
+`StepLabels`, below the class, converts and checks the labels of steps on the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -23,187 +26,213 @@ from estimax import staging
 from estimax.core import numbers as number_types
 from estimax.core.errors import FeatureError, LabelError, SpecError
 from estimax.core.sparse import Sparse
-from estimax.core.spec import EstimatorSpec, ExportOutput, ModeKeys
+from estimax.core.spec import ExportOutput
 from estimax.heads import checks
-from estimax.heads.binary_class import BinaryClassHead
-from estimax.heads.head import Features, Head, Labels, Logits, Losses, Metrics
+from estimax.heads.head import (
+    BaseHead,
+    Labels,
+    Logits,
+    Losses,
+    Metrics,
+    ScoredBatch,
+    loss_scalars,
+    regularized,
+)
 from estimax.heads.labels import KEY, LabelRule, check_given
-from estimax.heads.make_spec import Training, build_spec, log_losses
-from estimax.heads.multi_class import MultiClassHead
-from estimax.heads.multi_label import MultiLabelHead
-from estimax.heads.regression import (
-    LogisticRegressionHead,
-    PoissonRegressionHead,
-    RegressionHead,
-)
-from estimax.heads.scoring import Scored, merged_metrics, regularized
-
-StaticHead = (
-    BinaryClassHead
-    | MultiClassHead
-    | MultiLabelHead
-    | RegressionHead
-    | PoissonRegressionHead
-    | LogisticRegressionHead
-)
+from estimax.heads.losses import reduce_losses
+from estimax.heads.multi_head import MultiHead
 
 
 @final
-@dataclass(frozen=True)
-class SequentialHeadWrapper:
-    """Applies `static_head` to the steps for which the mask, a feature, is true.
+@dataclass(frozen=True, repr=False)
+class SequentialHeadWrapper(BaseHead):
+    """Apply a head to every step of a sequence for which a mask is true.
 
-    `feature_columns` names the features that the static head reads, such as its weight
-    column; each is [B, T, ...]. Note that `loss` takes logits first, then labels.
+    Use it to label each step, such as the words of a sentence; `RNNEstimator` needs it
+    with `return_sequences=True`. Logits have shape [B, T, K] and labels [B, T] or
+    [B, T, D], for B sequences of T steps. Metrics, summaries and signatures are those
+    of the static head. In `PREDICT` the predictions of the spec include the mask.
 
-    >>> head = SequentialHeadWrapper(RegressionHead(), "mask")
-    >>> features = {"mask": [[True, False]]}
-    >>> logits = [[[1.0], [9.0]]]
-    >>> float(head.loss(logits, [[3.0, 0.0]], features))
-    4.0
+    As in tf.estimator, `loss` takes logits first and then labels.
+
+    Args:
+      static_head: The head for one step: any head of this package except `MultiHead`,
+        or your own subclass of `BaseHead`.
+      sequence_length_mask: Key of the feature with the mask, [B, T], true for the steps
+        that count.
+      feature_columns: Key or keys of the features that the static head reads, such as
+        its weight column. Each has shape [B, T, ...].
+
+    Raises:
+      SpecError: `static_head` cannot be wrapped.
+      TypeError: `sequence_length_mask` or one of `feature_columns` is not a string.
+
+    Example:
+      >>> from estimax.heads import RegressionHead
+      >>> head = SequentialHeadWrapper(RegressionHead(), "mask")
+      >>> features = {"mask": [[True, False]]}
+      >>> logits = [[[1.0], [9.0]]]
+      >>> float(head.loss(logits, [[3.0, 0.0]], features))
+      4.0
     """
 
-    static_head: StaticHead
+    static_head: BaseHead
     sequence_length_mask: str = "sequence_length_mask"
     feature_columns: str | Iterable[str] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.static_head, StaticHead):
+        can_wrap = isinstance(self.static_head, BaseHead) and not isinstance(
+            self.static_head, MultiHead | SequentialHeadWrapper
+        )
+        if not can_wrap:
             raise SpecError(
-                "SequentialHeadWrapper: static_head must be one of the single heads of "
-                f"estimax.heads, got {type(self.static_head).__name__}. A MultiHead "
-                "cannot be wrapped."
+                "SequentialHeadWrapper: static_head must be a head for one array of "
+                "labels that inherits from ex.heads.BaseHead, such as MultiClassHead; "
+                f"got {type(self.static_head).__name__}."
             )
         if not isinstance(self.sequence_length_mask, str):
             raise TypeError(
                 "SequentialHeadWrapper: sequence_length_mask must be the key of a "
                 f"feature, got {type(self.sequence_length_mask).__name__}."
             )
-        checks.put(self, "feature_columns", _keys(self.feature_columns))
+        self._set("feature_columns", _keys(self.feature_columns))
 
     @property
     def name(self) -> str | None:
-        """The static head's with `_sequential` behind; metrics keep the former."""
+        """The static head's name with `_sequential` appended; not used in metrics."""
         name = self.static_head.name
         return None if name is None else f"{name}_sequential"
 
     @property
     def logits_dimension(self) -> int:
-        """The static head's."""
         return self.static_head.logits_dimension
 
     @property
     def loss_reduction(self) -> str:
-        """The static head's."""
         return self.static_head.loss_reduction
 
     @property
     def label_rule(self) -> LabelRule:
-        """What the label of a step must be; the static head's."""
-        return self.static_head._rules.labels
+        """How the label of a step is converted and checked: the static head's rule."""
+        return self.static_head.label_rule
 
     @property
     def input_sequence_mask_key(self) -> str:
         """The key of the feature that holds the mask."""
         return self.sequence_length_mask
 
-    def loss(
+    # tf.estimator's order of arguments; make_spec passes them by keyword.
+    def loss(  # type: ignore[override]
         self,
         logits: Logits,
         labels: Labels,
-        features: Features = None,
+        features: Any = None,
         mode: str | None = None,
         regularization_losses: Losses = None,
     ) -> jax.Array:
-        """The loss over the unmasked steps; a mean divides by their number."""
-        scored, mask = self._score(labels, logits, features)
-        loss = scored.loss(self.loss_reduction)
+        """Return the loss over the unmasked steps. Logits come before labels.
+
+        Args:
+          logits: Output of the model, [B, T, K].
+          labels: Labels of the steps, [B, T] or [B, T, D]; values at masked steps are
+            ignored. Or `Sparse`, with one label for each unmasked step.
+          features: Features by name, with the mask [B, T].
+          mode: Has no effect.
+          regularization_losses: Scalars to add to the loss.
+
+        Returns:
+          A float32 scalar. A mean divides by the number of unmasked steps.
+
+        Raises:
+          FeatureError: The mask, or a feature of `feature_columns`, is missing or does
+            not have a value for every step.
+          LabelError: Labels are missing, out of range or of another shape.
+          SpecError: The logits have another shape.
+        """
+        batch, mask = self._score_steps(labels, logits, features)
+        loss = reduce_losses(batch.losses, batch.weights, self.loss_reduction)
         if self.loss_reduction != "sum":
+            # The reduction divided by B * T; rescale to the number of unmasked steps.
             steps = jnp.sum(mask, dtype=jnp.float32)
             loss = loss * (mask.size / jnp.maximum(steps, 1.0))
         return regularized(loss, regularization_losses)
 
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
-    ) -> dict[str, Any]:
-        """The static head's predictions for all steps, masked ones included."""
+    ) -> dict[Any, Any]:
+        """Return the static head's predictions for all steps, including masked ones.
+
+        Args:
+          logits: Output of the model, [B, T, K].
+          keys: The predictions to return. By default all of them.
+
+        Returns:
+          A dict from prediction key to an array [B, T, ...].
+
+        Raises:
+          SpecError: The logits have another last axis, or a key is unknown.
+        """
         return self.static_head.predictions(logits, keys)
 
     def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
-        """The static head's metrics before any data."""
         return self.static_head.metrics(regularization_losses)
 
     def update_metrics(
         self,
         eval_metrics: Metrics,
-        features: Features,
+        features: Any,
         logits: Logits,
         labels: Labels,
         regularization_losses: Losses = None,
     ) -> dict[str, Any]:
-        """The metrics with the unmasked steps of this batch merged in."""
-        scored, _ = self._score(labels, logits, features)
-        name = self.static_head.name
-        batch = self.static_head._measure(scored)
-        return merged_metrics(eval_metrics, batch, name, regularization_losses)
+        batch, _ = self._score_steps(labels, logits, features)
+        return self.static_head._merge_batch(eval_metrics, batch, regularization_losses)
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
-        """The static head's; the mask is not among them."""
         return self.static_head.export_outputs(predictions)
 
-    def create_estimator_spec(
+    def _training_scalars(
         self,
-        features: Features,
-        mode: str,
+        loss: jax.Array,
+        features: Any,
         logits: Logits,
-        labels: Labels = None,
-        optimizer: Any = None,
-        trainable_variables: str | Sequence[str] | None = None,
-        train_op_fn: Callable[[jax.Array], Any] | None = None,
-        update_ops: Sequence[Any] | None = None,
-        regularization_losses: Losses = None,
-    ) -> EstimatorSpec:
-        """What a `model_fn` returns for the mode; predictions include the mask."""
-        training = Training(optimizer, trainable_variables, train_op_fn, update_ops)
-        # Its loss has its arguments the other way round; build_spec names them.
-        head = cast(Head, self)
-        spec = build_spec(
-            head, features, mode, logits, labels, training, regularization_losses
-        )
-        if mode == ModeKeys.PREDICT:
-            with_mask = {
-                **spec.predictions,
-                self.sequence_length_mask: self._mask(features),
-            }
-            return spec._replace(predictions=with_mask)
-        if mode == ModeKeys.TRAIN:
-            log_losses(self.static_head.name, spec.loss, regularization_losses)
-        return spec
+        labels: Labels,
+        regularization_losses: Losses,
+    ) -> dict[str, jax.Array]:
+        return loss_scalars(self.static_head.name, loss, regularization_losses)
 
-    def _score(
-        self, labels: Labels, logits: Logits, features: Features
-    ) -> tuple[Scored, jax.Array]:
-        """The steps of all sequences as rows, masked ones with weight 0."""
-        rules = self.static_head._rules
+    def _reported_predictions(
+        self, predictions: dict[Any, Any], features: Any
+    ) -> dict[Any, Any]:
+        return {**predictions, self.sequence_length_mask: self._mask(features)}
+
+    def _score_steps(
+        self, labels: Labels, logits: Logits, features: Any
+    ) -> tuple[ScoredBatch, jax.Array]:
+        """Score the steps of all sequences as rows, masked ones with weight 0.
+
+        Return the batch of B * T rows and the mask [B, T].
+        """
+        head = self.static_head
         mask = self._mask(features)
-        x = checks.checked_logits(rules.title, logits, rules.logits_dimension)
+        x = checks.checked_logits(head._title, logits, head.logits_dimension)
         if x.ndim < 3 or x.shape[:2] != mask.shape:
             raise SpecError(
-                f"{rules.title}: logits must have shape [B, T, "
-                f"{rules.logits_dimension}] with the [B, T] {list(mask.shape)} of the "
+                f"{head._title}: logits must have shape [B, T, "
+                f"{head.logits_dimension}] with the [B, T] {list(mask.shape)} of the "
                 f"mask {self.sequence_length_mask!r}, got {list(x.shape)}."
             )
         flat_x = _rows(_unmasked(x, mask))
         raw_mask = features[self.sequence_length_mask]
-        steps = step_labels(rules.labels, labels, raw_mask, mask)
+        steps = step_labels(head.label_rule, labels, raw_mask, mask)
         flat_labels = _rows(_unmasked(steps, mask))
         own = self._own_features(features, mask)
-        weights = rules.weights(own, flat_x)
-        counts = _rows(mask.astype(jnp.float32))
-        counts = counts if weights is None else weights * counts
-        return rules.score_ready(flat_labels, flat_x, own, counts), mask
+        weights = head._weights(own, flat_x)
+        is_counted = _rows(mask.astype(jnp.float32))
+        weights = is_counted if weights is None else weights * is_counted
+        return head._score_checked(flat_labels, flat_x, own, weights), mask
 
-    def _mask(self, features: Features) -> jax.Array:
+    def _mask(self, features: Any) -> jax.Array:
         key = self.sequence_length_mask
         if not isinstance(features, Mapping) or key not in features:
             raise FeatureError(
@@ -218,8 +247,8 @@ class SequentialHeadWrapper:
             )
         return mask.astype(bool)
 
-    def _own_features(self, features: Features, mask: jax.Array) -> dict[str, Any]:
-        """The features the static head reads, their steps as rows."""
+    def _own_features(self, features: Any, mask: jax.Array) -> dict[str, Any]:
+        """Return the features that the static head reads, with steps as rows."""
         own = {}
         for key in self.feature_columns or ():
             if key not in features:
@@ -253,23 +282,23 @@ def _keys(columns: object) -> tuple[str, ...]:
 
 
 def _unmasked(values: jax.Array, mask: jax.Array) -> jax.Array:
-    """Zeros where the mask is false: whatever is there must not reach a gradient."""
+    """Return 0 where the mask is false, so that a NaN there reaches no gradient."""
     spread = mask.reshape(mask.shape + (1,) * (values.ndim - 2))
     return jnp.where(spread, values, jnp.zeros((), values.dtype))
 
 
 def _rows(values: jax.Array) -> jax.Array:
-    """[B, T, ...] as [B*T, ...], and [B, T] as [B*T, 1]."""
+    """Reshape [B, T, ...] to [B*T, ...], and [B, T] to [B*T, 1]."""
     tail = values.shape[2:] or (1,)
     return values.reshape((values.shape[0] * values.shape[1], *tail))
 
 
-MASK = "mask"
+MASK = "mask"  # the key of the raw mask among the inputs of StepLabels
 
 
 @dataclass(frozen=True)
 class StepLabels:
-    """The labels of steps [B, T, ...] by a head's rule, 0 where masked."""
+    """Host transform of the labels of steps, [B, T, ...], by a rule; 0 where masked."""
 
     rule: LabelRule
     has_mask: bool
@@ -277,11 +306,11 @@ class StepLabels:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The raw values it reads."""
+        """The keys of the raw values it reads."""
         return (KEY, MASK) if self.has_mask else (KEY,)
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
-        """Look up, spread sparse labels over the steps, and check what counts."""
+        """Convert labels, and check those of unmasked steps."""
         given = raw[KEY]
         mask = np.asarray(raw[MASK]).astype(bool) if self.has_mask else None
         if isinstance(given, Sparse):
@@ -305,7 +334,7 @@ class StepLabels:
         if len(numbers) != mask.sum():
             raise LabelError(
                 f"{self.rule.head}: {len(numbers)} sparse labels for {mask.sum()} "
-                "unmasked steps; every one needs its label."
+                "unmasked steps; every one needs a label."
             )
         spread = np.zeros(mask.shape, numbers.dtype)
         spread[mask] = numbers
@@ -315,7 +344,7 @@ class StepLabels:
 def step_labels(
     rule: LabelRule, labels: Any, raw_mask: Any, mask: jax.Array
 ) -> jax.Array:
-    """Labels [B, T, ...] that fit the mask [B, T]."""
+    """Return checked labels [B, T, ...] for the mask [B, T]."""
     check_given(rule.head, labels)
     if not staging.can_stage(labels):
         ready = rule.on_device(labels)
@@ -323,7 +352,8 @@ def step_labels(
         both = {KEY: labels, MASK: raw_mask}
         ready = staging.stage(StepLabels(rule, has_mask=True), both)
     else:
-        # The mask's steps are those of a program, rounded up; the labels' are not.
+        # The mask was computed on the device, where T is rounded up to limit the number
+        # of compiled shapes; the labels still have the T of the batch.
         ready = staging.stage(StepLabels(rule, has_mask=False), {KEY: labels})
         ready = fit_steps(ready, mask.shape[1])
     _check_steps(rule.head, ready.shape, mask.shape)
@@ -331,9 +361,9 @@ def step_labels(
 
 
 def fit_steps(values: jax.Array, steps: Any) -> jax.Array:
-    """Cut [B, T', ...] to T steps, or fill it up with zeros."""
+    """Cut [B, T', ...] to T steps, or pad it with zeros."""
     if values.ndim < 2:
-        return values  # not of steps: refused by a check, with its shape
+        return values  # has no axis of steps; a check raises for its shape
     short = max(steps - values.shape[1], 0)
     padding = [(0, 0), (0, short), *[(0, 0)] * (values.ndim - 2)]
     return jnp.pad(values[:, :steps], padding)

@@ -1,8 +1,8 @@
-"""Example weights: read from a feature, cast and shaped to multiply losses.
+"""Example weights: read from a feature and shaped to multiply losses.
 
     weights = weights_for("BinaryClassHead", "w", features, logits)      # [B, 1]
 
-A flat [B] feature becomes [B, 1], so it never broadcasts as a row of outputs.
+A feature [B] becomes [B, 1], so that it broadcasts over outputs and not over examples.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from estimax.core.sparse import Sparse
 
 
 @runtime_checkable
-class NumericColumn(Protocol):
-    """What a head needs of a numeric column: its feature, and how to scale it."""
+class NumericColumnLike(Protocol):
+    """The members of a numeric column that a head reads."""
 
     @property
     def key(self) -> str:
-        """The name of the feature."""
+        """The key of the feature."""
 
     @property
     def normalizer_fn(self) -> Callable[[Any], Any] | None:
-        """Applied to the raw feature, or None."""
+        """Function applied to the raw feature, or None."""
 
 
-WeightColumn = str | NumericColumn
+WeightColumn = str | NumericColumnLike
 
 
 def check_weight_column(head: str, column: object) -> None:
-    """Raise unless weights come from a feature key or a numeric column."""
-    if column is not None and not isinstance(column, str | NumericColumn):
+    """Raise `TypeError` unless the column is None, a key or a numeric column."""
+    if column is not None and not isinstance(column, str | NumericColumnLike):
         raise TypeError(
             f"{head}: weight_column must be the key of a feature or a numeric column, "
             f"got {type(column).__name__}."
@@ -52,7 +52,10 @@ def weights_for(
     *,
     per_output: bool = False,
 ) -> jax.Array | None:
-    """The weights as float32 [D0..DN, 1], or `per_output` [D0..DN, K]; None for 1."""
+    """Return weights float32 [..., 1] for logits [..., K]; None without a column.
+
+    With `per_output` they may have the shape of the logits, one for each output.
+    """
     if column is None:
         return None
     key = column if isinstance(column, str) else column.key
@@ -83,8 +86,8 @@ def _feature(head: str, key: str, features: Any) -> Any:
     kind = raw if is_array or isinstance(raw, staging.HostOnly) else as_raw(raw, key)
     if isinstance(kind, staging.HostOnly | Sparse) or not hasattr(kind, "dtype"):
         raise FeatureError(
-            f"{head}: the weight_column {key!r} must hold numbers, one an example; it "
-            "is text or sparse. Parse it as a FixedLenFeature of a number."
+            f"{head}: the weight_column {key!r} must hold numbers, one for each "
+            "example; it is text or sparse. Parse it as a FixedLenFeature of a number."
         )
     return kind
 

@@ -1,8 +1,11 @@
-"""Streaming metrics: values that merge. Read `metric.py` first.
+"""Streaming metrics: values that merge over batches and devices.
 
-The names here have keras' semantics, which the heads report; `metrics.v1` has those of
-`tf.compat.v1.metrics`, for model functions that are ported from it. Called without
-data, each gives the metric before any data.
+    seen = metrics.mean([1.0, 3.0]).merge(metrics.mean([5.0]))
+    seen.compute()                                            # 3.0
+
+The functions here have the semantics of Keras, and heads report them. `metrics.v1` has
+those of `tf.compat.v1.metrics`, for a `model_fn` ported from TF 1. Called without data,
+each function returns the metric before any data. Read `metric.py` first.
 """
 
 from estimax.metrics import v1

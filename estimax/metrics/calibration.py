@@ -1,20 +1,20 @@
-"""Do probabilities mean what they say? Of 100 examples at 0.7, do 70 come true?
+"""Calibration of probabilities, and gain and lift of the highest scores.
 
     expected_calibration_error(labels, probabilities).compute()      # 0 is perfect
     reliability_curve(labels, probabilities).compute()               # [bins, 3]
+    lift_at_k(labels, scores, k=0.1).compute()
 
-Probabilities fall into bins of equal width. Both metrics keep each bin's weight, sum of
-predictions and sum of labels; soft labels count with their value.
+Probabilities are calibrated if of the examples predicted at 0.7 a share of 0.7 is
+positive. They fall into bins of equal width, and the state is the weight, the sum of
+predictions and the sum of labels of each bin. Gain and lift keep a histogram of scores.
 """
-
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
-from estimax.metrics.inputs import Data, guarded, times_weights
-from estimax.metrics.metric import MetricError, Sums, from_sums, safe_div
-from estimax.metrics.thresholds import count, passed_even, score_pair
+from estimax.metrics.inputs import Data, times_weights
+from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums, safe_div
+from estimax.metrics.thresholds import count, passed_even, score_pair, unit_scores
 
 
 def expected_calibration_error(
@@ -24,11 +24,34 @@ def expected_calibration_error(
     *,
     num_bins: int = 10,
 ) -> Sums:
-    """The mean over bins, by weight, of |mean prediction - mean label|.
+    """Return the mean distance between predicted and observed rates.
 
-    >>> metric = expected_calibration_error([1, 0], [0.75, 0.75])
-    >>> float(metric.compute())
-    0.25
+    Use it if probabilities are used as such, for example in bids. 0 is perfect: of the
+    examples predicted at 0.7, a share of 0.7 is positive.
+
+    Args:
+      labels: True labels within [0, 1], [B] or any shape. Soft labels count with their
+        value.
+      predictions: Probabilities within [0, 1], in the shape of the labels up to one
+        trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      num_bins: Into how many bins of equal width the probabilities fall.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      mean over bins of |mean prediction - mean label|, weighted by the bins' weights, a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, `num_bins` is less than 1,
+        shapes do not fit each other, or only some of the arrays are given. Inside
+        `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = expected_calibration_error([1, 0], [0.75, 0.75])
+      >>> float(metric.compute())
+      0.25
     """
     sums = _bin_sums(labels, predictions, weights, num_bins)
     return from_sums(sums, _error)
@@ -41,49 +64,36 @@ def reliability_curve(
     *,
     num_bins: int = 10,
 ) -> Sums:
-    """For each bin: mean prediction, mean label, weight. Empty bins are all 0.
+    """Return the mean prediction and the mean label of each bin.
 
-    >>> reliability_curve([1, 0, 1], [0.25, 0.25, 0.75], num_bins=2).compute().tolist()
-    [[0.25, 0.5, 2.0], [0.75, 1.0, 1.0]]
+    Use it to plot predicted against observed rates.
+
+    Args:
+      labels: True labels within [0, 1], [B] or any shape. Soft labels count with their
+        value.
+      predictions: Probabilities within [0, 1], in the shape of the labels up to one
+        trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      num_bins: Into how many bins of equal width the probabilities fall.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for an
+      array [num_bins, 3] of mean prediction, mean label and weight; rows of empty bins
+      are 0. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, `num_bins` is less than 1,
+        shapes do not fit each other, or only some of the arrays are given. Inside
+        `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = reliability_curve([1, 0, 1], [0.25, 0.25, 0.75], num_bins=2)
+      >>> metric.compute().tolist()
+      [[0.25, 0.5, 2.0], [0.75, 1.0, 1.0]]
     """
     sums = _bin_sums(labels, predictions, weights, num_bins)
     return from_sums(sums, _curve)
-
-
-def _bin_sums(
-    labels: Data | None, predictions: Data | None, weights: Data | None, num_bins: int
-) -> dict[str, jax.Array]:
-    if num_bins < 1:
-        raise MetricError(f"num_bins must be at least 1, got {num_bins}")
-    truth, scores, weighted = (
-        array.ravel() for array in score_pair(labels, predictions, weights)
-    )
-    inside = (scores >= 0) & (scores <= 1)
-    weighted = guarded(weighted, inside, "predictions must be within [0, 1]")
-    bins = jnp.floor(scores.astype(jnp.float32) * num_bins)
-    # The last bin includes 1. NaN has to go somewhere; its weight is NaN already.
-    index = jnp.clip(jnp.nan_to_num(bins), 0, num_bins - 1).astype(jnp.int32)
-    per_example = {
-        "weight": weighted,
-        "prediction": times_weights(weighted, scores),
-        "label": times_weights(weighted, truth),
-    }
-    return {
-        name: jax.ops.segment_sum(values, index, num_bins)
-        for name, values in per_example.items()
-    }
-
-
-def _error(sums: Mapping[str, jax.Array]) -> jax.Array:
-    # weight * |p/weight - y/weight| without the divisions
-    gaps = jnp.abs(sums["prediction"] - sums["label"])
-    return safe_div(jnp.sum(gaps), jnp.sum(sums["weight"]))
-
-
-def _curve(sums: Mapping[str, jax.Array]) -> jax.Array:
-    prediction = safe_div(sums["prediction"], sums["weight"])
-    label = safe_div(sums["label"], sums["weight"])
-    return jnp.stack([prediction, label, sums["weight"]], axis=-1)
 
 
 def gain_at_k(
@@ -94,10 +104,33 @@ def gain_at_k(
     k: float = 0.1,
     num_buckets: int = 1000,
 ) -> Sums:
-    """The share of positives among the k highest scored; k is a share, 0 < k <= 1.
+    """Return the share of positives found among the highest scores.
 
-    >>> float(gain_at_k([1, 0, 1, 0], [0.9, 0.2, 0.6, 0.1], k=0.25).compute())
-    0.5
+    Use it if only the best part of the examples is acted on: with k=0.1, which share of
+    all buyers is in the top tenth?
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      k: Which share of the examples is taken, 0 < k <= 1.
+      num_buckets: Into how many buckets the scores fall. Within a bucket, positives
+        count as evenly spread.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `k` is outside (0, 1], `num_buckets` is less than 1, shapes do not
+        fit each other, only some of the arrays are given, or a prediction is NaN.
+        Inside `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(gain_at_k([1, 0, 1, 0], [0.9, 0.2, 0.6, 0.1], k=0.25).compute())
+      0.5
     """
     sums = _histogram(labels, predictions, weights, k, num_buckets)
     return from_sums(sums, _gain, k=k)
@@ -111,13 +144,67 @@ def lift_at_k(
     k: float = 0.1,
     num_buckets: int = 1000,
 ) -> Sums:
-    """The positive rate among the k highest scored, relative to that of all.
+    """Return the positive rate among the highest scores relative to that of all.
 
-    >>> float(lift_at_k([1, 0, 1, 0], [0.9, 0.2, 0.6, 0.1], k=0.25).compute())
-    2.0
+    It is `gain_at_k` divided by k: 1 means that the scores do not help.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      k: Which share of the examples is taken, 0 < k <= 1.
+      num_buckets: Into how many buckets the scores fall. Within a bucket, positives
+        count as evenly spread.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar from 0 to 1/k. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `k` is outside (0, 1], `num_buckets` is less than 1, shapes do not
+        fit each other, only some of the arrays are given, or a prediction is NaN.
+        Inside `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(lift_at_k([1, 0, 1, 0], [0.9, 0.2, 0.6, 0.1], k=0.25).compute())
+      2.0
     """
     sums = _histogram(labels, predictions, weights, k, num_buckets)
     return from_sums(sums, _lift, k=k)
+
+
+def _bin_sums(
+    labels: Data | None, predictions: Data | None, weights: Data | None, num_bins: int
+) -> dict[str, jax.Array]:
+    if num_bins < 1:
+        raise MetricError(f"num_bins must be at least 1, got {num_bins}")
+    truth, scores, weighted = unit_scores(labels, predictions, weights)
+    bins = jnp.floor(scores.astype(jnp.float32) * num_bins)
+    # The last bin includes 1. A NaN goes to bin 0; its weight is NaN already.
+    index = jnp.clip(jnp.nan_to_num(bins), 0, num_bins - 1).astype(jnp.int32)
+    per_example = {
+        "weight": weighted,
+        "prediction": times_weights(weighted, scores),
+        "label": times_weights(weighted, truth),
+    }
+    return {
+        name: jax.ops.segment_sum(values, index, num_bins)
+        for name, values in per_example.items()
+    }
+
+
+def _error(sums: Accumulators) -> jax.Array:
+    # weight * |p / weight - y / weight| is |p - y|: no division is needed.
+    gaps = jnp.abs(sums["prediction"] - sums["label"])
+    return safe_div(jnp.sum(gaps), jnp.sum(sums["weight"]))
+
+
+def _curve(sums: Accumulators) -> jax.Array:
+    prediction = safe_div(sums["prediction"], sums["weight"])
+    label = safe_div(sums["label"], sums["weight"])
+    return jnp.stack([prediction, label, sums["weight"]], axis=-1)
 
 
 def _histogram(
@@ -136,7 +223,7 @@ def _histogram(
     return {"counts": count(truth.ravel(), passed, weighted.ravel(), num_buckets)}
 
 
-def _gain(sums: Mapping[str, jax.Array], *, k: float) -> jax.Array:
+def _gain(sums: Accumulators, *, k: float) -> jax.Array:
     negatives, positives = (jnp.flip(row) for row in sums["counts"])
     everyone = _from_zero(negatives + positives)
     found = _from_zero(positives)
@@ -144,10 +231,10 @@ def _gain(sums: Mapping[str, jax.Array], *, k: float) -> jax.Array:
     return safe_div(taken, found[-1])
 
 
-def _lift(sums: Mapping[str, jax.Array], *, k: float) -> jax.Array:
+def _lift(sums: Accumulators, *, k: float) -> jax.Array:
     return _gain(sums, k=k) / k
 
 
 def _from_zero(buckets: jax.Array) -> jax.Array:
-    """Cumulative sums, beginning before the first bucket."""
+    """Return the cumulative sums with a 0 in front."""
     return jnp.concatenate([jnp.zeros(1), jnp.cumsum(buckets)])

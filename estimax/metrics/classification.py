@@ -7,27 +7,32 @@ A label counts as positive when it is not 0 (soft labels too), a score when it i
 strictly above the threshold. An empty denominator gives 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 
 from estimax.metrics.inputs import Data, label_pair
-from estimax.metrics.metric import Result, Sums, from_sums, safe_div
+from estimax.metrics.metric import Result, Sums, from_sums
 from estimax.metrics.thresholds import (
     check_unit_interval,
-    confusion_at,
-    count,
+    counts_at,
+    counts_on_grid,
+    false_negative_count,
+    false_positive_count,
     is_even,
-    ordered,
-    passed_even,
-    passed_sorted,
+    precision_ratio,
+    recall_ratio,
     score_pair,
+    sort_thresholds,
+    true_negative_count,
+    true_positive_count,
 )
 
 Thresholds = float | Sequence[float] | None
 
-# What top_k makes of the scores outside the k best; the default threshold then, too.
+# top_k replaces the scores outside the k highest by this value, which is also its
+# default threshold; the value is that of Keras.
 _LOWEST = -1e10
 
 
@@ -40,18 +45,41 @@ def precision(
     top_k: int | None = None,
     class_id: int | None = None,
 ) -> Sums:
-    """The share of positive predictions that are right; threshold 0.5 by default.
+    """Return the share of positive predictions whose label is positive.
 
-    `top_k`: in each row of [B, K] only the k highest scores are positive. `class_id`:
-    only that column counts. Several thresholds give a vector.
+    Use it if false alarms are costly. It is `keras.metrics.Precision`.
 
-    >>> float(precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75).compute())
-    0.5
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5; with `top_k`, every score that it keeps is
+        positive. A list gives a vector of results.
+      top_k: In each row of predictions [B, K], only the k highest scores can be
+        positive.
+      class_id: Count only this column of labels and predictions [B, K].
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
+      (tp + fp), a scalar or a vector [T] for T thresholds, 0 if nothing is predicted
+      positive. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = precision([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75)
+      >>> float(metric.compute())
+      0.5
     """
     if top_k is not None or class_id is not None:
         labels, predictions = _selected(labels, predictions, top_k, class_id)
     default = 0.5 if top_k is None else _LOWEST
-    return _counted(labels, predictions, weights, thresholds, default, _precision)
+    return _counted(labels, predictions, weights, thresholds, default, precision_ratio)
 
 
 def recall(
@@ -63,15 +91,40 @@ def recall(
     top_k: int | None = None,
     class_id: int | None = None,
 ) -> Sums:
-    """The share of positive labels that were found; arguments as for `precision`.
+    """Return the share of positive labels that are predicted positive.
 
-    >>> float(recall([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75).compute())
-    0.5
+    Use it if misses are costly. It is `keras.metrics.Recall`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5; with `top_k`, every score that it keeps is
+        positive. A list gives a vector of results.
+      top_k: In each row of predictions [B, K], only the k highest scores can be
+        positive.
+      class_id: Count only this column of labels and predictions [B, K].
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
+      (tp + fn), a scalar or a vector [T] for T thresholds, 0 if no label is positive.
+      Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(recall([1, 0, 1, 0], [0.9, 0.8, 0.7, 0.1], thresholds=0.75).compute())
+      0.5
     """
     if top_k is not None or class_id is not None:
         labels, predictions = _selected(labels, predictions, top_k, class_id)
     default = 0.5 if top_k is None else _LOWEST
-    return _counted(labels, predictions, weights, thresholds, default, _recall)
+    return _counted(labels, predictions, weights, thresholds, default, recall_ratio)
 
 
 def true_positives(
@@ -81,12 +134,33 @@ def true_positives(
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
-    """The weight of positive labels predicted positive.
+    """Return the weight of positive labels predicted positive.
 
-    >>> float(true_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
-    1.0
+    Without weights this is a count. It is `keras.metrics.TruePositives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5. A list gives a vector of results.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, or a vector [T] for T thresholds. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(true_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
+      1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, _tp)
+    return _counted(labels, predictions, weights, thresholds, 0.5, true_positive_count)
 
 
 def false_positives(
@@ -96,12 +170,33 @@ def false_positives(
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
-    """The weight of negative labels predicted positive.
+    """Return the weight of negative labels predicted positive.
 
-    >>> float(false_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
-    1.0
+    Without weights this is a count. It is `keras.metrics.FalsePositives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5. A list gives a vector of results.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, or a vector [T] for T thresholds. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(false_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
+      1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, _fp)
+    return _counted(labels, predictions, weights, thresholds, 0.5, false_positive_count)
 
 
 def true_negatives(
@@ -111,12 +206,33 @@ def true_negatives(
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
-    """The weight of negative labels predicted negative.
+    """Return the weight of negative labels predicted negative.
 
-    >>> float(true_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
-    0.0
+    Without weights this is a count. It is `keras.metrics.TrueNegatives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5. A list gives a vector of results.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, or a vector [T] for T thresholds. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(true_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
+      0.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, _tn)
+    return _counted(labels, predictions, weights, thresholds, 0.5, true_negative_count)
 
 
 def false_negatives(
@@ -126,12 +242,33 @@ def false_negatives(
     *,
     thresholds: Thresholds = None,
 ) -> Sums:
-    """The weight of positive labels predicted negative.
+    """Return the weight of positive labels predicted negative.
 
-    >>> float(false_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
-    1.0
+    Without weights this is a count. It is `keras.metrics.FalseNegatives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores, in the shape of the labels up to one trailing axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: A number or a list of numbers within [0, 1]. A score is positive if it
+        is strictly greater. By default 0.5. A list gives a vector of results.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar, or a vector [T] for T thresholds. Without data, the metric before any
+      data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, only some of the arrays are given, a
+        threshold is outside [0, 1], or a prediction is NaN. Inside `jit`, where values
+        cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> float(false_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
+      1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, _fn)
+    return _counted(labels, predictions, weights, thresholds, 0.5, false_negative_count)
 
 
 def _counted(
@@ -142,20 +279,19 @@ def _counted(
     default: float,
     result: Result,
 ) -> Sums:
-    """Counts at the thresholds, ascending; `order` gives the user's order back."""
-    asked = ordered(default if thresholds is None else thresholds)
+    """Return a metric of the counts at the thresholds, in the user's order."""
+    asked = sort_thresholds(default if thresholds is None else thresholds)
     if thresholds is not None:
         check_unit_interval("thresholds", asked.ascending)
-    truth, scores, weighted = score_pair(labels, predictions, weights)
-    several = len(asked.order) > 1
-    # As in keras, the list as given decides: only an ascending one is an even grid.
-    if is_even([asked.ascending[place] for place in asked.order]):
-        passed = passed_even(scores.ravel(), len(asked.order))
+    batch = score_pair(labels, predictions, weights)
+    # As in Keras, only a list that is given in ascending order can be an even grid.
+    if is_even([asked.ascending[index] for index in asked.order]):
+        sums = counts_on_grid(batch, len(asked.order))
     else:
-        passed = passed_sorted(scores.ravel(), asked.ascending)
-    counts = count(truth.ravel(), passed, weighted.ravel(), len(asked.order))
-    order = asked.order if several else asked.order[0]
-    return from_sums({"counts": counts}, result, order=order)
+        sums = counts_at(batch, asked.ascending)
+    # One threshold gives a scalar and not a vector of length 1.
+    order = asked.order if len(asked.order) > 1 else asked.order[0]
+    return from_sums(sums, result, order=order)
 
 
 def _selected(
@@ -164,7 +300,7 @@ def _selected(
     top_k: int | None,
     class_id: int | None,
 ) -> tuple[Data | None, Data | None]:
-    """Keep the k best scores of each row, then one column."""
+    """Keep the k highest scores of each row, then one column."""
     if labels is None or predictions is None:
         return labels, predictions
     truth, scores = label_pair(labels, predictions)
@@ -175,33 +311,3 @@ def _selected(
     if class_id is not None:
         truth, scores = truth[..., class_id, None], scores[..., class_id, None]
     return truth, scores
-
-
-def _precision(
-    sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]
-) -> jax.Array:
-    counts = confusion_at(sums, order)
-    return safe_div(counts.tp, counts.tp + counts.fp)
-
-
-def _recall(
-    sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]
-) -> jax.Array:
-    counts = confusion_at(sums, order)
-    return safe_div(counts.tp, counts.tp + counts.fn)
-
-
-def _tp(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).tp
-
-
-def _fp(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).fp
-
-
-def _tn(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).tn
-
-
-def _fn(sums: Mapping[str, jax.Array], *, order: int | tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).fn

@@ -1,11 +1,13 @@
-"""How labels, predictions and weights are made to fit each other.
+"""Check and broadcast the labels, predictions and weights given to a metric.
 
-Labels and predictions whose ranks differ by one lose the extra trailing axis of size
-1. Weights are a scalar, of the same rank with each axis equal or 1, or one rank lower
-or higher; they are then broadcast, and the *broadcast* weights are what is summed.
+Labels and predictions must have the same shape, up to one trailing axis of size 1,
+which is removed. Weights are a scalar, or have the rank of the values with each axis
+equal or 1, or have one axis more or less. They are broadcast, and the *broadcast*
+weights are what counts.
 
-Values can be wrong as well (a class id out of range). Outside `jit` that raises; inside
-it no value can be looked at, so the example's weight, and with it the result, is NaN.
+A value can be wrong too, such as a class id out of range. Outside `jit` that raises
+`MetricError`. Inside `jit` no value can be checked, so the weight of the example
+becomes NaN, and with it the result.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,7 @@ from jax.typing import ArrayLike
 
 from estimax.metrics.metric import MetricError
 
-# What users hand in. Lists are welcome, of any depth, which typing cannot say.
+# What users pass. Lists may be nested to any depth, which typing cannot express.
 Data = ArrayLike | Sequence[Any]
 
 
@@ -29,7 +31,7 @@ def label_pair(
     *,
     no_data: tuple[int, ...] = (0,),
 ) -> tuple[jax.Array, jax.Array]:
-    """Labels and predictions of one shape; no examples when both are left out."""
+    """Return labels and predictions of one shape; arrays `no_data` if both are None."""
     check_given(labels=labels, predictions=predictions, weights=weights)
     if labels is None or predictions is None:
         return jnp.zeros(no_data), jnp.zeros(no_data)
@@ -37,17 +39,17 @@ def label_pair(
 
 
 def check_given(*, weights: Data | None = None, **data: Data | None) -> None:
-    """Raise unless all data are given, or none and no weights (an empty metric)."""
+    """Raise `MetricError` unless all data is given, or neither data nor weights."""
     missing = [name for name, value in data.items() if value is None]
     if (missing and weights is not None) or 0 < len(missing) < len(data):
         raise MetricError(
             f"{', '.join(missing)} missing: give {', '.join(data)} together, or "
-            "nothing at all for the metric before any data"
+            "none of them for the metric before any data"
         )
 
 
 def same_rank(labels: jax.Array, predictions: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Squeeze the longer one's trailing axis of 1; raise unless shapes then agree."""
+    """Remove a trailing axis of 1 that only one of them has; raise if shapes differ."""
     given = labels.shape, predictions.shape
     if labels.ndim == predictions.ndim + 1 and labels.shape[-1] == 1:
         labels = labels[..., 0]
@@ -62,7 +64,7 @@ def same_rank(labels: jax.Array, predictions: jax.Array) -> tuple[jax.Array, jax
 
 
 def broadcast_weights(weights: Data | None, shape: tuple[int, ...]) -> jax.Array:
-    """Weights as float32 of exactly this shape; None weighs every element 1.
+    """Return weights as float32 of exactly this shape; None weighs every element 1.
 
     >>> broadcast_weights(jnp.array([1.0, 2.0]), (2, 3)).tolist()
     [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
@@ -79,7 +81,7 @@ def broadcast_weights(weights: Data | None, shape: tuple[int, ...]) -> jax.Array
 
 
 def fit_rank(weights: jax.Array, rank: int) -> jax.Array:
-    """Add or remove one trailing axis of size 1 where that gives the rank."""
+    """Add or remove one trailing axis of size 1 if the weights then have this rank."""
     if weights.ndim == rank + 1 and weights.shape[-1] == 1:
         return weights[..., 0]
     if weights.ndim and weights.ndim == rank - 1:
@@ -88,7 +90,7 @@ def fit_rank(weights: jax.Array, rank: int) -> jax.Array:
 
 
 def is_broadcastable(weights: jax.Array, shape: tuple[int, ...]) -> bool:
-    """Whether weights are a scalar or have each axis of shape, or 1 in its place."""
+    """Return whether weights are a scalar, or each axis is that of the shape or 1."""
     return weights.ndim == 0 or (
         weights.ndim == len(shape)
         and all(
@@ -98,13 +100,13 @@ def is_broadcastable(weights: jax.Array, shape: tuple[int, ...]) -> bool:
 
 
 def times_weights(weights: jax.Array, values: jax.Array) -> jax.Array:
-    """The product, 0 wherever the weight is 0 whatever the value."""
-    # Padded rows weigh 0 and may hold anything; 0 * nan would be nan.
+    """Return the product; where the weight is 0 it is 0, even if the value is NaN."""
+    # Padded rows have weight 0 and may hold anything; 0 * NaN would be NaN.
     return jnp.where(weights == 0, 0.0, weights * values.astype(jnp.float32))
 
 
 def guarded(weights: jax.Array, valid: jax.Array, problem: str) -> jax.Array:
-    """The weights, where examples that count are valid; else an error, or NaN in jit.
+    """Return the weights; raise if an example with a weight is not valid (in jit: NaN).
 
     >>> guarded(jnp.array([1.0, 0.0]), jnp.array([True, False]), "ids out of range")
     Array([1., 0.], dtype=float32)

@@ -1,11 +1,10 @@
-"""How well lists are ordered: NDCG@k and the mean reciprocal rank.
+"""Metrics of ranked lists: NDCG@k and the mean reciprocal rank.
 
-    ndcg_at_k(relevance, scores, k=10).compute()               # both [lists, items]
-    mean_reciprocal_rank(relevance, scores, weights).compute()  # weights [lists]
+    ndcg_at_k(relevance, scores, k=10).compute()               # both [B, L]
+    mean_reciprocal_rank(relevance, scores, weights).compute()  # weights [B]
 
-Relevance is 0 or more; shorter lists are padded with a negative relevance. Of equal
-scores the earlier item ranks first. A list without a relevant item cannot be ordered
-well or badly, and is left out of the mean, as its weight is taken to be 0.
+Relevance is 0 or greater; shorter lists are padded with a negative relevance. Of equal
+scores the earlier item ranks first. A list without a relevant item gets weight 0.
 """
 
 import jax
@@ -23,12 +22,31 @@ def ndcg_at_k(
     *,
     k: int = 10,
 ) -> Sums:
-    """Discounted gain of the k best scored items, relative to the best order.
+    """Return the normalized discounted cumulative gain of the k best items.
 
-    The item at rank r gains (2^relevance - 1) / log2(r + 1).
+    Use it if relevance is graded. The item at rank r gains (2^relevance - 1) / log2(r +
+    1); the sum is divided by that of the best possible order. Lists without a relevant
+    item do not count.
 
-    >>> float(ndcg_at_k([[0, 1, 0]], [[0.9, 0.1, 0.5]], k=3).compute())
-    0.5
+    Args:
+      labels: Relevance of items, [B, L] for B lists of L items: 0 or greater. Negative
+        values are padding.
+      predictions: Scores of the items, [B, L].
+      weights: Weights of the lists: a scalar or an array [B]. By default every list
+        weighs 1.
+      k: How many of the highest scored items count.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      mean over lists, a scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `k` is less than 1, labels have fewer than two axes, shapes do not
+        fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(ndcg_at_k([[0, 1, 0]], [[0.9, 0.1, 0.5]], k=3).compute())
+      0.5
     """
     relevance, ranked = _by_score(labels, predictions, weights, k)
     gained = _discounted(ranked[..., :k])
@@ -45,10 +63,30 @@ def mean_reciprocal_rank(
     *,
     k: int | None = None,
 ) -> Sums:
-    """1 / the rank of the first relevant item, 0 if that is not among the k best.
+    """Return the mean of 1 / rank of the first relevant item.
 
-    >>> float(mean_reciprocal_rank([[0, 1, 0]], [[0.9, 0.4, 0.1]]).compute())
-    0.5
+    Use it if one good item is enough. Lists without a relevant item do not count.
+
+    Args:
+      labels: Relevance of items, [B, L] for B lists of L items: 0 or greater. Negative
+        values are padding.
+      predictions: Scores of the items, [B, L].
+      weights: Weights of the lists: a scalar or an array [B]. By default every list
+        weighs 1.
+      k: A list whose first relevant item has a rank above k counts as 0. By default all
+        ranks count.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      mean over lists, a scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `k` is less than 1, labels have fewer than two axes, shapes do not
+        fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(mean_reciprocal_rank([[0, 1, 0]], [[0.9, 0.4, 0.1]]).compute())
+      0.5
     """
     relevance, ranked = _by_score(labels, predictions, weights, k)
     found = ranked[..., :k] > 0
@@ -60,14 +98,14 @@ def mean_reciprocal_rank(
 def _by_score(
     labels: Data | None, predictions: Data | None, weights: Data | None, k: int | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Relevance as given, and by descending score; padding is 0 and comes last."""
+    """Return relevance in the given order and by descending score; padding is 0."""
     if k is not None and k < 1:
         raise MetricError(f"k must be at least 1, got {k}")
     given, scores = label_pair(labels, predictions, weights, no_data=(0, 1))
     if given.ndim < 2:
         raise MetricError(f"labels {list(given.shape)} must be [lists, items]")
     relevance = jnp.maximum(given.astype(jnp.float32), 0.0)
-    # Sorted by (padding, -score), so that even a score of -inf comes before padding.
+    # Sort by (padding, -score), so that padding comes last, even after a score of -inf.
     order = jnp.lexsort((-scores, given < 0), axis=-1)
     return relevance, jnp.take_along_axis(relevance, order, axis=-1)
 

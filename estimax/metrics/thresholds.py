@@ -1,11 +1,18 @@
-"""Counts of true and false positives at many thresholds, in a state of fixed size.
+"""Counts of true and false positives at T thresholds, in a state of fixed size.
 
-The state is a histogram, not the four count vectors: bin j of `counts[label]` holds the
-weight of the examples whose score passed exactly j of the T ascending thresholds. One
-scatter per batch replaces a [T, B] comparison; cumulative sums give all four counts.
+    sums = counts_at(score_pair(labels, scores, weights), [0.3, 0.6])
+    tp, fp, tn, fn = confusion(sums)          # each [T]
+
+The state is a histogram, not the four vectors of counts: bin j of `counts[label]` holds
+the weight of the examples whose score passes exactly j of the T ascending thresholds.
+One scatter per batch replaces a [T, B] comparison, and cumulative sums over the bins
+give all four counts. Every metric of this package that depends on thresholds, including
+those of `metrics.v1`, uses this state.
+
+A label is positive if it is not 0; a score passes a threshold if it is greater.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -13,33 +20,110 @@ import jax.numpy as jnp
 import numpy as np
 
 from estimax.metrics.inputs import Data, broadcast_weights, guarded, label_pair
-from estimax.metrics.metric import MetricError
+from estimax.metrics.metric import Accumulators, MetricError, safe_div
 
-# The margin keras and TF put around [0, 1], so that 0 passes the first threshold.
+# The margin that Keras and TF put around [0, 1], so that 0 passes the first threshold.
 EPSILON = 1e-7
 
-
-class Confusion(NamedTuple):
-    """Weighted counts, each [T] (or [T, L] for L labels); positive means score > t."""
-
-    tp: jax.Array
-    fp: jax.Array
-    tn: jax.Array
-    fn: jax.Array
+# Labels, scores and weights of one shape.
+WeightedScores = tuple[jax.Array, jax.Array, jax.Array]
+Order = int | tuple[int, ...]  # one threshold by its index, or several
 
 
-class Ordered(NamedTuple):
-    """Thresholds ascending, and the place of each where the user gave it."""
+def score_pair(
+    labels: Data | None,
+    predictions: Data | None,
+    weights: Data | None,
+    *,
+    no_data: tuple[int, ...] = (0,),
+) -> WeightedScores:
+    """Return labels, scores and weights of one shape; raise if a score is NaN."""
+    truth, scores = label_pair(labels, predictions, weights, no_data=no_data)
+    weighted = broadcast_weights(weights, scores.shape)
+    return truth, scores, guarded(weighted, ~jnp.isnan(scores), "a prediction is NaN")
+
+
+def unit_scores(
+    labels: Data | None, predictions: Data | None, weights: Data | None
+) -> WeightedScores:
+    """Return labels, scores and weights, flat; raise if a score is not in [0, 1]."""
+    truth, scores, weighted = score_pair(labels, predictions, weights)
+    inside = (scores >= 0) & (scores <= 1)
+    weighted = guarded(weighted, inside, "predictions must be within [0, 1]")
+    return truth.ravel(), scores.ravel(), weighted.ravel()
+
+
+def counts_at(
+    batch: WeightedScores, ascending: Sequence[float]
+) -> dict[str, jax.Array]:
+    """Return the state of one batch for these thresholds, in ascending order."""
+    labels, scores, weights = (array.ravel() for array in batch)
+    passed = passed_sorted(scores, ascending)
+    return {"counts": count(labels, passed, weights, len(ascending))}
+
+
+def counts_on_grid(batch: WeightedScores, thresholds: int) -> dict[str, jax.Array]:
+    """Return the state of one batch for the thresholds 0, 1/(T-1), ..., 1."""
+    labels, scores, weights = (array.ravel() for array in batch)
+    passed = passed_even(scores, thresholds)
+    return {"counts": count(labels, passed, weights, thresholds)}
+
+
+def count(
+    labels: jax.Array, passed: jax.Array, weights: jax.Array, thresholds: int
+) -> jax.Array:
+    """Return the histogram [2, T + 1, ...] of `passed` by `label != 0`.
+
+    `passed` holds how many of the T thresholds each score passes. Inputs are [N], or
+    [N, L] for a histogram of each of L columns.
+    """
+    bins = thresholds + 1
+    columns = passed.shape[1:]
+    rows = (labels != 0).astype(jnp.int32) * bins + passed
+    # The histograms of the columns are interleaved, so one scatter serves all of them.
+    width = int(np.prod(columns, dtype=int))
+    index = rows.reshape(-1, width) * width + jnp.arange(width)
+    flat = jax.ops.segment_sum(weights.ravel(), index.ravel(), 2 * bins * width)
+    return flat.reshape(2, bins, *columns)
+
+
+def passed_even(predictions: jax.Array, thresholds: int) -> jax.Array:
+    """Return how many of 0, 1/(T-1), ..., 1 each score passes, by arithmetic."""
+    # The float32 product is that of Keras: it may round a score that equals a threshold
+    # bit for bit into the next bin, and evaluation must report what Keras reports.
+    clipped = jnp.clip(predictions, 0.0, 1.0).astype(jnp.float32)
+    passed = jnp.ceil(clipped * jnp.float32(thresholds - 1))
+    return jnp.nan_to_num(passed).astype(jnp.int32)
+
+
+def passed_sorted(predictions: jax.Array, thresholds: Sequence[float]) -> jax.Array:
+    """Return how many of these ascending thresholds each score passes."""
+    limits = jnp.asarray(np.asarray(thresholds, np.float32))
+    # side="left": a score equal to a threshold does not pass it.
+    found = jnp.searchsorted(limits, predictions.astype(jnp.float32), side="left")
+    return found.astype(jnp.int32)
+
+
+def is_even(thresholds: Sequence[float]) -> bool:
+    """Return whether Keras treats these as the grid 0, 1/(T-1), ..., 1."""
+    if len(thresholds) < 3:
+        return False
+    even = np.arange(len(thresholds), dtype=np.float32) / (len(thresholds) - 1)
+    return bool(np.allclose(thresholds, even, atol=EPSILON))
+
+
+class SortedThresholds(NamedTuple):
+    """Thresholds in ascending order, and the index of each in the user's order."""
 
     ascending: tuple[float, ...]
     order: tuple[int, ...]
 
 
-def ordered(thresholds: Data) -> Ordered:
-    """Sort thresholds, a number or a list of them.
+def sort_thresholds(thresholds: Data) -> SortedThresholds:
+    """Sort a threshold or a list of them.
 
-    >>> ordered([0.6, 0.3])
-    Ordered(ascending=(0.3, 0.6), order=(1, 0))
+    >>> sort_thresholds([0.6, 0.3])
+    SortedThresholds(ascending=(0.3, 0.6), order=(1, 0))
     """
     values = np.atleast_1d(np.asarray(thresholds, float))
     if values.ndim != 1 or values.size == 0:
@@ -47,19 +131,28 @@ def ordered(thresholds: Data) -> Ordered:
             f"thresholds must be a number or a list of numbers, got {thresholds!r}"
         )
     ascending = sorted(values.tolist())
-    return Ordered(tuple(ascending), tuple(map(ascending.index, values.tolist())))
+    order = tuple(map(ascending.index, values.tolist()))
+    return SortedThresholds(tuple(ascending), order)
 
 
-def confusion_at(
-    sums: Mapping[str, jax.Array], order: int | tuple[int, ...]
-) -> Confusion:
-    """The counts at the thresholds in this order, or scalars at a single one."""
-    index = order if isinstance(order, int) else np.asarray(order)
-    return Confusion(*(values[index] for values in confusion(sums)))
+def check_unit_interval(name: str, values: Sequence[float]) -> None:
+    """Raise `MetricError` unless every value is within [0, 1]."""
+    outside = [value for value in values if not 0 <= value <= 1]
+    if outside:
+        raise MetricError(f"{name} must be within [0, 1], got {outside}")
 
 
-def confusion(sums: Mapping[str, jax.Array]) -> Confusion:
-    """The four counts at each threshold, ascending, from the histogram."""
+class Confusion(NamedTuple):
+    """Weighted counts at each threshold: [T], or [T, L] for L columns."""
+
+    tp: jax.Array
+    fp: jax.Array
+    tn: jax.Array
+    fn: jax.Array
+
+
+def confusion(sums: Accumulators) -> Confusion:
+    """Return the four counts at each threshold, ascending, from the histogram."""
     negatives, positives = sums["counts"]
     return Confusion(
         tp=_sum_above(positives),
@@ -69,73 +162,53 @@ def confusion(sums: Mapping[str, jax.Array]) -> Confusion:
     )
 
 
-def count(
-    labels: jax.Array, passed: jax.Array, weights: jax.Array, thresholds: int
-) -> jax.Array:
-    """The histogram [2, T+1, ...] of `passed` (how many thresholds), by label != 0.
-
-    Inputs are [N], or [N, L] for a histogram per column.
-    """
-    bins = thresholds + 1
-    columns = passed.shape[1:]
-    rows = (labels != 0).astype(jnp.int32) * bins + passed
-    # Columns are laid side by side, so that one scatter serves them all.
-    width = int(np.prod(columns, dtype=int))
-    index = rows.reshape(-1, width) * width + jnp.arange(width)
-    flat = jax.ops.segment_sum(weights.ravel(), index.ravel(), 2 * bins * width)
-    return flat.reshape(2, bins, *columns)
+def confusion_at(sums: Accumulators, order: Order) -> Confusion:
+    """Return the counts at the thresholds in this order; scalars for one index."""
+    index = order if isinstance(order, int) else np.asarray(order)
+    return Confusion(*(values[index] for values in confusion(sums)))
 
 
-def passed_even(predictions: jax.Array, thresholds: int) -> jax.Array:
-    """How many of 0, 1/(T-1), ..., 1 each score passes, found by arithmetic."""
-    # The float32 product is keras' own: scores that equal a threshold bit for bit may
-    # be rounded into the next bin, and evaluation must report what keras reports.
-    clipped = jnp.clip(predictions, 0.0, 1.0).astype(jnp.float32)
-    passed = jnp.ceil(clipped * jnp.float32(thresholds - 1))
-    return jnp.nan_to_num(passed).astype(jnp.int32)
+# What is reported from the counts: functions for `from_sums`, with the option `order`.
 
 
-def passed_sorted(predictions: jax.Array, thresholds: Sequence[float]) -> jax.Array:
-    """How many of these ascending thresholds each score passes (strictly)."""
-    limits = jnp.asarray(np.asarray(thresholds, np.float32))
-    found = jnp.searchsorted(limits, predictions.astype(jnp.float32), side="left")
-    return found.astype(jnp.int32)
+def true_positive_count(sums: Accumulators, *, order: Order) -> jax.Array:
+    """Return the weight of positive labels predicted positive."""
+    return confusion_at(sums, order).tp
 
 
-def is_even(thresholds: Sequence[float]) -> bool:
-    """Whether keras takes these for 0, 1/(T-1), ..., 1 and finds bins by arithmetic."""
-    if len(thresholds) < 3:
-        return False
-    even = np.arange(len(thresholds), dtype=np.float32) / (len(thresholds) - 1)
-    return bool(np.allclose(thresholds, even, atol=EPSILON))
+def false_positive_count(sums: Accumulators, *, order: Order) -> jax.Array:
+    """Return the weight of negative labels predicted positive."""
+    return confusion_at(sums, order).fp
 
 
-def score_pair(
-    labels: Data | None,
-    predictions: Data | None,
-    weights: Data | None,
-    *,
-    no_data: tuple[int, ...] = (0,),
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Labels, scores and weights of one shape; a score of NaN is not let through."""
-    truth, scores = label_pair(labels, predictions, weights, no_data=no_data)
-    weighted = broadcast_weights(weights, scores.shape)
-    return truth, scores, guarded(weighted, ~jnp.isnan(scores), "a prediction is NaN")
+def true_negative_count(sums: Accumulators, *, order: Order) -> jax.Array:
+    """Return the weight of negative labels predicted negative."""
+    return confusion_at(sums, order).tn
 
 
-def check_unit_interval(name: str, values: Sequence[float]) -> None:
-    """Raise unless every value is within [0, 1]."""
-    outside = [value for value in values if not 0 <= value <= 1]
-    if outside:
-        raise MetricError(f"{name} must be within [0, 1], got {outside}")
+def false_negative_count(sums: Accumulators, *, order: Order) -> jax.Array:
+    """Return the weight of positive labels predicted negative."""
+    return confusion_at(sums, order).fn
+
+
+def precision_ratio(sums: Accumulators, *, order: Order) -> jax.Array:
+    """Return tp / (tp + fp), and 0 where nothing is predicted positive."""
+    counts = confusion_at(sums, order)
+    return safe_div(counts.tp, counts.tp + counts.fp)
+
+
+def recall_ratio(sums: Accumulators, *, order: Order) -> jax.Array:
+    """Return tp / (tp + fn), and 0 where no label is positive."""
+    counts = confusion_at(sums, order)
+    return safe_div(counts.tp, counts.tp + counts.fn)
 
 
 def _sum_above(histogram: jax.Array) -> jax.Array:
-    """For threshold i, the sum over bins j > i."""
+    """Return for threshold i the sum over bins j > i."""
     return jnp.flip(jnp.cumsum(jnp.flip(histogram[1:], 0), axis=0), 0)
 
 
 def _sum_up_to(histogram: jax.Array) -> jax.Array:
-    """For threshold i, the sum over bins j <= i."""
-    # Summed, not total minus the rest: no rounding below zero.
+    """Return for threshold i the sum over bins j <= i."""
+    # Summed, not total minus the rest, which rounding could make negative.
     return jnp.cumsum(histogram[:-1], axis=0)

@@ -1,10 +1,10 @@
-"""A head of your own: quantiles of a number, so that a forecast says how sure it is.
+"""Write a head of your own: predict quantiles of a number.
 
     python examples/custom_head/quantile_head.py
 
-A head is a frozen dataclass with the members of `ex.heads.Head`. Here the loss, the
-predictions and the metrics are written down; `ex.heads.make_spec` turns them into what
-the Estimator needs in every mode, and so does nothing that you could not replace.
+A head is a frozen dataclass that inherits from `ex.heads.BaseHead` and defines the
+number of logits, the loss of every example and the predictions. This one also defines
+metrics. Weights, the reduction of the loss, evaluation and export are inherited.
 """
 
 from __future__ import annotations
@@ -20,54 +20,33 @@ import estimax as ex
 
 
 @dataclass(frozen=True)
-class QuantileHead:
-    """Predicts quantiles of the label: one logit each, trained by the pinball loss."""
+class QuantileHead(ex.heads.BaseHead):
+    """Predicts Q quantiles of the label, one logit each, with the pinball loss."""
 
     quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)
+    weight_column: str | None = None
     name: str | None = None
-    loss_reduction: str = "sum_over_batch_size"
 
     @property
     def logits_dimension(self):
-        """One logit a quantile."""
         return len(self.quantiles)
 
-    def losses(self, labels, logits):
-        """[B, Q]: being too low costs q a unit, being too high 1 - q."""
-        short = jnp.reshape(labels, (-1, 1)).astype(jnp.float32) - logits
+    def example_losses(self, labels, logits, features):
+        """Return losses [B, Q]: q per unit too low, 1 - q per unit too high."""
+        error = labels - logits  # [B, 1] - [B, Q]
         q = jnp.array(self.quantiles)[None, :]
-        return jnp.maximum(q * short, (q - 1.0) * short)
+        return jnp.maximum(q * error, (q - 1.0) * error)
 
-    def loss(self, labels, logits, features=None, mode=None, regularization_losses=()):
-        """One number to minimise."""
-        losses = self.losses(labels, logits)
-        loss = ex.heads.losses.reduce_losses(losses, reduction=self.loss_reduction)
-        return loss + sum(regularization_losses or ())
-
-    def predictions(self, logits, keys=None):
-        """What a client gets."""
+    def all_predictions(self, logits):
         return {"quantiles": logits}
 
-    def metrics(self, regularization_losses=None):
-        """What evaluation reports, before any data."""
-        coverage = {f"below/{q:g}": ex.metrics.mean() for q in self.quantiles}
-        return {"average_loss": ex.metrics.mean(), **coverage}
-
-    def update_metrics(
-        self, eval_metrics, features, logits, labels, regularization_losses=None
-    ):
-        """The same with one more batch."""
-        below = jnp.reshape(labels, (-1, 1)) < logits  # should be true a share of q
-        batch = {"average_loss": ex.metrics.mean(self.losses(labels, logits))}
+    def batch_metrics(self, labels, logits, losses, weights):
+        """Add the share of labels below each quantile, which should be near q."""
+        measured = super().batch_metrics(labels, logits, losses, weights)
         for i, q in enumerate(self.quantiles):
-            batch[f"below/{q:g}"] = ex.metrics.mean(below[:, i])
-        return {key: eval_metrics[key].merge(metric) for key, metric in batch.items()}
-
-    def export_outputs(self, predictions):
-        """How predictions are served."""
-        return {"serving_default": ex.PredictOutput(predictions)}
-
-    create_estimator_spec = ex.heads.make_spec
+            below = labels < logits[..., i : i + 1]  # [B, 1]
+            measured[f"below/{q:g}"] = ex.metrics.mean(below, weights)
+        return measured
 
 
 def model_fn(features, labels, mode):
@@ -78,7 +57,7 @@ def model_fn(features, labels, mode):
 
 
 def noisy_line(rows, seed):
-    """y = 3x with noise that grows with x, which a mean cannot tell."""
+    """Return x and y = 3x plus noise whose spread grows with x."""
     random = np.random.default_rng(seed)
     x = random.uniform(0.0, 1.0, (rows, 1)).astype(np.float32)
     y = 3.0 * x[:, 0] + random.normal(0.0, 0.1 + x[:, 0])

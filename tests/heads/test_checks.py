@@ -79,3 +79,10 @@ def test_heads_are_values():
 )
 def test_every_head_has_the_members_of_the_protocol(head):
     assert isinstance(head, heads.Head)
+
+
+def test_a_head_shows_the_options_that_are_not_defaults():
+    assert repr(heads.BinaryClassHead()) == "BinaryClassHead()"
+    head = heads.MultiClassHead(7, label_vocabulary=list("abcdefg"), name="letter")
+    shown = "MultiClassHead(n_classes=7, label_vocabulary=('a', 'b', 'c', 'd', 'e', "
+    assert repr(head) == shown + "...), name='letter')"

@@ -137,7 +137,7 @@ def test_labels_computed_on_the_device_still_have_their_dtype_checked():
 
 
 def test_words_are_found_in_labels_of_any_shape():
-    rule = heads.MultiClassHead(3, label_vocabulary=["b", "", "long"])._rules.labels
+    rule = heads.MultiClassHead(3, label_vocabulary=["b", "", "long"]).label_rule
     words = [["b", ""], ["long", "longer"], ["c", "b\0"]]
     given = Strings.of(np.array(words, dtype=object))
     assert rule.convert(given).tolist() == [[0, 1], [2, -1], [-1, -1]]
@@ -150,5 +150,5 @@ def test_an_empty_batch_of_words_has_no_loss():
 
 def test_equal_heads_share_one_host_transform():
     first, second = heads.MultiClassHead(3), heads.MultiClassHead(3)
-    assert first._rules.labels == second._rules.labels
-    assert hash(first._rules.labels) == hash(second._rules.labels)
+    assert first.label_rule == second.label_rule
+    assert hash(first.label_rule) == hash(second.label_rule)

@@ -19,7 +19,7 @@ N = 224  # 8 devices of 28 examples
 EDGES = [0, 28, 32, 60, 164, 168, 196, N]
 MESH = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 
-# Functions of these rooms that are no metrics, or have a test of their own below.
+# Names that are not metrics, or have a test of their own below.
 NOT_HERE = {"Metric", "MetricError", "Sums", "collection", "from_sums", "v1"}
 OWN_TEST = {"mean_tensor"}
 
@@ -131,10 +131,10 @@ def data() -> dict[str, np.ndarray]:
 def all_cases() -> dict[str, Case]:
     cases: dict[str, Case] = {}
 
-    def add(room: Any, table: dict[str, dict[str, Any]], **fields: str) -> None:
+    def add(package: Any, table: dict[str, dict[str, Any]], **fields: str) -> None:
         for name, options in table.items():
-            function = partial(getattr(room, name), **options)
-            cases[f"{room.__name__}.{name}"] = function, fields
+            function = partial(getattr(package, name), **options)
+            cases[f"{package.__name__}.{name}"] = function, fields
 
     add(metrics, BINARY, labels="labels", predictions="scores", weights="weights")
     add(v1, BINARY_V1, labels="labels", predictions="scores", weights="weights")
@@ -217,8 +217,8 @@ def test_every_public_metric_is_tested_here() -> None:
     public = {f"{metrics.__name__}.{name}" for name in metrics.__all__}
     public |= {f"{v1.__name__}.{name}" for name in v1.__all__}
     others = {
-        f"{room.__name__}.{name}"
-        for room in (metrics, v1)
+        f"{package.__name__}.{name}"
+        for package in (metrics, v1)
         for name in NOT_HERE | OWN_TEST
     }
     assert public - others == CASES.keys()

@@ -1,8 +1,8 @@
-"""The metrics of `tf.compat.v1.metrics`, for `eval_metric_ops` ported from TF 1.
+"""The metrics of `tf.compat.v1.metrics`, for a `model_fn` ported from TF 1.
 
-Same values-that-merge, other numbers than the keras family of `estimax.metrics`: AUC is
-smoothed, operating points are the nearest and not the best, errors are elementwise,
-weights that do not fit are an error, and scores outside [0, 1] are refused.
+They merge like those of `estimax.metrics` and give other numbers: AUC is smoothed,
+operating points are the nearest and not the best, errors are elementwise, and weights
+that do not fit or scores outside [0, 1] raise `MetricError`.
 """
 
 from estimax.metrics.mean import mean_tensor

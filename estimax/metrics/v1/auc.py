@@ -1,13 +1,13 @@
-"""TF 1's AUC and operating points: smoothed by small constants, compared exactly.
+"""TF 1's AUC and operating points, smoothed by small constants.
 
     auc(labels, scores, weights).compute()
     auc(labels, scores, curve="PR", summation_method="careful_interpolation").compute()
 
-The default PR area is the trapezoid, which is optimistic but is what TF 1 heads print.
-Labels all negative give a ROC area near 1, where keras gives 0.
+The default PR area uses trapezoids, which is too optimistic but is what TF 1 reports.
+If all labels are negative, the ROC area is near 1, where that of Keras is 0.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +19,16 @@ from estimax.metrics.auc import (
     step_areas,
 )
 from estimax.metrics.inputs import Data
-from estimax.metrics.metric import MetricError, Sums, from_sums
+from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
     check_unit_interval,
     confusion,
-    count,
-    passed_sorted,
+    counts_at,
+    unit_scores,
 )
-from estimax.metrics.v1.counts import unit_scores
 
-# What TF 1 adds to the rates of the AUC; its operating points add EPSILON.
+# TF 1 adds this to the rates of the AUC, and EPSILON to those of operating points.
 _SMOOTHING = 1e-6
 
 
@@ -43,14 +42,39 @@ def auc(
     thresholds: Sequence[float] | None = None,
     summation_method: str = "trapezoidal",
 ) -> Sums:
-    """The smoothed area under the curve ("ROC" or "PR") of scores within [0, 1].
+    """Return the smoothed area under the ROC or the precision-recall curve.
 
-    `summation_method` is "trapezoidal", "minoring", "majoring", or, for PR only,
-    "careful_interpolation". The ends outside [0, 1] are added to `thresholds`.
+    It is `tf.compat.v1.metrics.auc`. Use it to reproduce the figures of TF 1; otherwise
+    `metrics.auc` is the better approximation. Small constants are added to the rates,
+    so that labels that are all negative give a ROC area near 1.
 
-    >>> metric = auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
-    >>> round(float(metric.compute()), 4)
-    0.75
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      curve: "ROC" or "PR" (precision-recall).
+      num_thresholds: How many thresholds approximate the curve, evenly spaced.
+      thresholds: Thresholds within [0, 1] instead of the even ones. One below 0 and one
+        above 1 are added.
+      summation_method: "trapezoidal" (too optimistic for PR), "minoring" (lower bound),
+        "majoring" (upper bound), or, for PR only, "careful_interpolation".
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
+      area, a scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `curve`, `summation_method`, `num_thresholds` or `thresholds` is not
+        as described. A prediction is outside [0, 1] or NaN, shapes do not fit each
+        other, or only some of the arrays are given. Inside `jit`, where values cannot
+        be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+      >>> round(float(metric.compute()), 4)
+      0.75
     """
     curve = check_choice("curve", curve, ("ROC", "PR"))
     methods = ("trapezoidal", "minoring", "majoring", "careful_interpolation")
@@ -59,8 +83,8 @@ def auc(
         raise MetricError("auc: careful_interpolation is for curve='PR' only")
     inner = inner_thresholds(num_thresholds, thresholds)
     grid = [-EPSILON, *inner, 1 + EPSILON]
-    sums = _counts(labels, predictions, weights, grid)
-    return from_sums(sums, _area, curve=curve, method=method)
+    sums = counts_at(unit_scores(labels, predictions, weights), grid)
+    return from_sums(sums, _smoothed_area, curve=curve, method=method)
 
 
 def sensitivity_at_specificity(
@@ -71,17 +95,40 @@ def sensitivity_at_specificity(
     specificity: float,
     num_thresholds: int = 200,
 ) -> Sums:
-    """The true positive rate where the true negative rate is nearest to the given.
+    """Return the sensitivity where the specificity is nearest to a value.
 
-    >>> metric = sensitivity_at_specificity([0, 1], [0.2, 0.8], specificity=1.0)
-    >>> round(float(metric.compute()), 4)
-    1.0
+    It is `tf.compat.v1.metrics.sensitivity_at_specificity`.
+    `metrics.sensitivity_at_specificity` takes the best threshold instead of the
+    nearest.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      specificity: The wanted specificity (true negative rate), within [0, 1].
+      num_thresholds: How many thresholds are tried, evenly spaced.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `specificity` is outside [0, 1]. A prediction is outside [0, 1] or
+        NaN, shapes do not fit each other, or only some of the arrays are given. Inside
+        `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = sensitivity_at_specificity([0, 1], [0.2, 0.8], specificity=1.0)
+      >>> round(float(metric.compute()), 4)
+      1.0
     """
     check_unit_interval("specificity", [specificity])
     inner = inner_thresholds(num_thresholds, None)
     grid = [-EPSILON, *inner, 1 + EPSILON]
-    sums = _counts(labels, predictions, weights, grid)
-    return from_sums(sums, _sensitivity, target=specificity)
+    sums = counts_at(unit_scores(labels, predictions, weights), grid)
+    return from_sums(sums, _nearest_sensitivity, target=specificity)
 
 
 def specificity_at_sensitivity(
@@ -92,32 +139,44 @@ def specificity_at_sensitivity(
     sensitivity: float,
     num_thresholds: int = 200,
 ) -> Sums:
-    """The true negative rate where the true positive rate is nearest to the given.
+    """Return the specificity where the sensitivity is nearest to a value.
 
-    >>> metric = specificity_at_sensitivity([0, 1], [0.2, 0.8], sensitivity=1.0)
-    >>> round(float(metric.compute()), 4)
-    1.0
+    It is `tf.compat.v1.metrics.specificity_at_sensitivity`.
+    `metrics.specificity_at_sensitivity` takes the best threshold instead of the
+    nearest.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      sensitivity: The wanted sensitivity (true positive rate), within [0, 1].
+      num_thresholds: How many thresholds are tried, evenly spaced.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `sensitivity` is outside [0, 1]. A prediction is outside [0, 1] or
+        NaN, shapes do not fit each other, or only some of the arrays are given. Inside
+        `jit`, where values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = specificity_at_sensitivity([0, 1], [0.2, 0.8], sensitivity=1.0)
+      >>> round(float(metric.compute()), 4)
+      1.0
     """
     check_unit_interval("sensitivity", [sensitivity])
     inner = inner_thresholds(num_thresholds, None)
-    # Here alone the last threshold lies below 1: TF's choice, and visible at score 1.
+    # The last threshold lies below 1, as in TF 1: a score of 1 passes all thresholds.
     grid = [-EPSILON, *inner, 1 - EPSILON]
-    sums = _counts(labels, predictions, weights, grid)
-    return from_sums(sums, _specificity, target=sensitivity)
+    sums = counts_at(unit_scores(labels, predictions, weights), grid)
+    return from_sums(sums, _nearest_specificity, target=sensitivity)
 
 
-def _counts(
-    labels: Data | None,
-    predictions: Data | None,
-    weights: Data | None,
-    grid: Sequence[float],
-) -> dict[str, jax.Array]:
-    truth, scores, weighted = unit_scores(labels, predictions, weights)
-    passed = passed_sorted(scores, grid)
-    return {"counts": count(truth, passed, weighted, len(grid))}
-
-
-def _area(sums: Mapping[str, jax.Array], *, curve: str, method: str) -> jax.Array:
+def _smoothed_area(sums: Accumulators, *, curve: str, method: str) -> jax.Array:
     counts = confusion(sums)
     if method == "careful_interpolation":
         return interpolated_pr_area(counts)
@@ -128,14 +187,14 @@ def _area(sums: Mapping[str, jax.Array], *, curve: str, method: str) -> jax.Arra
     return step_areas(tpr, (tp + _SMOOTHING) / (tp + fp + _SMOOTHING), method)
 
 
-def _sensitivity(sums: Mapping[str, jax.Array], *, target: float) -> jax.Array:
+def _nearest_sensitivity(sums: Accumulators, *, target: float) -> jax.Array:
     tp, fp, tn, fn = confusion(sums)
     held = tn / (tn + fp + EPSILON)
     nearest = jnp.argmin(jnp.abs(held - target))  # the first of equals
     return (tp / (tp + fn + EPSILON))[nearest]
 
 
-def _specificity(sums: Mapping[str, jax.Array], *, target: float) -> jax.Array:
+def _nearest_specificity(sums: Accumulators, *, target: float) -> jax.Array:
     tp, fp, tn, fn = confusion(sums)
     held = tp / (tp + fn + EPSILON)
     distance = jnp.abs(held - target)

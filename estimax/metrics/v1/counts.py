@@ -1,25 +1,30 @@
-"""TF 1's precision and recall of decisions already made: anything not 0 is positive.
+"""TF 1's precision, recall and counts, of decisions or of scores at thresholds.
 
-    precision(labels, class_ids).compute()
-
-For scores, see `counts_at_thresholds.py`.
+precision(labels, decisions).compute()      # a decision that is not 0 is positive
+precision_at_thresholds(labels, scores, thresholds=[0.3, 0.6]).compute()     # [2]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 
-from estimax.metrics.inputs import Data, broadcast_weights, guarded, label_pair
-from estimax.metrics.mean import only_total
-from estimax.metrics.metric import Result, Sums, from_sums, safe_div
+from estimax.metrics.inputs import Data, broadcast_weights, label_pair
+from estimax.metrics.metric import Accumulators, Result, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
+    Order,
     confusion_at,
     count,
-    ordered,
-    passed_sorted,
-    score_pair,
+    counts_at,
+    false_negative_count,
+    false_positive_count,
+    precision_ratio,
+    recall_ratio,
+    sort_thresholds,
+    true_negative_count,
+    true_positive_count,
+    unit_scores,
 )
 
 
@@ -28,12 +33,29 @@ def true_positives(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The weight of positives predicted positive.
+    """Return the weight of positive labels predicted positive.
 
-    >>> float(true_positives([1, 1, 0], [1, 0, 1]).compute())
-    1.0
+    It is `tf.compat.v1.metrics.true_positives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `true_positives_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(true_positives([1, 1, 0], [1, 0, 1]).compute())
+      1.0
     """
-    return _one(labels, predictions, weights, "tp")
+    return _decided(labels, predictions, weights, true_positive_count)
 
 
 def false_positives(
@@ -41,12 +63,29 @@ def false_positives(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The weight of negatives predicted positive.
+    """Return the weight of negative labels predicted positive.
 
-    >>> float(false_positives([1, 1, 0], [1, 0, 1]).compute())
-    1.0
+    It is `tf.compat.v1.metrics.false_positives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `false_positives_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(false_positives([1, 1, 0], [1, 0, 1]).compute())
+      1.0
     """
-    return _one(labels, predictions, weights, "fp")
+    return _decided(labels, predictions, weights, false_positive_count)
 
 
 def true_negatives(
@@ -54,12 +93,29 @@ def true_negatives(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The weight of negatives predicted negative.
+    """Return the weight of negative labels predicted negative.
 
-    >>> float(true_negatives([1, 1, 0], [1, 0, 1]).compute())
-    0.0
+    It is `tf.compat.v1.metrics.true_negatives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `true_negatives_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(true_negatives([1, 1, 0], [1, 0, 1]).compute())
+      0.0
     """
-    return _one(labels, predictions, weights, "tn")
+    return _decided(labels, predictions, weights, true_negative_count)
 
 
 def false_negatives(
@@ -67,12 +123,29 @@ def false_negatives(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The weight of positives predicted negative.
+    """Return the weight of positive labels predicted negative.
 
-    >>> float(false_negatives([1, 1, 0], [1, 0, 1]).compute())
-    1.0
+    It is `tf.compat.v1.metrics.false_negatives`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `false_negatives_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(false_negatives([1, 1, 0], [1, 0, 1]).compute())
+      1.0
     """
-    return _one(labels, predictions, weights, "fn")
+    return _decided(labels, predictions, weights, false_negative_count)
 
 
 def precision(
@@ -80,13 +153,30 @@ def precision(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The share of positive predictions that are right, 0 when there are none.
+    """Return the share of positive predictions whose label is positive.
 
-    >>> float(precision([1, 1, 0], [1, 0, 1]).compute())
-    0.5
+    It is `tf.compat.v1.metrics.precision`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `precision_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
+      (tp + fp), a scalar that is 0 if nothing is predicted positive. Without data, the
+      metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(precision([1, 1, 0], [1, 0, 1]).compute())
+      0.5
     """
-    counts = _counts(labels, predictions, weights)
-    return from_sums({"tp": counts["tp"], "wrong": counts["fp"]}, _share_right)
+    return _decided(labels, predictions, weights, precision_ratio)
 
 
 def recall(
@@ -94,44 +184,30 @@ def recall(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The share of positives that were found, 0 when there are none.
+    """Return the share of positive labels that are predicted positive.
 
-    >>> float(recall([1, 1, 0], [1, 0, 1]).compute())
-    0.5
+    It is `tf.compat.v1.metrics.recall`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
+        so round scores first or use `recall_at_thresholds`.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
+      (tp + fn), a scalar that is 0 if no label is positive. Without data, the metric
+      before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(recall([1, 1, 0], [1, 0, 1]).compute())
+      0.5
     """
-    counts = _counts(labels, predictions, weights)
-    return from_sums({"tp": counts["tp"], "wrong": counts["fn"]}, _share_right)
-
-
-def _one(
-    labels: Data | None,
-    predictions: Data | None,
-    weights: Data | None,
-    which: str,
-) -> Sums:
-    counts = _counts(labels, predictions, weights)
-    return from_sums({"total": counts[which]}, only_total)
-
-
-def _counts(
-    labels: Data | None, predictions: Data | None, weights: Data | None
-) -> dict[str, jax.Array]:
-    truth, guess = label_pair(labels, predictions, weights)
-    weighted = broadcast_weights(weights, truth.shape)
-    is_true, is_guessed = truth != 0, guess != 0
-    cells = {
-        "tp": is_true & is_guessed,
-        "fp": ~is_true & is_guessed,
-        "tn": ~is_true & ~is_guessed,
-        "fn": is_true & ~is_guessed,
-    }
-    return {
-        name: jnp.sum(jnp.where(cell, weighted, 0.0)) for name, cell in cells.items()
-    }
-
-
-def _share_right(sums: Mapping[str, jax.Array]) -> jax.Array:
-    return safe_div(sums["tp"], sums["tp"] + sums["wrong"])
+    return _decided(labels, predictions, weights, recall_ratio)
 
 
 def true_positives_at_thresholds(
@@ -141,13 +217,34 @@ def true_positives_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """The weight of positives above each threshold.
+    """Return the weight of positive labels predicted positive at each threshold.
 
-    >>> metric = true_positives_at_thresholds([1, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
-    >>> metric.compute().tolist()
-    [2.0, 1.0]
+    It is `tf.compat.v1.metrics.true_positives_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> limits = [0.3, 0.6]
+      >>> metric = true_positives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
+      >>> metric.compute().tolist()
+      [2.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _tp)
+    return _counted(labels, predictions, weights, thresholds, true_positive_count)
 
 
 def false_positives_at_thresholds(
@@ -157,14 +254,34 @@ def false_positives_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """The weight of negatives above each threshold.
+    """Return the weight of negative labels predicted positive at each threshold.
 
-    >>> limits = [0.3, 0.6]
-    >>> metric = false_positives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
-    >>> metric.compute().tolist()
-    [1.0, 0.0]
+    It is `tf.compat.v1.metrics.false_positives_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> limits = [0.3, 0.6]
+      >>> metric = false_positives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
+      >>> metric.compute().tolist()
+      [1.0, 0.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _fp)
+    return _counted(labels, predictions, weights, thresholds, false_positive_count)
 
 
 def true_negatives_at_thresholds(
@@ -174,13 +291,34 @@ def true_negatives_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """The weight of negatives not above each threshold.
+    """Return the weight of negative labels predicted negative at each threshold.
 
-    >>> metric = true_negatives_at_thresholds([0, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
-    >>> metric.compute().tolist()
-    [0.0, 1.0]
+    It is `tf.compat.v1.metrics.true_negatives_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> limits = [0.3, 0.6]
+      >>> metric = true_negatives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
+      >>> metric.compute().tolist()
+      [0.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _tn)
+    return _counted(labels, predictions, weights, thresholds, true_negative_count)
 
 
 def false_negatives_at_thresholds(
@@ -190,14 +328,34 @@ def false_negatives_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """The weight of positives not above each threshold.
+    """Return the weight of positive labels predicted negative at each threshold.
 
-    >>> limits = [0.3, 0.6]
-    >>> metric = false_negatives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
-    >>> metric.compute().tolist()
-    [0.0, 1.0]
+    It is `tf.compat.v1.metrics.false_negatives_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> limits = [0.3, 0.6]
+      >>> metric = false_negatives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
+      >>> metric.compute().tolist()
+      [0.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _fn)
+    return _counted(labels, predictions, weights, thresholds, false_negative_count)
 
 
 def precision_at_thresholds(
@@ -207,13 +365,33 @@ def precision_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """tp / (tp + fp + 1e-7) at each threshold.
+    """Return tp / (tp + fp + 1e-7) at each threshold.
 
-    >>> metric = precision_at_thresholds([0, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
-    >>> metric.compute().round(3).tolist()
-    [0.5, 1.0]
+    It is `tf.compat.v1.metrics.precision_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> metric = precision_at_thresholds([0, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
+      >>> metric.compute().round(3).tolist()
+      [0.5, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _precision)
+    return _counted(labels, predictions, weights, thresholds, _smoothed_precision)
 
 
 def recall_at_thresholds(
@@ -223,23 +401,44 @@ def recall_at_thresholds(
     *,
     thresholds: Sequence[float],
 ) -> Sums:
-    """tp / (tp + fn + 1e-7) at each threshold.
+    """Return tp / (tp + fn + 1e-7) at each threshold.
 
-    >>> metric = recall_at_thresholds([1, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
-    >>> metric.compute().round(3).tolist()
-    [1.0, 0.5]
+    It is `tf.compat.v1.metrics.recall_at_thresholds`.
+
+    Args:
+      labels: True labels, [B] or any shape. A label that is not 0 is positive.
+      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
+        axis of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      vector [T]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
+        or only some of the arrays are given. Inside `jit`, where values cannot be
+        checked, the result is NaN instead.
+
+    Example:
+      >>> metric = recall_at_thresholds([1, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
+      >>> metric.compute().round(3).tolist()
+      [1.0, 0.5]
     """
-    return _counted(labels, predictions, weights, thresholds, _recall)
+    return _counted(labels, predictions, weights, thresholds, _smoothed_recall)
 
 
-def unit_scores(
-    labels: Data | None, predictions: Data | None, weights: Data | None
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Labels, scores and weights, flat; scores outside [0, 1] are refused."""
-    truth, scores, weighted = score_pair(labels, predictions, weights)
-    inside = (scores >= 0) & (scores <= 1)
-    weighted = guarded(weighted, inside, "predictions must be within [0, 1]")
-    return truth.ravel(), scores.ravel(), weighted.ravel()
+def _decided(
+    labels: Data | None, predictions: Data | None, weights: Data | None, result: Result
+) -> Sums:
+    """Return a metric of decisions: one threshold, which any value but 0 passes."""
+    truth, decisions = label_pair(labels, predictions, weights)
+    weighted = broadcast_weights(weights, truth.shape)
+    passed = (decisions != 0).astype(jnp.int32)
+    counts = count(truth.ravel(), passed.ravel(), weighted.ravel(), thresholds=1)
+    return from_sums({"counts": counts}, result, order=0)
 
 
 def _counted(
@@ -249,34 +448,17 @@ def _counted(
     thresholds: Sequence[float],
     result: Result,
 ) -> Sums:
-    asked = ordered(thresholds)
-    truth, scores, weighted = unit_scores(labels, predictions, weights)
-    passed = passed_sorted(scores, asked.ascending)
-    counts = count(truth, passed, weighted, len(asked.order))
-    return from_sums({"counts": counts}, result, order=asked.order)
+    """Return a metric of scores at each threshold, in the user's order."""
+    asked = sort_thresholds(thresholds)
+    sums = counts_at(unit_scores(labels, predictions, weights), asked.ascending)
+    return from_sums(sums, result, order=asked.order)
 
 
-def _tp(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).tp
-
-
-def _fp(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).fp
-
-
-def _tn(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).tn
-
-
-def _fn(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
-    return confusion_at(sums, order).fn
-
-
-def _precision(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
+def _smoothed_precision(sums: Accumulators, *, order: Order) -> jax.Array:
     tp, fp, _, _ = confusion_at(sums, order)
     return tp / (tp + fp + EPSILON)
 
 
-def _recall(sums: Mapping[str, jax.Array], *, order: tuple[int, ...]) -> jax.Array:
+def _smoothed_recall(sums: Accumulators, *, order: Order) -> jax.Array:
     tp, _, _, fn = confusion_at(sums, order)
     return tp / (tp + fn + EPSILON)

@@ -1,9 +1,10 @@
-"""TF 1's mean family: elementwise, and strict about the shape of weights.
+"""TF 1's means, errors, accuracies and metrics at k.
 
-mean_squared_error(labels, predictions, weights).compute()   # [B] with weights [B]
+    mean_squared_error(labels, predictions, weights).compute()   # [B] with weights [B]
+    precision_at_k(class_ids, scores, k=3).compute()             # scores [B, K]
+
+Errors are elementwise. Weights must broadcast to the values, else `MetricError`.
 """
-
-from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +12,40 @@ import numpy as np
 
 from estimax.metrics.inputs import Data, broadcast_weights, check_given, label_pair
 from estimax.metrics.mean import strict_mean
-from estimax.metrics.metric import MetricError, Sums, from_sums, ratio, safe_div
+from estimax.metrics.metric import (
+    Accumulators,
+    MetricError,
+    Sums,
+    from_sums,
+    ratio,
+    safe_div,
+)
 from estimax.metrics.multi_class import class_table
 from estimax.metrics.regression import number_pair, root
 
 
 def mean(values: Data | None = None, weights: Data | None = None) -> Sums:
-    """The weighted mean of all elements; weights that do not fit are an error.
+    """Return the weighted mean of all elements.
 
-    >>> float(mean([[1.0, 3.0]], [[2.0]]).compute())
-    2.0
+    It is `tf.compat.v1.metrics.mean`. Unlike `metrics.mean`, it raises if the weights
+    lack an axis of the values.
+
+    Args:
+      values: Numbers, [B] or any shape.
+      weights: A scalar, or an array that broadcasts to the values. By default every
+        value weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for
+      sum(weights * values) / sum(weights), a scalar that is 0 if the weights sum to 0.
+      Without data, the metric before any data.
+
+    Raises:
+      MetricError: The weights do not fit the values, or are given without values.
+
+    Example:
+      >>> float(mean([[1.0, 3.0]], [[2.0]]).compute())
+      2.0
     """
     check_given(values=values, weights=weights)
     return strict_mean(jnp.zeros(0) if values is None else values, weights)
@@ -31,10 +56,27 @@ def accuracy(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """How often the prediction, cast to the labels' dtype, equals the label.
+    """Return how often the prediction equals the label.
 
-    >>> float(accuracy(jnp.array([1, 2]), jnp.array([1.9, 3.0])).compute())
-    0.5
+    It is `tf.compat.v1.metrics.accuracy`.
+
+    Args:
+      labels: True class ids, [B] or any shape.
+      predictions: Predicted class ids, in the shape of the labels. They are cast to the
+        dtype of the labels before the comparison.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(accuracy(jnp.array([1, 2]), jnp.array([1.9, 3.0])).compute())
+      0.5
     """
     truth, guess = label_pair(labels, predictions, weights)
     return strict_mean(truth == guess.astype(truth.dtype), weights)
@@ -46,10 +88,26 @@ def percentage_below(
     *,
     threshold: float,
 ) -> Sums:
-    """The share of values strictly below the threshold, between 0 and 1.
+    """Return the share of values strictly below a threshold.
 
-    >>> float(percentage_below([0.1, 0.5, 0.9, 0.2], threshold=0.5).compute())
-    0.5
+    It is `tf.compat.v1.metrics.percentage_below`.
+
+    Args:
+      values: Numbers, [B] or any shape.
+      weights: A scalar, or an array that broadcasts to the values. By default every
+        value weighs 1.
+      threshold: The number that values are compared with.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: The weights do not fit the values, or are given without values.
+
+    Example:
+      >>> float(percentage_below([0.1, 0.5, 0.9, 0.2], threshold=0.5).compute())
+      0.5
     """
     check_given(values=values, weights=weights)
     array = jnp.zeros(0) if values is None else jnp.asarray(values)
@@ -61,10 +119,27 @@ def mean_absolute_error(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The mean of |prediction - label| over all elements.
+    """Return the mean of |prediction - label| over all elements.
 
-    >>> float(mean_absolute_error([1.0, 2.0], [1.5, 2.0]).compute())
-    0.25
+    It is `tf.compat.v1.metrics.mean_absolute_error`.
+
+    Args:
+      labels: True numbers, [B] or any shape.
+      predictions: Predicted numbers, in the shape of the labels up to one trailing axis
+        of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(mean_absolute_error([1.0, 2.0], [1.5, 2.0]).compute())
+      0.25
     """
     truth, values = number_pair(labels, predictions, weights, no_data=(0,))
     return strict_mean(jnp.abs(values - truth), weights)
@@ -75,10 +150,27 @@ def mean_squared_error(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The mean of (prediction - label)^2 over all elements.
+    """Return the mean of (prediction - label)^2 over all elements.
 
-    >>> float(mean_squared_error([1.0, 2.0], [2.0, 2.0]).compute())
-    0.5
+    It is `tf.compat.v1.metrics.mean_squared_error`.
+
+    Args:
+      labels: True numbers, [B] or any shape.
+      predictions: Predicted numbers, in the shape of the labels up to one trailing axis
+        of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(mean_squared_error([1.0, 2.0], [2.0, 2.0]).compute())
+      0.5
     """
     truth, values = number_pair(labels, predictions, weights, no_data=(0,))
     return strict_mean(jnp.square(values - truth), weights)
@@ -89,10 +181,28 @@ def root_mean_squared_error(
     predictions: Data | None = None,
     weights: Data | None = None,
 ) -> Sums:
-    """The root of the mean squared error of all examples, not a mean of roots.
+    """Return the root of the mean squared error over all elements.
 
-    >>> float(root_mean_squared_error([1.0, 2.0], [3.0, 4.0]).compute())
-    2.0
+    It is `tf.compat.v1.metrics.root_mean_squared_error`. The root is taken once, of the
+    mean over all batches.
+
+    Args:
+      labels: True numbers, [B] or any shape.
+      predictions: Predicted numbers, in the shape of the labels up to one trailing axis
+        of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(root_mean_squared_error([1.0, 2.0], [3.0, 4.0]).compute())
+      2.0
     """
     squares = mean_squared_error(labels, predictions, weights)
     return from_sums(squares.sums, root)
@@ -105,10 +215,30 @@ def mean_relative_error(
     *,
     normalizer: Data | None = None,
 ) -> Sums:
-    """The mean of |prediction - label| / normalizer, 0 where the normalizer is 0.
+    """Return the mean of |prediction - label| / normalizer.
 
-    >>> float(mean_relative_error([2.0], [3.0], normalizer=[2.0]).compute())
-    0.5
+    It is `tf.compat.v1.metrics.mean_relative_error`. Elements whose normalizer is 0
+    count as 0.
+
+    Args:
+      labels: True numbers, [B] or any shape.
+      predictions: Predicted numbers, in the shape of the labels up to one trailing axis
+        of size 1.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      normalizer: Divisors, in the shape of the labels; often the labels themselves.
+        Needed whenever labels are given.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(mean_relative_error([2.0], [3.0], normalizer=[2.0]).compute())
+      0.5
     """
     truth, values = number_pair(labels, predictions, weights, no_data=(0,))
     check_given(labels=labels, normalizer=normalizer)
@@ -123,12 +253,30 @@ def mean_cosine_distance(
     *,
     dim: int,
 ) -> Sums:
-    """1 - mean(sum(label * prediction, dim)); vectors are taken to have length 1.
+    """Return 1 - the mean of sum(label * prediction) along an axis.
 
-    >>> float(mean_cosine_distance([[1.0, 0.0]], [[0.0, 1.0]], dim=1).compute())
-    1.0
+    It is `tf.compat.v1.metrics.mean_cosine_distance`. Vectors must have length 1; they
+    are not normalized.
+
+    Args:
+      labels: True unit vectors, [B, D].
+      predictions: Predicted unit vectors, [B, D].
+      weights: A scalar, or an array that broadcasts to the labels with size 1 at `dim`.
+        By default every vector weighs 1.
+      dim: The axis of the vectors' components.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 2]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: Shapes do not fit each other, or only some of the arrays are given.
+
+    Example:
+      >>> float(mean_cosine_distance([[1.0, 0.0]], [[0.0, 1.0]], dim=1).compute())
+      1.0
     """
-    # The shape for "no data" has to have axis `dim`, whichever that is.
+    # Without data, use an empty array that has the axis `dim`.
     no_data = (0,) * (max(dim, -dim - 1) + 1)
     truth, values = number_pair(labels, predictions, weights, no_data=no_data)
     products = jnp.sum(truth * values, axis=dim, keepdims=labels is not None)
@@ -142,23 +290,35 @@ def mean_per_class_accuracy(
     *,
     num_classes: int,
 ) -> Sums:
-    """Each class's accuracy, averaged over ALL classes; absent ones count as 0.
+    """Return the accuracy of each class, averaged over all classes.
 
-    >>> metric = mean_per_class_accuracy([0, 0, 1], [0, 1, 1], num_classes=3)
-    >>> float(metric.compute())
-    0.5
+    It is `tf.compat.v1.metrics.mean_per_class_accuracy`. Classes without examples count
+    as 0.
+
+    Args:
+      labels: True class ids from 0 to `num_classes` - 1, any shape.
+      predictions: Predicted class ids, in the shape of the labels.
+      weights: Example weights: a scalar, or an array that broadcasts to the
+        predictions, such as [B]. By default every example weighs 1.
+      num_classes: The number of classes.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: A class id is out of range, `num_classes` is less than 1, shapes do
+        not fit each other, or only some of the arrays are given. Inside `jit`, where
+        values cannot be checked, the result is NaN instead.
+
+    Example:
+      >>> metric = mean_per_class_accuracy([0, 0, 1], [0, 1, 1], num_classes=3)
+      >>> float(metric.compute())
+      0.5
     """
     table = class_table(labels, predictions, weights, num_classes)
     sums = {"hits": jnp.diagonal(table), "count": jnp.sum(table, axis=1)}
     return from_sums(sums, _mean_accuracy)
-
-
-def _distance(sums: Mapping[str, jax.Array]) -> jax.Array:
-    return 1.0 - ratio(sums)
-
-
-def _mean_accuracy(sums: Mapping[str, jax.Array]) -> jax.Array:
-    return jnp.mean(safe_div(sums["hits"], sums["count"]))
 
 
 def precision_at_k(
@@ -169,12 +329,31 @@ def precision_at_k(
     k: int,
     class_id: int | None = None,
 ) -> Sums:
-    """The share of the k best that are labels; NaN as long as nothing was retrieved.
+    """Return the share of the k highest scores that are true classes.
 
-    `class_id`: only that class counts, among the labels and among the k best.
+    It is `tf.compat.v1.metrics.precision_at_k`.
 
-    >>> float(precision_at_k([[0, 2]], [[0.5, 0.3, 0.2]], k=2).compute())
-    0.5
+    Args:
+      labels: True class ids, [B] or [B, L] for up to L classes of a row; negative ids
+        are padding.
+      predictions: Scores of K classes, [B, K]; logits or probabilities.
+      weights: Weights of the rows: a scalar or an array [B]. By default every row
+        weighs 1.
+      k: How many of the highest scores are retrieved, from 1 to K.
+      class_id: Count only this class, among the labels and among the k highest scores.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1], NaN if nothing was retrieved. Without data, the metric
+      before any data.
+
+    Raises:
+      MetricError: `k` is not from 1 to K, shapes do not fit each other, or only some of
+        the arrays are given.
+
+    Example:
+      >>> float(precision_at_k([[0, 2]], [[0.5, 0.3, 0.2]], k=2).compute())
+      0.5
     """
     best, ids = _best_and_labels(labels, predictions, weights, k)
     retrieved = (best == class_id) if class_id is not None else best >= 0
@@ -190,10 +369,31 @@ def recall_at_k(
     k: int,
     class_id: int | None = None,
 ) -> Sums:
-    """The share of labels among the k best; NaN as long as there were no labels.
+    """Return the share of true classes among the k highest scores.
 
-    >>> float(recall_at_k([[0, 2]], [[0.5, 0.3, 0.2]], k=2).compute())
-    0.5
+    It is `tf.compat.v1.metrics.recall_at_k`.
+
+    Args:
+      labels: True class ids, [B] or [B, L] for up to L classes of a row; negative ids
+        are padding.
+      predictions: Scores of K classes, [B, K]; logits or probabilities.
+      weights: Weights of the rows: a scalar or an array [B]. By default every row
+        weighs 1.
+      k: How many of the highest scores are retrieved, from 1 to K.
+      class_id: Count only this class, among the labels and among the k highest scores.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1], NaN if there were no labels. Without data, the metric before
+      any data.
+
+    Raises:
+      MetricError: `k` is not from 1 to K, shapes do not fit each other, or only some of
+        the arrays are given.
+
+    Example:
+      >>> float(recall_at_k([[0, 2]], [[0.5, 0.3, 0.2]], k=2).compute())
+      0.5
     """
     best, ids = _best_and_labels(labels, predictions, weights, k)
     relevant = _is_first(ids)
@@ -209,12 +409,31 @@ def average_precision_at_k(
     *,
     k: int,
 ) -> Sums:
-    """The mean over rows of the precision at each hit among the k best.
+    """Return the mean over rows of the average precision at k.
 
-    Each row's sum is divided by min(k, number of labels). Ids of K or more are ignored.
+    It is `tf.compat.v1.metrics.average_precision_at_k`. For a row, it is the sum of the
+    precision at each true class among the k highest scores, divided by min(k, number of
+    true classes). Ids of K or more are ignored.
 
-    >>> float(average_precision_at_k([[0, 2]], [[0.5, 0.3, 0.4]], k=2).compute())
-    1.0
+    Args:
+      labels: True class ids, [B] or [B, L] for up to L classes of a row; negative ids
+        are padding.
+      predictions: Scores of K classes, [B, K]; logits or probabilities.
+      weights: Weights of the rows: a scalar or an array [B]. By default every row
+        weighs 1.
+      k: How many of the highest scores are retrieved, from 1 to K.
+
+    Returns:
+      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
+      scalar within [0, 1]. Without data, the metric before any data.
+
+    Raises:
+      MetricError: `k` is not from 1 to K, shapes do not fit each other, or only some of
+        the arrays are given.
+
+    Example:
+      >>> float(average_precision_at_k([[0, 2]], [[0.5, 0.3, 0.4]], k=2).compute())
+      1.0
     """
     best, ids = _best_and_labels(labels, predictions, weights, k)
     classes = 1 if predictions is None else np.shape(predictions)[-1]
@@ -225,13 +444,21 @@ def average_precision_at_k(
     return strict_mean(jnp.sum(precision * hits, axis=-1) / possible, weights)
 
 
+def _distance(sums: Accumulators) -> jax.Array:
+    return 1.0 - ratio(sums)
+
+
+def _mean_accuracy(sums: Accumulators) -> jax.Array:
+    return jnp.mean(safe_div(sums["hits"], sums["count"]))
+
+
 def _best_and_labels(
     labels: Data | None,
     predictions: Data | None,
     weights: Data | None,
     k: int,
 ) -> tuple[jax.Array, jax.Array]:
-    """The k best classes [..., k] and the labels [..., L]."""
+    """Return the k classes with the highest scores [..., k] and the labels [..., L]."""
     check_given(labels=labels, predictions=predictions, weights=weights)
     if labels is None or predictions is None:
         nothing = jnp.zeros((0, 1), jnp.int32)
@@ -251,12 +478,12 @@ def _best_and_labels(
 
 
 def _is_in(ids: jax.Array, others: jax.Array) -> jax.Array:
-    """For each id, whether the row of others has it."""
+    """Return for each id whether the same row of the others contains it."""
     return jnp.any(ids[..., :, None] == others[..., None, :], axis=-1)
 
 
 def _is_first(ids: jax.Array) -> jax.Array:
-    """Whether an id is no padding and not a repetition within its row."""
+    """Return whether an id is neither padding nor a repetition within its row."""
     same = ids[..., :, None] == ids[..., None, :]
     earlier = jnp.tril(jnp.ones(2 * ids.shape[-1:], bool), -1)
     return (ids >= 0) & ~jnp.any(same & earlier, axis=-1)
@@ -272,5 +499,5 @@ def _quotient(hits: jax.Array, counted: jax.Array, weights: Data | None) -> Sums
     return from_sums(sums, _plain_ratio)
 
 
-def _plain_ratio(sums: Mapping[str, jax.Array]) -> jax.Array:
+def _plain_ratio(sums: Accumulators) -> jax.Array:
     return sums["hits"] / sums["counted"]
