@@ -27,9 +27,9 @@ from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.core.numbers import Int64
 from estimax.core.spec import EstimatorSpec, ModeKeys, PredictOutput
 from estimax.estimator import Estimator, RunConfig
+from estimax.estimator.estimator import InputFn
 from estimax.hooks import Hook, RunContext
 
-InputFn = Callable[..., Any]
 _Join = Callable[[jax.Array], jax.Array]
 # key, points [B, D] -> centers [K, D], or [B, D] if there are fewer points than K
 StartFn = Callable[[jax.Array, jax.Array], jax.Array]

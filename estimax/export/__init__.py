@@ -24,7 +24,7 @@ from estimax.export.signature import (
     REGRESS,
     Servable,
     Signature,
-    TensorSpec,
+    TensorInfo,
 )
 from estimax.export.writer import write_bundle
 
@@ -40,8 +40,8 @@ __all__ = [
     "Servable",
     "ServingInputReceiver",
     "Signature",
+    "TensorInfo",
     "TensorServingInputReceiver",
-    "TensorSpec",
     "build_raw_serving_input_receiver_fn",
     "load",
     "loss_smaller",

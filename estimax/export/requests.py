@@ -26,14 +26,14 @@ from estimax.core.numbers import cast
 from estimax.core.raw_values import as_raw, frame_columns
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.export.signature import LONE_FEATURE, STRING, TensorSpec, input_name
+from estimax.export.signature import LONE_FEATURE, STRING, TensorInfo, input_name
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
 from estimax.transforms.transform import is_present
 
 
 def read_request(
-    specs: Sequence[TensorSpec], features: Any, origins: Iterable[Origin]
+    specs: Sequence[TensorInfo], features: Any, origins: Iterable[Origin]
 ) -> dict[Origin, Any]:
     """Return the features as a raw batch; raise BundleError if one does not fit."""
     by_name = {input_name(origin): origin for origin in origins}
@@ -58,7 +58,7 @@ def read_request(
     return batch
 
 
-def check_names(specs: Sequence[TensorSpec], features: Mapping[str, Any]) -> None:
+def check_names(specs: Sequence[TensorInfo], features: Mapping[str, Any]) -> None:
     """Raise BundleError if a feature is missing or unknown."""
     expected = [spec.name for spec in specs]
     unknown = [name for name in features if name not in expected]
@@ -75,7 +75,7 @@ def check_names(specs: Sequence[TensorSpec], features: Mapping[str, Any]) -> Non
         )
 
 
-def column_from(spec: TensorSpec, value: Any) -> Any:  # ndarray, Strings or Sparse
+def column_from(spec: TensorInfo, value: Any) -> Any:  # ndarray, Strings or Sparse
     """Return one feature in the raw form of its spec."""
     if spec.kind == "sparse":
         return _sparse_from(spec, value)
@@ -84,7 +84,7 @@ def column_from(spec: TensorSpec, value: Any) -> Any:  # ndarray, Strings or Spa
     return _shaped(spec, _typed(spec, _array(spec, value)))
 
 
-def _array(spec: TensorSpec, value: Any) -> NDArray[Any] | Strings:
+def _array(spec: TensorInfo, value: Any) -> NDArray[Any] | Strings:
     if isinstance(value, Strings):
         return value
     try:
@@ -96,7 +96,7 @@ def _array(spec: TensorSpec, value: Any) -> NDArray[Any] | Strings:
     return array
 
 
-def _typed(spec: TensorSpec, array: NDArray[Any] | Strings) -> NDArray[Any] | Strings:
+def _typed(spec: TensorInfo, array: NDArray[Any] | Strings) -> NDArray[Any] | Strings:
     """Return the same values in the dtype of the spec; raise if that loses any."""
     if array.size == 0:
         empty = np.empty(array.shape, object if spec.dtype == STRING else spec.dtype)
@@ -119,7 +119,7 @@ def _typed(spec: TensorSpec, array: NDArray[Any] | Strings) -> NDArray[Any] | St
     return cast(array, wanted)
 
 
-def _check_range(spec: TensorSpec, array: NDArray[Any], wanted: np.dtype[Any]) -> None:
+def _check_range(spec: TensorInfo, array: NDArray[Any], wanted: np.dtype[Any]) -> None:
     limits = np.iinfo(wanted)
     worst = next(
         (v for v in (int(array.min()), int(array.max())) if not _within(limits, v)),
@@ -133,7 +133,7 @@ def _within(limits: np.iinfo[Any], value: int) -> bool:
     return int(limits.min) <= value <= int(limits.max)
 
 
-def _shaped(spec: TensorSpec, array: Any) -> Any:  # ndarray or Strings, as given
+def _shaped(spec: TensorInfo, array: Any) -> Any:  # ndarray or Strings, as given
     if array.ndim == 0:
         raise _unfit(spec, "a single value; send a list, one per row")
     if array.shape[1:] == spec.tail:
@@ -149,7 +149,7 @@ def _without_ones(shape: Iterable[int | None]) -> list[int | None]:
     return [n for n in shape if n != 1]
 
 
-def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
+def _sparse_from(spec: TensorInfo, value: Any) -> Sparse:
     if isinstance(value, Sparse):
         if len(value.dense_shape) != len(spec.shape):
             raise _unfit(spec, f"a sparse value of shape {value.dense_shape}")
@@ -163,7 +163,7 @@ def _sparse_from(spec: TensorSpec, value: Any) -> Sparse:
     return _sparse_from_rows(spec, value)
 
 
-def _sparse_from_rows(spec: TensorSpec, rows: Sequence[Any]) -> Sparse:
+def _sparse_from_rows(spec: TensorInfo, rows: Sequence[Any]) -> Sparse:
     """Return lists of any lengths, one per row, as a sparse value.
 
     A single value counts as a list of one. '' and -1 are left out, as in a rectangle,
@@ -183,7 +183,7 @@ def _sparse_from_rows(spec: TensorSpec, rows: Sequence[Any]) -> Sparse:
     return Sparse(indices[kept], values[kept], shape)
 
 
-def _sparse_from_nested(spec: TensorSpec, rows: Any) -> Sparse:
+def _sparse_from_nested(spec: TensorInfo, rows: Any) -> Sparse:
     """Return lists of lists, e.g. several ids per step, as a sparse value."""
     try:
         found = Sparse.of_rows(rows)
@@ -206,7 +206,7 @@ def _as_list(row: Any) -> list[Any]:
     return list(row) if isinstance(row, list | tuple) else [row]
 
 
-def _sparse_from_dense(spec: TensorSpec, value: NDArray[Any] | Strings) -> Sparse:
+def _sparse_from_dense(spec: TensorInfo, value: NDArray[Any] | Strings) -> Sparse:
     """Return a rectangle as a sparse value without '' and -1, as TensorFlow does."""
     if value.ndim == 1 and not isinstance(value, Strings) and value.dtype == object:
         return _sparse_from_rows(spec, value.tolist())
@@ -229,7 +229,7 @@ def _present(values: NDArray[Any] | Strings) -> NDArray[np.bool_]:
     return np.ones(len(values), bool)
 
 
-def _unfit(spec: TensorSpec, found: str) -> BundleError:
+def _unfit(spec: TensorInfo, found: str) -> BundleError:
     form = "sparse " if spec.kind == "sparse" else ""
     return BundleError(
         f"feature {spec.name!r}: expected {form}{spec.dtype} of shape "

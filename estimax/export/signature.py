@@ -1,6 +1,6 @@
 """Signatures describe the functions of a bundle; a servable becomes a bundle.
 
-    Signature("predict", PREDICT, inputs=(TensorSpec("age", "float32", (None,)),), …)
+    Signature("predict", PREDICT, inputs=(TensorInfo("age", "float32", (None,)),), …)
     Servable(function, weights, plan, example)
 
 A tensor has two dtypes: the one that callers see (`dtype`, "string" for text) and the
@@ -41,7 +41,7 @@ ServableFunction = Callable[[dict[str, Any], plans.PreparedBatch], SignatureOutp
 
 
 @dataclass(frozen=True, repr=False)
-class TensorSpec:
+class TensorInfo:
     """One named input or output of a signature.
 
     Args:
@@ -53,8 +53,8 @@ class TensorSpec:
       vocabulary: The words of a text output, in the order of their ids. None: not text.
 
     Example:
-      >>> TensorSpec("age", "float32", (None, 2))
-      TensorSpec(age: float32 [None, 2])
+      >>> TensorInfo("age", "float32", (None, 2))
+      TensorInfo(age: float32 [None, 2])
     """
 
     name: str
@@ -66,7 +66,7 @@ class TensorSpec:
 
     def __repr__(self) -> str:
         words = "" if self.vocabulary is None else f", {len(self.vocabulary)} words"
-        return f"TensorSpec({self._text()}{words})"
+        return f"TensorInfo({self._text()}{words})"
 
     def _text(self) -> str:
         kind = "sparse " if self.kind == "sparse" else ""
@@ -90,7 +90,7 @@ class TensorSpec:
           BundleError: An id is outside the vocabulary.
 
         Example:
-          >>> spec = TensorSpec("word", "string", (None,), vocabulary=("no", "yes"))
+          >>> spec = TensorInfo("word", "string", (None,), vocabulary=("no", "yes"))
           >>> spec.to_wire(np.array([1, 0])).tolist()
           [b'yes', b'no']
         """
@@ -123,7 +123,7 @@ class Signature:
       BundleError: `method_name` is none of the three.
 
     Example:
-      >>> age = TensorSpec("age", "float32", (None,))
+      >>> age = TensorInfo("age", "float32", (None,))
       >>> Signature("predict", PREDICT, (age,), ())
       Signature('predict', tensorflow/serving/predict)
         inputs: age: float32 [None]
@@ -132,8 +132,8 @@ class Signature:
 
     name: str
     method_name: str
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
 
     def __post_init__(self) -> None:
         check_method(self.name, self.method_name)
@@ -262,7 +262,7 @@ def signature_from_json(name: str, record: Mapping[str, Any]) -> Signature:
     return Signature(name, json_text.text(record, "method_name"), inputs, outputs)
 
 
-def _spec_to_json(spec: TensorSpec) -> dict[str, Any]:
+def _spec_to_json(spec: TensorInfo) -> dict[str, Any]:
     record: dict[str, Any] = {"dtype": spec.dtype, "shape": list(spec.shape)}
     record |= {"kind": spec.kind, "compute_dtype": spec.compute_dtype}
     if spec.vocabulary is not None:
@@ -270,7 +270,7 @@ def _spec_to_json(spec: TensorSpec) -> dict[str, Any]:
     return record
 
 
-def _spec_from_json(name: str, record: Mapping[str, Any]) -> TensorSpec:
+def _spec_from_json(name: str, record: Mapping[str, Any]) -> TensorInfo:
     vocabulary, computed = record.get("vocabulary"), record["compute_dtype"]
     kind: Any = json_text.text(record, "kind")
     if kind not in ("dense", "sparse"):
@@ -281,7 +281,7 @@ def _spec_from_json(name: str, record: Mapping[str, Any]) -> TensorSpec:
     ):
         raise ValueError(f"{name!r}: its vocabulary is not a list of strings")
     dtype = json_text.text(record, "dtype")
-    return TensorSpec(
+    return TensorInfo(
         name=name,
         dtype=dtype if dtype == STRING else check_dtype(dtype),
         shape=_shape(record),

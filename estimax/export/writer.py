@@ -48,7 +48,7 @@ from estimax.export.signature import (
     Servable,
     Signature,
     SignatureOutputs,
-    TensorSpec,
+    TensorInfo,
     input_name,
     origins_of,
     signature_to_json,
@@ -237,7 +237,7 @@ def _advice(signature: str, inputs: Mapping[str, Any], platforms: Sequence[str])
     )
 
 
-def _feature_spec(origin: Origin, value: Any, plan: plans.Plan) -> TensorSpec:
+def _feature_spec(origin: Origin, value: Any, plan: plans.Plan) -> TensorInfo:
     name, on_device = input_name(origin), origin in plan.raw
     kind: Any = "dense"
     shape: tuple[int | None, ...]
@@ -246,18 +246,18 @@ def _feature_spec(origin: Origin, value: Any, plan: plans.Plan) -> TensorSpec:
     else:
         shape = (None, *value.shape[1:])
     if isinstance(value, Strings):
-        return TensorSpec(name, STRING, shape, kind)
+        return TensorInfo(name, STRING, shape, kind)
     computed = device_dtype(value.dtype).name if on_device else None
     hosted = any(origin in call.inputs for call in plan.calls)
     # Only the device reads it, in float32, so callers need not send float64.
     narrow = value.dtype == np.float64 and not hosted
     dtype = "float32" if narrow else value.dtype.name
-    return TensorSpec(name, dtype, shape, kind, computed)
+    return TensorInfo(name, dtype, shape, kind, computed)
 
 
 def _output_spec(
     signature: str, name: str, answer: Any, result: ArgumentSpec
-) -> TensorSpec:
+) -> TensorInfo:
     if not result.shape or result.shape[0] != BATCH:
         raise BundleError(
             f"signature {signature!r}, output {name!r}: expected one row per example, "
@@ -267,9 +267,9 @@ def _output_spec(
     shape = tuple(dim if isinstance(dim, int) else None for dim in result.shape)
     if isinstance(answer, Words):
         words = answer.vocabulary
-        return TensorSpec(name, STRING, shape, "dense", result.dtype, words)
+        return TensorInfo(name, STRING, shape, "dense", result.dtype, words)
     dtype = "int64" if isinstance(answer, Int64) else result.dtype
-    return TensorSpec(name, dtype, shape, "dense", result.dtype)
+    return TensorInfo(name, dtype, shape, "dense", result.dtype)
 
 
 def _stem_for(

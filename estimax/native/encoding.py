@@ -18,7 +18,7 @@ from estimax.core.errors import InputError
 from estimax.core.strings import Strings, concatenate
 from estimax.native import loading
 from estimax.native.checks import check_spans, text_of
-from estimax.native.features import FLOAT, INT, TEXT, Values
+from estimax.native.features import FLOAT, INT, TEXT, FeatureValues
 from estimax.native.reference import encoding as reference
 from estimax.native.reference.encoding import Lists
 
@@ -39,7 +39,7 @@ class EncodedColumn:
     """
 
     key: str
-    values: Values
+    values: FeatureValues
     splits: NDArray[np.int64]
 
 
@@ -84,7 +84,7 @@ def _checked(column: EncodedColumn) -> Lists:
     return Lists(column.key.encode(), kind, values, splits)
 
 
-def _typed(column: EncodedColumn) -> tuple[Values, int]:
+def _typed(column: EncodedColumn) -> tuple[FeatureValues, int]:
     values = column.values
     if isinstance(values, Strings):
         data, offsets = text_of(values)

@@ -32,9 +32,9 @@ from estimax.native.features import (
     INT,
     KINDS,
     TEXT,
+    FeatureValues,
     Flaw,
     Problem,
-    Values,
     Variable,
     Wanted,
 )
@@ -254,7 +254,7 @@ class RawColumns:
         listed: list[int] = self.longest.tolist()
         return listed
 
-    def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
+    def fixed(self, f: int, shape: tuple[int, ...]) -> FeatureValues:
         """Return feature f as `[rows, *shape]`."""
         kind, size, base, first, _, _ = self.listed[f]
         n = self.rows * size
@@ -281,7 +281,7 @@ class RawColumns:
         splits = self.splits[place[4] : place[4] + self.rows + 1]
         return Variable(self._values(place, self._counts[f]), splits, self._most[f])
 
-    def _values(self, place: list[int], n: int) -> Values:
+    def _values(self, place: list[int], n: int) -> FeatureValues:
         kind, _, base, first, _, _ = place
         if kind == TEXT:
             text, offsets = self.text, self.offsets

@@ -25,9 +25,9 @@ from estimax.native.features import (
     FLOAT,
     INT,
     TEXT,
-    Columns,
+    FeatureValues,
+    ParsedColumns,
     Problem,
-    Values,
     Wanted,
     check_wanted,
 )
@@ -51,7 +51,7 @@ class ExamplePlan:
         # Made at first use. Two threads may both make it, which is harmless.
         self._compiled: CompiledPlan | None = None
 
-    def run(self, records: Strings) -> Columns | Problem:
+    def run(self, records: Strings) -> ParsedColumns | Problem:
         """Parse a batch; return its columns, or the first problem of a record.
 
         Raises:
@@ -90,7 +90,7 @@ def record_arrays(
     return data, offsets
 
 
-def is_same(one: Values, other: Values) -> bool:
+def is_same(one: FeatureValues, other: FeatureValues) -> bool:
     """Return whether two columns have the same dtype, shape and bits, NaNs included."""
     if isinstance(one, Strings) or isinstance(other, Strings):
         both_texts = isinstance(one, Strings) and isinstance(other, Strings)
@@ -172,7 +172,9 @@ def _proof_batches() -> list[list[bytes]]:
 
 
 def _is_same_batch(
-    found: Columns | Problem, expected: Columns | Problem, wanted: Sequence[Wanted]
+    found: ParsedColumns | Problem,
+    expected: ParsedColumns | Problem,
+    wanted: Sequence[Wanted],
 ) -> bool:
     if isinstance(found, Problem) or isinstance(expected, Problem):
         return found == expected

@@ -30,7 +30,7 @@ KINDS = {"string": TEXT, "float32": FLOAT, "int64": INT}
 # A message has fewer values than this, because its size is limited to 2 GB.
 _MOST_VALUES = 1 << 31
 
-Values = NDArray[Any] | Strings
+FeatureValues = NDArray[Any] | Strings
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,19 +91,19 @@ def check_wanted(wanted: Sequence[Wanted]) -> None:
 class Variable:
     """The values of all rows, flat; row splits; and the length of the longest row."""
 
-    values: Values
+    values: FeatureValues
     splits: NDArray[np.int64]
     longest: int
 
 
-class Columns(Protocol):
+class ParsedColumns(Protocol):
     """A parsed batch; features are numbered as in the list of `Wanted`."""
 
     @property
     def rows(self) -> int:
         """Return the number of records."""
 
-    def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
+    def fixed(self, f: int, shape: tuple[int, ...]) -> FeatureValues:
         """Return feature f, of fixed size, as an array `[rows, *shape]`."""
 
     def sparse(self, f: int) -> Sparse:
@@ -117,7 +117,7 @@ class Columns(Protocol):
 class Steps:
     """The values of all steps of a feature list, flat, and the splits of the steps."""
 
-    values: Values
+    values: FeatureValues
     splits: NDArray[np.int64]
 
 

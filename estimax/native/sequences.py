@@ -28,9 +28,9 @@ from estimax.native.features import (
     KINDS,
     TEXT,
     FeatureLists,
+    FeatureValues,
     Problem,
     Steps,
-    Values,
     Wanted,
     check_wanted,
 )
@@ -93,7 +93,7 @@ def _fill(
     data: NDArray[np.uint8],
     counts: NDArray[np.int64],
     places: NDArray[np.int64],
-) -> Values:
+) -> FeatureValues:
     """Return the values of a feature, by `fill` with the steps as rows of a table."""
     table = np.zeros((1, kernels.COLUMNS), np.int64)
     columns = [kernels.KIND, kernels.SIZE, kernels.ROWS, kernels.INDICES]

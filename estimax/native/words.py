@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from estimax.core.strings import Strings
 from estimax.native import hashing, loading
 from estimax.native.checks import check_spans, outside, text_of
-from estimax.native.features import Values
+from estimax.native.features import FeatureValues
 from estimax.native.hashing import MISSING, Int64s
 
 _MOST_WORDS = 2**31 - 1
@@ -69,7 +69,7 @@ class WordTable:
         return slots, place if place >= 0 else None
 
     def find(
-        self, values: Values, *, oov_buckets: int, default: int, drop: bool
+        self, values: FeatureValues, *, oov_buckets: int, default: int, drop: bool
     ) -> Int64s:
         """Return the id of every value, flat.
 
@@ -105,7 +105,7 @@ class WordTable:
         return out
 
     def _find_by_dictionary(
-        self, values: Values, oov_buckets: int, default: int, drop: bool
+        self, values: FeatureValues, oov_buckets: int, default: int, drop: bool
     ) -> Int64s:
         flat: list[Any]
         nothing: Any
@@ -130,7 +130,7 @@ class WordTable:
         return ids
 
 
-def _dictionary(words: Values) -> dict[Any, int]:
+def _dictionary(words: FeatureValues) -> dict[Any, int]:
     if isinstance(words, Strings):
         check_spans(*text_of(words))
     listed = words.tolist()
@@ -138,7 +138,7 @@ def _dictionary(words: Values) -> dict[Any, int]:
     return {word: i for i, word in reversed(list(enumerate(listed)))}
 
 
-def _first_repeated(words: Values, by_word: dict[Any, int]) -> int | None:
+def _first_repeated(words: FeatureValues, by_word: dict[Any, int]) -> int | None:
     if len(by_word) == len(words):
         return None
     return next(i for i, word in enumerate(words.tolist()) if by_word[word] != i)

@@ -43,7 +43,7 @@ class ValueKind:
     dtype: str = ""
 
 
-Structure = Mapping[Origin, ValueKind]
+BatchStructure = Mapping[Origin, ValueKind]
 
 
 @jax.tree_util.register_dataclass
@@ -66,7 +66,7 @@ class Recording:
     lookups: tuple[Lookup, ...]
     logged: dict[str, str]  # name of each logged value -> its kind
     texts: dict[str, str]  # name of each logged text -> the text
-    structure: Structure
+    structure: BatchStructure
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Model:
         self,
         key: jax.Array,
         arrays: plans.PreparedBatch,
-        structure: Structure,
+        structure: BatchStructure,
     ) -> Variables:
         """Return the initial variables; works inside and outside of jit."""
         trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
@@ -148,7 +148,7 @@ class Model:
         self,
         variables: Variables,
         arrays: plans.PreparedBatch,
-        structure: Structure,
+        structure: BatchStructure,
         *,
         key: jax.Array | None = None,
         rows: Mapping[str, staging.TableRows] | None = None,
@@ -188,7 +188,7 @@ class Model:
     def _init(
         self,
         trace: staging.Trace,
-        structure: Structure,
+        structure: BatchStructure,
         key: jax.Array,
         arrays: plans.PreparedBatch,
     ) -> tuple[EstimatorSpec, Any]:
@@ -201,7 +201,10 @@ class Model:
         return self._in_full(spec), variables
 
     def _view(
-        self, trace: staging.Trace, structure: Structure, arrays: plans.PreparedBatch
+        self,
+        trace: staging.Trace,
+        structure: BatchStructure,
+        arrays: plans.PreparedBatch,
     ) -> tuple[Any, Any]:
         """Return the features and labels as the model sees them."""
         raw = arrays.raw

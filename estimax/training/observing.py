@@ -20,7 +20,7 @@ from estimax.core.state import TrainState
 from estimax.feeding.packing import Packed, unpack
 from estimax.staging.plan import PreparedBatch
 from estimax.training import steps
-from estimax.training.model import Model, Structure, Variables, logged_arrays
+from estimax.training.model import BatchStructure, Model, Variables, logged_arrays
 from estimax.training.updates import UpdatePlan
 
 # (state or variables, batch or stack of batches, place in the stack) -> values
@@ -43,7 +43,7 @@ def observe_training(updates: UpdatePlan, texts: Mapping[str, str]) -> Observe:
 
 
 def observe_evaluation(
-    model: Model, structure: Structure, texts: Mapping[str, str]
+    model: Model, structure: BatchStructure, texts: Mapping[str, str]
 ) -> Observe:
     """Build observe(variables, batch) -> logged values of a batch."""
 

@@ -21,8 +21,8 @@ from estimax.staging.plan import AccumulatedBatch, PreparedBatch
 from estimax.staging.recording import Lookup, TableRows
 from estimax.training.model import (
     Applied,
+    BatchStructure,
     Model,
-    Structure,
     Variables,
     logged_arrays,
     rows_of,
@@ -187,7 +187,7 @@ def make_init(
 
 
 def make_eval_step(
-    model: Model, structure: Structure
+    model: Model, structure: BatchStructure
 ) -> Callable[[Variables, PreparedBatch], dict[str, Any]]:
     """Build step(variables, batch) -> metric values of that batch, and its outputs."""
 
@@ -203,7 +203,7 @@ def make_eval_step(
 
 
 def make_predict_step(
-    model: Model, structure: Structure
+    model: Model, structure: BatchStructure
 ) -> Callable[[Variables, PreparedBatch], Any]:
     """Build step(variables, batch) -> predictions, class names still as ids."""
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from estimax import optimizers
 from estimax.staging.plan import Plan, RowGroup
 from estimax.staging.recording import Lookup
-from estimax.training.model import Model, Recording, Structure
+from estimax.training.model import BatchStructure, Model, Recording
 
 
 class UpdateKind(enum.Enum):
@@ -47,7 +47,7 @@ class UpdatePlan:
     """What a train step is built from: the model, its host plan, and all updates."""
 
     model: Model
-    structure: Structure
+    structure: BatchStructure
     plan: Plan
     train_op: optimizers.TrainOp
     param_groups: dict[str, int | None]  # index into train_op.groups; None: frozen

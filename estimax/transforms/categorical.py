@@ -19,7 +19,7 @@ from estimax.core.numbers import as_float32
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native import hashing
-from estimax.native.features import Values
+from estimax.native.features import FeatureValues
 from estimax.native.hashing import MISSING
 from estimax.transforms.fingerprint import fingerprint64
 from estimax.transforms.transform import (
@@ -65,7 +65,7 @@ class HashBucket(IdSource):
     num_buckets: int
     is_integer: bool = False
 
-    def ids_of(self, values: Values, *, drop: bool) -> IdArray:
+    def ids_of(self, values: FeatureValues, *, drop: bool) -> IdArray:
         if isinstance(values, Strings):
             return hashing.hash_strings(values, self.num_buckets, drop_empty=drop)
         if exceeds_int64(values):
@@ -114,7 +114,7 @@ class Vocabulary(IdSource):
         # TensorFlow allows a default that is too large, so we do.
         return self.num_oov_buckets > 0 or self.default < self.num_buckets
 
-    def ids_of(self, values: Values, *, drop: bool) -> IdArray:
+    def ids_of(self, values: FeatureValues, *, drop: bool) -> IdArray:
         return self.words.ids_of(
             values, oov_buckets=self.num_oov_buckets, default=self.default, drop=drop
         )
@@ -161,7 +161,7 @@ class Identity(IdSource):
     def stays_in_range(self) -> bool:
         return self.default is not None
 
-    def ids_of(self, values: Values, *, drop: bool) -> IdArray:
+    def ids_of(self, values: FeatureValues, *, drop: bool) -> IdArray:
         if isinstance(values, np.ndarray) and exceeds_int64(values):
             # Clipped, since a cast would make it negative; it stays out of range.
             values = np.minimum(values, np.iinfo(np.int64).max)
@@ -368,7 +368,7 @@ class Cross(IdSource):
         return np.concatenate([values for values, _ in ordered]), np.stack(starts)
 
 
-def _dense_rows(key: str, column: Values) -> tuple[NDArray[np.uint64], IdArray]:
+def _dense_rows(key: str, column: FeatureValues) -> tuple[NDArray[np.uint64], IdArray]:
     if column.ndim > 2:
         raise FeatureError(
             f"feature {key!r}: a raw key of a cross must have rank 1 or 2, got shape "
@@ -378,7 +378,7 @@ def _dense_rows(key: str, column: Values) -> tuple[NDArray[np.uint64], IdArray]:
     return _hashable(key, column.reshape((-1,))), np.arange(batch + 1) * width
 
 
-def _hashable(key: str, values: Values) -> NDArray[np.uint64]:
+def _hashable(key: str, values: FeatureValues) -> NDArray[np.uint64]:
     """Return the hashes of strings; integers are not hashed here but as they are."""
     if isinstance(values, Strings):
         return fingerprint64(values)

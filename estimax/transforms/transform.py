@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Ids, Sparse, padded_length
 from estimax.core.strings import Strings, is_text
-from estimax.native.features import Values
+from estimax.native.features import FeatureValues
 from estimax.native.hashing import MISSING
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class IdSource:
         """Whether every id is below `num_buckets`, for any input."""
         return True
 
-    def ids_of(self, values: Values, *, drop: bool) -> IdArray:
+    def ids_of(self, values: FeatureValues, *, drop: bool) -> IdArray:
         """Return the id of every value of one feature.
 
         Args:
@@ -276,7 +276,7 @@ def pad_ids(source: IdSource, out_of_range: OutOfRange) -> PadIds:
     return PadIds(source, out_of_range)
 
 
-def column_of(raw: Mapping[str, Any], key: str) -> Values | Sparse:
+def column_of(raw: Mapping[str, Any], key: str) -> FeatureValues | Sparse:
     """Return a raw feature in one of its three forms, of rank 2 or more."""
     value: Any = raw[key]
     if isinstance(value, Sparse):
@@ -289,7 +289,7 @@ def column_of(raw: Mapping[str, Any], key: str) -> Values | Sparse:
         raise FeatureError(
             f"feature {key!r} is a single value; a batch needs rank 1 or more, [B, …]."
         )
-    column: Values = value.reshape((-1, 1)) if value.ndim == 1 else value
+    column: FeatureValues = value.reshape((-1, 1)) if value.ndim == 1 else value
     return column
 
 
@@ -299,7 +299,7 @@ def _as_matrix(value: Sparse) -> Sparse:
     return Sparse(indices, value.values, (value.dense_shape[0], 1))
 
 
-def is_present(values: Values) -> NDArray[np.bool_]:
+def is_present(values: FeatureValues) -> NDArray[np.bool_]:
     """Return where a dense feature has a value: one that is neither '' nor -1."""
     if isinstance(values, Strings):
         present: NDArray[np.bool_] = values.lengths.reshape(values.shape) > 0
@@ -327,14 +327,14 @@ def _sparse_entries(source: IdSource, column: Sparse) -> Sparse:
     return column.with_values(source.ids_of(column.values, drop=False))
 
 
-def _dense_ids(source: IdSource, values: Values) -> IdArray:
+def _dense_ids(source: IdSource, values: FeatureValues) -> IdArray:
     """Return the ids of a dense feature [B, …] as [B, W], MISSING where absent."""
     _check_type(source, values)
     ids = source.ids_of(values.reshape((-1,)), drop=True)
     return ids.reshape(len(values), math.prod(values.shape[1:]))
 
 
-def _check_type(source: IdSource, values: Values) -> None:
+def _check_type(source: IdSource, values: FeatureValues) -> None:
     """Raise unless the values are integers or strings as the source expects."""
     if isinstance(values, Strings):
         found, fits = "strings", not source.is_integer

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, FeatureError, InputError
 from estimax.core.strings import Strings
-from estimax.native.features import Values
+from estimax.native.features import FeatureValues
 from estimax.native.words import WordTable
 from estimax.transforms.fingerprint import fingerprint64
 from estimax.transforms.transform import IdArray, decimal_text, exceeds_int64
@@ -84,7 +84,7 @@ class WordList:
         return f"<{len(self)} words: {first}{', …' if len(self) > 3 else ''}>"
 
     def ids_of(
-        self, values: Values, *, oov_buckets: int, default: int, drop: bool
+        self, values: FeatureValues, *, oov_buckets: int, default: int, drop: bool
     ) -> IdArray:
         """Return the position of every value in the list.
 

@@ -45,10 +45,17 @@ from estimax.input.examples.specs import (
 )
 from estimax.input.streams.ragged import Ragged
 from estimax.native.examples import ExamplePlan
-from estimax.native.features import KINDS, Columns, Problem, Values, Variable, Wanted
+from estimax.native.features import (
+    KINDS,
+    FeatureValues,
+    ParsedColumns,
+    Problem,
+    Variable,
+    Wanted,
+)
 
 Parsed = dict[str, Any]  # arrays, Strings, Sparse and Ragged
-_Make = Callable[[Columns, Names], Any]
+_Make = Callable[[ParsedColumns, Names], Any]
 _MOST_SHOWN = 3  # features in a repr
 
 
@@ -228,7 +235,7 @@ class ExampleParser:
         place = self._want(Wanted(key, feature.dtype, multiple=step), "dense")
         blank = default[0] if default else blank_of(feature.dtype)
 
-        def make(raw: Columns, names: Names) -> Values:
+        def make(raw: ParsedColumns, names: Names) -> FeatureValues:
             found = raw.variable(place)
             flat = pad_rows(found.values, found.splits, found.longest, blank)
             return flat.reshape((raw.rows, found.longest // step, *feature.shape))
@@ -239,7 +246,7 @@ class ExampleParser:
         values = self._want(Wanted(feature.value_key, feature.dtype), "sparse")
         indices = [self._want(Wanted(k, "int64"), "sparse") for k in feature.index_keys]
 
-        def make(raw: Columns, names: Names) -> Sparse:
+        def make(raw: ParsedColumns, names: Names) -> Sparse:
             found = [raw.variable(place) for place in indices]
             return _indexed_sparse(key, feature, raw.variable(values), found, names)
 
@@ -255,7 +262,7 @@ class ExampleParser:
             for partition in feature.partitions
         ]
 
-        def make(raw: Columns, names: Names) -> Ragged:
+        def make(raw: ParsedColumns, names: Names) -> Ragged:
             keys = [None if p is None else raw.variable(p) for p in places]
             found = raw.variable(values)
             return ragged_of(feature, found, keys, names, f"feature {key!r}: ")
@@ -337,8 +344,8 @@ def without_batch(column: Any) -> Any:
 
 
 def pad_rows(
-    values: Values, splits: NDArray[np.int64], width: int, blank: Any
-) -> Values:
+    values: FeatureValues, splits: NDArray[np.int64], width: int, blank: Any
+) -> FeatureValues:
     """Return rows of different lengths as one array [rows, width], padded."""
     counts = np.diff(splits)
     rows = np.repeat(np.arange(len(counts)), counts)
@@ -435,8 +442,8 @@ def ragged_of(
 
 
 def _fold(
-    values: Values, counts: _Ints, length: int, names: Names, where: str
-) -> tuple[Values, _Ints]:
+    values: FeatureValues, counts: _Ints, length: int, names: Names, where: str
+) -> tuple[FeatureValues, _Ints]:
     """Turn innermost rows of one length into an axis of the values."""
     wrong = np.flatnonzero(counts % max(length, 1)) if length > 0 else np.arange(1)
     if len(wrong):
@@ -447,7 +454,7 @@ def _fold(
             row,
         )
     shape = (-1, length, *values.shape[1:])
-    folded: Values = values.reshape(shape)
+    folded: FeatureValues = values.reshape(shape)
     return folded, counts // length
 
 
@@ -530,7 +537,7 @@ def _check(
         )
 
 
-def _integers(values: Values) -> _Ints:
+def _integers(values: FeatureValues) -> _Ints:
     assert not isinstance(values, Strings)
     return values
 

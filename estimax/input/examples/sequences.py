@@ -43,7 +43,7 @@ from estimax.input.examples.specs import (
 )
 from estimax.input.streams.ragged import Ragged
 from estimax.native import sequences
-from estimax.native.features import Problem, Steps, Values, Wanted
+from estimax.native.features import FeatureValues, Problem, Steps, Wanted
 
 _SEQUENCES = VarLenFeature | FixedLenSequenceFeature | RaggedFeature
 
@@ -194,7 +194,7 @@ class _Lists:
         )
         return Sparse(indices, values, (self._records.size, *longest))
 
-    def _padded(self, f: int, feature: FixedLenSequenceFeature) -> Values:
+    def _padded(self, f: int, feature: FixedLenSequenceFeature) -> FeatureValues:
         key, splits = self._wanted[f].key, self._lists.splits[f]
         missing = np.flatnonzero(self._lists.is_missing[f])
         if len(missing) and not feature.allow_missing:

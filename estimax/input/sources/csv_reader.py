@@ -35,7 +35,7 @@ from estimax.input.sources.csv_schema import (
 )
 from estimax.input.sources.file_blocks import BlockStart, OpenFile
 from estimax.input.streams.chunks import Chunk
-from estimax.input.streams.columns import Column, row_of
+from estimax.input.streams.columns import DataColumn, row_of
 
 # The least number of bytes parsed at once after a bad row; it doubles with every good
 # block.
@@ -152,12 +152,12 @@ def decode_csv(
     return [_reshape(column, text.shape) for column in _parse(flat, schema, form)]
 
 
-def _reshape(column: Any, shape: tuple[int, ...]) -> Column:
-    reshaped: Column = column.reshape(shape)
+def _reshape(column: Any, shape: tuple[int, ...]) -> DataColumn:
+    reshaped: DataColumn = column.reshape(shape)
     return reshaped
 
 
-def _parse(records: Strings, schema: Schema, form: CsvFormat) -> list[Column]:
+def _parse(records: Strings, schema: Schema, form: CsvFormat) -> list[DataColumn]:
     """Return the columns of a vector of records."""
     if not len(records):
         return [_empty(field.dtype) for field in schema.fields]
@@ -199,5 +199,5 @@ def joined(records: Strings) -> NDArray[np.uint8]:
     return out
 
 
-def _empty(dtype: str) -> Column:
+def _empty(dtype: str) -> DataColumn:
     return Strings.of([]) if dtype == "string" else np.empty(0, dtype)

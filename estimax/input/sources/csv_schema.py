@@ -32,7 +32,7 @@ from estimax.input.sources.csv_blocks import (
 )
 from estimax.input.sources.file_blocks import BlockStart, ByteFile, UnreadableError
 from estimax.input.streams.chunks import Columns
-from estimax.input.streams.columns import Column
+from estimax.input.streams.columns import DataColumn
 
 CSV_DTYPES = ("float32", "float64", "int32", "int64", "bool", "string")
 _INFERENCE_BYTES = 1 << 20  # how much of the first file dtypes are inferred from
@@ -448,7 +448,7 @@ def _read(block: Block, schema: Schema, form: CsvFormat, types: dict[str, Any]) 
 
 def _column(
     values: Any, field: CsvField, block: Block, schema: Schema, form: CsvFormat
-) -> Column:
+) -> DataColumn:
     """Convert a pyarrow column, with missing values replaced by the default."""
     values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     if values.null_count:
@@ -457,7 +457,7 @@ def _column(
         values = values.fill_null(field.default)
     if field.dtype == "string":
         return Strings.of(values)
-    column: Column = values.to_numpy(zero_copy_only=field.dtype != "bool")
+    column: DataColumn = values.to_numpy(zero_copy_only=field.dtype != "bool")
     return column
 
 

@@ -27,10 +27,10 @@ from estimax.native import text
 # Fewer strings are gathered with NumPy, because importing Numba takes half a second.
 _MANY = 4096
 
-Column = NDArray[Any] | Strings | Sparse | Ragged
+DataColumn = NDArray[Any] | Strings | Sparse | Ragged
 
 
-def as_column(value: Any, name: str = "") -> Column:  # Any: what users call an array
+def as_column(value: Any, name: str = "") -> DataColumn:  # Any: an array-like
     """Turn an array-like into a column: numbers as NumPy, text as `Strings`.
 
     See `core.raw_values` for the accepted types. Error messages begin with `name`.
@@ -46,7 +46,7 @@ def is_column(value: Any) -> bool:
     return isinstance(value, Sparse) and is_column(value.values)
 
 
-def row_count(column: Column, name: str = "") -> int:
+def row_count(column: DataColumn, name: str = "") -> int:
     """Return the number of rows of a column; raise `InputError` for a scalar."""
     if isinstance(column, np.ndarray | Strings) and not column.shape:
         raise InputError(
@@ -56,7 +56,7 @@ def row_count(column: Column, name: str = "") -> int:
     return len(column)
 
 
-def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
+def slice_rows(column: DataColumn, start: int, stop: int, step: int = 1) -> DataColumn:
     """Return rows start, start + step, … below stop, as a view if possible."""
     # The types of most columns come first.
     if step == 1 and isinstance(column, np.ndarray):
@@ -67,18 +67,18 @@ def slice_rows(column: Column, start: int, stop: int, step: int = 1) -> Column:
         return column.rows(start, stop)
     if isinstance(column, Ragged | Sparse):
         return take_rows(column, np.arange(start, stop, step))
-    cut: Column = column[start:stop] if step == 1 else column[start:stop:step]
+    cut: DataColumn = column[start:stop] if step == 1 else column[start:stop:step]
     return cut
 
 
-def take_rows(column: Column, index: NDArray[np.int64]) -> Column:
+def take_rows(column: DataColumn, index: NDArray[np.int64]) -> DataColumn:
     """Return the rows at `index`, in that order."""
     if isinstance(column, Strings) and len(index) >= _MANY and column.ndim == 1:
         return text.gather(column, index)
     if isinstance(column, Ragged):
         return _take_ragged(column, index)
     if not isinstance(column, Sparse):
-        rows: Column = column[index]
+        rows: DataColumn = column[index]
         return rows
     first = column.starts[index]
     lengths = column.starts[index + 1] - first
@@ -109,7 +109,7 @@ def _take_ragged(column: Ragged, index: NDArray[np.int64]) -> Ragged:
     return Ragged(values, tuple(taken))
 
 
-def join(parts: Sequence[Column]) -> Column:
+def join(parts: Sequence[DataColumn]) -> DataColumn:
     """Concatenate columns along the rows."""
     if len(parts) == 1:
         return parts[0]
@@ -122,7 +122,7 @@ def join(parts: Sequence[Column]) -> Column:
     return np.concatenate([_as_array(part) for part in parts])
 
 
-def row_of(column: Column, i: int) -> Any:  # a scalar, bytes, or a column of lower rank
+def row_of(column: DataColumn, i: int) -> Any:  # a scalar, bytes, or a column
     """Return one row, without the row dimension."""
     if isinstance(column, Sparse):
         one = slice_rows(column, i, i + 1)
@@ -135,7 +135,7 @@ def row_of(column: Column, i: int) -> Any:  # a scalar, bytes, or a column of lo
     return column[i]
 
 
-def stack(rows: Sequence[Any]) -> Column:
+def stack(rows: Sequence[Any]) -> DataColumn:
     """Stack single values into a column: the opposite of `row_of`."""
     first = rows[0]
     if isinstance(first, Sparse):

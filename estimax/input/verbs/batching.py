@@ -28,7 +28,7 @@ from estimax.input.streams.chunks import (
     as_element,
     columns_of,
 )
-from estimax.input.streams.columns import Column, as_column
+from estimax.input.streams.columns import DataColumn, as_column
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import (
     Context,
@@ -214,7 +214,9 @@ class PaddedBatch(VerbNode):
         pad = _pad_column if isinstance(chunk, Columns) else _pad_rows
         return Elements([self._padded(trees, pad)])
 
-    def _padded(self, trees: list[Structure], pad: Callable[..., Column]) -> Structure:
+    def _padded(
+        self, trees: list[Structure], pad: Callable[..., DataColumn]
+    ) -> Structure:
         first = trees[0]
         named = {id(leaf): name for name, leaf in named_leaves(first)}
         shapes = iter(_by_leaf(first, self.padded_shapes))
@@ -225,7 +227,7 @@ class PaddedBatch(VerbNode):
             else _by_leaf(first, self.padding_values)
         )
 
-        def column(*rows: Any) -> Column:
+        def column(*rows: Any) -> DataColumn:
             where = f"padded_batch{named.get(id(rows[0]), '')}"
             return pad(rows, next(shapes), next(values), where)
 
@@ -252,7 +254,7 @@ def _by_leaf(tree: Structure, given: Any) -> list[Any]:
 
 def _pad_rows(
     rows: Sequence[Any], shape: Sequence[int | None] | None, value: Any, where: str
-) -> Column:
+) -> DataColumn:
     columns = [as_column(row) for row in rows]
     parts = [c for c in columns if not isinstance(c, Sparse | Ragged)]
     if len(parts) < len(columns):
@@ -293,8 +295,11 @@ def _pad_text(
 
 
 def _pad_column(
-    rows: Sequence[Column], shape: Sequence[int | None] | None, value: Any, where: str
-) -> Column:
+    rows: Sequence[DataColumn],
+    shape: Sequence[int | None] | None,
+    value: Any,
+    where: str,
+) -> DataColumn:
     (column,) = rows
     if isinstance(column, Sparse | Ragged):
         raise InputTypeError(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.strings import Strings
-from estimax.native.features import FLOAT, Values
+from estimax.native.features import FLOAT, FeatureValues
 from estimax.native.reference.protos import entry, field
 
 
@@ -21,7 +21,7 @@ class Lists:
 
     key: bytes
     kind: int
-    values: Values
+    values: FeatureValues
     splits: NDArray[np.int64]
 
 

@@ -16,9 +16,9 @@ from estimax.native.features import (
     FLOAT,
     KINDS,
     TEXT,
+    FeatureValues,
     Flaw,
     Problem,
-    Values,
     Variable,
     Wanted,
 )
@@ -76,7 +76,7 @@ def read_feature(
     return kind, cell
 
 
-def array_of(kind: int, cells: Sequence[_Cell]) -> Values:
+def array_of(kind: int, cells: Sequence[_Cell]) -> FeatureValues:
     """Return the values of all cells, flat."""
     values = list(itertools.chain.from_iterable(cells))
     if kind == TEXT:
@@ -140,7 +140,7 @@ class ReferenceColumns:
         self._cells = cells
         self.rows = rows
 
-    def fixed(self, f: int, shape: tuple[int, ...]) -> Values:
+    def fixed(self, f: int, shape: tuple[int, ...]) -> FeatureValues:
         """Return feature f as `[rows, *shape]`."""
         return array_of(self._kinds[f], self._cells[f]).reshape((self.rows, *shape))
 
