@@ -421,8 +421,8 @@ class Estimator:
         Args:
           export_dir_base: The folder in which the bundle gets a numbered folder.
           serving_input_receiver_fn: A function that returns the features of a request;
-            see `ex.export.build_raw_serving_input_receiver_fn`. None takes the features
-            of the training data.
+            see `ex.export.build_raw_serving_input_receiver_fn`. None takes those
+            features of the training data that the model reads to predict.
           assets_extra: Files to copy into the bundle: name in `assets.extra` -> path.
           as_text: Ignored: the manifest of a bundle is always text.
           checkpoint_path: The checkpoint to export; None is the latest one.

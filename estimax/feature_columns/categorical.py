@@ -35,7 +35,7 @@ class IdentityCategoricalColumn(CategoricalColumn):
         return {self.key: VarLenFeature("int64")}
 
     @property
-    def host_half(self) -> transforms.Identity:
+    def id_source(self) -> transforms.Identity:
         return transforms.Identity(self.key, self.num_buckets, self.default_value)
 
 
@@ -100,7 +100,7 @@ class HashedCategoricalColumn(CategoricalColumn):
         return self.hash_bucket_size
 
     @property
-    def host_half(self) -> transforms.HashBucket:
+    def id_source(self) -> transforms.HashBucket:
         is_integer = self.dtype != STRING
         return transforms.HashBucket(self.key, self.hash_bucket_size, is_integer)
 
@@ -167,7 +167,7 @@ class VocabularyListCategoricalColumn(CategoricalColumn):
         return len(self.words) + self.num_oov_buckets
 
     @property
-    def host_half(self) -> transforms.Vocabulary:
+    def id_source(self) -> transforms.Vocabulary:
         rest = (self.num_oov_buckets, self.default_value)
         return transforms.Vocabulary(self.key, self.words, *rest)
 
@@ -253,7 +253,7 @@ class VocabularyFileCategoricalColumn(CategoricalColumn):
         return self.vocabulary_size + self.num_oov_buckets
 
     @property
-    def host_half(self) -> transforms.Vocabulary:
+    def id_source(self) -> transforms.Vocabulary:
         # Reads the file; `load_words` caches it.
         words = transforms.load_words(
             self.vocabulary_file,

@@ -46,7 +46,7 @@ class CategoricalColumn:
 
     The defaults here are for a column of one feature, with a `key` and a `dtype`. A new
     kind of categorical column defines `num_buckets`, the number of ids, and
-    `host_half`, the transform that computes the ids on the host.
+    `id_source`, the `transforms.IdSource` that computes the ids on the host.
     """
 
     key: str
@@ -68,7 +68,7 @@ class CategoricalColumn:
         return {self.key: VarLenFeature(self.dtype)}
 
     @property
-    def host_half(self) -> transforms.IdSource:
+    def id_source(self) -> transforms.IdSource:
         """The source that turns raw features into ids on the host."""
         raise NotImplementedError
 
@@ -79,7 +79,7 @@ class CategoricalColumn:
           features: The features of a batch by key.
           out_of_range: What to do with ids out of range; see `transforms.PadIds`.
         """
-        transform = transforms.pad_ids(self.host_half, out_of_range)
+        transform = transforms.pad_ids(self.id_source, out_of_range)
         ids: Ids = staging.stage(transform, features)
         return ids
 
@@ -197,7 +197,7 @@ def is_categorical(column: object) -> bool:
       >>> is_categorical(numeric_column("age"))
       False
     """
-    return hasattr(type(column), "host_half")
+    return hasattr(type(column), "id_source")
 
 
 def is_dense(column: object) -> bool:

@@ -60,8 +60,8 @@ class WeightedCategoricalColumn(CategoricalColumn):
         return {**spec, self.weight_feature_key: VarLenFeature(self.dtype)}
 
     @property
-    def host_half(self) -> transforms.Weighted:
-        source = self.categorical_column.host_half
+    def id_source(self) -> transforms.Weighted:
+        source = self.categorical_column.id_source
         return transforms.Weighted(source, self.weight_feature_key, self.dtype)
 
 
@@ -143,7 +143,7 @@ class CrossedColumn(CategoricalColumn):
         return spec
 
     @property
-    def host_half(self) -> transforms.Cross:
+    def id_source(self) -> transforms.Cross:
         parts: list[str | transforms.IdSource] = []
         for leaf in self._leaves():
             if isinstance(leaf, WeightedCategoricalColumn):
@@ -151,7 +151,7 @@ class CrossedColumn(CategoricalColumn):
                     f"crossed_column {self.name!r}: a weighted column ({leaf.name!r}) "
                     "cannot be crossed; cross its categorical column."
                 )
-            parts.append(leaf if isinstance(leaf, str) else leaf.host_half)
+            parts.append(leaf if isinstance(leaf, str) else leaf.id_source)
         return transforms.Cross(tuple(parts), self.hash_bucket_size, self.hash_key)
 
     def _leaves(self) -> list[str | CategoricalColumn]:

@@ -264,14 +264,14 @@ class BucketizedColumn(CategoricalColumn):
     @property
     def num_buckets(self) -> int:
         """The number of ids: the buckets of all positions."""
-        return self.host_half.num_buckets
+        return self.id_source.num_buckets
 
     @property
     def parse_example_spec(self) -> ParseSpec:
         return self.source_column.parse_example_spec
 
     @property
-    def host_half(self) -> transforms.Bucketize:
+    def id_source(self) -> transforms.Bucketize:
         source = self.source_column
         width = source.shape[0] if source.shape else 1
         return transforms.Bucketize(
@@ -285,7 +285,7 @@ class BucketizedColumn(CategoricalColumn):
         # that the model computed is on the device already.
         if source.normalizer_fn is None and staging.can_stage(value):
             # Always "drop": no id can be out of range, so all uses share a transform.
-            staged: Ids = staging.stage(transforms.PadIds(self.host_half), features)
+            staged: Ids = staging.stage(transforms.PadIds(self.id_source), features)
             return staged
         return self._device_ids(source.values(features))
 

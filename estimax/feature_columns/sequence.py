@@ -58,8 +58,8 @@ class SequenceCategoricalColumn(CategoricalColumn):
         return self.categorical_column.parse_example_spec
 
     @property
-    def host_half(self) -> transforms.IdSource:
-        return self.categorical_column.host_half
+    def id_source(self) -> transforms.IdSource:
+        return self.categorical_column.id_source
 
     @property
     def timed_by(self) -> tuple[str, int | None]:
@@ -73,7 +73,7 @@ class SequenceCategoricalColumn(CategoricalColumn):
           features: The features of a batch by key.
           out_of_range: What to do with ids out of range; see `transforms.PadIds`.
         """
-        source = self.host_half
+        source = self.id_source
         # As `pad_ids` does: sources that stay in range need no check.
         checked = transforms.pad_ids(source, out_of_range).out_of_range
         transform = transforms.SequenceIds(source, checked, rounded=rounds_time())

@@ -349,7 +349,7 @@ class BaseHead(Head):
 
     Example:
       >>> from dataclasses import dataclass
-      >>> @dataclass(frozen=True)
+      >>> @dataclass(frozen=True, repr=False)
       ... class QuantileHead(BaseHead):
       ...     quantile: float = 0.9
       ...     name: str | None = None

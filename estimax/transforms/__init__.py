@@ -25,7 +25,7 @@ from estimax.transforms.sequence import (
     SequenceNumbers,
 )
 from estimax.transforms.serialize import from_json, to_json
-from estimax.transforms.transform import IdSource, PadIds, pad_ids
+from estimax.transforms.transform import IdSource, PadIds, Transform, pad_ids
 from estimax.transforms.words import WordList, count_words, load_words
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "SequenceIds",
     "SequenceLengths",
     "SequenceNumbers",
+    "Transform",
     "Vocabulary",
     "Weighted",
     "WordList",

@@ -19,7 +19,7 @@ from flax import linen as nn
 import estimax as ex
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class QuantileHead(ex.heads.BaseHead):
     """Predicts Q quantiles of the label, one logit each, with the pinball loss."""
 

@@ -93,8 +93,8 @@ def test_a_hash_of_a_wide_id_is_that_of_its_decimal_text():
     number = fc.categorical_column_with_hash_bucket("user", 1000, dtype=np.int64)
     text = fc.categorical_column_with_hash_bucket("user", 1000)
     values = np.array([BIG, 2**63, 2**64 - 1], np.uint64)
-    ids = number.host_half.entries({"user": values}).values
-    words = text.host_half.entries({"user": np.array([str(v) for v in values])}).values
+    ids = number.id_source.entries({"user": values}).values
+    words = text.id_source.entries({"user": np.array([str(v) for v in values])}).values
     assert ids.tolist() == words.tolist()
 
 
@@ -105,7 +105,7 @@ def test_the_largest_uint64_is_not_a_missing_value():
         fc.categorical_column_with_vocabulary_list("n", [7], dtype=np.int64),
         fc.categorical_column_with_identity("n", 9),
     ):
-        assert len(column.host_half.entries({"n": values}).values) == 2
+        assert len(column.id_source.entries({"n": values}).values) == 2
 
 
 def test_a_uint64_beyond_int64_is_out_of_vocabulary():
@@ -264,7 +264,7 @@ def test_float64_beyond_float32_is_infinite_as_in_tensorflow():
     values = np.array([1e300, -1e300, 1.0])
     assert layer.apply({}, {"x": values})[:, 0].tolist() == [np.inf, -np.inf, 1.0]
     buckets = fc.bucketized_column(fc.numeric_column("x"), [0.0, 3e38])
-    ids = buckets.host_half.entries({"x": values}).values
+    ids = buckets.id_source.entries({"x": values}).values
     assert ids.tolist() == [2, 0, 1]
 
 

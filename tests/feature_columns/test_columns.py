@@ -73,7 +73,7 @@ def test_a_vocabulary_file_with_a_size_is_not_opened_at_construction(tmp_path):
 def test_a_file_that_appears_later_is_read_when_used(tmp_path):
     column = fc.categorical_column_with_vocabulary_file("s", tmp_path / "v", 2)
     (tmp_path / "v").write_text("a\nb\n")
-    assert len(column.host_half.words) == 2
+    assert len(column.id_source.words) == 2
 
 
 def test_the_hash_of_a_cross_key_points_to_the_raw_feature():

@@ -46,7 +46,7 @@ def _check_categorical(case, folder):
     assert column.name == expected["name"]
     assert column.num_buckets == expected["num_buckets"]
     assert _described(column.parse_example_spec) == expected["parse_example_spec"]
-    source, raw, ids = column.host_half, features_of(case), tensor(expected["ids"])
+    source, raw, ids = column.id_source, features_of(case), tensor(expected["ids"])
     entries = source.entries(raw)
     np.testing.assert_array_equal(entries.values, ids.values)
     np.testing.assert_array_equal(entries.indices, ids.indices)

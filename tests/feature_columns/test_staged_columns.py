@@ -47,7 +47,7 @@ def test_text_is_looked_up_through_the_host():
     )
     (lookup,) = trace.lookups
     assert lookup.table == "city_embedding/embedding_weights"
-    assert lookup.call.transform == transforms.pad_ids(_city().host_half, "error")
+    assert lookup.call.transform == transforms.pad_ids(_city().id_source, "error")
 
 
 def test_two_columns_of_one_feature_share_the_host_work():

@@ -55,8 +55,8 @@ class BlockReader(Protocol):
     ) -> tuple[Chunk, BlockStart] | None:
         """Return the block at `start` and the start of the next; None at the end.
 
-        `rows` is the number of rows that the caller wants now. A block may have any
-        number of rows.
+        `rows` is the number of rows that the caller wants now: a hint. A block may have
+        any number of rows.
         """
 
     def close(self) -> None:
