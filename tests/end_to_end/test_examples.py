@@ -9,7 +9,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_the_model_fn_example_learns_digits_and_exports(tmp_path):
     program = EXAMPLES / "custom_model" / "digits.py"
     done = subprocess.run(
-        [sys.executable, program, "--model-dir", tmp_path, "--steps", "200"],
+        [sys.executable, program, "--model-dir", tmp_path, "--steps", "80"],
         capture_output=True,
         text=True,
         check=True,

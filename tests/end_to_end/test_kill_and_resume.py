@@ -18,7 +18,7 @@ def loops_of(length):
 
 
 # The undisturbed run has the default: how long loops are changes no bit.
-@pytest.mark.parametrize("length", [None, 1])
+@pytest.mark.parametrize("length", [None, pytest.param(1, marks=pytest.mark.slow)])
 def test_twice_killed_run_ends_bit_identical(start_run, undisturbed, cache, length):
     run = start_run(*loops_of(length), "--pause", "0.03", env=cache)
     run.start()
