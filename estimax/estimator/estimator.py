@@ -246,7 +246,7 @@ class Estimator:
                     feed.stacks(
                         program.plan,
                         depth=self._config.prefetch_batches,
-                        length=self._loop_length(),
+                        length=self._loop_length(program),
                     ),
                     every_hook,
                     context,
@@ -629,11 +629,12 @@ class Estimator:
         path = self._checkpoint(given)
         return self._loader.load(path, shapes, or_earlier=given is None)
 
-    def _loop_length(self) -> int | None:
+    def _loop_length(self, program: training.TrainProgram) -> int | None:
         if self._config.debug or self._config.accumulate_steps > 1:
             # Steps that are debugged, or made of several batches, run one at a time.
             return 1
-        return self._config.iterations_per_loop
+        length = self._config.iterations_per_loop
+        return 1 if length is None and program.is_slow_in_loops else length
 
     def _debugging(self) -> Any:
         return jax.disable_jit() if self._config.debug is True else nullcontext()

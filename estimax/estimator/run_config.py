@@ -59,7 +59,8 @@ class RunConfig(ClusterMember):
       session_creation_timeout_secs: Has no effect.
       checkpoint_save_graph_def: Has no effect.
       iterations_per_loop: Most steps to run in one compiled loop when no hook is called
-        in between. None chooses by the size of a batch; 1 runs every step by itself.
+        in between. None chooses by the size of a batch, and runs single steps of models
+        with convolutions on a CPU, where XLA is slow in loops; 1 runs single steps.
       prefetch_batches: Batches to prepare ahead of the step.
       compilation_cache_dir: Folder in which compiled programs are kept for the next
         start. The setting is JAX's and applies to the whole process.

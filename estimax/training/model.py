@@ -67,6 +67,7 @@ class Recording:
     logged: dict[str, str]  # name of each logged value -> its kind
     texts: dict[str, str]  # name of each logged text -> the text
     structure: BatchStructure
+    has_convolutions: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,10 +115,11 @@ class Model:
         key = jax.random.key(0)
         if self.eager:
             shapes = jax.eval_shape(lambda made: made, run(key, arrays))
-            used = set(arrays)
+            used, has_convolutions = set(arrays), False
         else:
             jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(key, arrays)
             used = _used_names(jaxpr.jaxpr, arrays)
+            has_convolutions = _contains(jaxpr.jaxpr, "conv_general_dilated")
         # A model that reads no feature (a baseline) still needs the number of rows. An
         # eager one may have no raw value left, if none of them fits a device.
         if batch and (self.eager or not (used or trace.calls)):
@@ -131,7 +133,10 @@ class Model:
         logged = {name: value.kind for name, value in trace.logged.items()}
         lookups = tuple(trace.lookups)
         texts = {n: v.value for n, v in trace.logged.items() if v.kind == "text"}
-        return Recording(plan, specs[0], variables, lookups, logged, texts, structure)
+        return Recording(
+            *(plan, specs[0], variables, lookups, logged, texts, structure),
+            has_convolutions=has_convolutions,
+        )
 
     def init(
         self,
@@ -345,6 +350,18 @@ def _smallest(batch: plans.RawBatch) -> Origin:
         return origin.part != "features", not is_dense, int(value.nbytes)
 
     return min(batch, key=cost)
+
+
+def _contains(jaxpr: Any, primitive: str) -> bool:
+    """Return whether a primitive is in a jaxpr or in one that it calls."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == primitive:
+            return True
+        for value in jax.tree.leaves(list(equation.params.values())):
+            inner = getattr(value, "jaxpr", value)  # a ClosedJaxpr has one
+            if hasattr(inner, "eqns") and _contains(inner, primitive):
+                return True
+    return False
 
 
 def _used_names(jaxpr: Any, arrays: Mapping[str, Any]) -> set[str]:

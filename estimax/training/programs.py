@@ -41,6 +41,7 @@ class TrainProgram:
     loop: steps.TrainLoop  # (state, stack of batches, start, stop)
     observe: observing.Observe  # (state, batch) or (state, stack, place)
     observed: frozenset[str]  # names of the values that `observe` returns
+    is_slow_in_loops: bool  # whether `step` is much faster than `loop`
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,9 @@ def train_program(
         loop=jax.jit(steps.make_loop(step), donate_argnums=0),
         observe=observing.observe_training(updates, recording.texts),
         observed=observing.observed_names(logged),
+        # XLA has fast convolutions for CPUs only outside of loops: a step of a small
+        # network took 13 ms alone and 270 ms in a loop.
+        is_slow_in_loops=recording.has_convolutions and jax.default_backend() == "cpu",
     )
 
 
