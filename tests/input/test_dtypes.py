@@ -21,7 +21,7 @@ from estimax.core.errors import EstimaxError, FeatureError, InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.requests import read_request
-from estimax.export.signature import TensorSpec
+from estimax.export.signature import TensorInfo
 from estimax.input import (
     Dataset,
     as_batches,
@@ -190,7 +190,7 @@ def _request(value, expected):
     tail = np.shape(expected)[1:] if isinstance(expected, list) else ()
     shape = (None, None) if is_sparse else (None, *tail)
     kind = "sparse" if is_sparse else "dense"
-    spec = TensorSpec(
+    spec = TensorInfo(
         "c",
         dtype.replace("float", "float32").replace("complex", "complex128"),
         shape,

@@ -175,3 +175,13 @@ def test_large_row_groups_are_not_read_ahead(write, monkeypatch):
     with iter(parquet_files(path).batch(10)) as iterator:
         assert next(iterator)["n"].tolist() == list(range(10))
         assert threading.active_count() == threads
+
+
+def test_a_column_whose_name_is_damaged_is_an_error_with_the_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"caf\xe9": [1, 2]}), path, store_schema=False)
+    data = path.read_bytes()
+    assert b"caf\xc3\xa9" in data
+    path.write_bytes(data.replace(b"caf\xc3\xa9", b"caf\xc3\xff"))
+    with pytest.raises(InputError, match=r"a\.parquet: the name of a column is not"):
+        parquet_files(str(path))

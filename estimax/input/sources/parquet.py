@@ -134,6 +134,10 @@ def _open(path: str) -> Any:
         # Not memory-mapped, which is not faster: if a mapped file is truncated while
         # it is read, SIGBUS ends the process.
         return parquet.ParquetFile(path, memory_map=False)
+    except UnicodeDecodeError as error:
+        raise UnreadableError(
+            f"{path}: the name of a column is not UTF-8: {error}. Is the file damaged?"
+        ) from error
     except (pa.ArrowException, OSError) as error:
         raise UnreadableError(
             f"{path}: expected a Parquet file, which begins and ends with the bytes "
