@@ -229,7 +229,9 @@ class _EventFile:
         name = f"{int(time.time()):010d}.{socket.gethostname()}{self._suffix}"
         self.logdir = logdir
         self.users = 0
-        self._file = open(logdir / f"events.out.tfevents.{name}", "wb")  # noqa: SIM115
+        # Python 3.14 would keep 128 KB in memory, which TensorBoard does not see.
+        path = logdir / f"events.out.tfevents.{name}"
+        self._file = open(path, "wb", buffering=8192)  # noqa: SIM115
         self._next_flush = time.monotonic() + FLUSH_SECONDS
         self._write_event(file_version="brain.Event:2")
 

@@ -188,11 +188,11 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert len(read(tmp_path / "c")) == 9
 
 
-@pytest.fixture
-def small_files():
-    """No file may grow beyond 1,000 bytes: the system's error then names no file."""
+@pytest.fixture(params=[1000, 300_000])
+def small_files(request):
+    """No file may grow beyond this: from its beginning on, or in the middle."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (request.param, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 

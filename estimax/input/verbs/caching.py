@@ -84,8 +84,13 @@ class _CacheStream:
         self._seed = context.seed if self._kept is None else self._kept.seed
         self._source: Stream | None = None
         self._writer: CacheWriter | None = None
+        self._write_error: OSError | None = None
 
     def read(self, n: int) -> Chunk | None:
+        if self._write_error is not None:
+            # A reader that retries after an error would otherwise go on uncached.
+            error, self._write_error = self._write_error, None
+            raise error
         if self._kept is not None:
             if self._number == len(self._kept.states):
                 return None
@@ -98,11 +103,19 @@ class _CacheStream:
         chunk = self._source.read(n)
         if self._writer is not None:
             if chunk is not None:
-                self._writer.add(before, chunk)
+                self._add(before, chunk)
             else:
                 self._writer.finish()
                 self._writer = None
         return chunk
+
+    def _add(self, before: State, chunk: Chunk) -> None:
+        assert self._writer is not None
+        try:
+            self._writer.add(before, chunk)
+        except OSError as error:  # the disk is full, for example
+            self._write_error = error
+            raise
 
     def _open(self) -> Stream:
         # Pass -1 does not exist otherwise, so a shuffle after the cache never uses the
