@@ -10,6 +10,7 @@ from estimax.core.errors import ConfigError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator.run_config import RunConfig
 from estimax.hooks import Hook
+from estimax.summary.writer import flush_all
 
 
 def training_hooks(
@@ -41,10 +42,11 @@ def training_hooks(
 
 @contextmanager
 def finishing_saves(hooks: Sequence[Hook]) -> Iterator[None]:
-    """When the block ends, wait until a checkpoint that is being written is on disk.
+    """When the block ends, finish writing the checkpoint and the summaries.
 
     `end` of a hook is not called after an error. Without the wait, a `train` call right
     after the error would miss the checkpoint, or write while the old thread still does.
+    Summaries would stay in a buffer (128 KB since Python 3.14) until the process ends.
     """
     try:
         yield
@@ -52,6 +54,7 @@ def finishing_saves(hooks: Sequence[Hook]) -> Iterator[None]:
         for hook in hooks:
             if isinstance(hook, stock.CheckpointSaverHook):
                 hook.close()
+        flush_all()
 
 
 def _checkpointing(

@@ -229,9 +229,7 @@ class _EventFile:
         name = f"{int(time.time()):010d}.{socket.gethostname()}{self._suffix}"
         self.logdir = logdir
         self.users = 0
-        # Python 3.14 would keep 128 KB in memory, which TensorBoard does not see.
-        path = logdir / f"events.out.tfevents.{name}"
-        self._file = open(path, "wb", buffering=8192)  # noqa: SIM115
+        self._file = open(logdir / f"events.out.tfevents.{name}", "wb")  # noqa: SIM115
         self._next_flush = time.monotonic() + FLUSH_SECONDS
         self._write_event(file_version="brain.Event:2")
 
@@ -299,6 +297,14 @@ def _release(file: _EventFile) -> None:
         idle = [key for key, other in _files.items() if other.users == 0]
         for key in idle[: max(0, len(idle) - MOST_IDLE)]:
             _files.pop(key).close()
+
+
+def flush_all() -> None:
+    """Write what all event files of this process have buffered."""
+    with _lock:
+        for (pid, _), file in _files.items():
+            if pid == os.getpid():
+                file.flush()
 
 
 @atexit.register
