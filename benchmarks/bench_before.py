@@ -3,8 +3,9 @@
     git worktree add --detach ../before main
     python benchmarks/bench_before.py ../before --rounds 15
 
-Training on the Criteo shape, and parsing TFRecords without and with hashing. Both trees
-run the same task with the same libraries, each with its own copy of the racers.
+Training on the Criteo shape and a small network, reading CSV files, and parsing
+TFRecords without and with hashing. Both trees run the same task with the same
+libraries, each with its own copy of the racers.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import criteo
+import csv_task
 import machine
 import parse_task
+import small_dnn
 from race import Race, Racer, ratios, summary, tell
 
 HERE = Path(__file__).resolve().parent
-TASKS = ("train", "parse", "parse and hash")
+TASKS = ("train", "small", "csv", "parse", "parse and hash")
 
 
 def main() -> None:
@@ -58,6 +61,12 @@ def _race(
     if task == "train":
         setup: Any = criteo.Setup()
         script, steps = "criteo_estimax.py", options.steps
+    elif task == "small":
+        setup = small_dnn.Setup()
+        script, steps = "small_estimax.py", 50 * options.steps
+    elif task == "csv":
+        setup = _rows(folder)
+        script, steps = "csv_estimax.py", 2 * options.steps
     else:
         buckets = 100_000 if task == "parse and hash" else 0
         setup = replace(_records(folder), buckets=buckets)
@@ -74,6 +83,12 @@ def _race(
         "ratio": ratios(laps, "now", "before"),
         "laps": laps,
     }
+
+
+def _rows(folder: Path) -> csv_task.Setup:
+    setup = csv_task.Setup(path=str(folder / "data.csv"))
+    csv_task.write_file(setup)
+    return setup
 
 
 def _records(folder: Path) -> parse_task.Setup:
