@@ -28,7 +28,9 @@ _NARROWED: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.uint64): np.dtype(np.int32),
     np.dtype(np.uint32): np.dtype(np.int32),
 }
-_INT32 = np.iinfo(np.int32)
+# Plain integers: `np.iinfo` computes its limits anew at every access, which took
+# longer than comparing a small batch with them.
+_LOWEST, _HIGHEST = -(2**31), 2**31 - 1
 
 
 def is_wide(dtype: np.dtype[Any] | str) -> bool:
@@ -56,9 +58,9 @@ def beyond_int32(values: NDArray[Any]) -> NDArray[Any]:
     >>> beyond_int32(np.array([3, 2**40]))
     array([1099511627776])
     """
-    if not values.size or (values.min() >= _INT32.min and values.max() <= _INT32.max):
+    if not values.size or (values.min() >= _LOWEST and values.max() <= _HIGHEST):
         return values.reshape(-1)[:0]
-    return values[(values < _INT32.min) | (values > _INT32.max)]
+    return values[(values < _LOWEST) | (values > _HIGHEST)]
 
 
 def cast(values: Any, dtype: Any) -> NDArray[Any]:

@@ -200,6 +200,7 @@ def as_device_dtype(origin: Origin, value: NDArray[Any]) -> NDArray[Any]:
         beyond = numbers.beyond_int32(value)
         if beyond.size:
             raise wide_error(origin, beyond[0])
+        return value.astype(dtype)  # they fit, so there is no warning to silence
     return numbers.cast(value, dtype)
 
 

@@ -302,13 +302,16 @@ def _release(file: _EventFile) -> None:
 def flush_all() -> None:
     """Write what all event files of this process have buffered."""
     with _lock:
-        for (pid, _), file in _files.items():
-            if pid == os.getpid():
-                file.flush()
+        for file in _own_files():
+            file.flush()
 
 
 @atexit.register
 def _close_all() -> None:
-    for (pid, _), file in _files.items():
-        if pid == os.getpid():
-            file.close()
+    for file in _own_files():
+        file.close()
+
+
+def _own_files() -> list[_EventFile]:
+    """Return the open files of this process, without those of a parent."""
+    return [file for (pid, _), file in _files.items() if pid == os.getpid()]

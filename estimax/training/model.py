@@ -67,7 +67,7 @@ class Recording:
     logged: dict[str, str]  # name of each logged value -> its kind
     texts: dict[str, str]  # name of each logged text -> the text
     structure: BatchStructure
-    has_convolutions: bool = False
+    has_convolutions: bool
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,13 @@ class Model:
         lookups = tuple(trace.lookups)
         texts = {n: v.value for n, v in trace.logged.items() if v.kind == "text"}
         return Recording(
-            *(plan, specs[0], variables, lookups, logged, texts, structure),
+            plan=plan,
+            spec=specs[0],
+            shapes=variables,
+            lookups=lookups,
+            logged=logged,
+            texts=texts,
+            structure=structure,
             has_convolutions=has_convolutions,
         )
 

@@ -70,10 +70,8 @@ class StackedBatch(VerbNode):
         return FunctionStream(self.source.open(context), self._read)
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
-        chunk = read_fully(source, self.batch_size)
-        if chunk is None or (self.drop_remainder and len(chunk) < self.batch_size):
-            return None
-        return Elements([chunk.stacked()])
+        chunk = _batch_of(source, self.batch_size, self.drop_remainder)
+        return None if chunk is None else Elements([chunk.stacked()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,8 +205,8 @@ class PaddedBatch(VerbNode):
         return FunctionStream(self.source.open(context), self._read)
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
-        chunk = read_fully(source, self.batch_size)
-        if chunk is None or (self.drop_remainder and len(chunk) < self.batch_size):
+        chunk = _batch_of(source, self.batch_size, self.drop_remainder)
+        if chunk is None:
             return None
         trees = [chunk.tree] if isinstance(chunk, Columns) else list(chunk.items)
         pad = _pad_column if isinstance(chunk, Columns) else _pad_rows
@@ -232,6 +230,14 @@ class PaddedBatch(VerbNode):
             return pad(rows, next(shapes), next(values), where)
 
         return map_leaves(column, *trees)
+
+
+def _batch_of(source: Stream, size: int, drop_remainder: bool) -> Chunk | None:
+    """Read the elements of one batch; None at the end, or for a dropped remainder."""
+    chunk = read_fully(source, size)
+    if chunk is None or (drop_remainder and len(chunk) < size):
+        return None
+    return chunk
 
 
 def _by_leaf(tree: Structure, given: Any) -> list[Any]:
