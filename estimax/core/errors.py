@@ -8,6 +8,8 @@ was found, and how to continue.
 import difflib
 from collections.abc import Iterable
 
+from estimax.core.display import without_addresses
+
 
 class EstimaxError(Exception):
     """The base class of all errors that estimax raises.
@@ -25,6 +27,9 @@ class EstimaxError(Exception):
       >>> issubclass(LabelError, ValueError)
       True
     """
+
+    def __str__(self) -> str:
+        return without_addresses(super().__str__())
 
 
 class ConfigError(EstimaxError, ValueError):
@@ -63,6 +68,10 @@ class InUseError(EstimaxError, RuntimeError):
     """Another process is training in the model directory."""
 
 
+class ClusterError(EstimaxError, RuntimeError):
+    """A process of a cluster was lost or failed, or the processes do not agree."""
+
+
 class NanLossError(EstimaxError, RuntimeError):
     """The training loss became NaN."""
 
@@ -82,13 +91,16 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
 
     >>> did_you_mean("adagrd", ["adagrad", "adam"])
     "; did you mean 'adagrad'?"
+    >>> did_you_mean("ADAM", ["adagrad", "adam"])
+    "; did you mean 'adam'?"
     >>> did_you_mean("zzz", ["adagrad", "adam"])
     '; expected one of: adagrad, adam'
     """
     known = sorted(options)
     if len(name) <= _LONGEST_COMPARED and len(known) <= _MOST_COMPARED:
         short = [option for option in known if len(option) <= _LONGEST_COMPARED]
-        near = difflib.get_close_matches(name, short, n=1)
+        same = [option for option in short if option.casefold() == name.casefold()]
+        near = same or difflib.get_close_matches(name, short, n=1)
         if near:
             return f"; did you mean {near[0]!r}?"
     if not known:

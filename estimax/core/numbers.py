@@ -8,11 +8,13 @@ To the device: integers of 64 bits and uint32 are called wide, because their val
 not fit int32. That is checked only for features that the model reads on the device.
 
 From the device: `Words` and `Int64` are pytrees of device arrays that become text and
-int64 when they are converted to NumPy. A model returns them as predictions.
+int64 when they are converted to NumPy. A model returns them as predictions. `Forwarded`
+stands for a raw feature among the predictions, which never reaches the device.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,11 +121,37 @@ class Int64:
         return np.asarray(self.values).astype(np.int64)
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Forwarded:
+    """A raw feature that is an output as it is. It has no array on the device.
+
+    `default` fills the empty places of a sparse feature; None if it is dense.
+    """
+
+    origin: Any = field(metadata={"static": True})  # of `staging`, a higher layer
+    default: Any = field(default=None, metadata={"static": True})
+
+
 def is_host_value(value: Any) -> bool:
-    """Return whether a value is `Words` or `Int64`; use it as `is_leaf` of a tree."""
-    return isinstance(value, Words | Int64)
+    """Return whether a value differs on host and device; for `is_leaf` of a tree.
+
+    It is `Words`, `Int64`, `Forwarded`, or a raw feature that stays on the host.
+    """
+    return isinstance(value, Words | Int64 | Forwarded) or hasattr(
+        type(value), "stays_on_host"
+    )
 
 
-def materialize(tree: Any) -> Any:  # the same tree with NumPy leaves
-    """Convert every leaf of a tree to NumPy, `Words` and `Int64` included."""
-    return jax.tree.map(np.asarray, tree, is_leaf=is_host_value)
+def materialize(tree: Any, forwarded: Mapping[Forwarded, Any] | None = None) -> Any:
+    """Convert every leaf of a tree to NumPy; a `Forwarded` is the array given for it.
+
+    >>> materialize({"a": Int64(np.ones(2)), "b": Forwarded("k")}, {Forwarded("k"): 7})
+    {'a': array([1, 1]), 'b': array(7)}
+    """
+    given = forwarded or {}
+
+    def convert(leaf: Any) -> NDArray[Any]:
+        return np.asarray(given[leaf] if isinstance(leaf, Forwarded) else leaf)
+
+    return jax.tree.map(convert, tree, is_leaf=is_host_value)

@@ -75,13 +75,15 @@ class EstimatorSpec:
         several, one must have that name.
       training_chief_hooks: Hooks of training that only the chief process runs.
       training_hooks: Hooks of training that every process runs.
+      scaffold: Must be None: there is no graph to finish. Load what its `init_fn`
+        loaded with `warm_start_from` of the Estimator.
       evaluation_hooks: Hooks of evaluation.
       prediction_hooks: Hooks of prediction.
 
     Raises:
       SpecError: A field that the mode needs is missing, the loss has more than one
-        element, a metric has a reserved name, or none of several `export_outputs` is
-        named `serving_default`.
+        element, a scaffold is given, a metric has a reserved name, or none of several
+        `export_outputs` is named `serving_default`.
       TypeError: A field has a value of the wrong type.
 
     Example:
@@ -104,10 +106,17 @@ class EstimatorSpec:
     export_outputs: Mapping[str, ExportOutput] | None = None
     training_chief_hooks: Sequence[Any] = ()
     training_hooks: Sequence[Any] = ()
+    scaffold: None = None
     evaluation_hooks: Sequence[Any] = ()
     prediction_hooks: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
+        if self.scaffold is not None:
+            raise SpecError(
+                "EstimatorSpec: scaffold must be None. There is no session to set up: "
+                "give Estimator(warm_start_from=…) what init_fn loads, and a "
+                "CheckpointSaverHook in place of a saver."
+            )
         self._put("loss", _checked_loss(self.loss))
         self._put("predictions", _checked_predictions(self.predictions))
         self._put("eval_metric_ops", _checked_metrics(self.eval_metric_ops))
@@ -256,6 +265,7 @@ class PredictOutput:
 
 
 ExportOutput = ClassificationOutput | RegressionOutput | PredictOutput
+"""Any output of an exported model, a value of `EstimatorSpec.export_outputs`."""
 
 
 _HOOK_FIELDS = (
@@ -375,7 +385,7 @@ def _shown(value: Any) -> str:
         return f"[{', '.join(type(item).__name__ for item in value)}]"
     if _is_array(value):
         return f"{value.dtype}{list(value.shape)}"
-    if isinstance(value, str | ExportOutput):
+    if isinstance(value, str | ExportOutput) or is_host_value(value):
         return repr(value)
     name = getattr(value, "name", None)  # of an optimizer
     return f"{type(value).__name__}({name!r})" if name else type(value).__name__

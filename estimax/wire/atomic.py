@@ -198,6 +198,12 @@ def file_system_time(directory: Pathish) -> float:
         _in_use.discard(path.name)
 
 
+def sync_file(path: Pathish) -> None:
+    """Flush the content of a file to disk."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_directory(path: Pathish) -> None:
     """Flush the names in a directory to disk; fsync of a file flushes its content."""
     if sys.platform == "win32":  # directories cannot be opened there
@@ -222,8 +228,7 @@ def _temporary_beside(final: Path) -> Path:
 def _sync_tree(root: Path) -> None:
     for parent, _, files in os.walk(root):
         for name in files:
-            with open(os.path.join(parent, name), "rb") as file:
-                os.fsync(file.fileno())
+            sync_file(os.path.join(parent, name))
         sync_directory(parent)
 
 

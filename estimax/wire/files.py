@@ -42,7 +42,13 @@ def open_to_read(path: Pathish) -> BinaryIO:
             return _open_remote(os.fspath(path), "rb")
         file = _open_at_once(path)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {_reason(error)}.") from error
+        message = f"{path}: cannot be read: {_reason(error)}."
+        if any(sign in os.fspath(path) for sign in "*?["):
+            message += (
+                " A pattern is not expanded here: list the files, for example with "
+                "ex.input.Dataset.list_files or glob.glob."
+            )
+        raise InputError(message) from error
     kind = os.fstat(file.fileno()).st_mode
     if not stat.S_ISREG(kind):
         file.close()

@@ -1,8 +1,9 @@
-"""A lock that allows one training per model directory, and that a crash releases.
+"""A lock that allows one writer per directory, and that a crash releases.
 
     with locks.hold(model_dir, "train"):
         ...                                  # a second training raises InUseError
     locks.check_held(model_dir)              # before a save: is the lock still ours?
+    locks.hold(folder, "score", SCORING)     # another activity, with a file of its own
 
 The lock is a file in the directory that names its holder: host, process id and start
 time. Whether the holder still runs is decided in three ways:
@@ -48,8 +49,28 @@ STALE_SECONDS = 300.0
 _log = logging.getLogger("estimax")
 
 
+@dataclass(frozen=True)
+class Activity:
+    """What only one process may do in a directory, as messages call it."""
+
+    file: str  # the name of the lock file
+    name: str  # "training"
+    harm: str  # what two of them would do
+    instead: str  # how to avoid it
+
+
+TRAINING = Activity(
+    FILE,
+    "training",
+    "Two trainings in one directory would overwrite each other's checkpoints.",
+    "use another model_dir",
+)
+
+
 @contextlib.contextmanager
-def hold(directory: Pathish, purpose: str) -> Iterator[None]:
+def hold(
+    directory: Pathish, purpose: str, activity: Activity = TRAINING
+) -> Iterator[None]:
     """Hold the lock of a directory within the block, for one purpose at a time.
 
     The directory is created if it does not exist. The thread that holds a lock may take
@@ -65,7 +86,7 @@ def hold(directory: Pathish, purpose: str) -> Iterator[None]:
     with _registry:
         held = _held.get(key)
         if held is None:
-            held = _held[key] = _Lock(Path(directory))
+            held = _held[key] = _Lock(Path(directory), activity)
             is_first = True
         else:
             held.check_reentry(purpose)
@@ -146,10 +167,11 @@ class _Record:
 class _Lock:
     """The lock of one directory, held or being taken by this process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, activity: Activity) -> None:
         self.purposes: list[str] = []
+        self._activity = activity
         self._thread = threading.get_ident()
-        self._path = directory.absolute() / FILE
+        self._path = directory.absolute() / activity.file
         self._record = _Record.new()
         self._file: int | None = None
         self._ended = threading.Event()
@@ -158,10 +180,9 @@ class _Lock:
         if threading.get_ident() == self._thread and purpose not in self.purposes:
             return
         raise InUseError(
-            f"{self._path.parent}: this process is training here already "
-            f"({self.purposes[0]}, since {self._record.since}). Two trainings in one "
-            "directory would overwrite each other's checkpoints. Wait until the other "
-            "one has ended, or use another model_dir."
+            f"{self._path.parent}: this process is {self._activity.name} here already "
+            f"({self.purposes[0]}, since {self._record.since}). {self._activity.harm} "
+            f"Wait until the other one has ended, or {self._activity.instead}."
         )
 
     def acquire(self) -> None:
@@ -169,7 +190,9 @@ class _Lock:
             try:
                 file = os.open(self._path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o666)
             except OSError as error:
-                error.add_note(f"{self._path.parent}: training must write here.")
+                error.add_note(
+                    f"{self._path.parent}: {self._activity.name} must write here."
+                )
                 raise
             try:
                 self._file = file if self._take(file, attempt) else None
@@ -229,21 +252,22 @@ class _Lock:
         directory, found = self._path.parent, self._current()
         if found is not None and found.token == self._record.token:
             return
+        doing = self._activity.name
         if not directory.is_dir():
             raise MissingFileError(
-                f"{directory} was deleted during training, and its checkpoints with "
-                "it. Start training again."
+                f"{directory} was deleted during {doing}, with all that was in it. "
+                f"Start {doing} again."
             )
         if found is None:
             raise MissingFileError(
-                f"{self._path} is gone: during training, {directory} was deleted, "
-                "emptied or replaced, or the lock was removed. This training stops, "
+                f"{self._path} is gone: during {doing}, {directory} was deleted, "
+                f"emptied or replaced, or the lock was removed. This {doing} stops, "
                 "because another one may be writing there."
             )
         raise InUseError(
-            f"{directory} was taken over by another training, {_who(found)}: this one "
+            f"{directory} was taken over by another {doing}, {_who(found)}: this one "
             f"did not touch its lock for {STALE_SECONDS:.0f} s, or the lock was "
-            "removed. This training stops, because the other one is writing there."
+            f"removed. This {doing} stops, because the other one is writing there."
         )
 
     def release(self) -> None:
@@ -285,10 +309,11 @@ class _Lock:
                 f"until its lock is {STALE_SECONDS:.0f} s old, or remove {self._path}."
             )
         else:
-            advice = "Wait until it has ended, stop it, or use another model_dir."
+            instead = self._activity.instead
+            advice = f"Wait until it has ended, stop it, or {instead}."
         return InUseError(
-            f"{directory} is in use: {who} is training there. Two trainings in one "
-            f"directory would overwrite each other's checkpoints. {advice}"
+            f"{directory} is in use: {who} is {self._activity.name} there. "
+            f"{self._activity.harm} {advice}"
         )
 
 

@@ -171,6 +171,37 @@ def read_all(
         }
 
 
+def read_rows(path: Path, entry: Entry, start: int, count: int) -> NDArray[Any]:
+    """Read rows of an array without verifying them; see `check_file`."""
+    dtype = dtype_from_name(entry.dtype, where=str(path))
+    array = np.empty((count, *entry.shape[1:]), dtype)
+    row = entry.size // max(entry.shape[0], 1)
+    with open(path, "rb") as file:
+        file.seek(entry.offset + start * row)
+        got = file.readinto(_bytes_of(array))
+    if got != array.nbytes:
+        raise CheckpointError(
+            f"{path}: expected {array.nbytes} bytes of rows from {start} on, found "
+            f"{got}. The file is cut short."
+        )
+    return array
+
+
+_CHECKED_AT_ONCE = 4 * 1024 * 1024
+
+
+def check_file(path: Path, size: int, crc: int) -> None:
+    """Raise CheckpointError if a file does not have this size and checksum."""
+    found, total = 0, 0
+    with open(path, "rb") as file:
+        while data := file.read(_CHECKED_AT_ONCE):
+            found, total = zlib.crc32(data, found), total + len(data)
+    if total != size:
+        raise CheckpointError(f"{path}: expected {size} bytes, found {total}.")
+    if found != crc:
+        raise _damaged(path, "the file", crc, found)
+
+
 def is_same(entry: Entry, array: NDArray[Any]) -> bool:
     """Return whether an array equals the one of an entry, without reading the file."""
     if (entry.dtype, entry.shape) != (array.dtype.name, array.shape):

@@ -130,3 +130,33 @@ def test_text_is_told_from_numbers():
 
 def test_it_shows_a_few_values():
     assert repr(Strings.of(["a", "b"])) == "Strings([b'a', b'b'], shape=(2,))"
+
+
+@pytest.mark.parametrize("word", ["Zürich", "Zürich".encode(), "", "Paris"])
+def test_comparing_with_a_word_says_which_strings_are_equal(word):
+    text = word if isinstance(word, str) else word.decode()
+    wanted = [value == text for value in WORDS]
+    assert (Strings.of(WORDS) == word).tolist() == wanted
+    assert (Strings.of(WORDS) != word).tolist() == [not same for same in wanted]
+
+
+def test_a_comparison_with_a_word_keeps_the_shape_of_a_slice():
+    table = Strings.of([["a", "b"], ["b", "c"], ["b", "b"]])[1:]
+    assert (table == b"b").tolist() == [[True, False], [True, True]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["Oslo", "", "Zürich"], [""], ["", ""], ["a\0b", "c"], ["\0"], ["a", None, b"c"]],
+)
+def test_text_that_is_joined_at_once_is_what_it_was(values):
+    expected = [v if isinstance(v, bytes) else (v or "").encode() for v in values]
+    for given in (values, np.array(values, object)):
+        assert Strings.of(given).tolist() == expected
+
+
+def test_only_text_without_zero_bytes_is_joined():
+    assert Strings.of_text(["a", "b"]).tolist() == [b"a", b"b"]
+    assert Strings.of_text(["a\0b", "c"]) is None
+    assert Strings.of_text(["a", 7]) is None
+    assert Strings.of_text([]) is None

@@ -1,0 +1,36 @@
+"""Text for messages and `repr`, without memory addresses.
+
+An address says nothing to a reader and differs from run to run.
+"""
+
+import dataclasses
+import re
+from typing import Any
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def without_addresses(text: str) -> str:
+    """Return a text without the addresses that Python's `repr` puts into it.
+
+    >>> without_addresses("<function scale at 0x7f45b239a7a0>")
+    '<function scale>'
+    """
+    return _ADDRESS.sub("", text)
+
+
+def shown(value: object) -> str:
+    """Return `repr(value)` without addresses, and a function as its name.
+
+    >>> shown(shown), shown("text")
+    ('shown', "'text'")
+    """
+    name = getattr(value, "__name__", None) if callable(value) else None
+    return name or without_addresses(repr(value))
+
+
+def shown_fields(value: Any) -> str:
+    """Return the `repr` of a dataclass, with functions as their names."""
+    fields = dataclasses.fields(value)
+    given = [f"{field.name}={shown(getattr(value, field.name))}" for field in fields]
+    return f"{type(value).__name__}({', '.join(given)})"
