@@ -99,7 +99,7 @@ def _proven(name: str, proof: Proof) -> ModuleType | None:
 
 @functools.cache
 def _announce() -> None:
-    _log.info("native kernels are on: test cases agree (%s)", versions())
+    _log.debug("native kernels are on: test cases agree (%s)", versions())
 
 
 def turned_off(name: str, reason: str) -> None:
