@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from estimax.metrics.inputs import Data, check_given, guarded, label_pair
 from estimax.metrics.metric import (
@@ -335,6 +336,27 @@ def _area(
         return jnp.mean(areas)  # of one area, unless multi_label
     by_label = jnp.asarray(label_weights, jnp.float32)
     return safe_div(jnp.sum(areas * by_label), jnp.sum(by_label))
+
+
+def curve_counts(metric: object) -> NDArray[np.float64] | None:
+    """Return the counts behind an ROC area: tp, fp, tn and fn at T thresholds, [4, T].
+
+    Thresholds ascend from just below 0 to just above 1, and a given number of them is
+    evenly spaced. None if the metric is not the area of one ROC curve.
+
+    >>> tp, fp, _, _ = curve_counts(auc([0, 1], [0.2, 0.7], num_thresholds=3))
+    >>> tp.tolist(), fp.tolist()
+    ([1.0, 1.0, 0.0], [1.0, 0.0, 0.0])
+    """
+    if not isinstance(metric, Sums) or metric.result is not _area:
+        return None
+    counts = metric.sums["counts"]
+    if dict(metric.options)["curve"] != "ROC" or counts.ndim != 2:
+        return None
+    # What `confusion` returns, in NumPy: nothing is compiled for it.
+    negatives, positives = np.asarray(counts, np.float64)
+    tp, fp = (np.cumsum(part[:0:-1])[::-1] for part in (positives, negatives))
+    return np.stack([tp, fp, np.cumsum(negatives[:-1]), np.cumsum(positives[:-1])])
 
 
 def _grouped(

@@ -11,7 +11,7 @@ becomes NaN, and with it the result.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,8 @@ from estimax.metrics.metric import MetricError
 
 # What users pass. Lists may be nested to any depth, which typing cannot express.
 Data = ArrayLike | Sequence[Any]
+
+_Option = TypeVar("_Option")
 
 
 def label_pair(
@@ -46,6 +48,17 @@ def check_given(*, weights: Data | None = None, **data: Data | None) -> None:
             f"{', '.join(missing)} missing: give {', '.join(data)} together, or "
             "none of them for the metric before any data"
         )
+
+
+def required(name: str, value: _Option | None) -> _Option:
+    """Return an option that must be given; raise `MetricError` if it is None.
+
+    It has a default only because TensorFlow's order puts it behind the data, which is
+    left out for the metric before any data.
+    """
+    if value is None:
+        raise MetricError(f"{name} is missing: give {name}=…")
+    return value
 
 
 def same_rank(labels: jax.Array, predictions: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from estimax.core import errors
+from estimax.core import display, errors
 
 Accumulators = Mapping[str, jax.Array]
 # Takes the accumulators and, by keyword, the options; returns what is reported.
@@ -122,7 +122,7 @@ class Sums:
 
     def __repr__(self) -> str:
         """Show the result function, the accumulators and the options."""
-        name = getattr(self.result, "__name__", repr(self.result)).lstrip("_")
+        name = display.shown(self.result).lstrip("_")
         sums = [f"{key}={_shown(value)}" for key, value in self.sums.items()]
         options = [f"{key}={value!r}" for key, value in self.options]
         return f"Sums({', '.join([name, *sums, *options])})"
@@ -204,7 +204,7 @@ def _is_hashable(value: object) -> bool:
 
 def _kind(metric: Sums) -> str:
     """Return what must be equal for two metrics to merge, as text."""
-    name = getattr(metric.result, "__qualname__", repr(metric.result))
+    name = getattr(metric.result, "__qualname__", None) or display.shown(metric.result)
     options = ", ".join(f"{key}={value!r}" for key, value in metric.options)
     shapes = {key: tuple(value.shape) for key, value in metric.sums.items()}
     return f"{name}({options}) over {dict(sorted(shapes.items()))}"

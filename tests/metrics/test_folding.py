@@ -15,8 +15,8 @@ from estimax import metrics
 from estimax.metrics import v1
 
 N = 224  # 8 devices of 28 examples
-# 7 uneven batches, which keep groups of 4 whole and come in three sizes to compile.
-EDGES = [0, 28, 32, 60, 164, 168, 196, N]
+# 7 uneven batches, which keep groups of 4 whole and come in two sizes to compile.
+EDGES = [0, 64, 72, 80, 144, 152, 216, N]
 MESH = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
 
 # Names that are not metrics, or have a test of their own below.
@@ -98,6 +98,12 @@ IDS_AND_SCORES_V1: dict[str, dict[str, Any]] = {
     "average_precision_at_k": {"k": 2},
     "precision_at_k": {"k": 2},
     "recall_at_k": {"k": 2},
+    "sparse_average_precision_at_k": {"k": 2},
+    "sparse_precision_at_k": {"k": 2},
+}
+IDS_AND_IDS_V1: dict[str, dict[str, Any]] = {
+    "precision_at_top_k": {},
+    "recall_at_top_k": {},
 }
 VALUES: dict[str, dict[str, Any]] = {"mean": {}, "total": {}}
 IDS = {"mean_iou": {"num_classes": 5}}
@@ -123,6 +129,7 @@ def data() -> dict[str, np.ndarray]:
         "ids": rng.integers(0, 4, N),
         "guesses": rng.integers(0, 4, N),
         "rows": rows / rows.sum(axis=1, keepdims=True),
+        "retrieved": np.argsort(-rows)[:, :2],
         "truth": np.eye(4, dtype=np.float32)[rng.integers(0, 4, N)],
         "groups": np.arange(N) // 4,
     }
@@ -144,6 +151,8 @@ def all_cases() -> dict[str, Case]:
     add(metrics, ROWS, labels="truth", predictions="rows", weights="weights")
     add(metrics, IDS_AND_SCORES, labels="ids", predictions="rows", weights="weights")
     add(v1, IDS_AND_SCORES_V1, labels="ids", predictions="rows", weights="weights")
+    retrieved = {"labels": "ids", "predictions_idx": "retrieved", "weights": "weights"}
+    add(v1, IDS_AND_IDS_V1, **retrieved)
     add(metrics, VALUES, values="scores", weights="weights")
     add(metrics, {"accuracy_baseline": {}}, labels="labels", weights="weights")
     add(v1, {"mean": {}}, values="scores", weights="weights")

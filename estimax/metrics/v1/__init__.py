@@ -1,12 +1,20 @@
 """The metrics of `tf.compat.v1.metrics`, for a `model_fn` ported from TF 1.
 
-They merge like those of `estimax.metrics` and give other numbers: AUC is smoothed,
-operating points are the nearest and not the best, errors are elementwise, and weights
-that do not fit or scores outside [0, 1] raise `MetricError`.
+Arguments have the positions of TensorFlow. The metrics merge like those of
+`estimax.metrics` and give other numbers: AUC is smoothed, operating points are the
+nearest and not the best, errors are elementwise, and weights that do not fit or scores
+outside [0, 1] raise `MetricError`.
 """
 
-from estimax.metrics.mean import mean_tensor
-from estimax.metrics.multi_class import mean_iou
+from estimax.metrics.v1.at_k import (
+    average_precision_at_k,
+    precision_at_k,
+    precision_at_top_k,
+    recall_at_k,
+    recall_at_top_k,
+    sparse_average_precision_at_k,
+    sparse_precision_at_k,
+)
 from estimax.metrics.v1.auc import (
     auc,
     sensitivity_at_specificity,
@@ -28,16 +36,15 @@ from estimax.metrics.v1.counts import (
 )
 from estimax.metrics.v1.means import (
     accuracy,
-    average_precision_at_k,
     mean,
     mean_absolute_error,
     mean_cosine_distance,
+    mean_iou,
     mean_per_class_accuracy,
     mean_relative_error,
     mean_squared_error,
+    mean_tensor,
     percentage_below,
-    precision_at_k,
-    recall_at_k,
     root_mean_squared_error,
 )
 
@@ -61,11 +68,15 @@ __all__ = [
     "precision",
     "precision_at_k",
     "precision_at_thresholds",
+    "precision_at_top_k",
     "recall",
     "recall_at_k",
     "recall_at_thresholds",
+    "recall_at_top_k",
     "root_mean_squared_error",
     "sensitivity_at_specificity",
+    "sparse_average_precision_at_k",
+    "sparse_precision_at_k",
     "specificity_at_sensitivity",
     "true_negatives",
     "true_negatives_at_thresholds",

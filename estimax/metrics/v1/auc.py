@@ -18,7 +18,7 @@ from estimax.metrics.auc import (
     interpolated_pr_area,
     step_areas,
 )
-from estimax.metrics.inputs import Data
+from estimax.metrics.inputs import Data, required
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
@@ -36,11 +36,12 @@ def auc(
     labels: Data | None = None,
     predictions: Data | None = None,
     weights: Data | None = None,
+    num_thresholds: int = 200,
     *,
     curve: str = "ROC",
-    num_thresholds: int = 200,
     thresholds: Sequence[float] | None = None,
     summation_method: str = "trapezoidal",
+    name: str | None = None,
 ) -> Sums:
     """Return the smoothed area under the ROC or the precision-recall curve.
 
@@ -54,12 +55,14 @@ def auc(
         axis of size 1.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      curve: "ROC" or "PR" (precision-recall).
       num_thresholds: How many thresholds approximate the curve, evenly spaced.
+      curve: "ROC" or "PR" (precision-recall).
       thresholds: Thresholds within [0, 1] instead of the even ones. One below 0 and one
         above 1 are added.
       summation_method: "trapezoidal" (too optimistic for PR), "minoring" (lower bound),
         "majoring" (upper bound), or, for PR only, "careful_interpolation".
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for the
@@ -90,10 +93,11 @@ def auc(
 def sensitivity_at_specificity(
     labels: Data | None = None,
     predictions: Data | None = None,
+    specificity: float | None = None,
     weights: Data | None = None,
-    *,
-    specificity: float,
     num_thresholds: int = 200,
+    *,
+    name: str | None = None,
 ) -> Sums:
     """Return the sensitivity where the specificity is nearest to a value.
 
@@ -105,39 +109,43 @@ def sensitivity_at_specificity(
       labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Scores within [0, 1], in the shape of the labels up to one trailing
         axis of size 1.
+      specificity: The wanted specificity (true negative rate), within [0, 1].
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      specificity: The wanted specificity (true negative rate), within [0, 1].
       num_thresholds: How many thresholds are tried, evenly spaced.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
       scalar within [0, 1]. Without data, the metric before any data.
 
     Raises:
-      MetricError: `specificity` is outside [0, 1]. A prediction is outside [0, 1] or
-        NaN, shapes do not fit each other, or only some of the arrays are given. Inside
-        `jit`, where values cannot be checked, the result is NaN instead.
+      MetricError: `specificity` is missing or outside [0, 1]. A prediction is outside
+        [0, 1] or NaN, shapes do not fit each other, or only some of the arrays are
+        given. Inside `jit`, where values cannot be checked, the result is NaN instead.
 
     Example:
       >>> metric = sensitivity_at_specificity([0, 1], [0.2, 0.8], specificity=1.0)
       >>> round(float(metric.compute()), 4)
       1.0
     """
-    check_unit_interval("specificity", [specificity])
+    target = required("specificity", specificity)
+    check_unit_interval("specificity", [target])
     inner = inner_thresholds(num_thresholds, None)
     grid = [-EPSILON, *inner, 1 + EPSILON]
     sums = counts_at(unit_scores(labels, predictions, weights), grid)
-    return from_sums(sums, _nearest_sensitivity, target=specificity)
+    return from_sums(sums, _nearest_sensitivity, target=target)
 
 
 def specificity_at_sensitivity(
     labels: Data | None = None,
     predictions: Data | None = None,
+    sensitivity: float | None = None,
     weights: Data | None = None,
-    *,
-    sensitivity: float,
     num_thresholds: int = 200,
+    *,
+    name: str | None = None,
 ) -> Sums:
     """Return the specificity where the sensitivity is nearest to a value.
 
@@ -149,31 +157,34 @@ def specificity_at_sensitivity(
       labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Scores within [0, 1], in the shape of the labels up to one trailing
         axis of size 1.
+      sensitivity: The wanted sensitivity (true positive rate), within [0, 1].
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      sensitivity: The wanted sensitivity (true positive rate), within [0, 1].
       num_thresholds: How many thresholds are tried, evenly spaced.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
       scalar within [0, 1]. Without data, the metric before any data.
 
     Raises:
-      MetricError: `sensitivity` is outside [0, 1]. A prediction is outside [0, 1] or
-        NaN, shapes do not fit each other, or only some of the arrays are given. Inside
-        `jit`, where values cannot be checked, the result is NaN instead.
+      MetricError: `sensitivity` is missing or outside [0, 1]. A prediction is outside
+        [0, 1] or NaN, shapes do not fit each other, or only some of the arrays are
+        given. Inside `jit`, where values cannot be checked, the result is NaN instead.
 
     Example:
       >>> metric = specificity_at_sensitivity([0, 1], [0.2, 0.8], sensitivity=1.0)
       >>> round(float(metric.compute()), 4)
       1.0
     """
-    check_unit_interval("sensitivity", [sensitivity])
+    target = required("sensitivity", sensitivity)
+    check_unit_interval("sensitivity", [target])
     inner = inner_thresholds(num_thresholds, None)
     # The last threshold lies below 1, as in TF 1: a score of 1 passes all thresholds.
     grid = [-EPSILON, *inner, 1 - EPSILON]
     sums = counts_at(unit_scores(labels, predictions, weights), grid)
-    return from_sums(sums, _nearest_specificity, target=sensitivity)
+    return from_sums(sums, _nearest_specificity, target=target)
 
 
 def _smoothed_area(sums: Accumulators, *, curve: str, method: str) -> jax.Array:

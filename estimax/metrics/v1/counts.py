@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from estimax.metrics.inputs import Data, broadcast_weights, label_pair
+from estimax.metrics.inputs import Data, broadcast_weights, label_pair, required
 from estimax.metrics.metric import Accumulators, Result, Sums, from_sums
 from estimax.metrics.thresholds import (
     EPSILON,
@@ -32,6 +32,8 @@ def true_positives(
     labels: Data | None = None,
     predictions: Data | None = None,
     weights: Data | None = None,
+    *,
+    name: str | None = None,
 ) -> Sums:
     """Return the weight of positive labels predicted positive.
 
@@ -43,6 +45,8 @@ def true_positives(
         so round scores first or use `true_positives_at_thresholds`.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -62,6 +66,8 @@ def false_positives(
     labels: Data | None = None,
     predictions: Data | None = None,
     weights: Data | None = None,
+    *,
+    name: str | None = None,
 ) -> Sums:
     """Return the weight of negative labels predicted positive.
 
@@ -73,6 +79,8 @@ def false_positives(
         so round scores first or use `false_positives_at_thresholds`.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -92,6 +100,8 @@ def true_negatives(
     labels: Data | None = None,
     predictions: Data | None = None,
     weights: Data | None = None,
+    *,
+    name: str | None = None,
 ) -> Sums:
     """Return the weight of negative labels predicted negative.
 
@@ -103,6 +113,8 @@ def true_negatives(
         so round scores first or use `true_negatives_at_thresholds`.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -122,6 +134,8 @@ def false_negatives(
     labels: Data | None = None,
     predictions: Data | None = None,
     weights: Data | None = None,
+    *,
+    name: str | None = None,
 ) -> Sums:
     """Return the weight of positive labels predicted negative.
 
@@ -133,6 +147,8 @@ def false_negatives(
         so round scores first or use `false_negatives_at_thresholds`.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -152,6 +168,8 @@ def precision(
     labels: Data | None = None,
     predictions: Data | None = None,
     weights: Data | None = None,
+    *,
+    name: str | None = None,
 ) -> Sums:
     """Return the share of positive predictions whose label is positive.
 
@@ -163,6 +181,8 @@ def precision(
         so round scores first or use `precision_at_thresholds`.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
@@ -183,6 +203,8 @@ def recall(
     labels: Data | None = None,
     predictions: Data | None = None,
     weights: Data | None = None,
+    *,
+    name: str | None = None,
 ) -> Sums:
     """Return the share of positive labels that are predicted positive.
 
@@ -194,6 +216,8 @@ def recall(
         so round scores first or use `recall_at_thresholds`.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
@@ -213,9 +237,10 @@ def recall(
 def true_positives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
+    thresholds: Sequence[float] | None = None,
     weights: Data | None = None,
     *,
-    thresholds: Sequence[float],
+    name: str | None = None,
 ) -> Sums:
     """Return the weight of positive labels predicted positive at each threshold.
 
@@ -225,9 +250,11 @@ def true_positives_at_thresholds(
       labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Scores within [0, 1], in the shape of the labels up to one trailing
         axis of size 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -250,9 +277,10 @@ def true_positives_at_thresholds(
 def false_positives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
+    thresholds: Sequence[float] | None = None,
     weights: Data | None = None,
     *,
-    thresholds: Sequence[float],
+    name: str | None = None,
 ) -> Sums:
     """Return the weight of negative labels predicted positive at each threshold.
 
@@ -262,9 +290,11 @@ def false_positives_at_thresholds(
       labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Scores within [0, 1], in the shape of the labels up to one trailing
         axis of size 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -287,9 +317,10 @@ def false_positives_at_thresholds(
 def true_negatives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
+    thresholds: Sequence[float] | None = None,
     weights: Data | None = None,
     *,
-    thresholds: Sequence[float],
+    name: str | None = None,
 ) -> Sums:
     """Return the weight of negative labels predicted negative at each threshold.
 
@@ -299,9 +330,11 @@ def true_negatives_at_thresholds(
       labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Scores within [0, 1], in the shape of the labels up to one trailing
         axis of size 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -324,9 +357,10 @@ def true_negatives_at_thresholds(
 def false_negatives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
+    thresholds: Sequence[float] | None = None,
     weights: Data | None = None,
     *,
-    thresholds: Sequence[float],
+    name: str | None = None,
 ) -> Sums:
     """Return the weight of positive labels predicted negative at each threshold.
 
@@ -336,9 +370,11 @@ def false_negatives_at_thresholds(
       labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Scores within [0, 1], in the shape of the labels up to one trailing
         axis of size 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -361,9 +397,10 @@ def false_negatives_at_thresholds(
 def precision_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
+    thresholds: Sequence[float] | None = None,
     weights: Data | None = None,
     *,
-    thresholds: Sequence[float],
+    name: str | None = None,
 ) -> Sums:
     """Return tp / (tp + fp + 1e-7) at each threshold.
 
@@ -373,9 +410,11 @@ def precision_at_thresholds(
       labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Scores within [0, 1], in the shape of the labels up to one trailing
         axis of size 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -397,9 +436,10 @@ def precision_at_thresholds(
 def recall_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
+    thresholds: Sequence[float] | None = None,
     weights: Data | None = None,
     *,
-    thresholds: Sequence[float],
+    name: str | None = None,
 ) -> Sums:
     """Return tp / (tp + fn + 1e-7) at each threshold.
 
@@ -409,9 +449,11 @@ def recall_at_thresholds(
       labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Scores within [0, 1], in the shape of the labels up to one trailing
         axis of size 1.
+      thresholds: T numbers. A score is positive if it is strictly greater.
       weights: Example weights: a scalar, or an array that broadcasts to the
         predictions, such as [B]. By default every example weighs 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
+      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
+        programs for TensorFlow give it.
 
     Returns:
       A `Sums` of this batch. Merge those of all batches, then call `compute` for a
@@ -445,11 +487,11 @@ def _counted(
     labels: Data | None,
     predictions: Data | None,
     weights: Data | None,
-    thresholds: Sequence[float],
+    thresholds: Sequence[float] | None,
     result: Result,
 ) -> Sums:
     """Return a metric of scores at each threshold, in the user's order."""
-    asked = sort_thresholds(thresholds)
+    asked = sort_thresholds(required("thresholds", thresholds))
     sums = counts_at(unit_scores(labels, predictions, weights), asked.ascending)
     return from_sums(sums, result, order=asked.order)
 
