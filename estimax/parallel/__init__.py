@@ -1,0 +1,32 @@
+"""Training on several devices and in several processes.
+
+Read `mesh.py` for the devices, `placement.py` for where arrays are, `cluster.py` for
+the processes of a job and `processes.py` for what they exchange.
+"""
+
+from estimax.parallel.mesh import (
+    AXIS,
+    make_mesh,
+    process_block,
+    split_sharding,
+    whole_sharding,
+    with_sharding,
+)
+from estimax.parallel.placement import Placement, RowCounts, TableRule, put_on
+from estimax.parallel.sharded_tables import gather_rows, read_rows, update_rows
+
+__all__ = [
+    "AXIS",
+    "Placement",
+    "RowCounts",
+    "TableRule",
+    "gather_rows",
+    "make_mesh",
+    "process_block",
+    "put_on",
+    "read_rows",
+    "split_sharding",
+    "update_rows",
+    "whole_sharding",
+    "with_sharding",
+]
