@@ -22,6 +22,7 @@ from typing import TypedDict, Unpack, get_args
 import jax
 import jax.numpy as jnp
 
+from estimax.core.display import shown
 from estimax.core.errors import did_you_mean
 from estimax.optimizers import rules
 from estimax.optimizers.checks import check_at_least_zero
@@ -610,7 +611,7 @@ def _check_rate(name: str, rate: Rate) -> None:
     if isinstance(rate, bool) or not hasattr(rate, "__float__"):
         raise TypeError(
             f"{name}: learning_rate must be a number or a function of the step "
-            f"(see optimizers.exponential_decay), got {rate!r}."
+            f"(see optimizers.exponential_decay), got {shown(rate)}."
         )
 
 

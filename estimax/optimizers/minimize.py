@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import optax
 
+from estimax.core.display import shown
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.optimizers import constructors
 from estimax.optimizers.clipping import Clip, Tree
@@ -313,9 +314,10 @@ def as_optimizer(value: object) -> Optimizer:
         wrapped = optax.with_extra_args_support(made)
         return Optimizer("optax", None, None, transformation=wrapped)
     raise TypeError(
-        f"expected an optimizer, got {type(made).__name__}: {made!r}. Accepted are an "
-        "estimax optimizer (optimizers.Adagrad(0.05)), an optax transformation, a name "
-        f"({', '.join(_NAMES)}), or a function without arguments that returns one."
+        f"expected an optimizer, got {type(made).__name__}: {shown(made)}. Accepted "
+        "are an estimax optimizer (optimizers.Adagrad(0.05)), an optax transformation, "
+        f"a name ({', '.join(_NAMES)}), or a function without arguments that returns "
+        "one."
     )
 
 

@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from estimax.core import display
+from estimax.core.tf_names import Retired
 from estimax.optimizers.clipping import Clip
 from estimax.optimizers.rules import Rule, Slots
 
@@ -27,6 +29,12 @@ Schedule = Callable[[jax.Array], jax.Array]
 # Any: a tree of arrays, of any structure; jax has no type for one.
 Params = Any
 OptimizerState = Any
+
+
+_GRADIENTS = (
+    "return the optimizer as train_op. To clip gradients, write for instance "
+    "ex.optimizers.Adam(1e-3, global_clipnorm=5.0)"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,6 +71,13 @@ class Optimizer:
     clip: Clip | None = None
     transformation: optax.GradientTransformationExtraArgs | None = None
 
+    minimize = Retired(
+        "return the optimizer itself, EstimatorSpec(train_op=optimizer), or a part of "
+        'the variables, train_op=ex.minimize(optimizer, var_list="dnn/")'
+    )
+    compute_gradients = Retired(_GRADIENTS)
+    apply_gradients = Retired(_GRADIENTS)
+
     def __repr__(self) -> str:
         shown: dict[str, Any] = {}
         if self.learning_rate is not None:
@@ -71,7 +86,8 @@ class Optimizer:
             shown |= _arguments(self.rule)
         if self.clip is not None:
             shown["clip"] = self.clip
-        return f"{self.name}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"
+        given = ", ".join(f"{n}={display.shown(v)}" for n, v in shown.items())
+        return f"{self.name}({given})"
 
     @property
     def has_rows(self) -> bool:

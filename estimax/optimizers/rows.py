@@ -49,6 +49,8 @@ def update_rows(
     unique_ids: jax.Array,
     row_grads: jax.Array,
     step: jax.Array | int,
+    *,
+    in_place: bool = True,
 ) -> tuple[jax.Array, Slots]:
     """Update some rows of a table by their gradients.
 
@@ -65,6 +67,8 @@ def update_rows(
       row_grads: The gradients of these rows [U, D]. A row with a zero gradient counts
         as touched.
       step: The number of updates before this one.
+      in_place: Whether a native kernel may be used, which exists for Adagrad on a CPU
+        and knows one device only.
 
     Returns:
       The new table and slots.
@@ -89,11 +93,12 @@ def update_rows(
     # The native kernel exists for Adagrad in float32 on a CPU. `platform_dependent`
     # chooses when the program is lowered, since it may be lowered for another device.
     gathered = partial(_update_gathered, rule, rate, step)
-    if not isinstance(rule, AdagradRule) or not _can_update_in_place(*given):
+    has_kernel = in_place and _can_update_in_place(*given)
+    if not isinstance(rule, AdagradRule) or not has_kernel:
         return gathered(*given)
-    in_place = partial(_update_in_place, rule, rate)
+    by_kernel = partial(_update_in_place, rule, rate)
     updated: tuple[jax.Array, Slots] = jax.lax.platform_dependent(
-        *given, cpu=in_place, default=gathered
+        *given, cpu=by_kernel, default=gathered
     )
     return updated
 

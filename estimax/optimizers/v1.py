@@ -14,11 +14,15 @@ from estimax.optimizers.constructors import Rate
 from estimax.optimizers.optimizer import Optimizer
 
 
-def GradientDescentOptimizer(learning_rate: Rate) -> Optimizer:  # noqa: N802 (TF's)
+def GradientDescentOptimizer(  # noqa: N802 (TF's)
+    learning_rate: Rate, use_locking: bool = False, name: str = "GradientDescent"
+) -> Optimizer:
     """Gradient descent: w -= learning_rate * gradient.
 
     Args:
       learning_rate: A number, or a schedule such as `exponential_decay`.
+      use_locking: Ignored: updates never run at the same time.
+      name: Ignored: state is named after the variables.
 
     Returns:
       An `Optimizer`.
@@ -31,7 +35,11 @@ def GradientDescentOptimizer(learning_rate: Rate) -> Optimizer:  # noqa: N802 (T
 
 
 def MomentumOptimizer(  # noqa: N802
-    learning_rate: Rate, momentum: float, use_nesterov: bool = False
+    learning_rate: Rate,
+    momentum: float,
+    use_locking: bool = False,
+    name: str = "Momentum",
+    use_nesterov: bool = False,
 ) -> Optimizer:
     """Gradient descent with a velocity that sums past gradients.
 
@@ -39,6 +47,8 @@ def MomentumOptimizer(  # noqa: N802
       learning_rate: A number, or a schedule such as `exponential_decay`.
       momentum: Share of the velocity that is kept in each step.
       use_nesterov: Whether to use Nesterov momentum.
+      use_locking: Ignored: updates never run at the same time.
+      name: Ignored: state is named after the variables.
 
     Returns:
       An `Optimizer`.
@@ -51,13 +61,18 @@ def MomentumOptimizer(  # noqa: N802
 
 
 def AdagradOptimizer(  # noqa: N802
-    learning_rate: Rate, initial_accumulator_value: float = 0.1
+    learning_rate: Rate,
+    initial_accumulator_value: float = 0.1,
+    use_locking: bool = False,
+    name: str = "Adagrad",
 ) -> Optimizer:
     """Adagrad without an epsilon.
 
     Args:
       learning_rate: A number, or a schedule such as `exponential_decay`.
       initial_accumulator_value: Initial sum of squares, positive.
+      use_locking: Ignored: updates never run at the same time.
+      name: Ignored: state is named after the variables.
 
     Returns:
       An `Optimizer`.
@@ -77,6 +92,8 @@ def AdamOptimizer(  # noqa: N802
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
+    use_locking: bool = False,
+    name: str = "Adam",
 ) -> Optimizer:
     """Adam with epsilon 1e-8. Every row of a table changes in every step.
 
@@ -85,6 +102,8 @@ def AdamOptimizer(  # noqa: N802
       beta1: Decay of the mean of gradients, in [0, 1).
       beta2: Decay of the mean of squared gradients, in [0, 1).
       epsilon: Added to the root of the uncorrected mean of squares.
+      use_locking: Ignored: updates never run at the same time.
+      name: Ignored: state is named after the variables.
 
     Returns:
       An `Optimizer`.
@@ -101,6 +120,8 @@ def LazyAdamOptimizer(  # noqa: N802
     beta1: float = 0.9,
     beta2: float = 0.999,
     epsilon: float = 1e-8,
+    use_locking: bool = False,
+    name: str = "Adam",
 ) -> Optimizer:
     """Adam of `tf.contrib.opt`, which leaves rows without a gradient as they are.
 
@@ -109,6 +130,8 @@ def LazyAdamOptimizer(  # noqa: N802
       beta1: Decay of the mean of gradients, in [0, 1).
       beta2: Decay of the mean of squared gradients, in [0, 1).
       epsilon: Added to the root of the uncorrected mean of squares.
+      use_locking: Ignored: updates never run at the same time.
+      name: Ignored: state is named after the variables.
 
     Returns:
       An `Optimizer`.
@@ -125,7 +148,9 @@ def RMSPropOptimizer(  # noqa: N802
     decay: float = 0.9,
     momentum: float = 0.0,
     epsilon: float = 1e-10,
+    use_locking: bool = False,
     centered: bool = False,
+    name: str = "RMSProp",
 ) -> Optimizer:
     """RMSProp whose running mean of squares starts at 1.
 
@@ -135,6 +160,8 @@ def RMSPropOptimizer(  # noqa: N802
       momentum: Share of the last change that is repeated.
       epsilon: Added under the root.
       centered: Whether to subtract the squared mean of gradients (their variance).
+      use_locking: Ignored: updates never run at the same time.
+      name: Ignored: state is named after the variables.
 
     Returns:
       An `Optimizer`.
@@ -154,8 +181,12 @@ def FtrlOptimizer(  # noqa: N802
     initial_accumulator_value: float = 0.1,
     l1_regularization_strength: float = 0.0,
     l2_regularization_strength: float = 0.0,
+    use_locking: bool = False,
+    name: str = "Ftrl",
+    accum_name: str | None = None,
+    linear_name: str | None = None,
     l2_shrinkage_regularization_strength: float = 0.0,
-    beta: float = 0.0,
+    beta: float | None = None,
 ) -> Optimizer:
     """FTRL-proximal, the usual optimizer of linear models over sparse features.
 
@@ -167,7 +198,11 @@ def FtrlOptimizer(  # noqa: N802
       l2_regularization_strength: Weight of w² in the loss, 0 or more.
       l2_shrinkage_regularization_strength: Weight of an l2 penalty that is added to the
         gradient, 0 or more.
-      beta: Added to l2 as beta / (2 * learning_rate).
+      accum_name: Ignored.
+      linear_name: Ignored.
+      beta: Added to l2 as beta / (2 * learning_rate). None: 0.
+      use_locking: Ignored: updates never run at the same time.
+      name: Ignored: state is named after the variables.
 
     Returns:
       An `Optimizer`.
@@ -186,13 +221,17 @@ def FtrlOptimizer(  # noqa: N802
         l1_regularization_strength,
         l2_regularization_strength,
         l2_shrinkage_regularization_strength,
-        beta,
+        beta or 0.0,
         generation="v1",
     )
 
 
 def AdadeltaOptimizer(  # noqa: N802
-    learning_rate: Rate = 0.001, rho: float = 0.95, epsilon: float = 1e-8
+    learning_rate: Rate = 0.001,
+    rho: float = 0.95,
+    epsilon: float = 1e-8,
+    use_locking: bool = False,
+    name: str = "Adadelta",
 ) -> Optimizer:
     """Adadelta with epsilon 1e-8.
 
@@ -200,6 +239,8 @@ def AdadeltaOptimizer(  # noqa: N802
       learning_rate: A number, or a schedule such as `exponential_decay`.
       rho: Decay of both running means.
       epsilon: Added under both roots.
+      use_locking: Ignored: updates never run at the same time.
+      name: Ignored: state is named after the variables.
 
     Returns:
       An `Optimizer`.

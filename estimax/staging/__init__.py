@@ -5,6 +5,7 @@ Read `recording.py` first: `stage` records a transform while the model is traced
 """
 
 from estimax.staging.recording import (
+    OUT_OF_RANGE,
     Call,
     HostOnly,
     HostTransform,
@@ -16,12 +17,15 @@ from estimax.staging.recording import (
     Trace,
     can_stage,
     current,
+    declare_default,
+    forward,
     is_wide,
     stage,
     tracing,
 )
 
 __all__ = [
+    "OUT_OF_RANGE",
     "Call",
     "HostOnly",
     "HostTransform",
@@ -33,6 +37,8 @@ __all__ = [
     "Trace",
     "can_stage",
     "current",
+    "declare_default",
+    "forward",
     "is_wide",
     "stage",
     "tracing",

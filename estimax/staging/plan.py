@@ -10,7 +10,7 @@ the batch with the place of every id among them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native.distinct import distinct_ids
-from estimax.staging.recording import Call, Origin, Raw, wide_error
+from estimax.staging.recording import Call, NestedKey, Origin, Raw, wide_error
 
 RawBatch = Mapping[Origin, Raw]
 Int32s = NDArray[np.int32]
@@ -58,6 +58,9 @@ class AccumulatedBatch(NamedTuple):
     unique: dict[str, Any]
 
 
+Agree = Callable[[Sequence[PreparedBatch]], Mapping[str, int]]
+
+
 @dataclass(frozen=True)
 class RowGroup:
     """Calls whose ids are made unique together, for the tables that they index."""
@@ -72,35 +75,49 @@ class Plan:
     """The work of a model on the host in one mode; runs in the input thread.
 
     Only the values in `raw` reach the device as they are, so only those must fit 32
-    bits. A model that runs eagerly may not use all of them: with `is_eager`, a value
-    that does not fit is left out of the batch and is no error.
+    bits. Those in `forwarded` are predictions as they are and stay on the host. A model
+    that runs eagerly may not use all of `raw`: with `is_eager`, a value that does not
+    fit is left out of the batch and is no error. `defaults` has what columns use for a
+    missing value of a feature, for the requests of a bundle. The number of distinct ids
+    is rounded up to a multiple of `parts`, so that devices can share them.
     """
 
     raw: tuple[Origin, ...]
     calls: tuple[Call, ...]
     groups: tuple[RowGroup, ...] = ()
     is_eager: bool = False
+    defaults: tuple[tuple[Origin, Any], ...] = ()
+    forwarded: tuple[numbers.Forwarded, ...] = ()
+    parts: int = 1
 
-    def prepare(self, batch: RawBatch, count: int = 1) -> PreparedBatch:
+    def prepare(
+        self, batch: RawBatch, count: int = 1, agree: Agree | None = None
+    ) -> PreparedBatch:
         """Turn a raw batch into the arrays that the compiled function takes.
 
         `batch` may be `count` batches of one size, concatenated. Then every array is
-        the concatenation of those of the batches.
+        the concatenation of those of the batches. `agree` gets the batch before ids are
+        made unique, and returns the width of padded ids by the name of their call.
         """
         prepared = self._arrays(batch)
+        if agree is not None:
+            _pad_alike([prepared.staged], agree([prepared]))
         if not self.groups:
             return prepared
         ids = {
             group.name: {name: _ids_of(prepared.staged[name]) for name in group.calls}
             for group in self.groups
         }
-        unique, inverse = make_unique(ids, self._vocabularies, count)
+        unique, inverse = make_unique(ids, self._vocabularies, count, self.parts)
         return prepared._replace(unique=unique, inverse=inverse)
 
-    def prepare_parts(self, batches: Sequence[RawBatch]) -> AccumulatedBatch:
+    def prepare_parts(
+        self, batches: Sequence[RawBatch], agree: Agree | None = None
+    ) -> AccumulatedBatch:
         """Prepare the batches whose gradients are averaged for one update."""
         parts = [self._arrays(batch) for batch in batches]
-        _pad_alike([part.staged for part in parts])
+        staged = [part.staged for part in parts]
+        _pad_alike(staged, widths_of(parts) if agree is None else agree(parts))
         ids = {
             group.name: {
                 f"{index}/{name}": _ids_of(part.staged[name])
@@ -109,7 +126,7 @@ class Plan:
             }
             for group in self.groups
         }
-        unique, inverse = make_unique(ids, self._vocabularies)
+        unique, inverse = make_unique(ids, self._vocabularies, 1, self.parts)
         with_inverse = (
             part._replace(
                 inverse={
@@ -126,7 +143,13 @@ class Plan:
     @cached_property
     def origins(self) -> frozenset[Origin]:
         """The raw values that the plan needs; a batch may hold others."""
-        return frozenset(self.raw).union(*(call.inputs for call in self.calls))
+        inputs = (call.inputs for call in self.calls)
+        forwarded = (one.origin for one in self.forwarded)
+        return frozenset(self.raw).union(forwarded, *inputs)
+
+    def forward(self, batch: RawBatch) -> dict[numbers.Forwarded, NDArray[Any]]:
+        """Return the raw values that are predictions; text as bytes."""
+        return {one: _dense(one, batch.get(one.origin)) for one in self.forwarded}
 
     @cached_property
     def _raw(self) -> tuple[tuple[str, Origin], ...]:
@@ -154,25 +177,77 @@ def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:
     for part, value in (("features", features), ("labels", labels)):
         if isinstance(value, Mapping):
             for key, given in value.items():
-                origin = Origin(part, key)
-                flat[origin] = _raw(origin, given)
+                # Most values need no conversion, and no name for messages.
+                if is_plain(given) or type(given) is Strings:
+                    flat[Origin(part, key)] = given
+                elif _is_nested(given):
+                    _add_nested(flat, part, NestedKey((key,)), given)
+                else:
+                    origin = Origin(part, key)
+                    flat[origin] = as_raw(given, origin.name)
+        elif _is_nested(value):
+            _add_nested(flat, part, NestedKey(), value)
         elif value is not None:
             flat[Origin(part, None)] = as_raw(value, part)
     return flat
 
 
-def _raw(origin: Origin, value: Any) -> Raw:
-    # Most values need no conversion; do not make a name for each of a hundred columns.
-    is_raw = is_plain(value) or type(value) is Strings
-    return value if is_raw else as_raw(value, origin.name)
+def _is_nested(value: Any) -> bool:
+    """Return whether a value is a dict or tuple of others, and not a SparseTensor."""
+    return isinstance(value, Mapping | tuple) and not hasattr(value, "dense_shape")
+
+
+def _add_nested(
+    flat: dict[Origin, Raw], part: str, path: NestedKey, value: Any
+) -> None:
+    if hasattr(value, "_fields"):
+        raise SpecError(
+            f"{Origin(part, path).name}: {type(value).__name__} is a named tuple. Give "
+            "several values as a dict or a plain tuple."
+        )
+    pairs = (
+        value.items()
+        if isinstance(value, Mapping)
+        else (((place,), item) for place, item in enumerate(value))
+    )
+    for step, item in pairs:
+        inner = NestedKey((*path, step))
+        if _is_nested(item):
+            _add_nested(flat, part, inner, item)
+        elif item is not None:
+            origin = Origin(part, inner)
+            if any(origin.name == other.name for other in flat):
+                raise SpecError(f"two values of a batch are called {origin.name!r}.")
+            flat[origin] = as_raw(item, origin.name)
 
 
 def unflatten(part: str, values: Mapping[Origin, Any]) -> Any:
-    """Return the features (or labels) of a flat batch: a dict, one array, or None."""
+    """Return the features (or labels) of a flat batch, in the structure as given."""
     found = {o.key: value for o, value in values.items() if o.part == part}
     if not found:
         return {} if part == "features" else None
-    return found.get(None, found)
+    if None in found:
+        return found[None]
+    if not any(isinstance(key, NestedKey) for key in found):
+        return found
+    tree: dict[Any, Any] = {}
+    for key, value in found.items():
+        path = key if isinstance(key, NestedKey) else (key,)
+        node = tree
+        for step in path[:-1]:
+            node = node.setdefault(step, {})
+        node[path[-1]] = value
+    return _as_given(tree)
+
+
+def _as_given(tree: Any) -> Any:
+    """Convert dicts whose keys are places, `(0,)` and so on, to tuples."""
+    if type(tree) is not dict:
+        return tree
+    parts = {step: _as_given(value) for step, value in tree.items()}
+    if not all(isinstance(step, tuple) for step in parts):
+        return parts
+    return tuple(parts.get((place,)) for place in range(max(parts)[0] + 1))
 
 
 def batch_size(batch: RawBatch) -> int:
@@ -210,7 +285,10 @@ def fits_device(value: NDArray[Any]) -> bool:
 
 
 def make_unique(
-    groups: Mapping[str, IdsOfCalls], vocabularies: Mapping[str, int], count: int = 1
+    groups: Mapping[str, IdsOfCalls],
+    vocabularies: Mapping[str, int],
+    count: int = 1,
+    parts: int = 1,
 ) -> tuple[dict[str, Int32s], dict[str, dict[str, Int32s]]]:
     """Return each group's sorted distinct ids, and the place of every id among them.
 
@@ -218,7 +296,7 @@ def make_unique(
     program serves every batch; they are padded with the vocabulary's size, which is no
     row. As in TensorFlow, an example without any id touches row 0 with a zero gradient;
     for some optimizers that makes a difference. Each of `count` concatenated batches
-    gets distinct ids of its own.
+    gets distinct ids of its own, whose number is rounded up to a multiple of `parts`.
 
     >>> ids = {"wide": {"city": np.array([[7, -1], [-1, -1]], np.int32)}}
     >>> make_unique(ids, {"wide": 100})[0]["wide"]
@@ -238,9 +316,18 @@ def make_unique(
         )
         for first, name in zip(range(0, len(places), count), names, strict=True):
             mine = slice(first, first + count)
-            unique[name] = distinct[mine, : min(size, vocabularies[name])].reshape(-1)
+            kept = distinct[mine, : min(size, vocabularies[name])]
+            unique[name] = _rounded_up(kept, parts, vocabularies[name]).reshape(-1)
             inverse[name] = _split(places[mine], groups[name])
     return unique, inverse
+
+
+def _rounded_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
+    """Return ids [count, U] with padding, so that U is a multiple of `parts`."""
+    missing = -distinct.shape[1] % parts
+    if not missing:
+        return distinct
+    return np.pad(distinct, ((0, 0), (0, missing)), constant_values=padding)
 
 
 def _flattened(calls: IdsOfCalls, count: int) -> Int32s:
@@ -282,19 +369,44 @@ def _ids_of(staged: Any) -> NDArray[np.int32]:
     return ids
 
 
-def _pad_alike(parts: Sequence[dict[str, Any]]) -> None:
-    """Widen padded ids to the widest of the parts, so that one program serves all."""
-    for name, first in parts[0].items():
-        if not isinstance(first, Ids):
-            continue
-        width = max(part[name].ids.shape[1] for part in parts)
+def widths_of(parts: Sequence[PreparedBatch]) -> dict[str, int]:
+    """Return the width of the widest padded ids of each call."""
+    return {
+        name: max(part.staged[name].ids.shape[1] for part in parts)
+        for name, first in parts[0].staged.items()
+        if isinstance(first, Ids)
+    }
+
+
+def _pad_alike(parts: Sequence[dict[str, Any]], widths: Mapping[str, int]) -> None:
+    """Widen padded ids to these widths, so that one program serves all parts."""
+    for name, width in widths.items():
         for part in parts:
             ids, weights = part[name].ids, part[name].weights
+            if ids.shape[1] == width:
+                continue
             more = ((0, 0), (0, width - ids.shape[1]))
             part[name] = Ids(
                 np.pad(ids, more, constant_values=-1),
                 None if weights is None else np.pad(weights, more),
             )
+
+
+def _dense(forwarded: numbers.Forwarded, value: Raw | None) -> NDArray[Any]:
+    if value is None:
+        raise FeatureError(
+            f"{forwarded.origin.name} is missing in this batch, and the model predicts "
+            "it as it is. Every batch must have the same features."
+        )
+    if not isinstance(value, Sparse):
+        return np.asarray(value)
+    values = np.asarray(value.values)
+    default = forwarded.default
+    if values.dtype == object and isinstance(default, str):
+        default = default.encode()
+    filled = np.full(value.dense_shape, default, values.dtype)
+    filled[tuple(value.indices.T)] = values
+    return filled
 
 
 def _given(batch: RawBatch, origin: Origin) -> NDArray[Any]:

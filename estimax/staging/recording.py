@@ -17,7 +17,7 @@ tells which feature it is, so a model may rename, drop or re-pack features freel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,8 +29,12 @@ import numpy as np
 
 from estimax.core import numbers
 from estimax.core.errors import FeatureError, did_you_mean
+from estimax.core.numbers import Forwarded
 from estimax.core.raw_values import as_raw
 from estimax.core.spec import Mode
+
+# What the names of counters of computed ids begin with.
+OUT_OF_RANGE = "ids_out_of_range/"
 
 Raw = Any  # np.ndarray of numbers | Strings | Sparse: one feature on the host
 
@@ -50,20 +54,43 @@ class HostTransform(Protocol):
         """Return NumPy arrays, or a pytree of them (`Ids`, for instance)."""
 
 
+class NestedKey(tuple[Any, ...]):
+    """The place of a value in nested features: keys of dicts, `(i,)` in tuples.
+
+    >>> NestedKey(("user", (0,))).text
+    'user/0'
+    """
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """The steps, joined by slashes."""
+        return "/".join(str(s[0] if isinstance(s, tuple) else s) for s in self)
+
+
 class Origin(NamedTuple):
     """Which raw value it is: a feature or a label, by its key.
 
-    `key` is None if the features (or labels) are one array and not a dict. It is a
-    tuple because batches are dicts by origin, and hashing a tuple runs no Python code.
+    `key` is None if the features (or labels) are one array and not a dict, and a
+    `NestedKey` within nested dicts and tuples. An origin is a tuple because batches are
+    dicts by origin, and hashing a tuple runs no Python code.
     """
 
     part: str  # "features" or "labels"
-    key: str | None
+    key: str | NestedKey | None
 
     @property
     def name(self) -> str:
         """The name in messages and batches: "features/age", "labels"."""
-        return self.part if self.key is None else f"{self.part}/{self.key}"
+        return self.part if self.key is None else f"{self.part}/{self.short_name}"
+
+    @property
+    def short_name(self) -> str:
+        """The name without its part: "age", "user/age"; empty for one array."""
+        if self.key is None:
+            return ""
+        return self.key.text if isinstance(self.key, NestedKey) else str(self.key)
 
 
 @dataclass(frozen=True)
@@ -87,6 +114,8 @@ class HostOnly:
     `kind` is "text", "sparse", or "wide" for integers beyond 32 bits, which have a
     `shape`.
     """
+
+    stays_on_host = True
 
     def __init__(
         self, origin: Origin, kind: str, shape: tuple[int, ...] | None = None
@@ -136,9 +165,9 @@ def wide_error(origin: Origin, value: Any = None) -> FeatureError:
         "Subtract an offset, or convert the labels to float32, in the input_fn."
         if origin.part == "labels"
         else "Give ids to a categorical column, which works on the host: "
-        f"categorical_column_with_hash_bucket({origin.key!r}, size, dtype=np.int64). "
-        "Give a quantity to a numeric_column without a normalizer_fn, or convert it "
-        "to float32 or to a coarser unit in the input_fn."
+        f"categorical_column_with_hash_bucket({origin.short_name!r}, size, "
+        "dtype=np.int64). Give a quantity to a numeric_column without a "
+        "normalizer_fn, or convert it to float32 or to a coarser unit in the input_fn."
     )
     return FeatureError(
         f"{origin.name} holds {found}, and the model uses it as an array, but devices "
@@ -162,7 +191,19 @@ class Trace:
         # variable by the id of its value.
         self.penalties: dict[str, Any] = {}
         self.declared: dict[int, tuple[Any, Any]] = {}
+        # Filled by `losses/collection.py`: pairs (name, loss) by collection.
+        self.losses: dict[str, list[tuple[str, Any]]] = {}
         self.rows: Mapping[str, TableRows] = {}
+        # What columns use for a missing value of a feature: one entry per column.
+        self.defaults: dict[Origin, list[Any]] = {}
+        # Set by `training/model.py`; see `Model` and `Model.apply`.
+        self.row_variables: frozenset[str] = frozenset()
+        self.row_zeros: Mapping[str, Sequence[jax.Array]] = {}
+        self.cuts_lookups = False
+        # On a mesh: how the rows of a sharded table are read, by its name; and whether
+        # native kernels may be used, which know one device only.
+        self.readers: Mapping[str, Callable[[Any, Any], Any]] = {}
+        self.uses_kernels = True
         self._deliver = deliver
         self._delivered: dict[str, Any] = {}
         self._origins: dict[int, tuple[Any, Origin]] = {}
@@ -194,6 +235,16 @@ class Trace:
         found = self._call_of_leaf.get(id(leaf))
         return found[1] if found else None
 
+    def count_out_of_range(self, table: str, size: int, bad: Any) -> None:
+        """Count ids that the model computed and that are not rows of a table.
+
+        The number is a logged value, which `hooks/out_of_range.py` reads.
+        """
+        name = f"{OUT_OF_RANGE}{table} of {size} rows"
+        before = self.logged.get(name)
+        total = bad if before is None else before.value + bad
+        self.logged[name] = LoggedValue("value", total)
+
     def call(self, transform: HostTransform, inputs: tuple[Origin, ...]) -> Any:
         """Return the result of a transform; record the call if it is new."""
         key = (transform, inputs)
@@ -215,7 +266,7 @@ class Lookup:
     """One lookup in an embedding table, recorded while tracing."""
 
     table: str
-    shape: tuple[int, int]  # [V, D]
+    shape: tuple[int, ...]  # [V, …]
     call: Call | None  # None if the ids were computed on the device
     ids: Any
     trainable: bool
@@ -282,6 +333,42 @@ def stage(transform: HostTransform, values: Mapping[str, Any]) -> Any:
     pairs = zip(transform.keys, given, strict=True)
     raw = {key: as_raw(value, f"feature {key!r}") for key, value in pairs}
     return jax.tree.map(jnp.asarray, transform(raw))
+
+
+def declare_default(value: Any, default: Any) -> None:
+    """Record what a column uses for a missing value of a raw feature.
+
+    A request to an exported model may leave such a value out. NaN means that the column
+    replaces NaN itself; None, that it has no default.
+    """
+    trace = current()
+    origin = None if trace is None else trace.origin(value)
+    if trace is not None and origin is not None:
+        trace.defaults.setdefault(origin, []).append(default)
+
+
+def forward(value: Any, default: Any = None) -> Any:
+    """Return a `Forwarded` for a raw feature, and any other value as it is.
+
+    Args:
+      value: A value among the outputs of a model.
+      default: What fills the empty places of a sparse feature.
+
+    Raises:
+      FeatureError: The feature is sparse and there is no default.
+    """
+    trace = current()
+    origin = trace.origin(value) if trace is not None else None
+    if origin is None:
+        return value
+    is_sparse = isinstance(value, HostOnly) and value.kind == "sparse"
+    if is_sparse and default is None:
+        raise FeatureError(
+            f"{origin.name} is sparse and cannot be a prediction, which needs rows of "
+            "one length. ex.forward_features(estimator, keys, sparse_default_values) "
+            "fills its empty places."
+        )
+    return Forwarded(origin, default if is_sparse else None)
 
 
 def can_stage(value: Any) -> bool:

@@ -7,6 +7,7 @@ from estimax.variables.declare import (
     assign,
     current_module,
     declare_variable,
+    declared_name,
     get_variable,
     get_variable_scope,
     regularization_losses,
@@ -19,6 +20,7 @@ from estimax.variables.tables import (
     GatheredRows,
     gathered_rows,
     lookup,
+    lookup_declared,
     side_by_side,
 )
 
@@ -32,10 +34,12 @@ __all__ = [
     "computing_in",
     "current_module",
     "declare_variable",
+    "declared_name",
     "gathered_rows",
     "get_variable",
     "get_variable_scope",
     "lookup",
+    "lookup_declared",
     "regularization_losses",
     "scoped",
     "side_by_side",

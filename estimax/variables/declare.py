@@ -28,6 +28,7 @@ from jax.typing import ArrayLike, DTypeLike
 from estimax import staging
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
+from estimax.variables.tables import TABLES
 
 PARAMS = "params"
 UNTRAINED = "untrained"  # the Flax collection of variables that are not trained
@@ -107,7 +108,10 @@ def get_variable(
     scope = get_variable_scope()
     module = current_module(f"get_variable({name!r})")
     path = "/".join((*module.path, name))
+    trace = staging.current()
     collection = PARAMS if trainable else UNTRAINED
+    if trace is not None and path in trace.row_variables:
+        collection = TABLES
     made = module.has_variable(collection, name)
     if module.is_initializing():
         _check_use(path, made, scope.reuse)
@@ -118,10 +122,9 @@ def get_variable(
         value: jax.Array = module.get_variable(collection, name)
         _check_shape(path, value, shape)
     else:
-        value = declare_variable(module, name, make, trainable=trainable)
+        value = declare_variable(module, name, make, collection)
         if trainable:
             _penalize(path, value, regularizer or scope.regularizer)
-    trace = staging.current()
     if trace is not None:
         # Keep the array with its id: the id of a freed object may be used again.
         trace.declared[id(value)] = (value, (module, name, trainable))
@@ -308,17 +311,29 @@ def declare_variable(
     module: nn.Module,
     name: str,
     make: Callable[[jax.Array], jax.Array],
-    *,
-    trainable: bool,
+    collection: str,
 ) -> jax.Array:
     """Return the value of a module's variable, made by `make` from a random key."""
-    if trainable:
+    if collection == PARAMS:
         param: jax.Array = module.param(name, make)
         return param
     kept: jax.Array = module.variable(
-        UNTRAINED, name, lambda: make(module.make_rng(PARAMS))
+        collection, name, lambda: make(module.make_rng(PARAMS))
     ).value
     return kept
+
+
+def declared_name(value: Any) -> tuple[str, bool] | None:
+    """Return the name of the variable that an array object is, and if it is trained.
+
+    Return None for an array that `get_variable` did not return in this trace.
+    """
+    trace = staging.current()
+    found = trace.declared.get(id(value)) if trace is not None else None
+    if found is None:
+        return None
+    module, name, trainable = found[1]
+    return "/".join((*module.path, name)), trainable
 
 
 def scoped(name: str, body: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ cost of a step does not grow with the vocabulary.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,20 +49,64 @@ def lookup(
     gathered = gathered_rows(path, ids)
     if gathered is not None:
         return take_rows(gathered.rows, jnp.maximum(gathered.places, 0))
-    table = module.variable(
+    table: jax.Array = module.variable(
         TABLES, name, lambda: initializer(module.make_rng("params"), shape)
     ).value
-    if table.shape != shape:
+    if table.shape != shape and not _is_sharded(path):  # those may have padding
         raise FeatureError(
             f"table {path} has shape {table.shape}, but another column asks for "
             f"{shape}. Columns that share a table need equal num_buckets and dimension."
         )
+    return _read_rows(path, table, ids, trainable=trainable)
+
+
+def lookup_declared(path: str, table: jax.Array, ids: jax.Array) -> jax.Array:
+    """Look up ids [B, …] in a trained variable that `get_variable` returned.
+
+    Return rows [B, …, D] for a table [V, D], or values [B, …] for a table [V]. As for
+    `lookup`, a negative id gives an arbitrary row.
+    """
+    gathered = gathered_rows(path, ids)
+    if gathered is None:
+        return _read_rows(path, table, ids, trainable=True)
+    flat = GatheredRows(
+        table=_as_matrix(gathered.table),
+        ids=ids.reshape(-1, 1),
+        rows=_as_matrix(gathered.rows),
+        places=gathered.places.reshape(-1, 1),
+    )
+    return side_by_side([flat]).reshape(*ids.shape, *table.shape[1:])
+
+
+def _as_matrix(table: jax.Array) -> jax.Array:
+    return table.reshape(table.shape[0], math.prod(table.shape[1:]))
+
+
+def _read_rows(
+    path: str, table: jax.Array, ids: jax.Array, *, trainable: bool
+) -> jax.Array:
+    """Read rows from the table itself, and record the lookup."""
     trace = staging.current()
-    if trace is not None:
-        call = trace.call_of(ids)
-        trace.lookups.append(staging.Lookup(path, shape, call, ids, trainable))
-    rows: jax.Array = jnp.take(table, jnp.maximum(ids, 0), axis=0, mode="clip")
-    return rows if trainable else jax.lax.stop_gradient(rows)
+    rows: jax.Array
+    if trace is not None and path in trace.readers:
+        rows = trace.readers[path](table, ids)
+    else:
+        rows = jnp.take(table, jnp.maximum(ids, 0), axis=0, mode="clip")
+    if trace is None:
+        return rows if trainable else jax.lax.stop_gradient(rows)
+    place = sum(use.table == path for use in trace.lookups)
+    call = trace.call_of(ids)
+    trace.lookups.append(staging.Lookup(path, table.shape, call, ids, trainable))
+    if path in trace.row_zeros:
+        # The gradient with respect to these zeros is that of the rows.
+        return rows + trace.row_zeros[path][place]
+    is_constant = trace.cuts_lookups or not trainable
+    return jax.lax.stop_gradient(rows) if is_constant else rows
+
+
+def _is_sharded(path: str) -> bool:
+    trace = staging.current()
+    return trace is not None and path in trace.readers
 
 
 def gathered_rows(path: str, ids: jax.Array) -> GatheredRows | None:
@@ -104,8 +149,11 @@ ColumnBlock = GatheredRows | jax.Array  # [B, D]
 
 def side_by_side(blocks: Sequence[ColumnBlock]) -> jax.Array:
     """Concatenate blocks [B, D] to [B, N]; an example without an id gets zeros."""
-    if not any(isinstance(block, GatheredRows) for block in blocks) or any(
-        numbers.dtype != jnp.float32 for numbers in _numbers(blocks)
+    trace = staging.current()
+    if (
+        (trace is not None and not trace.uses_kernels)
+        or not any(isinstance(block, GatheredRows) for block in blocks)
+        or any(numbers.dtype != jnp.float32 for numbers in _numbers(blocks))
     ):
         return _by_xla(blocks)
     for block in blocks:

@@ -1,10 +1,12 @@
+from collections import namedtuple
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from estimax.core.errors import FeatureError, SpecError
-from estimax.core.sparse import Ids
+from estimax.core.numbers import Forwarded
+from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.staging.plan import (
     Plan,
@@ -119,6 +121,49 @@ def test_one_array_stays_one_array_and_no_labels_are_none():
     flat = flatten(np.zeros((2, 3)), None)
     assert unflatten("features", flat).shape == (2, 3)
     assert unflatten("labels", flat) is None
+
+
+def test_dicts_and_tuples_within_features_are_put_together_again():
+    a, b, c = (np.full(2, n) for n in range(3))
+    given = ({"a": a, "more": (b,)}, c)
+    flat = flatten(given, {"y": (a, {"z": b})})
+    assert [origin.name for origin in flat] == [
+        "features/0/a",
+        "features/0/more/0",
+        "features/1",
+        "labels/y/0",
+        "labels/y/1/z",
+    ]
+    backwards = dict(reversed(flat.items()))
+    first, third = unflatten("features", backwards)
+    assert first["a"] is a
+    assert first["more"][0] is b
+    assert third is c
+    assert unflatten("labels", flat)["y"][1]["z"] is b
+
+
+def test_a_value_left_out_of_a_tuple_keeps_the_places_of_the_others():
+    flat = flatten((np.ones(2), None, np.ones(2)), None)
+    assert unflatten("features", flat)[1] is None
+
+
+def test_named_tuples_and_names_given_twice_are_refused():
+    Pair = namedtuple("Pair", "a b")
+    with pytest.raises(SpecError, match="Pair is a named tuple"):
+        flatten(Pair(np.ones(2), np.ones(2)), None)
+    with pytest.raises(SpecError, match="two values of a batch are called"):
+        flatten({"a/b": np.ones(2), "a": {"b": np.ones(2)}}, None)
+
+
+def test_forwarded_values_are_arrays_and_sparse_ones_are_filled():
+    forwarded = (Forwarded(CITY), Forwarded(AGE, 7))
+    plan = Plan(raw=(), calls=(), forwarded=forwarded)
+    ages = Sparse.of_rows([[2**40], [], [1, 2]])
+    found = plan.forward({CITY: Strings.of(["a", "", "c"]), AGE: ages})
+    assert found[forwarded[0]].tolist() == [b"a", b"", b"c"]
+    assert found[forwarded[1]].tolist() == [[2**40, 7], [7, 7], [1, 2]]
+    with pytest.raises(FeatureError, match="features/age is missing in this batch"):
+        plan.forward({CITY: Strings.of(["a"])})
 
 
 def test_all_parts_of_a_batch_must_have_the_same_rows():
