@@ -18,6 +18,8 @@ from estimax.transforms.fingerprint import (
     fingerprint_cat64,
     hash_buckets,
 )
+from estimax.transforms.labels import LabelNumbers
+from estimax.transforms.lookups import TableBags, TableIds
 from estimax.transforms.sequence import (
     TIME_AXIS,
     SequenceIds,
@@ -35,6 +37,7 @@ __all__ = [
     "HashBucket",
     "IdSource",
     "Identity",
+    "LabelNumbers",
     "Numbers",
     "PadIds",
     "RowCount",
@@ -42,6 +45,8 @@ __all__ = [
     "SequenceIds",
     "SequenceLengths",
     "SequenceNumbers",
+    "TableBags",
+    "TableIds",
     "Transform",
     "Vocabulary",
     "Weighted",

@@ -28,6 +28,7 @@ from estimax.transforms.transform import (
     IdSource,
     OutOfRange,
     Record,
+    check_type,
     column_of,
     decimal_text,
     exceeds_int64,
@@ -78,9 +79,10 @@ class HashBucket(IdSource):
 class Vocabulary(IdSource):
     """The position of each value in a word list.
 
-    It is the source of `categorical_column_with_vocabulary_list` and `…_file`. A value
-    that is not in the list gets the hash of one of the out-of-vocabulary (OOV) buckets
-    behind the words, or the default if there are none.
+    It is the source of `categorical_column_with_vocabulary_list` and `…_file`, and the
+    transform of `ex.lookup.string_to_index`. A value that is not in the list gets the
+    hash of one of the out-of-vocabulary (OOV) buckets behind the words, or the default
+    if there are none.
 
     Args:
       key: The feature.
@@ -114,10 +116,30 @@ class Vocabulary(IdSource):
         # TensorFlow allows a default that is too large, so we do.
         return self.num_oov_buckets > 0 or self.default < self.num_buckets
 
+    @property
+    def id_range(self) -> tuple[int, int]:
+        """The lowest and the highest id of the transform; -1 is padding of Sparse."""
+        ids = {0, self.num_buckets - 1}
+        if not self.num_oov_buckets:
+            ids.add(self.default)
+        return min(ids), max(ids)
+
     def ids_of(self, values: FeatureValues, *, drop: bool) -> IdArray:
         return self.words.ids_of(
             values, oov_buckets=self.num_oov_buckets, default=self.default, drop=drop
         )
+
+    def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.int32] | Ids:
+        """Return the position of every value: an array of the shape of the feature.
+
+        '' is a word like others. A sparse feature becomes padded `Ids`.
+        """
+        value = raw[self.key]
+        if isinstance(value, Sparse):
+            return self.padded(raw, "drop")
+        check_type(self, value)
+        ids = self.ids_of(value.reshape((-1,)), drop=False)
+        return ids.astype(np.int32).reshape(value.shape)
 
     def to_json(self, bundle: BundleFormat) -> Record:
         # The digest is in the file's name: two vocabularies of one key do not collide.

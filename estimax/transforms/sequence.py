@@ -39,6 +39,7 @@ from estimax.transforms.transform import (
 )
 
 TIME_AXIS = 1
+"""The axis of the steps in the arrays of a sequence, [B, T, …]."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from estimax.transforms.categorical import (
     Weighted,
 )
 from estimax.transforms.dense import Bucketize, Numbers, RowCount
+from estimax.transforms.labels import LabelNumbers
+from estimax.transforms.lookups import TableBags, TableIds
 from estimax.transforms.sequence import SequenceIds, SequenceLengths, SequenceNumbers
 from estimax.transforms.transform import (
     IdSource,
@@ -40,12 +42,15 @@ _CLASSES: dict[str, type[Transform] | type[IdSource]] = {
         Cross,
         HashBucket,
         Identity,
+        LabelNumbers,
         Numbers,
         PadIds,
         RowCount,
         SequenceIds,
         SequenceLengths,
         SequenceNumbers,
+        TableBags,
+        TableIds,
         Vocabulary,
         Weighted,
     )
@@ -158,6 +163,6 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "out_of_range": lambda value: value in get_args(OutOfRange),
     "rounded": lambda value: isinstance(value, bool),
     "tells_missing": lambda value: isinstance(value, bool),
-    "weight_key": lambda value: isinstance(value, str),
+    "weight_key": lambda value: value is None or isinstance(value, str),
     "width": _is_count,
 }

@@ -323,18 +323,18 @@ def _sparse_entries(source: IdSource, column: Sparse) -> Sparse:
     # Rows that are all empty have values of no particular type: do not check it.
     if not len(column.values):
         return column.with_values(np.zeros(0, np.int64))
-    _check_type(source, column.values)
+    check_type(source, column.values)
     return column.with_values(source.ids_of(column.values, drop=False))
 
 
 def _dense_ids(source: IdSource, values: FeatureValues) -> IdArray:
     """Return the ids of a dense feature [B, …] as [B, W], MISSING where absent."""
-    _check_type(source, values)
+    check_type(source, values)
     ids = source.ids_of(values.reshape((-1,)), drop=True)
     return ids.reshape(len(values), math.prod(values.shape[1:]))
 
 
-def _check_type(source: IdSource, values: FeatureValues) -> None:
+def check_type(source: IdSource, values: FeatureValues) -> None:
     """Raise unless the values are integers or strings as the source expects."""
     if isinstance(values, Strings):
         found, fits = "strings", not source.is_integer
