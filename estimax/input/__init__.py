@@ -33,6 +33,7 @@ from estimax.input.examples.specs import (
 from estimax.input.fingerprints import ChangedInputError
 from estimax.input.input_fns import InputContext, numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
+from estimax.input.json_lines import json_files
 from estimax.input.readers import (
     CsvDataset,
     FixedLengthRecordDataset,
@@ -42,6 +43,13 @@ from estimax.input.readers import (
 )
 from estimax.input.signatures import TensorSpec
 from estimax.input.sources.csv_reader import decode_csv
+from estimax.input.splitting import (
+    as_vectors,
+    part_of,
+    rows_between,
+    rows_where,
+    split_values,
+)
 from estimax.input.tabular import csv_files, make_csv_dataset, parquet_files
 from estimax.input.verbs.options import AutoShardPolicy, Options
 from estimax.wire import RecordError, TFRecordOptions, TFRecordWriter
@@ -74,9 +82,11 @@ __all__ = [
     "TextLineDataset",
     "VarLenFeature",
     "as_batches",
+    "as_vectors",
     "csv_files",
     "decode_csv",
     "experimental",
+    "json_files",
     "make_batched_features_dataset",
     "make_csv_dataset",
     "numpy_input_fn",
@@ -86,5 +96,9 @@ __all__ = [
     "parse_sequence_example",
     "parse_single_example",
     "parse_single_sequence_example",
+    "part_of",
+    "rows_between",
+    "rows_where",
     "serialize_examples",
+    "split_values",
 ]

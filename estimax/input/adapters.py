@@ -16,6 +16,7 @@ from estimax.core.errors import InputError, SpecError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.dataset import Dataset
+from estimax.input.iterator import DatasetIterator
 from estimax.input.sources.arrays import lists_to_columns
 from estimax.input.streams.chunks import as_element
 from estimax.input.streams.columns import is_column, row_count
@@ -23,6 +24,10 @@ from estimax.input.streams.positions import END, Cursor, Resume, once
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import State
 from estimax.input.streams.structure import Structure, leaves, map_leaves, named_leaves
+from estimax.input.verbs.sharding import INFINITE
+
+# Why an input never ends, and how to make it end; `Feed.endless`.
+_REPEATED = "a Dataset that repeats without end. To read it once, leave out repeat()"
 
 LabeledBatch = tuple[Structure, Structure]  # features, and labels or None
 
@@ -96,7 +101,8 @@ def as_batches(
       ({'x': array([1., 2.])}, array([0, 1]))
     """
     if isinstance(returned, Dataset):
-        return _Batches(returned.iterator(seed=seed))
+        endless = _REPEATED if returned.cardinality() == INFINITE else ""
+        return DatasetBatches(returned.iterator(seed=seed), endless)
     if isinstance(returned, tuple | list) and not _is_list_of_batches(returned):
         return _Constant(as_pair(returned))
     if _is_features(returned):
@@ -200,7 +206,11 @@ def _explain_rows(features: Structure, labels: Structure) -> None:
 class _Constant:
     """An iterator that repeats one batch, as tf.estimator does with plain arrays."""
 
-    is_endless = True
+    is_constant = True
+    endless = (
+        "plain arrays, which are one batch repeated without end. To use them once, "
+        "return iter([(features, labels)])"
+    )
 
     def __init__(self, batch: LabeledBatch) -> None:
         self._batch = _checked(batch)
@@ -238,14 +248,19 @@ class _Positioned(Protocol):
 class _Batches:
     """The elements of an iterator with a position, as checked pairs."""
 
-    def __init__(self, elements: _Positioned) -> None:
+    def __init__(self, elements: _Positioned, endless: str = "") -> None:
         self._elements = elements
+        self.endless = endless
 
     def __repr__(self) -> str:
         return f"BatchIterator({self._elements!r})"
 
     def __iter__(self) -> Iterator[LabeledBatch]:
         return self
+
+    @property
+    def advice(self) -> str:
+        return getattr(self._elements, "advice", "")
 
     def __next__(self) -> LabeledBatch:
         return _checked(as_pair(self._elements.__next__()))
@@ -258,6 +273,20 @@ class _Batches:
 
     def close(self) -> None:
         self._elements.close()
+
+
+class DatasetBatches(_Batches):
+    """The batches of a Dataset, which can be read again from the beginning."""
+
+    def __init__(self, elements: DatasetIterator, endless: str) -> None:
+        super().__init__(elements, endless)
+        self.start_next_pass = elements.start_next_pass
+        self._iterator = elements
+
+    @property
+    def recipe(self) -> str | None:
+        """See `DatasetIterator.recipe`."""
+        return self._iterator.recipe
 
 
 class _CursorIterator:

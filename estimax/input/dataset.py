@@ -5,8 +5,8 @@
     for features, label in data: ...
 
 Elements are examples as in tf.data, but blocks of columns are what passes from stage to
-stage. So put `batch` last and `map` after it, and process rows before `batch` with
-`map_blocks`.
+stage. A function given to `map` before `batch` is called for blocks of rows if it can
+be (`verbs/row_functions.py`), and otherwise in Python for every row.
 
 A dataset is a description of the input. Every `iter` starts a new pass, and the
 iterator knows its position. Each method here only adds a node to the chain; the node
@@ -17,15 +17,19 @@ from __future__ import annotations
 
 import itertools
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np  # noqa: F401  # the examples below use it
+import numpy as np  # the examples below use it
 
 from estimax.core.errors import InputError, did_you_mean
+from estimax.core.tf_names import Retired
 from estimax.input import display, fingerprints, profiling
+from estimax.input.element_specs import element_spec_of
 from estimax.input.iterator import DatasetIterator
 from estimax.input.signatures import checked_generator
+from estimax.input.sources import saved
 from estimax.input.sources.arrays import (
     Range,
     Table,
@@ -36,10 +40,15 @@ from estimax.input.sources.arrays import (
 from estimax.input.sources.cache_files import CacheFile
 from estimax.input.sources.generators import Batches, Generated
 from estimax.input.sources.paths import PathLike, list_paths
-from estimax.input.streams.background import ROWS_AT_ONCE
-from estimax.input.streams.chunks import Elements, as_element
+from estimax.input.streams.chunks import Chunk, Elements, as_element
 from estimax.input.streams.positions import Resume
-from estimax.input.streams.stream import DatasetNode, verbs_of
+from estimax.input.streams.stream import (
+    ROWS_AT_ONCE,
+    Context,
+    DatasetNode,
+    elements_at_once,
+    verbs_of,
+)
 from estimax.input.streams.structure import (
     Structure,
     describe,
@@ -55,7 +64,7 @@ from estimax.input.verbs.batching import (
     PaddedBatch,
     StackedBatch,
     Unbatch,
-    mapper_of,
+    row_function_of,
 )
 from estimax.input.verbs.caching import Cache, Memory
 from estimax.input.verbs.combining import Concatenate, Enumerate, Zip
@@ -65,13 +74,22 @@ from estimax.input.verbs.mixing import DatasetChoice, Interleave, Mix, RandomCho
 from estimax.input.verbs.options import Options, WithOptions, options_of
 from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
 from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
+from estimax.input.verbs.rebatching import RaggedBatch, Rebatch, SparseBatch
 from estimax.input.verbs.scanning import Scan, TakeWhile, Unique
-from estimax.input.verbs.shuffle import Resample, WindowShuffle
+from estimax.input.verbs.shuffle import RandomNumbers, Resample, WindowShuffle
 
 AUTOTUNE = -1
+"""A number of threads or batches that estimax chooses, as `tf.data.AUTOTUNE`."""
 # tf.data's default for interleave is the number of cores. A fixed number gives the same
 # order on every machine.
 _CYCLE_LENGTH = 8
+
+
+_SPECS = "read element_spec, which has the shapes and dtypes"
+_ITERATORS = (
+    "return the dataset itself from the input_fn, and use iter(dataset) and "
+    "next(iterator) elsewhere"
+)
 
 
 class Dataset:
@@ -87,8 +105,9 @@ class Dataset:
     `prefetch`.
 
     Rows pass through a dataset as blocks of columns. Text is a `Strings` column. A
-    function given to `map` before `batch` is called in Python for every row;
-    `map_blocks`, or `map` after `batch`, handles many rows with one call.
+    function given to `map` before `batch` is called for blocks of rows if it consists
+    of parsers, NumPy and bytes methods, and otherwise in Python for every row;
+    `map_blocks`, or `map` after `batch`, always handles many rows with one call.
 
     Args:
       node: The description that the dataset wraps. Users call the methods below instead
@@ -99,6 +118,12 @@ class Dataset:
       >>> [batch["x"].tolist() for batch in data]
       [[0, 1, 2, 3], [4, 0, 1, 2], [3, 4]]
     """
+
+    make_one_shot_iterator = Retired(_ITERATORS)
+    make_initializable_iterator = Retired(_ITERATORS)
+    output_classes = Retired(_SPECS)
+    output_shapes = Retired(_SPECS)
+    output_types = Retired(_SPECS)
 
     def __init__(self, node: DatasetNode) -> None:
         self.node = node
@@ -164,6 +189,57 @@ class Dataset:
           [array([2, 5])]
         """
         return Dataset(Range(range(*args)))
+
+    @staticmethod
+    def counter(start: int = 0, step: int = 1, dtype: Any = "int64") -> Dataset:
+        """Make a dataset that counts without end.
+
+        Use it with `zip` or `interleave`, where a range would need an end.
+
+        Args:
+          start: The first number.
+          step: The difference between two numbers, not 0.
+          dtype: The dtype of the numbers.
+
+        Returns:
+          A dataset of scalars. It stops after 2**40 of them.
+
+        Raises:
+          InputError: `step` is 0.
+
+        Example:
+          >>> list(Dataset.counter(1, 2).take(3).batch(3))
+          [array([1, 3, 5])]
+        """
+        if not step:
+            raise InputError("counter: step must not be 0.")
+        numbers = range(start, start + step * (1 << 40), step)
+        data = Dataset(Range(numbers, endless=True))
+        if np.dtype(dtype) == np.int64:
+            return data
+        return data.map_blocks(lambda numbers: numbers.astype(dtype))
+
+    @staticmethod
+    def random(
+        seed: int | None = None, rerandomize_each_iteration: bool | None = None
+    ) -> Dataset:
+        """Make a dataset of random numbers without end.
+
+        Args:
+          seed: Seed of the numbers. None takes the seed of the iterator, so that every
+            pass has other numbers.
+          rerandomize_each_iteration: Whether passes with a `seed` have different
+            numbers, too.
+
+        Returns:
+          A dataset of int64 scalars from 0 to 2**32 - 1.
+
+        Example:
+          >>> data = Dataset.random(seed=4).take(2)
+          >>> list(data) == list(data)
+          True
+        """
+        return Dataset(RandomNumbers(seed, bool(rerandomize_each_iteration)))
 
     @staticmethod
     def from_generator(
@@ -742,6 +818,89 @@ class Dataset:
             )
         )
 
+    def rebatch(
+        self, batch_size: int | Sequence[int], drop_remainder: bool = False
+    ) -> Dataset:
+        """Cut batches into batches of another size, as `unbatch().batch(batch_size)`.
+
+        Args:
+          batch_size: Number of rows in a batch, or several numbers that are used in
+            turn.
+          drop_remainder: Whether to drop a last batch that is not full.
+
+        Returns:
+          A dataset of batches.
+
+        Raises:
+          InputError: A size is below 1, or the list is empty.
+
+        Example:
+          >>> data = Dataset.range(8).batch(4).rebatch([3, 1])
+          >>> [batch.tolist() for batch in data]
+          [[0, 1, 2], [3], [4, 5, 6], [7]]
+        """
+        one = isinstance(batch_size, int | np.integer)
+        sizes: Any = [batch_size] if one else batch_size
+        return Dataset(Rebatch(self.node, tuple(map(int, sizes)), drop_remainder))
+
+    def ragged_batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        row_splits_dtype: Any = "int64",
+    ) -> Dataset:
+        """Combine elements whose arrays have different lengths into ragged batches.
+
+        Use it in place of `padded_batch` for models that take ragged rows. Values
+        without axes are stacked, as by `batch`, and so are rows of a source, which
+        have one shape. Any other array becomes a row of a `Ragged`, also if all of
+        them have the same length.
+
+        Args:
+          batch_size: Number of elements in a batch.
+          drop_remainder: Whether to drop a last batch that is not full.
+          row_splits_dtype: dtype of the offsets of the rows, int64 or int32.
+
+        Returns:
+          A dataset of batches.
+
+        Raises:
+          InputError: An argument is not possible. While reading: arrays differ in
+            another dimension than the first.
+
+        Example:
+          >>> data = Dataset.range(3).map(lambda n: np.arange(int(n)))
+          >>> next(iter(data.ragged_batch(3))).tolist()
+          [[], [0], [0, 1]]
+        """
+        dtype = np.dtype(row_splits_dtype).name
+        return Dataset(RaggedBatch(self.node, batch_size, drop_remainder, dtype))
+
+    def sparse_batch(self, batch_size: int, row_shape: Sequence[int | None]) -> Dataset:
+        """Combine arrays of different shapes into sparse batches.
+
+        Every value is kept, zeros included.
+
+        Args:
+          batch_size: Number of elements in a batch. The last one may be smaller.
+          row_shape: The shape that holds every element; None for a dimension that is
+            as large as the largest of each batch.
+
+        Returns:
+          A dataset of `Sparse` with dense_shape `[batch_size, *row_shape]`.
+
+        Raises:
+          InputError: `batch_size` is below 1. While reading: an element is not a
+            single array, or does not fit into `row_shape`.
+
+        Example:
+          >>> data = Dataset.range(3).map(lambda n: np.arange(int(n)))
+          >>> batch = next(iter(data.sparse_batch(3, [4])))
+          >>> batch.indices.tolist(), batch.values.tolist(), batch.dense_shape
+          ([[1, 0], [2, 0], [2, 1]], [0, 0, 1], (3, 4))
+        """
+        return Dataset(SparseBatch(self.node, batch_size, tuple(row_shape)))
+
     def bucket_by_sequence_length(
         self,
         element_length_func: Callable[..., Any],
@@ -917,8 +1076,12 @@ class Dataset:
     ) -> Dataset:
         """Apply a function to every element.
 
-        Put it after `batch`, so that it is called once for each batch. Before `batch`
-        it is called in Python for every row; `map_blocks` handles thousands of rows
+        After `batch` it is called once for each batch. Before `batch`, a function that
+        consists of `decode_csv`, `parse_single_example`, NumPy and methods of bytes is
+        called once for a block of rows, after its results for the first rows were
+        compared with those of calling it for each row. Any other function, such as one
+        with `if x > 0`, random numbers or `print`, is called in Python for every row;
+        the guide to input has the exact rule. `map_blocks` handles thousands of rows
         with one call.
 
         Args:
@@ -943,9 +1106,10 @@ class Dataset:
         """
         if num_parallel_calls is None:
             return Dataset(Map(self.node, map_func))
-        mapper, at_once = mapper_of(self.node, map_func)
+        function = row_function_of(self.node, map_func)
         threads = self._threads(num_parallel_calls)
-        return Dataset(ParallelMap(self.node, mapper, threads, at_once, False))
+        at_once = function.at_once if self.node.columnar else 1
+        return Dataset(ParallelMap(self.node, function, threads, at_once, False))
 
     def map_blocks(
         self,
@@ -1081,14 +1245,16 @@ class Dataset:
         """
         return Dataset(Scan(self.node, initial_state, scan_func))
 
-    def with_label(self, name: str) -> Dataset:
+    def with_label(self, name: str | Mapping[str, str]) -> Dataset:
         """Split dict elements into `(features, label)`, as estimators expect them.
 
         Args:
-          name: Key of the label.
+          name: Key of the label. For several heads, a dict from the name of each head
+            to the key of its label.
 
         Returns:
-          A dataset of pairs: the dict without that key, and its value.
+          A dataset of pairs: the dict without that key, and its value. For several
+          heads the second is a dict by name of the head.
 
         Raises:
           InputError: While reading: elements are not dicts, or have no key `name`.
@@ -1146,6 +1312,110 @@ class Dataset:
         """
         prefix = os.fspath(filename)
         return Dataset(Cache(self.node, CacheFile(prefix) if prefix else Memory()))
+
+    def snapshot(
+        self,
+        path: PathLike,
+        compression: str | None = "AUTO",
+        reader_func: None = None,
+        shard_func: None = None,
+    ) -> Dataset:
+        """Keep the elements in a folder, which later runs read instead of the source.
+
+        Use it behind slow parsing, to do it once for many runs. The first complete
+        pass writes the folder; a run that is stopped before leaves nothing behind.
+        What is before `snapshot`, such as a shuffle, is frozen.
+
+        Args:
+          path: The folder. Delete it if the source has changed.
+          compression: "AUTO", "NONE" or None: files are not compressed.
+          reader_func: Not supported.
+          shard_func: Not supported.
+
+        Returns:
+          A dataset of the same elements.
+
+        Raises:
+          InputError: An argument is not supported. While reading: a checksum is wrong.
+
+        Example:
+          >>> import tempfile
+          >>> calls = []
+          >>> data = Dataset.range(3).map(lambda x: calls.append(x) or x)
+          >>> data = data.snapshot(f"{tempfile.mkdtemp()}/parsed")
+          >>> len(list(data)), len(list(data)), len(calls)
+          (3, 3, 3)
+        """
+        _check_unused("snapshot", compression, [reader_func, shard_func])
+        prefix = os.path.join(os.fspath(path), "elements")
+        return Dataset(Cache(self.node, CacheFile(prefix), "snapshot"))
+
+    def save(
+        self,
+        path: PathLike,
+        compression: str | None = None,
+        shard_func: None = None,
+        checkpoint_args: None = None,
+    ) -> None:
+        """Read all elements and write them to a folder, for `Dataset.load`.
+
+        The folder appears when it is complete, and replaces an earlier one of the same
+        name. It has checksums and contains data only, no code.
+
+        Args:
+          path: The folder.
+          compression: None or "NONE": files are not compressed.
+          shard_func: Not supported.
+          checkpoint_args: Not supported, nor needed: a write that was interrupted
+            leaves nothing behind.
+
+        Raises:
+          InputError: The dataset has no end, an argument is not supported, or the
+            folder exists and is something else.
+
+        Example:
+          >>> import tempfile
+          >>> path = f"{tempfile.mkdtemp()}/numbers"
+          >>> Dataset.range(3).save(path)
+          >>> list(Dataset.load(path).batch(3))
+          [array([0, 1, 2])]
+        """
+        _check_unused("save", compression, [shard_func, checkpoint_args])
+        if self.cardinality() == sharding.INFINITE:
+            raise InputError("save: the dataset has no end. Put take(n) before save().")
+        saved.save(_chunks_of(self.node, next(self._passes)), os.fspath(path))
+
+    @staticmethod
+    def load(
+        path: PathLike,
+        element_spec: Structure = None,
+        compression: str | None = None,
+        reader_func: None = None,
+    ) -> Dataset:
+        """Make a dataset of the elements that `save` wrote.
+
+        Args:
+          path: The folder.
+          element_spec: No effect: the files contain the dtypes and shapes.
+          compression: None or "NONE": files are not compressed.
+          reader_func: Not supported.
+
+        Returns:
+          A dataset of the same elements in the same order.
+
+        Raises:
+          MissingFileError: The folder is not a saved dataset.
+          InputError: An argument is not supported. While reading: a checksum is wrong.
+
+        Example:
+          >>> import tempfile
+          >>> path = f"{tempfile.mkdtemp()}/words"
+          >>> Dataset.from_tensor_slices({"w": ["a", "b"]}).save(path)
+          >>> next(iter(Dataset.load(path)))
+          {'w': b'a'}
+        """
+        _check_unused("load", compression, [reader_func])
+        return Dataset(saved.Saved(os.fspath(path)))
 
     def prefetch(self, buffer_size: int = AUTOTUNE) -> Dataset:
         """Read elements ahead in a thread, while the consumer is busy.
@@ -1251,6 +1521,22 @@ class Dataset:
     def __bool__(self) -> bool:
         return True  # `if dataset:` must not call __len__, which may raise
 
+    @property
+    def element_spec(self) -> Structure:
+        """The dtypes and shapes of the elements, as a structure of `TensorSpec`.
+
+        It is found by reading the first element: files are opened, and functions are
+        called. After `batch` the first size is None.
+
+        Raises:
+          InputError: The dataset has no elements.
+
+        Example:
+          >>> Dataset.from_tensor_slices({"x": np.zeros((3, 2))}).batch(2).element_spec
+          {'x': TensorSpec(shape=(None, 2), dtype='float64')}
+        """
+        return element_spec_of(self.node)
+
     def fingerprint(self) -> str:
         """Return a digest that tells whether a dataset and its data are the same.
 
@@ -1311,6 +1597,30 @@ class Dataset:
                 state = reduce_func(state, element)
         return state
 
+    def get_single_element(self) -> Structure:
+        """Return the only element of a dataset.
+
+        Use it to run a pipeline for one batch, for example in a test.
+
+        Returns:
+          The element.
+
+        Raises:
+          InputError: The dataset has no element, or more than one.
+
+        Example:
+          >>> Dataset.range(3).batch(3).get_single_element()
+          array([0, 1, 2])
+        """
+        with self.iterator() as iterator:
+            found = list(itertools.islice(iterator, 2))
+        if len(found) != 1:
+            what = "more than one element" if found else "no element"
+            raise InputError(
+                f"get_single_element: the dataset has {what}; expected exactly one."
+            )
+        return found[0]
+
     def as_numpy_iterator(self) -> Iterator[Structure]:
         """Iterate over the elements with text as NumPy arrays of bytes.
 
@@ -1353,23 +1663,52 @@ class Dataset:
         return display.dataset_repr(self.node)
 
 
-def label_splitter(name: str) -> Callable[..., Structure]:
+def label_splitter(name: str | Mapping[str, str]) -> Callable[..., Structure]:
     """Return a function for `map_blocks` that splits off a column as the label."""
+    names = {"": name} if isinstance(name, str) else dict(name)
+    keys = set(names.values())
 
     def split(rows: Structure) -> Structure:
         if not isinstance(rows, Mapping):
             raise InputError(
                 f"with_label({name!r}) needs dict elements, got {describe(rows)}."
             )
-        if name not in rows:
-            raise InputError(
-                f"with_label: there is no column {name!r}{did_you_mean(name, rows)}"
-            )
-        return {key: rows[key] for key in rows if key != name}, rows[name]
+        for key in keys:
+            if key not in rows:
+                raise InputError(
+                    f"with_label: there is no column {key!r}{did_you_mean(key, rows)}"
+                )
+        labels = {head: rows[key] for head, key in names.items()}
+        features = {key: rows[key] for key in rows if key not in keys}
+        return features, labels[""] if isinstance(name, str) else labels
 
     # A tuple element arrives as several arguments; put together again, the error
     # message of `split` can describe it.
     return lambda *rows: split(rows[0] if len(rows) == 1 else rows)
+
+
+def _check_unused(verb: str, compression: str | None, unused: list[Any]) -> None:
+    """Raise `InputError` for arguments of tf.data that are not supported."""
+    if compression not in (None, "", "NONE", "AUTO"):
+        raise InputError(
+            f"{verb}: compression={compression!r} is not supported; the files are not "
+            "compressed. Leave it out."
+        )
+    if any(value is not None for value in unused):
+        raise InputError(
+            f"{verb}: functions that divide or read the files are not supported. Use "
+            "shard(), shuffle() or interleave() on the dataset."
+        )
+
+
+def _chunks_of(node: DatasetNode, number: int) -> Iterator[Chunk]:
+    """Yield the elements of one pass, many rows or one batch at a time."""
+    stream = node.open(Context(secrets.randbits(63), (number,)))
+    try:
+        while (chunk := stream.read(elements_at_once(node))) is not None:
+            yield chunk
+    finally:
+        stream.close()
 
 
 def _node_of(dataset: Any, verb: str) -> DatasetNode:

@@ -333,7 +333,7 @@ def rejection_resample(
 
 
 def counter(start: int = 0, step: int = 1) -> Dataset:
-    """Return a dataset of 2**40 numbers, enough to be called endless.
+    """Return `Dataset.counter(start, step)`.
 
     Args:
       start: The first number.
@@ -346,7 +346,7 @@ def counter(start: int = 0, step: int = 1) -> Dataset:
       >>> list(counter(1, 2).take(3).batch(3))
       [array([1, 3, 5])]
     """
-    return Dataset.range(start, start + step * (1 << 40), step)
+    return Dataset.counter(start, step)
 
 
 def cardinality(dataset: Dataset) -> int:

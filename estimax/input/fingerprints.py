@@ -64,7 +64,12 @@ class ChangedInputError(InputError):
     Raised by `DatasetIterator.set_state`, and by `Estimator.train` when it resumes an
     interrupted run. The message names the file, the list of files or the array, and how
     it differs.
+
+    Attributes:
+      difference: How the data differs, without advice.
     """
+
+    difference: str = ""
 
 
 class FilePrint(NamedTuple):
@@ -391,7 +396,7 @@ def _check_arrays(before: State, now: State) -> None:
             f"the data in memory had {before['rows']} rows when the position was saved "
             f"and has {now['rows']} now"
         )
-    for name in before["columns"].keys() | now["columns"].keys():
+    for name in sorted(before["columns"].keys() | now["columns"].keys()):
         if before["columns"].get(name) != now["columns"].get(name):
             raise _changed(
                 f"the values of {name or 'the array'} in memory have changed since the "
@@ -406,7 +411,9 @@ def _shown(names: Iterable[str]) -> str:
 
 
 def _changed(what: str) -> ChangedInputError:
-    return ChangedInputError(
+    error = ChangedInputError(
         f"cannot resume the input: {what}. Restore the data as it was, or start the "
         "input from its beginning."
     )
+    error.difference = what
+    return error

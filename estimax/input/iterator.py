@@ -13,12 +13,14 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from estimax.core.errors import InputError
 from estimax.input.examples.specs import ExampleError
 from estimax.input.fingerprints import DataFingerprint
+from estimax.input.recipes import recipe_of
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import (
     Context,
@@ -33,6 +35,7 @@ from estimax.input.streams.stream import (
 from estimax.input.streams.structure import Structure, call, is_dataset
 from estimax.input.verbs.mixing import Interleave
 from estimax.input.verbs.ordering import Repeat
+from estimax.input.verbs.row_functions import RowFunction
 from estimax.input.verbs.sharding import rebuilt
 
 _log = logging.getLogger(__name__)
@@ -63,6 +66,7 @@ class DatasetIterator:
 
     def __init__(self, node: DatasetNode, seed: int | None, number: int) -> None:
         self._node = node
+        self._verbs = verbs_of(node)  # part of every position
         self._seed = secrets.randbits(63) if seed is None else seed
         self._pass = number
         self._counters = Counters()
@@ -74,10 +78,29 @@ class DatasetIterator:
         context = Context(self._seed, (self._pass,), counters=self._counters)
         return self._node.open(context)
 
+    @cached_property
+    def recipe(self) -> str | None:
+        """A digest of the verbs and their arguments, to tell whether input is the same.
+
+        None if the data comes from a generator or a table, which have no fingerprint.
+        """
+        return recipe_of(self._node)
+
+    def start_next_pass(self) -> None:
+        """Go to the beginning of the data. Shuffles use another order than before."""
+        self._stream.close()
+        self._pass += 1
+        self._stream = self._open()
+
     @property
     def ignored_errors(self) -> int:
         """The number of errors that `Dataset.ignore_errors` has skipped so far."""
         return self._counters.ignored
+
+    @property
+    def advice(self) -> str:
+        """What makes this input slow, if that is known: a sentence, or ""."""
+        return advice_of(self._node)
 
     def __iter__(self) -> DatasetIterator:
         return self
@@ -106,7 +129,7 @@ class DatasetIterator:
           what they have collected.
         """
         return {
-            "verbs": verbs_of(self._node),
+            "verbs": self._verbs,
             "seed": self._seed,
             "pass": self._pass,
             "data": self._data.state(),
@@ -130,13 +153,12 @@ class DatasetIterator:
             since the position was saved.
           InputError: The position was saved by a dataset with other verbs.
         """
-        verbs = verbs_of(self._node)
-        if state.get("verbs") != verbs:
+        if state.get("verbs") != self._verbs:
             raise InputError(
                 "cannot resume the input: the position was saved by "
                 f"{' > '.join(state.get('verbs', ['another kind of input']))} and this "
-                f"dataset is {' > '.join(verbs)}. Restore the old pipeline, or start "
-                "the input from its beginning."
+                f"dataset is {' > '.join(self._verbs)}. Restore the old pipeline, or "
+                "start the input from its beginning."
             )
         if state.get("data") is not None:
             self._data.check(state["data"])
@@ -169,6 +191,71 @@ def without_fingerprint(state: Any) -> Any:
     """Return a position for which `set_state` does not check that data is unchanged."""
     is_dataset = isinstance(state, dict) and "data" in state
     return {**state, "data": None} if is_dataset else state
+
+
+def at_epoch_of(state: State, positions: Sequence[Any]) -> State | None:
+    """Return the position of a new iterator, moved to the epoch of other positions.
+
+    The positions are those of shares of the same data, which may have been divided in
+    another way. The earliest of their epochs is chosen, so that no row is missed. None
+    if the positions are not of such a dataset.
+
+    >>> fresh = {"pass": 0, "seed": 1, "position": {"epoch": 0, "source": {"row": 0}}}
+    >>> old = {"pass": 0, "seed": 7, "position": {"epoch": 3, "source": {"row": 9}}}
+    >>> at_epoch_of(fresh, [old])["position"]
+    {'epoch': 3, 'source': {'row': 0}}
+    """
+    if not all(isinstance(one, dict) and "position" in one for one in positions):
+        return None
+    found = [_epochs_in(one["position"]) for one in positions]
+    own = _epochs_in(state.get("position"))
+    if any(len(epochs) != len(own) for epochs in found):
+        return None
+    first = min(positions, key=lambda one: int(one["pass"]))
+    earliest = iter([min(epochs) for epochs in zip(*found, strict=True)])
+    return {
+        **state,
+        "pass": int(first["pass"]),
+        "seed": int(first["seed"]),
+        "position": _with_epochs(state["position"], earliest),
+    }
+
+
+def _epochs_in(state: Any) -> list[int]:
+    if isinstance(state, dict):
+        own = [state["epoch"]] if isinstance(state.get("epoch"), int) else []
+        return own + [e for value in state.values() for e in _epochs_in(value)]
+    if isinstance(state, list | tuple):
+        return [epoch for value in state for epoch in _epochs_in(value)]
+    return []
+
+
+def _with_epochs(state: Any, epochs: Iterator[int]) -> Any:
+    """Replace the epochs of a position, in the order of `_epochs_in`."""
+    if isinstance(state, dict):
+        own = isinstance(state.get("epoch"), int)
+        epoch = {"epoch": next(epochs)} if own else {}
+        inner = {key: _with_epochs(value, epochs) for key, value in state.items()}
+        return inner | epoch
+    if isinstance(state, list | tuple):
+        return [_with_epochs(value, epochs) for value in state]
+    return state
+
+
+def advice_of(node: DatasetNode) -> str:
+    """Return a sentence on the verb that calls a function for every row, or ""."""
+    for one in (node, *inner_nodes(node)):
+        function = getattr(one, "function", None) or getattr(one, "apply", None)
+        advice = function.advice if isinstance(function, RowFunction) else ""
+        if advice:
+            return (
+                f"{one.name}() {advice}. Move batch() before {one.name}() and let the "
+                "function process whole columns."
+            )
+        found = advice_of(one) if one is not node else ""
+        if found:
+            return found
+    return ""
 
 
 # The longest search for the file of a record that could not be parsed.

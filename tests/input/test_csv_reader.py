@@ -291,3 +291,22 @@ def test_importing_the_room_imports_neither_pyarrow_nor_pandas():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_file_without_rows_is_named_once(tmp_path, caplog):
+    path = tmp_path / "empty.csv"
+    path.write_text("age,city\n")
+    data = csv_files([path], dtypes={"age": "float32", "city": "string"})
+    with caplog.at_level("WARNING", "estimax"):
+        assert list(data) == list(data) == []
+    assert [r.message for r in caplog.records] == [
+        f"{path}: the file has no rows below its header"
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin1"])
+def test_a_header_that_is_not_utf_8_is_refused_with_a_command(tmp_path, encoding):
+    path = tmp_path / "old.csv"
+    path.write_text("größe,city\n1,rome\n", encoding)
+    with pytest.raises(InputError, match=f"line 1: .* iconv -f {encoding} -t utf-8"):
+        csv_files(path)

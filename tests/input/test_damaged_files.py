@@ -242,3 +242,8 @@ def test_a_line_longer_than_a_block_is_read_plain_and_compressed(tmp_path):
     (tmp_path / "b").write_bytes(gzip.compress(b"one\n" + long + b"\nend", 1))
     assert list(TextLineDataset(tmp_path / "a")) == [b"one", long, b"end"]
     assert list(TextLineDataset(tmp_path / "b", "GZIP")) == [b"one", long, b"end"]
+
+
+def test_a_pattern_for_a_reader_of_paths_is_an_error_that_says_how_to_list_files():
+    with pytest.raises(InputError, match=r"train-\*: cannot be read.*list_files"):
+        next(iter(TFRecordDataset("train-*")))

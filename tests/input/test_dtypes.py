@@ -20,7 +20,7 @@ from estimax import feature_columns as fc
 from estimax.core.errors import EstimaxError, FeatureError, InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.export.requests import read_request
+from estimax.export.requests import RequestReader
 from estimax.export.signature import TensorInfo
 from estimax.input import (
     Dataset,
@@ -197,7 +197,7 @@ def _request(value, expected):
         kind,
     )
     origin = Origin("features", "c")
-    return read_request([spec], {"c": value}, [origin])[origin]
+    return RequestReader([spec], [origin])({"c": value})[origin]
 
 
 def _elements(value):

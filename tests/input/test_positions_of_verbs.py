@@ -65,6 +65,11 @@ def sequences():
     return Dataset.from_generator(lambda: (np.arange(n) for n in (1, 3, 2, 5, 1, 4, 2)))
 
 
+def _loaded(path):
+    rows().batch(2).save(path)
+    return Dataset.load(path)
+
+
 def number_of(row):
     return int(row["x"])
 
@@ -78,6 +83,8 @@ VERBS = {
     "from_tensor_slices": lambda f: rows(),
     "from_tensors": lambda f: Dataset.from_tensors((1, [2, 3])).repeat(3),
     "range": lambda f: Dataset.range(10, 0, -3),
+    "counter": lambda f: Dataset.counter(5, 3).take(7),
+    "random": lambda f: Dataset.random().take(7),
     "from_generator": lambda f: sequences(),
     "from_batches": lambda f: Dataset.from_batches([{"x": [1, 2]}, {"x": [3]}]),
     "from_table": lambda f: Dataset.from_table(pa.table({"x": list(range(9))})),
@@ -108,6 +115,11 @@ VERBS = {
     "bucket_by_sequence_length": lambda f: sequences().bucket_by_sequence_length(
         len, [2, 4], [2, 2, 2]
     ),
+    "rebatch": lambda f: rows().batch(4).rebatch([2, 3]),
+    "ragged_batch": lambda f: (
+        sequences().ragged_batch(2).map(lambda batch: batch.to_sparse())
+    ),
+    "sparse_batch": lambda f: sequences().sparse_batch(2, [None]),
     "unbatch": lambda f: rows().batch(4).unbatch(),
     "window": lambda f: rows().window(3, shift=2, stride=2),
     "group_by_window": lambda f: rows(11).group_by_window(
@@ -126,6 +138,8 @@ VERBS = {
     "with_label": lambda f: rows().with_label("x").batch(2),
     "apply": lambda f: rows().apply(lambda data: data.skip(2)),
     "cache": lambda f: rows().shuffle(4).cache().repeat(3),
+    "snapshot": lambda f: rows().shuffle(4).snapshot(f.parent / "snapshot").repeat(3),
+    "load": lambda f: _loaded(f.parent / "saved"),
     "prefetch": lambda f: rows().prefetch(4).repeat(2),
     "ignore_errors": lambda f: (
         rows().map(lambda r: 6 // r["x"] if r["x"] % 4 else int("no")).ignore_errors()
@@ -153,7 +167,9 @@ NO_ELEMENTS = {
     "cardinality",
     "fingerprint",
     "profile",
+    "get_single_element",
     "reduce",
+    "save",
     "as_numpy_iterator",
     "iterator",
 }

@@ -40,10 +40,13 @@ from estimax.input.examples.specs import (
     RowStarts,
     SparseFeature,
     UniformRowLength,
+    VarLenFeature,
     name_of,
     raise_problem,
 )
+from estimax.input.streams.block_rows import BlockValue
 from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.row_forms import ROW, RowForm
 from estimax.native.examples import ExamplePlan
 from estimax.native.features import (
     KINDS,
@@ -57,6 +60,7 @@ from estimax.native.features import (
 Parsed = dict[str, Any]  # arrays, Strings, Sparse and Ragged
 _Make = Callable[[ParsedColumns, Names], Any]
 _MOST_SHOWN = 3  # features in a repr
+_SPARSE = RowForm("sparse")
 
 
 def parse_example(
@@ -93,14 +97,15 @@ def parse_example(
 
 
 def parse_single_example(
-    serialized: bytes, features: Mapping[str, FeatureSpec], example_names: Any = None
+    serialized: Any, features: Mapping[str, FeatureSpec], example_names: Any = None
 ) -> Parsed:
     """Parse one serialized Example into values without a batch dimension.
 
-    Use it in a `map` over single records; `parse_example` is faster for batches.
+    Use it in a `map` over single records. Before `batch`, `map` calls it for many
+    records at once; otherwise `parse_example` is faster.
 
     Args:
-      serialized: The bytes of one Example.
+      serialized: The bytes of one Example; in a `map`, what stands for those of a row.
       features: What to parse, by key, as in `parse_example`.
       example_names: The name of the example in error messages.
 
@@ -117,6 +122,8 @@ def parse_single_example(
       >>> parse_single_example(record, {"x": FixedLenFeature([2], "float32")})
       {'x': array([1.5, 2.5], dtype=float32)}
     """
+    if isinstance(serialized, BlockValue):
+        return _parse_block(serialized, features)
     if not isinstance(serialized, bytes | bytearray):
         raise InputError(
             "parse_single_example: expected one example as bytes, got "
@@ -127,6 +134,22 @@ def parse_single_example(
     records = Strings(np.frombuffer(serialized, np.uint8), ends, (1,))
     batch = parse_example(records, features, names)
     return {key: without_batch(column) for key, column in batch.items()}
+
+
+def _parse_block(serialized: BlockValue, features: Mapping[str, FeatureSpec]) -> Parsed:
+    """Parse the records of many rows at once, for `map`."""
+    for feature in features.values():
+        if isinstance(feature, FixedLenSequenceFeature | RaggedFeature):
+            serialized.block.refuse(f"parses a {type(feature).__name__}")
+    batch = parse_example(serialized.text, features)
+    # The sparse value of one record is as wide as the values of that record.
+    forms = {
+        key: _SPARSE for key, f in features.items() if isinstance(f, VarLenFeature)
+    }
+    return {
+        key: serialized.like(column, forms.get(key, ROW))
+        for key, column in batch.items()
+    }
 
 
 def parser_of(features: Mapping[str, FeatureSpec]) -> ExampleParser:

@@ -50,6 +50,7 @@ class Range:
     """The numbers of a builtin range as int64, computed when they are read."""
 
     numbers: range
+    endless: bool = False  # so many numbers that no one reads them all
     name = "range"
     source = None
     columnar = True

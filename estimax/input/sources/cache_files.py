@@ -57,12 +57,12 @@ class CacheFile:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._open: _Pass | None = None
+        self._open: CachedFiles | None = None
 
-    def kept(self) -> _Pass | None:
+    def kept(self) -> CachedFiles | None:
         """Return the complete pass; None if there is none yet."""
         if self._open is None and os.path.exists(f"{self._prefix}.index"):
-            self._open = _Pass(self._prefix)
+            self._open = CachedFiles(self._prefix)
         return self._open
 
     def start(self, seed: int) -> _FileWriter:
@@ -94,7 +94,7 @@ class _ChunkEntry:
     described: Any
 
 
-class _Pass:
+class CachedFiles:
     """A complete pass: the index in memory, and the data, read chunk by chunk."""
 
     def __init__(self, prefix: str) -> None:
@@ -117,6 +117,11 @@ class _Pass:
         size = files.size_of(self._file)
         if size != expected:
             raise self._damaged(f"expected {expected} bytes, found {size}")
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether all chunks are columns of rows."""
+        return all(_is_columns(entry.described) for entry in self._chunks)
 
     def chunk(self, number: int) -> Chunk:
         """Read a chunk and verify it; its arrays are read-only."""
@@ -144,6 +149,10 @@ class _Pass:
 
     def _damaged(self, what: str) -> CacheError:
         return CacheError(self._path, self._prefix, what)
+
+
+def _is_columns(described: Any) -> bool:
+    return isinstance(described, dict) and "rows" in described
 
 
 def _read_index(prefix: str) -> dict[str, Any]:

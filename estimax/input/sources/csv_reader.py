@@ -3,13 +3,19 @@
     csv_files("train-*.csv", dtypes={"age": "int64"}, defaults={"age": -1})
     age, city = decode_csv(lines, [-1, ""])
 
-pyarrow parses the rows. A block of a file starts at (byte, line): resuming seeks there
-and parses one block, however far into the data it is.
+pyarrow parses the rows of files. `decode_csv` uses a compiled loop, and pyarrow for the
+records that the loop does not take, which include all that are wrong. A block of a file
+starts at (byte, line): resuming seeks there and parses one block, however far into the
+data it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,8 +40,13 @@ from estimax.input.sources.csv_schema import (
     split_row,
 )
 from estimax.input.sources.file_blocks import BlockStart, OpenFile
+from estimax.input.streams.block_rows import BlockValue
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.columns import DataColumn, row_of
+from estimax.native.csv_records import RecordFormat
+from estimax.native.reference.csv_records import KINDS, RecordField
+
+_log = logging.getLogger("estimax")
 
 # The least number of bytes parsed at once after a bad row; it doubles with every good
 # block.
@@ -50,11 +61,13 @@ class CsvReader:
     schema: Schema
     form: CsvFormat
     first: str  # the file whose header the others must have
+    end: int | None = None  # the byte after the last row to read; None: all rows
     _open: OpenFile = field(init=False)
     _most: int = field(init=False)  # bytes per block, fewer after a bad row
+    _after_header: BlockStart | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._open = OpenFile(self.form.compression)
+        self._open = OpenFile(self.form.compression, self.end)
         self._most = self.form.block_bytes
 
     def start(self, path: str) -> BlockStart:
@@ -68,7 +81,8 @@ class CsvReader:
                 "files must have the same columns in the same order."
             )
         _, offset, line = read_first_row(self._open.get(path), self.form)
-        return offset, line
+        self._after_header = (offset, line)
+        return self._after_header
 
     def read(
         self, path: str, start: BlockStart, rows: int
@@ -82,6 +96,8 @@ class CsvReader:
         form = replace(self.form, block_bytes=min(self._most, self.form.block_bytes))
         block = read_rows(self._open.get(path), offset, line, form)
         if not block.end:
+            if start == self._after_header:
+                _warn_of_no_rows(path)
             return None
         try:
             parsed = parse(block, self.schema, form)
@@ -99,6 +115,11 @@ class CsvReader:
     def close(self) -> None:
         """Close the file."""
         self._open.close()
+
+
+@functools.cache  # once for each file, not in every epoch
+def _warn_of_no_rows(path: str) -> None:
+    _log.warning("%s: the file has no rows below its header", path)
 
 
 def decode_csv(
@@ -139,22 +160,138 @@ def decode_csv(
       >>> decode_csv(["1,x", ",y"], [-1, ""])
       [array([ 1, -1], dtype=int32), Strings([b'x', b'y'], shape=(2,))]
     """
+    options = (record_defaults, field_delim, use_quote_delim, na_value, select_cols)
+    if isinstance(records, BlockValue):  # `map` calls a function for many rows at once
+        return [records.like(c) for c in decode_csv(records.text, *options)]
     single = isinstance(records, str | bytes)
     text = Strings.of([records] if single else records)
-    form = CsvFormat.of_tensorflow(field_delim, use_quote_delim, na_value)
     flat = text.reshape((-1,))
+    form = CsvFormat.of_tensorflow(field_delim, use_quote_delim, na_value)
     count = len(record_defaults)
     if select_cols is not None and len(flat):
         count = max(len(split_row(flat[0], form)), max(select_cols, default=0) + 1)
-    schema = Schema(*number_fields(count, record_defaults, select_cols), None)
+    decoder = _decoder_of(count, record_defaults, select_cols, form)
+    columns = decoder(flat)
     if single:
-        return [row_of(column, 0) for column in _parse(flat, schema, form)]
-    return [_reshape(column, text.shape) for column in _parse(flat, schema, form)]
+        return [row_of(column, 0) for column in columns]
+    shaped = [_reshape(column, text.shape) for column in columns]
+    recorded = _decodings.get()
+    if recorded is not None:
+        fields = tuple((field.dtype, field.default) for field in decoder.schema.fields)
+        named = {
+            "field_delim": field_delim,
+            "use_quote_delim": use_quote_delim,
+            "na_value": na_value,
+            "select_cols": None if select_cols is None else list(select_cols),
+        }
+        recorded.append(Decoding(text, tuple(shaped), fields, named))
+    return shaped
+
+
+@dataclass(frozen=True, eq=False)
+class Decoding:
+    """A call of `decode_csv`: its records, its result, and how to repeat it."""
+
+    records: Strings
+    columns: tuple[DataColumn, ...]
+    fields: tuple[tuple[str, Any], ...]  # dtype and default, or None, of each column
+    options: dict[str, Any]  # the other arguments
+
+
+_decodings: ContextVar[list[Decoding] | None] = ContextVar("decodings", default=None)
+
+
+@contextmanager
+def recorded_decodings() -> Iterator[list[Decoding]]:
+    """Record the calls of `decode_csv` in a block, for an export."""
+    found: list[Decoding] = []
+    token = _decodings.set(found)
+    try:
+        yield found
+    finally:
+        _decodings.reset(token)
 
 
 def _reshape(column: Any, shape: tuple[int, ...]) -> DataColumn:
     reshaped: DataColumn = column.reshape(shape)
     return reshaped
+
+
+@dataclass(frozen=True, eq=False)
+class _Decoder:
+    """Parses vectors of records with the same fields."""
+
+    schema: Schema
+    form: CsvFormat
+    compiled: RecordFormat | None  # None if compiled code cannot read this format
+
+    def __call__(self, records: Strings) -> list[DataColumn]:
+        columns = self.compiled.decode(records) if self.compiled else None
+        # Compiled code takes no record that is unusual or wrong.
+        return _parse(records, self.schema, self.form) if columns is None else columns
+
+
+def _decoder_of(
+    count: int,
+    record_defaults: Sequence[Any],
+    select_cols: Sequence[int] | None,
+    form: CsvFormat,
+) -> _Decoder:
+    """Return a decoder; one with the same simple defaults is made once."""
+    defaults = tuple(_Default(given) for given in record_defaults)
+    chosen = None if select_cols is None else tuple(select_cols)
+    if all(default.key is not None for default in defaults):
+        return _kept_decoder(count, defaults, chosen, form)
+    return _make_decoder(count, defaults, chosen, form)
+
+
+class _Default:
+    """An entry of `record_defaults` that compares by type and value.
+
+    Without the types, a decoder for the default 0.0 would be taken for that of 0.
+    """
+
+    __slots__ = ("given", "key")
+
+    def __init__(self, given: Any) -> None:
+        is_list = type(given) is list and len(given) == 1
+        value = given[0] if is_list else given
+        is_simple = type(value) in (int, float, str, bytes, type)
+        self.given = given
+        self.key = (is_list, type(value), repr(value)) if is_simple else None
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Default) and self.key == other.key
+
+
+def _make_decoder(
+    count: int,
+    defaults: tuple[_Default, ...],
+    select_cols: tuple[int, ...] | None,
+    form: CsvFormat,
+) -> _Decoder:
+    given = [default.given for default in defaults]
+    schema = Schema(*number_fields(count, given, select_cols), None)
+    return _Decoder(schema, form, _compiled_format(schema, form))
+
+
+_kept_decoder = functools.lru_cache(maxsize=64)(_make_decoder)
+
+
+def _compiled_format(schema: Schema, form: CsvFormat) -> RecordFormat | None:
+    marks = (form.delimiter.encode(), (form.quote or "").encode())
+    is_known = all(field.dtype in KINDS for field in schema.fields)
+    if len(marks[0]) != 1 or not is_known:
+        return None
+    fields = tuple(
+        RecordField(int(field.name), field.dtype, field.default)
+        for field in schema.fields
+    )
+    na = form.null_values[-1].encode()
+    return RecordFormat(fields, len(schema.names), *marks, na)
 
 
 def _parse(records: Strings, schema: Schema, form: CsvFormat) -> list[DataColumn]:

@@ -106,7 +106,21 @@ def read_header(path: str, form: CsvFormat) -> tuple[str, ...] | None:
             f"{path}, line 1: expected a header with the names of the columns, found "
             "nothing. For files without a header, pass header=False and columns=[…]."
         )
+    _check_encoding(path, row)
     return tuple(split_row(row, form))
+
+
+def _check_encoding(path: str, header: bytes) -> None:
+    """Raise `InputError` if a header is not UTF-8. Values may hold any bytes."""
+    try:
+        header.decode("utf-8")
+    except UnicodeDecodeError:
+        is_utf_16 = header.startswith((b"\xff\xfe", b"\xfe\xff"))
+        found = "utf-16" if is_utf_16 else "latin1"
+        raise InputError(
+            f"{path}, line 1: the header is not UTF-8 text. Convert the file, for "
+            f"example: iconv -f {found} -t utf-8 {path} > new.csv"
+        ) from None
 
 
 def split_row(row: bytes, form: CsvFormat) -> list[str]:

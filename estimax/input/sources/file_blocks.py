@@ -164,11 +164,15 @@ class ByteFile:
     """Reads the bytes of a file at any offset, decompressed if need be.
 
     Going back in a compressed file decompresses it again from its start, except within
-    the bytes of the last read.
+    the bytes of the last read. `end` is the byte at which to treat a file that is not
+    compressed as ended, so that several readers can share it.
     """
 
-    def __init__(self, path: str, compression: str | None = None) -> None:
+    def __init__(
+        self, path: str, compression: str | None = None, end: int | None = None
+    ) -> None:
         self.path = path
+        self._end = end
         self._compression = compressed.check_compression(compression, path)
         self._file: BinaryIO = files.open_to_read(path)
         # Close the file also if the iterator is garbage-collected without close().
@@ -182,7 +186,11 @@ class ByteFile:
         if not self._compression:
             self._file.seek(offset)
             self._at = offset
+            if self._end is not None:
+                size = min(size, max(self._end - offset, 0))
             data = self._more(size)
+            if self._end is not None and len(data) < size:
+                raise self._too_short(self._end)
             if not data and offset > self._file.seek(0, 2):
                 raise self._too_short(offset)
             return data
@@ -228,8 +236,9 @@ class ByteFile:
 
     def _too_short(self, offset: int) -> InputError:
         return InputError(
-            f"{self.path}: the file ends before the position to resume from (byte "
-            f"{offset}). Restore the file, or start the input from its beginning."
+            f"{self.path}: the file ends before the position to read (byte {offset}), "
+            "so it has changed. Restore the file, or start the input from its "
+            "beginning."
         )
 
     def close(self) -> None:
@@ -240,15 +249,16 @@ class ByteFile:
 class OpenFile:
     """Keeps one `ByteFile` open, for a reader."""
 
-    def __init__(self, compression: str | None = None) -> None:
+    def __init__(self, compression: str | None = None, end: int | None = None) -> None:
         self._compression = compression
+        self._end = end
         self._file: ByteFile | None = None
 
     def get(self, path: str) -> ByteFile:
         """Return the file of a path; open it, and close another, if need be."""
         if self._file is None or self._file.path != path:
             self.close()
-            self._file = ByteFile(path, self._compression)
+            self._file = ByteFile(path, self._compression, self._end)
         return self._file
 
     def close(self) -> None:

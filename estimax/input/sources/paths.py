@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from estimax.core.errors import InputError
+from estimax.wire import files
 
 PathLike = str | os.PathLike[str]
 
 
-def expand(files: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
+def expand(given: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
     """Return the files of paths and patterns; the matches of a pattern are sorted.
 
     A path that exists is not treated as a pattern, even if it contains `*` or `[`.
@@ -30,7 +31,7 @@ def expand(files: PathLike | Iterable[PathLike]) -> tuple[str, ...]:
       InputError: Nothing matches, or a path is a folder or a broken link.
     """
     # A single path or pattern always has a match: `_matches` raises otherwise.
-    paths = [path for item in _as_list(files) for path in _matches(item)]
+    paths = [path for item in _as_list(given) for path in _matches(item)]
     if not paths:
         raise InputError("no input files: the list of files is empty.")
     return tuple(paths)
@@ -52,24 +53,29 @@ def list_paths(patterns: PathLike | Iterable[PathLike]) -> list[str]:
     return sorted(paths)
 
 
-def given_paths(files: Any) -> tuple[str, ...]:
+def given_paths(given: Any) -> tuple[str, ...]:
     """Return one path or several as text, without treating them as patterns."""
-    if isinstance(files, str | bytes | os.PathLike):
-        return (os.fsdecode(files),)
-    paths = tuple(os.fsdecode(path) for path in files)
+    if isinstance(given, str | bytes | os.PathLike):
+        return (os.fsdecode(given),)
+    paths = tuple(os.fsdecode(path) for path in given)
     if not paths:
         raise InputError("no input files: the list of files is empty.")
     return paths
 
 
-def _as_list(files: PathLike | Iterable[PathLike]) -> list[str]:
+def _as_list(given: PathLike | Iterable[PathLike]) -> list[str]:
     """Return one path or several as a list of text."""
-    several = [files] if isinstance(files, str | os.PathLike) else files
+    several = [given] if isinstance(given, str | os.PathLike) else given
     return [os.fspath(path) for path in several]
 
 
 def _matches(pattern: str) -> list[str]:
-    """Return a path that exists, or the sorted matches of a pattern."""
+    """Return a path that exists, or the sorted matches of a pattern.
+
+    A URL is returned as it is; it is opened when it is read.
+    """
+    if files.is_remote(pattern):
+        return [pattern]
     if os.path.isfile(pattern):
         return [pattern]
     if os.path.isdir(pattern):

@@ -40,8 +40,6 @@ T = TypeVar("T")
 # The longest wait for a thread to stop. A read that does not return cannot be
 # interrupted; after this time the thread is left behind.
 JOIN_SECONDS = 30.0
-# Rows are read this many at a time. Other elements may be batches and are read singly.
-ROWS_AT_ONCE = 1024
 
 
 class Background(Generic[T]):

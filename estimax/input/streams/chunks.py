@@ -2,9 +2,11 @@
 
     Columns({"x": array, "city": Strings}, rows=4096)   # examples, before batch()
     Elements([batch, batch])                            # anything else, after batch()
+    MappedRows(columns, forms)                          # results of a map over examples
 
-Both classes have the same methods, so a shuffle or a take is written once. Rows of
-equal shape are kept as Columns, and no code loops over them in Python.
+The classes have the same methods, so a shuffle or a take is written once. Rows of
+equal shape are kept as Columns, and no code loops over them in Python. `MappedRows` are
+Elements whose values are in columns.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from estimax.input.streams.structure import (
     Structure,
     call,
     is_dataset,
+    leaves,
     map_leaves,
     named_leaves,
 )
@@ -107,18 +110,87 @@ class Elements:
         return Elements([as_element(call(fn, item)) for item in self.items])
 
 
+@dataclass(frozen=True, eq=False)
+class MappedRows:
+    """The results of a function for many rows, as columns.
+
+    It has the methods and `items` of the `Elements` that calling the function for every
+    row would give.
+
+    Attributes:
+      columns: The values of all rows.
+      forms: A `RowForm` for each leaf, in the same structure.
+    """
+
+    columns: Columns
+    forms: Structure
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def items(self) -> Sequence[Structure]:
+        """The elements as separate objects."""
+        return [self.element(i) for i in range(len(self))]
+
+    def slice(self, start: int, stop: int, step: int = 1) -> MappedRows:
+        """Return elements start, start + step, … below stop."""
+        return MappedRows(self.columns.slice(start, stop, step), self.forms)
+
+    def take(self, index: NDArray[np.int64]) -> MappedRows:
+        """Return the elements at `index`, in that order."""
+        return MappedRows(self.columns.take(index), self.forms)
+
+    def element(self, i: int) -> Structure:
+        """Return one element."""
+        forms = iter(leaves(self.forms))
+        return map_leaves(lambda c: next(forms).row(c, i), self.columns.tree)
+
+    def stacked(self) -> Structure:
+        """Return all elements as one batch."""
+        forms = iter(leaves(self.forms))
+        return map_leaves(lambda c: next(forms).batch(c), self.columns.tree)
+
+    def rearranged(self, fn: Callable[..., Any]) -> MappedRows:
+        """Apply a function of estimax that only moves columns; nothing is checked."""
+        return MappedRows(self.columns.rearranged(fn), call(fn, self.forms))
+
+    def map_blocks(self, fn: Callable[..., Any]) -> Elements:
+        """Apply the function to each element, as it is not a row of a source."""
+        return Elements(self.items).map_blocks(fn)
+
+    def is_like(self, other: MappedRows) -> bool:
+        """Return whether both can be joined to one chunk."""
+        forms = zip(leaves(self.forms), leaves(other.forms), strict=False)
+        return self._layout() == other._layout() and all(
+            mine.is_like(form) for mine, form in forms
+        )
+
+    def _layout(self) -> list[Any]:
+        """Return name, type, dtype and shape of the values of a row."""
+        return [
+            (
+                name,
+                type(column),
+                getattr(column, "dtype", None),
+                getattr(column, "shape", (0,))[1:],
+            )
+            for name, column in named_leaves(self.columns.tree)
+        ]
+
+
 def _stack_by_name(items: Sequence[Structure]) -> None:
     """Raise the error of `Elements.stacked` again, with the name of the leaf."""
     rows: list[tuple[Any, ...]] = []
-    map_leaves(lambda *leaves: rows.append(leaves), *items)
-    for (name, _), leaves in zip(named_leaves(items[0]), rows, strict=True):
+    map_leaves(lambda *values: rows.append(values), *items)
+    for (name, _), values in zip(named_leaves(items[0]), rows, strict=True):
         try:
-            columns.stack(leaves)
+            columns.stack(values)
         except InputError as error:
             raise InputError(f"{name}: {error}" if name else str(error)) from error
 
 
-Chunk = Columns | Elements
+Chunk = Columns | Elements | MappedRows
 
 
 def columns_of(tree: Structure, *, expected_rows: int | None = None) -> Columns:
@@ -177,6 +249,11 @@ def concatenate(chunks: Sequence[Chunk]) -> Chunk:
     """Return the chunks of one dataset as one chunk."""
     if len(chunks) == 1:
         return chunks[0]
+    mapped = [chunk for chunk in chunks if isinstance(chunk, MappedRows)]
+    if len(mapped) == len(chunks) and all(map(mapped[0].is_like, mapped)):
+        joined = concatenate([chunk.columns for chunk in mapped])
+        assert isinstance(joined, Columns)
+        return MappedRows(joined, mapped[0].forms)
     blocks = [chunk for chunk in chunks if isinstance(chunk, Columns)]
     if len(blocks) < len(chunks):
         return Elements([c.element(i) for c in chunks for i in range(len(c))])

@@ -28,6 +28,9 @@ from estimax.core.errors import InputError
 from estimax.input.streams.chunks import Chunk, concatenate
 from estimax.input.streams.structure import Structure, named_leaves
 
+# Rows are read this many at a time by verbs that read ahead.
+ROWS_AT_ONCE = 1024
+
 # A position, as json.dumps takes it. Any, because positions nest.
 State = dict[str, Any]
 
@@ -159,6 +162,23 @@ class FunctionStream(VerbStream):
 
     def read(self, n: int) -> Chunk | None:
         return self._function(self._source, n)
+
+
+def elements_at_once(node: DatasetNode) -> int:
+    """Return how many elements of a node a verb that reads ahead should read.
+
+    Rows are read a thousand at a time, and so are the results of a map over rows that
+    is called for blocks of them (`maps_blocks`), also behind verbs that only select
+    elements. Other elements may be batches and are read singly.
+    """
+    if node.columnar:
+        return ROWS_AT_ONCE
+    if isinstance(node, VerbNode):
+        if getattr(node, "maps_blocks", False):
+            return ROWS_AT_ONCE
+        if type(node).columnar is VerbNode.columnar and node.source is not None:
+            return elements_at_once(node.source)
+    return 1
 
 
 def chain_of(node: DatasetNode) -> list[DatasetNode]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from estimax.input.streams.chunks import (
     Chunk,
     Columns,
     Elements,
+    MappedRows,
     as_element,
     columns_of,
 )
@@ -38,6 +40,7 @@ from estimax.input.streams.stream import (
     VerbNode,
     VerbStream,
     check_at_least,
+    elements_at_once,
     read_fully,
 )
 from estimax.input.streams.structure import (
@@ -48,10 +51,7 @@ from estimax.input.streams.structure import (
     map_leaves,
     named_leaves,
 )
-
-# Elements per task of a parallel map before batch(): with fewer, waking a thread costs
-# more than the work that it is given.
-_ROWS_PER_CALL = 16
+from estimax.input.verbs.row_functions import RowFunction
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,26 +83,28 @@ class Map(VerbNode):
     columnar = False
 
     def open(self, context: Context) -> Stream:
-        mapper, _ = mapper_of(self.source, self.fn)
-
         def read(source: Stream, n: int) -> Chunk | None:
             chunk = source.read(n)
-            return None if chunk is None else mapper(chunk)
+            return None if chunk is None else self.function(chunk)
 
         return FunctionStream(self.source.open(context), read)
 
+    @property
+    def maps_blocks(self) -> bool:
+        """Whether the function is called for blocks of rows, as far as is known."""
+        return elements_at_once(self.source) > 1 and self.function.obstacle is None
 
-def mapper_of(
-    source: DatasetNode, fn: Callable[..., Any]
-) -> tuple[Callable[[Chunk], Chunk], int]:
-    """Return a function that maps a chunk, and the number of elements for one task."""
-    convert = lists_to_tuples if source.columnar else as_element
+    @cached_property
+    def function(self) -> RowFunction:
+        """The function of chunks, which is kept from epoch to epoch."""
+        return row_function_of(self.source, self.fn)
 
-    def mapper(chunk: Chunk) -> Chunk:
-        elements = (chunk.element(i) for i in range(len(chunk)))
-        return Elements([convert(call(fn, element)) for element in elements])
 
-    return mapper, _ROWS_PER_CALL if source.columnar else 1
+def row_function_of(source: DatasetNode, fn: Callable[..., Any]) -> RowFunction:
+    """Return the function that maps chunks of `source`."""
+    converts = not source.columnar
+    convert = as_element if converts else lists_to_tuples
+    return RowFunction(fn, convert, converts=converts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +148,17 @@ class Filter(VerbNode):
 
         return FunctionStream(self.source.open(context), read)
 
-    def _mask_by_element(self, chunk: Chunk) -> list[bool]:
-        elements = (chunk.element(i) for i in range(len(chunk)))
-        return [bool(call(self.predicate, element)) for element in elements]
+    @cached_property
+    def function(self) -> RowFunction:
+        """The predicate as a function of chunks, which is kept from epoch to epoch."""
+        return RowFunction(self.predicate, lists_to_tuples, converts=False)
+
+    def _mask_by_element(self, chunk: Chunk) -> Any:
+        found = self.function(chunk)
+        column = found.columns.tree if isinstance(found, MappedRows) else None
+        if isinstance(column, np.ndarray) and column.ndim == 1:
+            return column.astype(bool)
+        return [bool(found.element(i)) for i in range(len(found))]
 
     def _mask_of_block(self, chunk: Chunk) -> Any:
         if not isinstance(chunk, Columns):
@@ -208,9 +218,9 @@ class PaddedBatch(VerbNode):
         chunk = _batch_of(source, self.batch_size, self.drop_remainder)
         if chunk is None:
             return None
-        trees = [chunk.tree] if isinstance(chunk, Columns) else list(chunk.items)
-        pad = _pad_column if isinstance(chunk, Columns) else _pad_rows
-        return Elements([self._padded(trees, pad)])
+        if isinstance(chunk, Elements):
+            return Elements([self._padded(list(chunk.items), _pad_rows)])
+        return Elements([self._padded([chunk.stacked()], _pad_column)])
 
     def _padded(
         self, trees: list[Structure], pad: Callable[..., DataColumn]

@@ -18,9 +18,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from estimax.input.streams.background import ROWS_AT_ONCE, Lookahead
+from estimax.input.streams.background import Lookahead
 from estimax.input.streams.chunks import Chunk
-from estimax.input.streams.stream import Context, State, Stream, VerbNode
+from estimax.input.streams.stream import (
+    Context,
+    State,
+    Stream,
+    VerbNode,
+    elements_at_once,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +34,10 @@ class Cache(VerbNode):
     """The elements of the source, from the store once it holds a complete pass."""
 
     store: CacheStore
-    name = "cache"
+    name: str = "cache"
 
     def open(self, context: Context) -> Stream:
-        at_once = ROWS_AT_ONCE if self.columnar else 1
-        return Lookahead(_CacheStream(self, context), at_once)
+        return Lookahead(_CacheStream(self, context), elements_at_once(self))
 
 
 class CacheStore(Protocol):

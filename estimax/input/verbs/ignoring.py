@@ -23,6 +23,7 @@ from estimax.input.streams.stream import (
     VerbNode,
     VerbStream,
     chain_of,
+    elements_at_once,
 )
 from estimax.input.verbs.batching import MapBlocks
 from estimax.input.verbs.caching import Cache
@@ -84,6 +85,7 @@ class _IgnoreErrorsStream(VerbStream):
         self._node = node
         self._counters = counters
         self._is_clean = _fails_cleanly(node.source)
+        self._reads_rows = elements_at_once(node) > 1
         self._ignored = 0  # errors of this stream
         self._single = 0  # elements to read one by one, because one of them fails
         self._failure: tuple[State, str] | None = None  # position and text of the last
@@ -91,7 +93,7 @@ class _IgnoreErrorsStream(VerbStream):
 
     def read(self, n: int) -> Chunk | None:
         while True:
-            at_once = n if self._is_clean or self._node.columnar else 1
+            at_once = n if self._is_clean or self._reads_rows else 1
             at_once = 1 if self._single else at_once
             before = self._source.get_state()
             try:

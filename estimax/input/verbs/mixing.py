@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
-from estimax.input.streams.background import ROWS_AT_ONCE, Lookahead, Workers
+from estimax.input.streams.background import Lookahead, Workers
 from estimax.input.streams.chunks import Chunk, concatenate
 from estimax.input.streams.stream import (
     Context,
@@ -37,6 +37,7 @@ from estimax.input.streams.stream import (
     chains_of,
     check_at_least,
     elements_at,
+    elements_at_once,
     restored_error,
     saved_error,
 )
@@ -73,9 +74,7 @@ class _MixStream:
         self._node = node
         self._chooser = node.choice.open(context)
         self._rows = [
-            Lookahead(
-                one.open(context.in_epoch(i)), ROWS_AT_ONCE if one.columnar else 1
-            )
+            Lookahead(one.open(context.in_epoch(i)), elements_at_once(one))
             for i, one in enumerate(node.nodes)
         ]
         self._ended = [False] * len(node.nodes)
@@ -226,8 +225,8 @@ class DatasetChoice:
     node: DatasetNode
 
     def open(self, context: Context) -> Chooser:
-        at_once = ROWS_AT_ONCE if self.node.columnar else 1
-        return _DatasetChooser(Lookahead(self.node.open(context), at_once))
+        numbers = Lookahead(self.node.open(context), elements_at_once(self.node))
+        return _DatasetChooser(numbers)
 
 
 class _DatasetChooser:
@@ -395,7 +394,7 @@ class _InterleaveStream:
                 f"{type(inner).__name__}."
             )
         stream = inner.node.open(self._context.in_epoch(number))
-        at_once = ROWS_AT_ONCE if inner.node.columnar else 1
+        at_once = elements_at_once(inner.node)
         rows = Lookahead(stream, at_once, workers=self._workers)
         return _Slot(number, before, rows)
 

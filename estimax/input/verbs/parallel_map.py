@@ -38,13 +38,11 @@ from estimax.input.streams.stream import (
     VerbStream,
     check_at_least,
     discard,
+    elements_at_once,
 )
 
 # Tasks per thread: one that runs, and two whose results may wait for the consumer.
 _TASKS_PER_THREAD = 3
-# Rows before batch() are prefetched this many at a time: with one at a time, switching
-# threads would cost more than reading.
-_PREFETCHED_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +54,12 @@ class ParallelMap(VerbNode):
     at_once: int
     columnar: bool = False
     name: str = "map"
+
+    @property
+    def maps_blocks(self) -> bool:
+        """Whether the function is called for blocks of rows, as far as is known."""
+        is_row_map = elements_at_once(self.source) > 1
+        return is_row_map and getattr(self.apply, "obstacle", "") is None
 
     def __post_init__(self) -> None:
         check_at_least(1, self.threads, f"{self.name}: num_parallel_calls")
@@ -98,7 +102,7 @@ class _ParallelMapStream(VerbStream):
 
     def read(self, n: int) -> Chunk | None:
         while len(self._tasks) < _TASKS_PER_THREAD * self._node.threads:
-            task = _Task(min(n, self._node.at_once))
+            task = _Task(min(n, self._at_once()))
             self._tasks.append(task)
             self._unread.append(task)
             self._workers.submit(self._read_and_map)
@@ -117,6 +121,12 @@ class _ParallelMapStream(VerbStream):
             self._tasks.appendleft(one)
             self._workers.submit(self._map, one)
         return self.read(n)
+
+    def _at_once(self) -> int:
+        """Return how many elements a task has."""
+        at_once = self._node.at_once
+        # Once a function is called for blocks of rows, it takes more of them.
+        return getattr(self._node.apply, "at_once", 1) if at_once > 1 else at_once
 
     def _read_and_map(self) -> None:
         """Read the oldest unread task, then map it; runs in a worker thread."""
@@ -199,9 +209,12 @@ class Prefetch(VerbNode):
     name = "prefetch"
 
     def open(self, context: Context) -> Stream:
-        at_once = min(self.buffer_size, _PREFETCHED_ROWS) if self.columnar else 1
+        # Rows are read many at a time: with one, switching threads would cost more than
+        # reading.
+        at_once = max(1, min(self.buffer_size, elements_at_once(self)))
         depth = max(1, self.buffer_size // at_once)
-        return _PrefetchStream(self.source.open(context), at_once, depth)
+        source = self.source.open(context)
+        return _PrefetchStream(source, at_once, depth, retries=not self.columnar)
 
 
 class _PrefetchStream(VerbStream):
@@ -211,9 +224,12 @@ class _PrefetchStream(VerbStream):
     with the chunks, so `get_state` does not touch the source.
     """
 
-    def __init__(self, source: Stream, at_once: int, depth: int) -> None:
+    def __init__(
+        self, source: Stream, at_once: int, depth: int, *, retries: bool
+    ) -> None:
         super().__init__(source)
         self._at_once = at_once
+        self._retries = retries
         self._depth = depth
         self._ahead: Background[tuple[Chunk, State, State]] | None = None
         self._chunk: Chunk | None = None
@@ -224,7 +240,7 @@ class _PrefetchStream(VerbStream):
     def read(self, n: int) -> Chunk | None:
         if self._chunk is None:
             if self._ahead is None:
-                chunks = _chunks(self._source, self._at_once)
+                chunks = _chunks(self._source, self._at_once, self._retries)
                 self._ahead = Background(chunks, depth=self._depth, name="prefetch")
             try:
                 self._chunk, self._before, self._after = self._ahead.next()
@@ -266,10 +282,28 @@ class _PrefetchStream(VerbStream):
         return ahead is None or ahead.close()
 
 
-def _chunks(source: Stream, n: int) -> Iterator[tuple[Chunk, State, State]]:
-    """Yield chunks, each with the source's position before and after it."""
+def _chunks(
+    source: Stream, n: int, retries: bool
+) -> Iterator[tuple[Chunk, State, State]]:
+    """Yield chunks, each with the source's position before and after it.
+
+    With `retries`, elements of a failed read are read again one by one, because a map
+    over rows fails as a whole: only the failing element is lost to ignore_errors.
+    """
     before = source.get_state()
-    while (chunk := source.read(n)) is not None:
+    singly = 0  # elements to read one by one
+    while True:
+        try:
+            chunk = source.read(1 if singly else n)
+        except Exception:
+            if singly or n == 1 or not retries:
+                raise
+            source.set_state(before)
+            singly = n
+            continue
+        if chunk is None:
+            return
+        singly = max(0, singly - 1)
         after = source.get_state()
         yield chunk, before, after
         before = after

@@ -35,8 +35,9 @@ from estimax.input.verbs.mixing import Interleave, Mix, RandomChoice
 from estimax.input.verbs.options import AutoShardPolicy, WithOptions
 from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
 from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
+from estimax.input.verbs.rebatching import RaggedBatch, Rebatch, SparseBatch
 from estimax.input.verbs.scanning import Scan
-from estimax.input.verbs.shuffle import WindowShuffle
+from estimax.input.verbs.shuffle import RandomNumbers, WindowShuffle
 
 # Verbs that treat each element by itself: applied to the shards of a dataset, they give
 # the shards of their result. The division can therefore be moved before them.
@@ -52,7 +53,15 @@ _ELEMENTWISE = (
     WindowShuffle,
     WithOptions,
 )
-_BATCHING = (GroupByWindow, PaddedBatch, StackedBatch, Window)
+_BATCHING = (
+    GroupByWindow,
+    PaddedBatch,
+    RaggedBatch,
+    Rebatch,
+    SparseBatch,
+    StackedBatch,
+    Window,
+)
 
 
 def sharded(
@@ -155,6 +164,8 @@ _SAME_COUNT = (
 def cardinality_of(node: DatasetNode) -> int:
     """Return the number of elements, `INFINITE` or `UNKNOWN`, without reading data."""
     match node:
+        case Range(endless=True) | RandomNumbers():
+            return INFINITE
         case Range():
             return len(node.numbers)
         case Slices():
@@ -203,7 +214,9 @@ def _reduced(node: DatasetNode, count: int) -> int:
             return max(0, count - node.count) if count >= 0 else count
         case Shard() if count >= 0:
             return len(range(node.index, count, node.num_shards))
-        case StackedBatch() | PaddedBatch() if count >= 0:
+        case SparseBatch() if count >= 0:
+            return -(-count // node.batch_size)
+        case StackedBatch() | PaddedBatch() | RaggedBatch() if count >= 0:
             up = 0 if node.drop_remainder else node.batch_size - 1
             return (count + up) // node.batch_size
         case Window() if count >= 0:

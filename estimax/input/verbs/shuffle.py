@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
-from estimax.input.streams.chunks import Chunk, Elements
+from estimax.input.streams.chunks import Chunk, Columns, Elements
 from estimax.input.streams.stream import (
     Context,
     State,
@@ -189,6 +189,52 @@ class _ShuffleStream(VerbStream):
 
 # Random numbers are drawn this many at a time.
 _BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class RandomNumbers:
+    """Numbers from 0 to 2**32 - 1 without end, as int64."""
+
+    seed: int | None = None
+    rerandomize: bool = False
+    name = "random"
+    source = None
+    columnar = True
+
+    def open(self, context: Context) -> Stream:
+        key: tuple[object, ...] = ("random", self.seed)
+        if self.seed is None or self.rerandomize:
+            seed = context.seed if self.seed is None else self.seed
+            key = ("random", seed, context.path)
+        return _RandomStream(key)
+
+
+class _RandomStream:
+    """A count of the numbers read; each depends on the key and its place only."""
+
+    def __init__(self, key: tuple[object, ...]) -> None:
+        self._key = key
+        self._at = 0
+        self._block = -1  # the number of the block in `_numbers`
+        self._numbers = np.empty(0, np.int64)
+
+    def read(self, n: int) -> Chunk | None:
+        block, place = divmod(self._at, _BLOCK)
+        if block != self._block:
+            bits = _random_bits(_BLOCK, (*self._key, block)) >> np.uint64(32)
+            self._block, self._numbers = block, bits.astype(np.int64)
+        numbers = self._numbers[place : place + n].copy()
+        self._at += len(numbers)
+        return Columns(numbers, len(numbers))
+
+    def get_state(self) -> State:
+        return {"at": self._at}
+
+    def set_state(self, state: State) -> None:
+        self._at = int(state["at"])
+
+    def close(self) -> None:
+        pass
 
 
 @dataclass(frozen=True, eq=False)
