@@ -1,7 +1,8 @@
 """Checkpoints: training states on disk, and warm starts from them.
 
 Read `format.py` for the files, `saver.py` for writing during training, `manager.py` for
-finding the latest one, `warm_start.py` for starting a new model from an old one.
+finding the latest one, `together.py` for clusters, `warm_start.py` for starting a new
+model from an old one.
 """
 
 from estimax.checkpoints.end_of_training import finished, forget_finished, mark_finished
@@ -29,9 +30,11 @@ from estimax.checkpoints.saver import Saver
 from estimax.checkpoints.state_names import (
     averaged,
     flatten_state,
+    row_counts,
     unflatten_state,
     unflatten_variables,
 )
+from estimax.checkpoints.together import arrays_in, held_rows
 from estimax.checkpoints.warm_start import (
     VocabInfo,
     WarmStartSettings,
@@ -49,12 +52,14 @@ __all__ = [
     "VocabInfo",
     "WarmStartSettings",
     "all_checkpoints",
+    "arrays_in",
     "as_settings",
     "averaged",
     "finished",
     "first_nan",
     "flatten_state",
     "forget_finished",
+    "held_rows",
     "is_checkpoint_name",
     "latest",
     "mark_finished",
@@ -65,6 +70,7 @@ __all__ = [
     "read_array",
     "read_manifest",
     "restore_latest",
+    "row_counts",
     "snapshot",
     "step_of",
     "tensorflow_checkpoint",

@@ -1,4 +1,4 @@
-"""The files of a checkpoint: a folder with a safetensors file and a JSON manifest.
+"""The files of a checkpoint: a folder with safetensors files and a JSON manifest.
 
     format.write(model_dir / "model.ckpt-100", arrays, 100, {"input": position})
     checkpoint = format.read(model_dir / "model.ckpt-100")
@@ -9,6 +9,10 @@ verifies sizes and checksums, also that of the manifest, because a flipped bit i
 input position would resume at another place. Checksums find accidents, not forgeries,
 so every field of the manifest is checked as well: files must be inside the folder, and
 arrays inside their files.
+
+A process that trains alone writes one file. In a cluster every process writes a file of
+the rows that it holds (see `together.py`): the entry of an array then lists its pieces,
+and the version of the manifest is 2. Arrays are read whole, or by row.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import dataclasses
 import json
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +33,8 @@ from estimax.core.errors import CheckpointError, MissingFileError, did_you_mean
 from estimax.wire import atomic, files, json_text, tensors
 from estimax.wire.atomic import Pathish
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
-STATE_FILE = "state-00000-of-00001.safetensors"
 
 
 @dataclass(frozen=True)
@@ -43,21 +46,41 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
-class ArrayEntry:
-    """One array of a checkpoint: its file, and dtype, shape and offset there."""
+class Piece:
+    """Consecutive rows of an array, or all of it, in one file of a checkpoint."""
 
     file: str
     place: tensors.Entry
+    start: int = 0  # the first row
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The array's shape."""
-        return self.place.shape
+    def stop(self) -> int:
+        """The row after the last one."""
+        return self.start + self.place.shape[0]
+
+
+@dataclass(frozen=True)
+class ArrayEntry:
+    """One array of a checkpoint: its shape, and its pieces in the order of rows."""
+
+    shape: tuple[int, ...]
+    pieces: tuple[Piece, ...]
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The array's dtype."""
-        return tensors.dtype_from_name(self.place.dtype, where=self.file)
+        first = self.pieces[0]
+        return tensors.dtype_from_name(first.place.dtype, where=first.file)
+
+    @property
+    def size(self) -> int:
+        """The array's size in bytes."""
+        return sum(piece.place.size for piece in self.pieces)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether one piece is all of the array."""
+        return self.pieces[0].place.shape == self.shape
 
 
 @dataclass(frozen=True)
@@ -73,10 +96,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint in memory: step, arrays by name, and the extra JSON value."""
+    """A checkpoint: step, arrays by name, and the extra JSON value."""
 
     step: int
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, Any]  # NumPy arrays, or `SavedArray`s in a cluster
     extra: Any
 
 
@@ -91,12 +114,36 @@ def write(
     check_extra(extra)
     final.parent.mkdir(parents=True, exist_ok=True)
     with atomic.folder(final) as temporary:
-        layout = tensors.write(temporary / STATE_FILE, arrays)
-        files = {STATE_FILE: FileEntry(layout.size, layout.crc)}
-        entries = {n: ArrayEntry(STATE_FILE, e) for n, e in layout.entries.items()}
-        manifest = Manifest(int(step), time.time(), files, entries, extra)
-        (temporary / MANIFEST).write_bytes(_encoded(manifest))
+        file = state_file(0, 1)
+        layout = tensors.write(temporary / file, arrays)
+        entries = {
+            name: ArrayEntry(entry.shape, (Piece(file, entry),))
+            for name, entry in layout.entries.items()
+        }
+        files = {file: FileEntry(layout.size, layout.crc)}
+        write_manifest(temporary, step, files, entries, extra)
     return final
+
+
+def state_file(index: int, count: int) -> str:
+    """Return the name of the file of one process.
+
+    >>> state_file(0, 2)
+    'state-00000-of-00002.safetensors'
+    """
+    return f"state-{index:05d}-of-{count:05d}.safetensors"
+
+
+def write_manifest(
+    folder: Path,
+    step: int,
+    files: Mapping[str, FileEntry],
+    arrays: Mapping[str, ArrayEntry],
+    extra: Any,
+) -> None:
+    """Write the manifest into the folder of a new checkpoint."""
+    manifest = Manifest(int(step), time.time(), dict(files), dict(arrays), extra)
+    (folder / MANIFEST).write_bytes(_encoded(manifest))
 
 
 def read(folder: Pathish) -> Checkpoint:
@@ -104,11 +151,41 @@ def read(folder: Pathish) -> Checkpoint:
     path = Path(folder)
     manifest = read_manifest(path)
     check_sizes(path, manifest)
-    arrays: dict[str, NDArray[Any]] = {}
+    pieces: dict[Piece, NDArray[Any]] = {}
     for name, file in manifest.files.items():
-        inside = {n: a.place for n, a in manifest.arrays.items() if a.file == name}
-        arrays |= tensors.read_all(file_path(path, name), inside, file.crc)
+        inside = _pieces_in(name, manifest.arrays)
+        read = tensors.read_all(
+            file_path(path, name), {key: p.place for key, p in inside.items()}, file.crc
+        )
+        pieces |= {inside[key]: array for key, array in read.items()}
+    arrays = {
+        name: _joined([pieces.pop(piece) for piece in entry.pieces])
+        for name, entry in manifest.arrays.items()
+    }
     return Checkpoint(manifest.step, arrays, manifest.extra)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _pieces_in(file: str, arrays: Mapping[str, ArrayEntry]) -> dict[str, Piece]:
+    """Return the pieces in a file, by the names that messages use."""
+    return {
+        name if entry.is_whole else rows_name(name, piece.start, piece.stop): piece
+        for name, entry in arrays.items()
+        for piece in entry.pieces
+        if piece.file == file
+    }
+
+
+def rows_name(name: str, start: int, stop: int) -> str:
+    """Return the name of some rows of an array in a file.
+
+    >>> rows_name("embedding_weights", 0, 500)
+    'embedding_weights[0:500]'
+    """
+    return f"{name}[{start}:{stop}]"
 
 
 def read_array(folder: Pathish, name: str) -> NDArray[Any]:
@@ -124,11 +201,70 @@ def read_array(folder: Pathish, name: str) -> NDArray[Any]:
 
 def read_entry(folder: Pathish, entry: ArrayEntry, name: str) -> NDArray[Any]:
     """Read and verify the array of an entry of the manifest."""
-    path = file_path(Path(folder), entry.file)
-    try:
-        return tensors.read(path, entry.place, name)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} is missing.") from None
+    parts = []
+    for piece in entry.pieces:
+        path = file_path(Path(folder), piece.file)
+        try:
+            parts.append(tensors.read(path, piece.place, name))
+        except FileNotFoundError:
+            raise CheckpointError(f"{path} is missing.") from None
+    return _joined(parts)
+
+
+@dataclass(frozen=True)
+class SavedArray:
+    """An array in a checkpoint whose files are verified; its rows are read on demand.
+
+    `array[start:stop]` reads these rows only, so that a process needs memory for no
+    more than the rows that it holds.
+    """
+
+    folder: Path
+    name: str
+    entry: ArrayEntry
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
+        return self.entry.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.entry.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The array's dtype."""
+        return self.entry.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = read_entry(self.folder, self.entry, self.name)
+        return array if dtype is None else array.astype(dtype)
+
+    def __getitem__(self, index: slice | tuple[slice, ...]) -> NDArray[Any]:
+        rows, *rest = index if isinstance(index, tuple) else (index,)
+        if not self.ndim:
+            return np.asarray(self)
+        start, stop, step = rows.indices(self.shape[0])
+        assert step == 1, "rows are read in their order"
+        parts = [np.empty((0, *self.shape[1:]), self.dtype)]
+        for piece in self.entry.pieces:
+            first, last = max(start, piece.start), min(stop, piece.stop)
+            if first < last:
+                path = file_path(self.folder, piece.file)
+                place = piece.place
+                parts.append(
+                    tensors.read_rows(path, place, first - piece.start, last - first)
+                )
+        return np.concatenate(parts)[:, *rest] if rest else np.concatenate(parts)
+
+
+def verify(folder: Pathish, manifest: Manifest, names: Iterable[str]) -> None:
+    """Raise CheckpointError if one of these files is damaged; keep nothing of them."""
+    for name in names:
+        path, file = file_path(Path(folder), name), manifest.files[name]
+        tensors.check_file(path, file.size, file.crc)
 
 
 def file_path(folder: Path, name: str) -> Path:
@@ -180,7 +316,7 @@ def holds(folder: Pathish, arrays: Mapping[str, NDArray[Any]], extra: Any) -> bo
     if manifest.extra != _with_lists(extra):
         return False
     return manifest.arrays.keys() == arrays.keys() and all(
-        tensors.is_same(entry.place, arrays[name])
+        entry.is_whole and tensors.is_same(entry.pieces[0].place, arrays[name])
         for name, entry in manifest.arrays.items()
     )
 
@@ -213,7 +349,8 @@ def _with_lists(value: Any) -> Any:
 def _encoded(manifest: Manifest) -> bytes:
     content = {
         "format": "estimax checkpoint",
-        "version": VERSION,
+        # Older versions of estimax read checkpoints without pieces.
+        "version": 1 if all(a.is_whole for a in manifest.arrays.values()) else VERSION,
         "step": manifest.step,
         "written_at": manifest.written_at,
         "files": {
@@ -221,8 +358,7 @@ def _encoded(manifest: Manifest) -> bytes:
             for name, file in manifest.files.items()
         },
         "arrays": {
-            name: {"file": array.file, **_place_to_json(array.place)}
-            for name, array in manifest.arrays.items()
+            name: _array_to_json(array) for name, array in manifest.arrays.items()
         },
         "extra": manifest.extra,
     }
@@ -264,10 +400,13 @@ def _checked(content: Mapping[str, Any]) -> Manifest:
         for name, entry in json_text.mapping(content["arrays"], "arrays").items()
     }
     for name, array in arrays.items():
-        if array.file not in files:
-            raise ValueError(f"array {name!r}: its file {array.file!r} is not listed")
+        for piece in array.pieces:
+            if piece.file not in files:
+                raise ValueError(
+                    f"array {name!r}: its file {piece.file!r} is not listed"
+                )
     for name, file in files.items():
-        inside = {n: a.place for n, a in arrays.items() if a.file == name}
+        inside = {n: p.place for n, p in _pieces_in(name, arrays).items()}
         tensors.check_entries(inside, file.size, file.crc)
     written_at = content["written_at"]
     if type(written_at) not in (int, float) or not 0 <= written_at < 2**63:
@@ -283,7 +422,52 @@ def _file_from_json(name: str, entry: Mapping[str, Any]) -> FileEntry:
     return FileEntry(json_text.whole(entry, "size"), _crc(entry, "crc32"))
 
 
+def _array_to_json(array: ArrayEntry) -> dict[str, Any]:
+    if array.is_whole:
+        return _piece_to_json(array.pieces[0])
+    pieces = [{"start": piece.start, **_piece_to_json(piece)} for piece in array.pieces]
+    return {"shape": list(array.shape), "pieces": pieces}
+
+
+def _piece_to_json(piece: Piece) -> dict[str, Any]:
+    place = dataclasses.asdict(piece.place) | {"shape": list(piece.place.shape)}
+    return {"file": piece.file, **place}
+
+
 def _array_from_json(entry: Mapping[str, Any]) -> ArrayEntry:
+    if "pieces" not in entry:
+        piece = _piece_from_json(entry, 0)
+        return ArrayEntry(piece.place.shape, (piece,))
+    shape = json_text.dimensions(entry, "shape")
+    if not isinstance(entry["pieces"], list):
+        raise ValueError(f"pieces: expected a list, found {entry['pieces']!r:.60}")
+    pieces = tuple(
+        _piece_from_json(
+            json_text.mapping(one, "pieces"), json_text.whole(one, "start")
+        )
+        for one in entry["pieces"]
+    )
+    _check_pieces(shape, pieces)
+    return ArrayEntry(shape, pieces)
+
+
+def _check_pieces(shape: tuple[int, ...], pieces: Sequence[Piece]) -> None:
+    """Raise ValueError unless the pieces are all rows of an array, in their order."""
+    row = 0
+    for piece in pieces:
+        rows, *rest = piece.place.shape or (0,)
+        is_alike = piece.place.dtype == pieces[0].place.dtype
+        if piece.start != row or rows < 1 or (*rest,) != shape[1:] or not is_alike:
+            raise ValueError(
+                f"a piece of shape {list(piece.place.shape)} at row {piece.start} does "
+                f"not continue an array of shape {list(shape)} at row {row}"
+            )
+        row = piece.stop
+    if (row,) != shape[:1] or not pieces:
+        raise ValueError(f"pieces of {row} rows do not fill a shape of {list(shape)}")
+
+
+def _piece_from_json(entry: Mapping[str, Any], start: int) -> Piece:
     place = tensors.Entry(
         dtype=json_text.text(entry, "dtype"),
         shape=json_text.dimensions(entry, "shape"),
@@ -292,15 +476,11 @@ def _array_from_json(entry: Mapping[str, Any]) -> ArrayEntry:
         crc_before=_crc(entry, "crc_before"),
         crc_after=_crc(entry, "crc_after"),
     )
-    return ArrayEntry(json_text.text(entry, "file"), place)
+    return Piece(json_text.text(entry, "file"), place, start)
 
 
 def _crc(entry: Mapping[str, Any], key: str) -> int:
     return json_text.whole(entry, key, below=2**32)
-
-
-def _place_to_json(place: tensors.Entry) -> dict[str, Any]:
-    return dataclasses.asdict(place) | {"shape": list(place.shape)}
 
 
 def _content_crc(content: Mapping[str, Any]) -> int:

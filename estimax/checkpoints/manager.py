@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from estimax.checkpoints import format as formats
 from estimax.checkpoints.format import Checkpoint, Manifest
 from estimax.core.errors import CheckpointError, MissingFileError
+from estimax.parallel.processes import Processes
 from estimax.wire.atomic import Pathish
 
 STATE_FILE = "checkpoint"
@@ -79,16 +80,28 @@ def latest(model_dir: Pathish) -> Path | None:
     return None
 
 
-def restore_latest(model_dir: Pathish) -> Checkpoint | None:
+def restore_latest(
+    model_dir: Pathish, peers: Processes | None = None
+) -> Checkpoint | None:
     """Read the newest intact checkpoint; None if the folder has no checkpoints.
 
     A damaged checkpoint is logged and skipped; it stays on disk. If all are damaged,
     raise CheckpointError: training must not start from nothing without notice.
+
+    With `peers`, all processes return the same checkpoint. Each verifies a part of its
+    files; the arrays are `SavedArray`s, whose rows are read when they are needed.
     """
     problems: list[str] = []
-    for path in reversed(_folders(model_dir)):
+    folders = _folders(model_dir)
+    if peers is not None:
+        names = peers.broadcast("restore", [path.name for path in folders])
+        folders = [Path(model_dir) / name for name in names]
+    for path in reversed(folders):
         try:
-            checkpoint = _read_checked(path)
+            if peers is None:
+                checkpoint = _read_checked(path)
+            else:
+                checkpoint = _read_together(path, peers)
         except MissingFileError:
             continue  # the process that trains has removed it since the listing
         except (CheckpointError, OSError) as error:
@@ -107,13 +120,20 @@ def restore_latest(model_dir: Pathish) -> Checkpoint | None:
     return None
 
 
-def snapshot(arrays: Mapping[str, jax.Array]) -> dict[str, NDArray[Any]]:
-    """Copy arrays to the host, so that the next step may overwrite them."""
+def snapshot(
+    arrays: Mapping[str, jax.Array], row_counts: Mapping[str, int] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Copy arrays to the host, so that the next step may overwrite them.
+
+    Arrays named in `row_counts` are cut to that many rows.
+    """
+    counts = row_counts or {}
     # Start all transfers before waiting for the first.
     for array in arrays.values():
         if isinstance(array, jax.Array):
             array.copy_to_host_async()
-    return {name: _host_copy(array) for name, array in arrays.items()}
+    copies = {name: _host_copy(array) for name, array in arrays.items()}
+    return copies | {name: copies[name][:rows] for name, rows in counts.items()}
 
 
 def first_nan(arrays: Mapping[str, NDArray[Any]]) -> str | None:
@@ -151,6 +171,24 @@ def _read_checked(path: Path) -> Checkpoint:
         if not path.is_dir():
             raise MissingFileError(f"{path} was removed.") from None
         raise
+
+
+def _read_together(path: Path, peers: Processes) -> Checkpoint:
+    """Open a checkpoint in all processes; raise in all if one finds damage."""
+    problem, manifest = None, None
+    try:
+        manifest = _read_manifest(path)
+        formats.check_sizes(path, manifest)
+        mine = sorted(manifest.files)[peers.index :: peers.count]
+        formats.verify(path, manifest, mine)
+    except (CheckpointError, OSError) as error:
+        problem = str(error)
+    for found in peers.gather("restore", problem):
+        if found is not None:
+            raise CheckpointError(found)
+    assert manifest is not None, "there was no problem"
+    arrays = {n: formats.SavedArray(path, n, e) for n, e in manifest.arrays.items()}
+    return Checkpoint(manifest.step, arrays, manifest.extra)
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -12,19 +12,24 @@ moment leaves the earlier checkpoints intact.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import manager
+from estimax.checkpoints.together import write_together
 from estimax.core.errors import ConfigError, MissingFileError
+from estimax.parallel.processes import Processes
 from estimax.wire import atomic, json_text, locks
 from estimax.wire.atomic import Pathish
+
+_log = logging.getLogger("estimax")
+# Arrays by name; in a cluster, the rows of each that the process holds.
+Snapshot = Mapping[str, Any]
 
 
 class Saver:
@@ -32,6 +37,9 @@ class Saver:
 
     The newest `keep_max` checkpoints are kept (0 or None: all). Of the older ones, one
     every `keep_every_n_hours` is marked and never removed.
+
+    With `peers`, all processes of a cluster save at the same steps, and what they pass
+    to `save` is `held_rows` of the state. Only the chief removes checkpoints.
     """
 
     def __init__(
@@ -41,6 +49,7 @@ class Saver:
         keep_max: int | None = 5,
         keep_every_n_hours: float | None = None,
         clock: Callable[[], float] = time.time,
+        peers: Processes | None = None,
     ) -> None:
         if keep_max is not None and keep_max < 0:
             raise ConfigError(f"Saver: keep_max must be 0 or more, got {keep_max}.")
@@ -52,15 +61,16 @@ class Saver:
         self._keep_max = keep_max
         self._hours = keep_every_n_hours
         self._clock = clock
+        self._peers = peers
+        self._is_chief = peers is None or peers.is_chief
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="estimax-saver")
         self._writing: Future[None] | None = None
-        self.model_dir.mkdir(parents=True, exist_ok=True)
-        atomic.remove_leftovers(self.model_dir)
+        if self._is_chief:
+            self.model_dir.mkdir(parents=True, exist_ok=True)
+            atomic.remove_leftovers(self.model_dir)
         self._preserve_after = self._first_preservation()
 
-    def save(
-        self, step: int, snapshot: Mapping[str, NDArray[Any]], extra: Any = None
-    ) -> Path:
+    def save(self, step: int, snapshot: Snapshot, extra: Any = None) -> Path:
         """Start writing a checkpoint and return its path.
 
         The arrays must not change until the write is done: pass a `snapshot`. Waits for
@@ -84,29 +94,53 @@ class Saver:
         finally:
             self._thread.shutdown()
 
-    def _write(
-        self, step: int, snapshot: Mapping[str, NDArray[Any]], extra: Any
-    ) -> None:
+    def _write(self, step: int, snapshot: Snapshot, extra: Any) -> None:
         # Runs in the thread. The order matters: write the new checkpoint, then remove
         # old ones, then the file that lists them. A process killed in between leaves
         # too many checkpoints, never too few.
         path = manager.path_of(self.model_dir, step)
+        if not self._is_chief:
+            self._write_files(path, step, snapshot, extra)
+            return
         self._check_directory()
-        # A resumed run first saves the state that it has just read. Skip that write.
-        if not formats.holds(path, snapshot, extra):
-            was_marked = _marked(path)
-            try:
-                formats.write(path, snapshot, step, extra)
-            except FileNotFoundError:  # perhaps the model_dir was deleted meanwhile
-                self._check_directory()
-                raise
-            except OSError as error:  # such as a full disk, which names no file
-                error.add_note(f"while writing the checkpoint {path}")
-                raise
-            if was_marked:
-                atomic.write_bytes(path / manager.KEEP_MARK, b"")
-        self._prune(just_written=path)
-        self._write_state_file()
+        try:
+            self._write_new(path, step, snapshot, extra)
+            self._prune(just_written=path)
+            self._write_state_file()
+        except FileNotFoundError as error:
+            self._check_directory()
+            # The folder is being deleted right now: some of its files are still there.
+            raise MissingFileError(
+                f"{error.filename or path} was deleted while {self.model_dir} was "
+                "trained in. Start training again."
+            ) from error
+
+    def _write_new(self, path: Path, step: int, snapshot: Snapshot, extra: Any) -> None:
+        """Write a checkpoint, unless the same is there already.
+
+        A resumed run first saves the state that it has just read.
+        """
+        was_marked = _marked(path)
+        try:
+            if not self._write_files(path, step, snapshot, extra):
+                return
+        except OSError as error:  # such as a full disk, which names no file
+            error.add_note(f"while writing the checkpoint {path}")
+            raise
+        _log.info("saved step %d to %s", step, path)
+        if was_marked:
+            atomic.write_bytes(path / manager.KEEP_MARK, b"")
+
+    def _write_files(
+        self, path: Path, step: int, snapshot: Snapshot, extra: Any
+    ) -> bool:
+        """Write the files of a checkpoint; return False if it was there already."""
+        if self._peers is not None:
+            return write_together(self._peers, path, step, snapshot, extra)
+        if formats.holds(path, snapshot, extra):
+            return False
+        formats.write(path, snapshot, step, extra)
+        return True
 
     def _check_directory(self) -> None:
         """Raise if the folder was deleted, or locked by another process, meanwhile."""

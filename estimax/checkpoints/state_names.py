@@ -20,11 +20,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
 from jax.tree_util import GetAttrKey, keystr
 from numpy.typing import NDArray
 
 from estimax.core.errors import CheckpointError
 from estimax.core.state import TrainState
+from estimax.parallel.placement import put_on, table_of
 
 STEP = "global_step"
 KEY = "random_key"
@@ -55,6 +57,37 @@ def flatten_state(state: TrainState) -> dict[str, Any]:
     return named
 
 
+def row_counts(state: TrainState) -> dict[str, int]:
+    """Return the number of rows of arrays that a mesh holds with padding, by name.
+
+    A checkpoint holds these rows alone: tables that are sharded by row have up to n - 1
+    more on n devices, and so have their slots and averages.
+    """
+    rows = dict(state.row_counts)
+    if not rows:
+        return {}
+    variables = {**state.params, **state.tables}
+    counts = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        name, table = _name(path), table_of(path, rows)
+        if name is None or table is None:
+            continue
+        if leaf.shape[:1] == variables[table].shape[:1]:
+            counts[name] = rows[table]
+    return counts
+
+
+def is_slot(name: str) -> bool:
+    """Return whether an array of a checkpoint is no variable of the model.
+
+    >>> [is_slot(n) for n in ("dnn/kernel", "training/dnn/0/mu/kernel", "global_step")]
+    [False, True, True]
+    """
+    if name in (STEP, KEY) or name.startswith(f"{_TRAINING}/"):
+        return True
+    return name.endswith(f"/{AVERAGE}")
+
+
 def unflatten_state(
     template: TrainState, arrays: Mapping[str, NDArray[Any]]
 ) -> TrainState:
@@ -63,7 +96,10 @@ def unflatten_state(
     The leaves of the template may be arrays or `jax.ShapeDtypeStruct`s. Raise
     CheckpointError unless names, shapes and dtypes are the same.
     """
-    _check(flatten_state(template), arrays, extra_is_wrong=True)
+    wanted = flatten_state(template)
+    if wanted.keys() != arrays.keys():
+        arrays = _with_slots_renamed(arrays, wanted, variable_names(template))
+    _check(_unpadded(wanted, template), arrays, extra_is_wrong=True)
     return filled(template, arrays)
 
 
@@ -77,7 +113,7 @@ def unflatten_variables(
     """
     bare = replace(template, opt_state={}, slots={}, averages={})
     wanted = {n: v for n, v in flatten_state(bare).items() if n != KEY}
-    _check(wanted, arrays, extra_is_wrong=False)
+    _check(_unpadded(wanted, template), arrays, extra_is_wrong=False)
     return filled(template, {name: arrays[name] for name in wanted})
 
 
@@ -134,13 +170,34 @@ def filled(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> TrainSta
         if name is None or name not in arrays:
             return leaf
         if name == KEY and _is_typed_key(leaf):
-            return jax.random.wrap_key_data(
-                _on_device(arrays[name], None), impl=_key_impl(leaf)
-            )
-        return _on_device(arrays[name], getattr(leaf, "sharding", None))
+            data = _on_device(arrays[name], arrays[name].shape, _sharding(leaf))
+            return jax.random.wrap_key_data(data, impl=_key_impl(leaf))
+        return _on_device(arrays[name], leaf.shape, _sharding(leaf))
 
     new: TrainState = jax.tree_util.tree_map_with_path(fill, template)
     return new
+
+
+def _with_slots_renamed(
+    arrays: Mapping[str, NDArray[Any]],
+    wanted: Mapping[str, Any],
+    variables: Iterable[str],
+) -> Mapping[str, NDArray[Any]]:
+    """Return the arrays with the slots of a variable named as the model names them.
+
+    The name depends on whether the variable is updated by row. A change of the model
+    that changes this, such as `table[ids]` to `embedding_lookup`, must not make its
+    checkpoints unreadable.
+    """
+    known = list(variables)
+    saved = slots_of(arrays, known)
+    renamed = dict(arrays)
+    for variable, slots in slots_of(wanted, known).items():
+        for slot, name in slots.items():
+            old = saved.get(variable, {}).get(slot)
+            if old is not None and name not in arrays and old not in wanted:
+                renamed[name] = renamed.pop(old)
+    return renamed
 
 
 def _variable_at_end(parts: list[str], known: set[str]) -> tuple[str, str]:
@@ -185,7 +242,25 @@ def _joined(path: KeyPath) -> str:
     return keystr(path, simple=True, separator="/")
 
 
-def _on_device(array: NDArray[Any], sharding: Any) -> jax.Array:
+def _unpadded(wanted: Mapping[str, Any], template: TrainState) -> dict[str, Any]:
+    """Return the arrays, or their shapes where they have padding on a mesh."""
+    form: Any = jax.ShapeDtypeStruct  # its constructor is not annotated
+    counts = row_counts(template)
+    return {
+        name: form((counts[name], *leaf.shape[1:]), leaf.dtype)
+        if name in counts
+        else leaf
+        for name, leaf in wanted.items()
+    }
+
+
+def _sharding(leaf: Any) -> Any:
+    return getattr(leaf, "sharding", None)
+
+
+def _on_device(array: NDArray[Any], shape: tuple[int, ...], sharding: Any) -> jax.Array:
+    if isinstance(sharding, NamedSharding):
+        return put_on(array, shape, sharding)
     # may_alias=False: the train step donates its state and overwrites that memory, so
     # the memory must not be NumPy's.
     placed: jax.Array = jax.device_put(array, sharding, may_alias=False)

@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import CheckpointError
 from estimax.native import checksum
 from estimax.wire.messages import fields, varint
+from estimax.wire.prediction_logs import DTYPES
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48
@@ -41,24 +41,6 @@ _SNAPPY_RATIO = 22
 _KEY_RATIO = 16
 _MOST_AXES = 32
 
-# The numbers of dtypes in TensorFlow. Types that are not numbers, such as strings, are
-# left out.
-_DTYPES: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.float32),
-    2: np.dtype(np.float64),
-    3: np.dtype(np.int32),
-    4: np.dtype(np.uint8),
-    5: np.dtype(np.int16),
-    6: np.dtype(np.int8),
-    8: np.dtype(np.complex64),
-    9: np.dtype(np.int64),
-    10: np.dtype(np.bool_),
-    14: np.dtype(ml_dtypes.bfloat16),
-    17: np.dtype(np.uint16),
-    19: np.dtype(np.float16),
-    22: np.dtype(np.uint32),
-    23: np.dtype(np.uint64),
-}
 # Slot names of the optimizers of TensorFlow 1, and ours.
 _V1_SLOTS = {
     "Adagrad": "accumulator",
@@ -308,7 +290,7 @@ def _entry(message: bytes) -> TensorEntry:
         else:
             values[number] = value
     return TensorEntry(
-        dtype=_DTYPES.get(_whole(values, 1)),
+        dtype=DTYPES.get(_whole(values, 1)),
         shape=_sizes(values.get(2, b"")),
         shard=_whole(values, 3),
         offset=_whole(values, 4),
