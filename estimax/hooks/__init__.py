@@ -1,5 +1,10 @@
 """Hooks: code that runs between training steps. Read `hook.py` first."""
 
+from typing import Any
+
+from estimax.core import tf_names
+from estimax.core.errors import NanLossError
+from estimax.hooks.board import BoardHook
 from estimax.hooks.checkpointing import (
     CheckpointSaverHook,
     CheckpointSaverListener,
@@ -7,13 +12,14 @@ from estimax.hooks.checkpointing import (
 )
 from estimax.hooks.early_stopping import (
     make_early_stopping_hook,
+    read_eval_metrics,
     stop_if_higher_hook,
     stop_if_lower_hook,
     stop_if_no_decrease_hook,
     stop_if_no_increase_hook,
 )
+from estimax.hooks.fetching import RunValues, SessionRunArgs
 from estimax.hooks.hook import NEVER, Hook, RunContext, SecondOrStepTimer, Values
-from estimax.hooks.hook import __getattr__ as __getattr__
 from estimax.hooks.nan_guard import NanTensorHook
 from estimax.hooks.profiling import ProfilerHook
 from estimax.hooks.progress import FinalOpsHook, LoggingTensorHook, StepCounterHook
@@ -24,8 +30,18 @@ from estimax.hooks.stopping import (
 )
 from estimax.hooks.summaries import SummarySaverHook
 
+SessionRunHook = Hook
+"""The name of `Hook` in tf.estimator."""
+SessionRunContext = RunContext
+"""The name of `RunContext` in tf.estimator."""
+SessionRunValues = RunValues
+"""The name of `RunValues` in tf.estimator."""
+NanLossDuringTrainingError = NanLossError
+"""The name of `NanLossError` in tf.estimator."""
+
 __all__ = [
     "NEVER",
+    "BoardHook",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
     "FinalOpsHook",
@@ -33,18 +49,29 @@ __all__ = [
     "Hook",
     "InMemoryEvaluatorHook",
     "LoggingTensorHook",
+    "NanLossDuringTrainingError",
     "NanTensorHook",
     "ProfilerHook",
     "RunContext",
+    "RunValues",
     "SecondOrStepTimer",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
     "StepCounterHook",
     "StopAtStepHook",
     "SummarySaverHook",
     "Values",
     "make_early_stopping_hook",
     "make_stop_at_checkpoint_step_hook",
+    "read_eval_metrics",
     "stop_if_higher_hook",
     "stop_if_lower_hook",
     "stop_if_no_decrease_hook",
     "stop_if_no_increase_hook",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    tf_names.missing("estimax.hooks", name, tf_names.TOP, __all__)

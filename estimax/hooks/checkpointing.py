@@ -14,7 +14,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,7 +23,10 @@ from numpy.typing import NDArray
 from estimax import checkpoints
 from estimax.core.errors import ConfigError, SpecError
 from estimax.core.state import TrainState
+from estimax.hooks import calling
 from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
+from estimax.parallel.processes import Processes
+from estimax.parallel.requests import SAVE
 
 _log = logging.getLogger("estimax")
 
@@ -34,7 +37,8 @@ class CheckpointSaverListener(Protocol):
 
     Use it to copy, register or evaluate checkpoints. Subclass it, override the methods
     you need, and pass it as `saving_listeners` of `train` or `TrainSpec`, or as
-    `listeners` of `CheckpointSaverHook`.
+    `listeners` of `CheckpointSaverHook`. Listeners with the arguments of tf.estimator,
+    such as `after_save(self, session, global_step_value)`, are called as well.
 
     Example:
       >>> import numpy as np
@@ -96,15 +100,19 @@ class CheckpointSaverHook(Hook):
       checkpoint_dir: Folder of the checkpoints.
       save_secs: Seconds between two saves.
       save_steps: Steps between two saves. Give exactly one of the two.
+      saver: Must be None: what is saved is always the whole state.
+      checkpoint_basename: Must be "model.ckpt", the name of every checkpoint.
+      scaffold: Must be None: there is no graph to finish.
       listeners: Called before and after every save.
+      save_graph_def: Ignored: a checkpoint has no graph.
       keep_max: Number of newest checkpoints to keep; 0 or None keeps all.
       keep_every_n_hours: Keep one checkpoint of every so many hours for good, in
         addition to `keep_max`. None keeps no additional ones.
       clock: Function that returns the time in seconds; tests pass their own.
 
     Raises:
-      ConfigError: Neither or both of `save_secs` and `save_steps` are given, or the
-        given one is not above 0.
+      ConfigError: Neither or both of `save_secs` and `save_steps` are given, the given
+        one is not above 0, or `saver`, `checkpoint_basename` or `scaffold` is given.
       TypeError: A listener is not a `CheckpointSaverListener`.
 
     Example:
@@ -122,12 +130,17 @@ class CheckpointSaverHook(Hook):
         checkpoint_dir: str | os.PathLike[str],
         save_secs: float | None = None,
         save_steps: int | None = None,
+        saver: None = None,
+        checkpoint_basename: str = "model.ckpt",
+        scaffold: None = None,
         listeners: Sequence[CheckpointSaverListener] | None = None,
+        save_graph_def: bool = True,
         *,
         keep_max: int | None = 5,
         keep_every_n_hours: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        _check_saver(saver, checkpoint_basename, scaffold)
         self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
         self._directory = checkpoint_dir
         self._keep_max = keep_max
@@ -135,6 +148,7 @@ class CheckpointSaverHook(Hook):
         self._listeners: list[CheckpointSaverListener] = []
         self.add_listeners(listeners or ())
         self._saver: checkpoints.Saver | None = None
+        self._has_asked = False  # whether the chief has asked all processes to save
 
     def __repr__(self) -> str:
         return described(
@@ -164,11 +178,13 @@ class CheckpointSaverHook(Hook):
             self._directory,
             keep_max=self._keep_max,
             keep_every_n_hours=self._keep_every_n_hours,
+            peers=context.peers,
         )
         self._timer.reset()
-        # An evaluator in another process must not take the mark of the last run for
-        # the end of this one.
-        checkpoints.forget_finished(self._directory)
+        if context.peers is None or context.peers.is_chief:
+            # An evaluator in another process must not take the mark of the last run
+            # for the end of this one.
+            checkpoints.forget_finished(self._directory)
         for listener in self._listeners:
             listener.begin()
 
@@ -176,12 +192,28 @@ class CheckpointSaverHook(Hook):
         self._save(context, loss=None)
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        return ["loss"] if self._timer.is_due_next() else None
+        return ["loss"] if self._is_due(context) else None
+
+    def _is_due(self, context: RunContext) -> bool:
+        """Return whether to save after the coming step.
+
+        The clocks of the processes of a cluster differ, so that of the chief decides:
+        it asks for a save, and all do it at the step that they agree on.
+        """
+        if context.requests is None or self._timer.every_secs is None:
+            return self._timer.is_due_next()
+        is_chief = context.peers is not None and context.peers.is_chief
+        if is_chief and not self._has_asked and self._timer.is_due_next():
+            context.requests.ask(SAVE)
+            self._has_asked = True
+        return SAVE in context.agreed
 
     def after_run(self, context: RunContext, values: Values) -> None:
         # Without a loss, `before_run` saw that no save is due. A save needs the loss:
         # one that has become due during the step waits for the next call.
-        if "loss" in values and self._timer.should_trigger_for_step(context.step):
+        if "loss" not in values:
+            return
+        if SAVE in context.agreed or self._timer.should_trigger_for_step(context.step):
             self._save(context, loss=float(values["loss"]))
 
     def end(self, context: RunContext) -> None:
@@ -189,7 +221,7 @@ class CheckpointSaverHook(Hook):
             self._save(context, loss=_last_loss(context))
         self.close()
         for listener in self._listeners:
-            listener.end(context.step)
+            calling.end(listener, context, context.step)
 
     def close(self) -> None:
         """Wait until the checkpoint being written is on disk, and stop the thread.
@@ -206,24 +238,47 @@ class CheckpointSaverHook(Hook):
         assert self._saver is not None, "a hook must begin before it runs"
         state, step = _state_of(context), context.step
         self._timer.update_last_triggered_step(step)
+        self._has_asked = False
         # Wait for the last write before copying the state: two host copies of a large
         # state may not fit in memory.
         self._saver.wait()
         # Copy now: the next step is given the memory of these arrays.
-        arrays = checkpoints.snapshot(checkpoints.flatten_state(state))
-        refusal = _refusal(state, arrays, loss)
+        named, counts = checkpoints.flatten_state(state), checkpoints.row_counts(state)
+        arrays: Mapping[str, Any]
+        if context.peers is None:
+            arrays = checkpoints.snapshot(named, counts)
+            refusal = _refusal(state, arrays, loss)
+        else:
+            arrays = checkpoints.held_rows(named, counts)
+            refusal = _agreed_refusal(context.peers, state, arrays, loss)
         if refusal:
             _log.warning("not saving step %d: %s", step, refusal)
             return
         for listener in self._listeners:
-            listener.before_save(step)
+            calling.before_save(listener, context, step)
         path = self._saver.save(step, arrays, {"input": context.input_state})
-        if not self._listeners:
-            return
-        self._saver.wait()
-        wants_stop = [one.after_save(step, str(path)) for one in self._listeners]
-        if any(wants_stop):
-            context.request_stop()
+        if self._listeners:
+            self._saver.wait()
+            wants_stop = [
+                calling.after_save(listener, context, step, str(path))
+                for listener in self._listeners
+            ]
+            if any(wants_stop):
+                context.request_stop()
+        if context.peers is not None:
+            # A listener may take long, and only the chief has any. The others wait
+            # here and not on the device, where a wait cannot be interrupted.
+            context.peers.wait("saved")
+
+
+def _check_saver(saver: object, basename: str, scaffold: object) -> None:
+    if saver is not None or scaffold is not None or basename != "model.ckpt":
+        raise ConfigError(
+            "CheckpointSaverHook: saver and scaffold must be None and "
+            "checkpoint_basename 'model.ckpt': a checkpoint is always the whole state, "
+            "in a folder model.ckpt-<step>. Use keep_max to keep more or fewer, and "
+            "WarmStartSettings to load a part."
+        )
 
 
 def _check_listener(listener: object) -> None:
@@ -232,6 +287,7 @@ def _check_listener(listener: object) -> None:
             "CheckpointSaverHook: listeners must be CheckpointSaverListeners, "
             f"got {type(listener).__name__}."
         )
+    calling.check_listener(listener)
 
 
 def _last_loss(context: RunContext) -> float | None:
@@ -248,7 +304,7 @@ def _state_of(context: RunContext) -> TrainState:
 
 
 def _refusal(
-    state: TrainState, arrays: dict[str, NDArray[Any]], loss: float | None
+    state: TrainState, arrays: Mapping[str, NDArray[Any]], loss: float | None
 ) -> str | None:
     """Return why a state must not be saved; None if it may."""
     if loss is not None and not math.isfinite(loss):
@@ -260,11 +316,25 @@ def _refusal(
     return None if bad is None else f"{bad} holds NaN"
 
 
+def _agreed_refusal(
+    peers: Processes, state: TrainState, held: Mapping[str, Any], loss: float | None
+) -> str | None:
+    """Return why no process must save; each looks at the rows that it holds."""
+    if loss is not None and not math.isfinite(loss):
+        return f"the loss is {loss}"
+    trained = checkpoints.flatten_state(replace(state, model_state={}))
+    rows = checkpoints.arrays_in({name: held[name] for name in trained})
+    found = peers.gather("nan", checkpoints.first_nan(rows))
+    bad = next((name for name in found if name is not None), None)
+    return None if bad is None else f"{bad} holds NaN"
+
+
 class InMemoryEvaluatorHook(Hook):
     """Evaluate the state in memory during training, without writing a checkpoint.
 
     Use it when evaluation data is small and checkpoints are rare. The hook evaluates
-    before the first step, every `every_n_iter` steps, and at the end. Results go to
+    before the first step, every `every_n_iter` steps, and at the end, unless a signal
+    ended training. Results go to
     `estimator.eval_dir(name)`, as those of `evaluate` do, and the latest are in
     `results`. Put an early stopping hook behind this one in the list of hooks; the
     stopping hook then sees each result at the step of its evaluation.
@@ -333,7 +403,7 @@ class InMemoryEvaluatorHook(Hook):
         self._evaluate(context)
 
     def end(self, context: RunContext) -> None:
-        if self._evaluated != context.step:
+        if self._evaluated != context.step and not context.interrupted_by:
             self._evaluate(context)
 
     def next_step(self, step: int) -> int:

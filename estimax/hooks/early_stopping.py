@@ -53,7 +53,7 @@ def make_early_stopping_hook(
     Args:
       estimator: The Estimator to train.
       should_stop_fn: Function without arguments that returns whether to stop.
-      run_every_secs: Seconds between two calls of the function.
+      run_every_secs: Seconds between two calls of the function; 0 for every step.
       run_every_steps: Steps between two calls; the function is called at multiples of
         it. Set `run_every_secs` to None to use it.
 
@@ -108,8 +108,8 @@ def stop_if_higher_hook(
       eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
         `estimator.eval_dir()`.
       min_steps: Evaluations before this step are ignored.
-      run_every_secs: Seconds between two checks. Evaluations of this process are
-        checked at once.
+      run_every_secs: Seconds between two checks; 0 for every step. Evaluations of
+        this process are checked at once.
       run_every_steps: Steps between two checks, at multiples of it. Set
         `run_every_secs` to None to use it.
 
@@ -157,8 +157,8 @@ def stop_if_lower_hook(
       eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
         `estimator.eval_dir()`.
       min_steps: Evaluations before this step are ignored.
-      run_every_secs: Seconds between two checks. Evaluations of this process are
-        checked at once.
+      run_every_secs: Seconds between two checks; 0 for every step. Evaluations of
+        this process are checked at once.
       run_every_steps: Steps between two checks, at multiples of it. Set
         `run_every_secs` to None to use it.
 
@@ -209,8 +209,8 @@ def stop_if_no_increase_hook(
       eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
         `estimator.eval_dir()`.
       min_steps: Evaluations before this step are ignored.
-      run_every_secs: Seconds between two checks. Evaluations of this process are
-        checked at once.
+      run_every_secs: Seconds between two checks; 0 for every step. Evaluations of
+        this process are checked at once.
       run_every_steps: Steps between two checks, at multiples of it. Set
         `run_every_secs` to None to use it.
       min_delta: Only a value more than this above the best one counts as an
@@ -266,8 +266,8 @@ def stop_if_no_decrease_hook(
       eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
         `estimator.eval_dir()`.
       min_steps: Evaluations before this step are ignored.
-      run_every_secs: Seconds between two checks. Evaluations of this process are
-        checked at once.
+      run_every_secs: Seconds between two checks; 0 for every step. Evaluations of
+        this process are checked at once.
       run_every_steps: Steps between two checks, at multiples of it. Set
         `run_every_secs` to None to use it.
       min_delta: Only a value more than this below the best one counts as a
@@ -298,6 +298,34 @@ def stop_if_no_decrease_hook(
     )
     find_reason = _metric_reason(estimator, metric_name, eval_dir, min_steps, rule)
     return _hook(estimator, eval_dir, find_reason, run_every_secs, run_every_steps)
+
+
+def read_eval_metrics(eval_dir: Pathish) -> dict[int, dict[str, float]]:
+    """Read the results of all evaluations from their event files.
+
+    Use it in the `should_stop_fn` of `make_early_stopping_hook`, or to plot results.
+
+    Args:
+      eval_dir: Folder of the evaluations, `estimator.eval_dir()`.
+
+    Returns:
+      The metrics by name, by step, in the order of steps. Empty if there are none.
+
+    Example:
+      >>> import numpy as np
+      >>> import estimax as ex
+      >>> data = {"x": np.ones((4, 1))}, np.ones(4)
+      >>> model = ex.BaselineRegressor().train(lambda: data, steps=3)
+      >>> _ = model.evaluate(lambda: data, steps=1)
+      >>> metrics = ex.hooks.read_eval_metrics(model.eval_dir())
+      >>> list(metrics), sorted(metrics[3])[:2]
+      ([3], ['average_loss', 'label/mean'])
+    """
+    by_step: dict[int, dict[str, float]] = {}
+    for name, history in summary.read_scalars(eval_dir).items():
+        for step, value in history:
+            by_step.setdefault(step, {})[name] = value
+    return dict(sorted(by_step.items()))
 
 
 def _metric_reason(
@@ -463,8 +491,9 @@ class EarlyStoppingHook(Hook):
             checkpoints.mark_finished(self._model_dir, context.step, self._reason)
 
     def next_step(self, step: int) -> int:
-        every = self._every_steps
-        return step if every is None else (step // every + 1) * every
+        if self._every_steps is None:
+            return step if self._every_secs else step + 1  # 0 seconds: at every step
+        return (step // self._every_steps + 1) * self._every_steps
 
     def _is_due(self) -> bool:
         if self._every_secs is None:

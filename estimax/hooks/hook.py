@@ -8,10 +8,10 @@
 
 Subclass `Hook` and override the methods you need, as with SessionRunHook. By default a
 hook is called at every step. A hook that returns a later step from `next_step` lets the
-loop run all steps up to that one in a single compiled call.
+loop run all steps up to that one in a single compiled call. Hooks with the arguments of
+tf.estimator are called as well (`calling.py`).
 
-Also here: the interval check and the repr of the stock hooks, and the advice given for
-names of tf.estimator hooks that estimax does not have.
+Also here: the interval check and the repr of the stock hooks.
 """
 
 from __future__ import annotations
@@ -25,13 +25,26 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core import display
 from estimax.core.errors import ConfigError, SpecError
 from estimax.core.state import TrainState
+from estimax.core.tf_names import Retired
+from estimax.hooks.fetching import (
+    STEP_NAMES,
+    SessionRunArgs,
+    names_in,
+    plain_name,
+    structured,
+)
+from estimax.parallel.processes import Processes
+from estimax.parallel.requests import STOP, Requests, interruption
 
 REMEMBERED_LOSSES = 256
 
-# Values that a hook has requested, by name.
 Values = Mapping[str, NDArray[Any] | np.generic]
+"""Values that a hook has requested, by name."""
+# What `before_run` returns: names in any structure.
+Requested = str | Sequence[Any] | Mapping[str, Any] | SessionRunArgs | None
 
 
 @dataclass
@@ -48,17 +61,29 @@ class RunContext:
       state: The training state, None in `evaluate` and `predict`. Its arrays are
         donated to the next step and deleted there: copy the values you keep.
       stop_requested: Whether a hook or a signal has asked the run to end.
-      is_waiting: Whether the loop is waiting for input. A signal may end that wait.
+      interrupted_by: The signal that asked the run to end, "Ctrl-C" or "SIGTERM"; None
+        if there was none. A hook should then end quickly.
+      is_waiting: Whether the loop does what a signal may end at once: it waits for
+        input, or a checkpoint is evaluated.
       examples: Examples trained on since the call began.
       input_wait: Seconds that the loop has waited for input since the call began.
+      input_advice: Function that returns what makes the input slow, if that is known:
+        a sentence, or "".
       input_state: Position of the input after the last batch trained on, as saved in
         a checkpoint.
       logged: Values that the model logs and hooks may request: name to kind ("scalar",
-        "histogram", "image", "text" or, for `ex.log_value`, "value").
+        "histogram", "image", "audio/<rate>", "text", "norm" for the norms of layers,
+        or, for `ex.log_value`, "value").
       fetcher: Function behind `fetch`, set by the loop. None where nothing can be
         fetched.
-      losses: The latest 256 pairs (step, loss). The losses are still on the device, so
-        converting one to a number waits for its step.
+      outputs: The loss and the values of `ex.log_value` of the last step, still on the
+        device. Hooks request them by name in `before_run` instead.
+      peers: The processes of a cluster that train together; None in one process.
+      requests: In a cluster, what this process asks the others for.
+      agreed: In a cluster, what all processes do at this step.
+      losses: The latest 256 pairs (step, loss), one for the last step of each compiled
+        loop. The losses are still on the device, so converting one to a number waits
+        for its step.
 
     Example:
       >>> context = RunContext(step=10)
@@ -70,19 +95,38 @@ class RunContext:
     step: int
     state: TrainState | None = None
     stop_requested: bool = False
+    interrupted_by: str | None = None
     is_waiting: bool = False
     examples: int = 0
     input_wait: float = 0.0
+    input_advice: Callable[[], str] = lambda: ""
     input_state: Any = None
     logged: Mapping[str, str] = field(default_factory=dict)
     fetcher: Callable[[Sequence[str]], Values] | None = None
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    peers: Processes | None = None
+    requests: Requests | None = None
+    agreed: frozenset[str] = frozenset()
     losses: deque[tuple[int, Any]] = field(
         default_factory=lambda: deque(maxlen=REMEMBERED_LOSSES)
     )
 
+    def __repr__(self) -> str:
+        stop = ", stop_requested=True" if self.stop_requested else ""
+        return f"RunContext(step={self.step}, examples={self.examples}{stop})"
+
     def request_stop(self) -> None:
-        """End the run after this step; the other hooks are still called for it."""
-        self.stop_requested = True
+        """End the run after this step; the other hooks are still called for it.
+
+        In a cluster, all processes end together, up to `prefetch_batches` + 2 steps
+        later.
+        """
+        if self.requests is None:
+            self.stop_requested = True
+        elif self.interrupted_by:
+            self.requests.ask(interruption(self.interrupted_by))
+        else:
+            self.requests.ask(STOP)
 
     def fetch(self, names: Sequence[str]) -> Values:
         """Compute values now: variables, and what the model logs for the last batch.
@@ -100,12 +144,51 @@ class RunContext:
         Raises:
           SpecError: No training step has run yet, or this is not a `train` call.
         """
+        if all(plain_name(name) in STEP_NAMES for name in names):
+            return {name: np.int64(self.step) for name in names}
         if self.fetcher is None:
             raise SpecError(
                 f"a hook asked for {sorted(names)}, but no training step has run yet. "
                 "Values can be fetched in train, after the first step."
             )
         return self.fetcher(names)
+
+    graph = Retired("there is no graph; request values by name in before_run")
+    original_args = Retired("there is no session; request values in before_run")
+
+    @property
+    def session(self) -> RunContext:
+        """The context itself, for hooks of tf.estimator that call `session.run`."""
+        return self
+
+    def run(self, fetches: Any, feed_dict: Any = None) -> Any:
+        """Compute values now, in the form of `session.run`.
+
+        `fetch` does the same for a list of names. See there for what it costs.
+
+        Args:
+          fetches: A name, or a list or dict of names.
+          feed_dict: Must be None, because there are no placeholders.
+
+        Returns:
+          The values in the structure of `fetches`.
+
+        Raises:
+          TypeError: `fetches` holds something other than names, or `feed_dict` is
+            given.
+          SpecError: No training step has run yet, or this is not a `train` call.
+        """
+        found = self.fetch(names_in(SessionRunArgs(fetches, feed_dict), "session.run"))
+        return structured(fetches, found.__getitem__)
+
+    def should_stop(self) -> bool:
+        """Return `stop_requested`, for hooks of tf.estimator that ask the coordinator.
+
+        Example:
+          >>> RunContext(step=0).should_stop()
+          False
+        """
+        return self.stop_requested
 
 
 @runtime_checkable
@@ -161,7 +244,7 @@ class Hook(Protocol):
         """
         return
 
-    def before_run(self, context: RunContext) -> Sequence[str] | None:
+    def before_run(self, context: RunContext) -> Requested:
         """Return the names of the values that `after_run` shall receive.
 
         Called before a step for which the hook is due (see `next_step`).
@@ -171,8 +254,10 @@ class Hook(Protocol):
             step.
 
         Returns:
-          Names such as `["loss"]`, or None for no values. A name is "loss", a variable,
-          a summary, or a value that the model logs with `ex.log_value`.
+          Names such as `["loss"]`, or None for no values. A name is "loss",
+          "global_step", a variable, a summary, or a value that the model logs with
+          `ex.log_value`. A single name, a dict of names and `SessionRunArgs` are
+          accepted as well.
         """
         return None
 
@@ -183,6 +268,7 @@ class Hook(Protocol):
           context: The context of this run. `context.step` counts the step that just
             ran.
           values: The values requested in `before_run`, by name, as NumPy arrays.
+            `values.results` has them in the structure that `before_run` returned.
 
         Raises:
           StopIteration: A hook may raise it to end the run normally.
@@ -218,8 +304,8 @@ class Hook(Protocol):
         return step + 1
 
 
-# What `next_step` returns for a hook that is called only at the start and the end.
 NEVER = 2**62
+"""What `next_step` returns for a hook that is called only at the start and the end."""
 
 
 class SecondOrStepTimer:
@@ -229,13 +315,13 @@ class SecondOrStepTimer:
     triggers.
 
     Args:
-      every_secs: Seconds between two triggers.
+      every_secs: Seconds between two triggers; 0 triggers at every step.
       every_steps: Steps between two triggers. Exactly one of the two must be given.
       clock: Function that returns the time in seconds; tests pass their own.
 
     Raises:
-      ConfigError: Neither or both of `every_secs` and `every_steps` are given, or the
-        given one is not above 0.
+      ConfigError: Neither or both of `every_secs` and `every_steps` are given, or
+        `every_secs` is below 0 or `every_steps` below 1.
 
     Example:
       >>> timer = SecondOrStepTimer(every_steps=50)
@@ -312,13 +398,14 @@ class SecondOrStepTimer:
 
         Returns:
           The step of the next trigger. For an interval in seconds it is `step` itself:
-          the hook is called after every compiled loop and does not shorten it.
+          the hook is called after every compiled loop and does not shorten it. For 0
+          seconds it is the next step.
         """
         if self._last_step is None:
             return step + 1
         if self.every_steps is not None:
             return max(step + 1, self._last_step + self.every_steps)
-        return step
+        return step if self.every_secs else step + 1
 
     def is_due_next(self) -> bool:
         """Return whether the coming step may trigger, to decide in `before_run`.
@@ -336,12 +423,12 @@ class SecondOrStepTimer:
 
 
 def check_interval(where: str, *, secs: float | None, steps: int | None) -> None:
-    """Raise ConfigError unless exactly one of seconds and steps is given, above 0."""
-    given = [value for value in (secs, steps) if value is not None]
-    if len(given) != 1 or given[0] <= 0:
+    """Raise ConfigError unless exactly one is given: seconds >= 0, or steps > 0."""
+    is_interval = secs is None if steps is not None else secs is not None
+    if not is_interval or (steps is not None and steps <= 0) or (secs or 0) < 0:
         raise ConfigError(
-            f"{where}: give exactly one, above 0, of steps and seconds, and None for "
-            f"the other; got {steps} steps and {secs} seconds."
+            f"{where}: give exactly one of steps (above 0) and seconds (0 or more), "
+            f"and None for the other; got {steps} steps and {secs} seconds."
         )
 
 
@@ -351,32 +438,8 @@ def described(value: object, *args: Any, **settings: Any) -> str:
     >>> described(RunContext(0), "runs/a", every=10, name=None)
     "RunContext('runs/a', every=10)"
     """
-    shown = [repr(arg) for arg in args]
-    shown += [f"{name}={v!r}" for name, v in settings.items() if v is not None]
+    shown = [display.shown(arg) for arg in args]
+    shown += [
+        f"{name}={display.shown(v)}" for name, v in settings.items() if v is not None
+    ]
     return f"{type(value).__name__}({', '.join(shown)})"
-
-
-# tf.estimator's names that have no counterpart, and what to use instead.
-_ADVICE = {
-    "CheckpointInputPipelineHook": (
-        "checkpoints include the position of the input, unless "
-        "RunConfig(resume_input=False)"
-    ),
-    "FeedFnHook": (
-        "there are no placeholders to feed; yield the values from the input_fn, as "
-        "features"
-    ),
-    "NanLossDuringTrainingError": "use estimax.core.errors.NanLossError",
-    "SessionRunArgs": "return a list of names from before_run",
-    "SessionRunContext": "use ex.hooks.RunContext",
-    "SessionRunHook": "subclass ex.hooks.Hook",
-    "SessionRunValues": "after_run receives a dict of values by name",
-}
-
-
-def __getattr__(name: str) -> Any:
-    advice = _ADVICE.get(name)
-    raise AttributeError(
-        f"module 'estimax.hooks' has no attribute {name!r}"
-        + (f": {advice}." if advice else "")
-    )

@@ -15,6 +15,7 @@ import numpy as np
 
 from estimax import checkpoints
 from estimax.core.errors import NanLossError
+from estimax.hooks.fetching import names_in
 from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
 
 _log = logging.getLogger("estimax")
@@ -35,6 +36,7 @@ class NanTensorHook(Hook):
 
     Raises:
       ConfigError: `every_n_steps` is not above 0.
+      TypeError: `loss_tensor` is not a name.
 
     Example:
       >>> import numpy as np
@@ -56,6 +58,7 @@ class NanTensorHook(Hook):
         *,
         every_n_steps: int = 100,
     ) -> None:
+        names_in([loss_tensor], "NanTensorHook")
         self._name = loss_tensor
         self._fail = fail_on_nan_loss
         self._timer = SecondOrStepTimer(every_steps=every_n_steps)
@@ -122,7 +125,13 @@ def _first_nan_step(context: RunContext) -> int | None:
 
 
 def _named(tree: object) -> dict[str, np.ndarray]:
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/"): np.asarray(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
+    """Return the variables by name; of those sharded over processes, the rows here."""
+    named = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        if leaf.is_fully_addressable or leaf.is_fully_replicated:
+            named[name] = np.asarray(leaf)
+            continue
+        for shard in leaf.addressable_shards:
+            named[f"{name} on {shard.device}"] = np.asarray(shard.data)
+    return named

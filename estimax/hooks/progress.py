@@ -1,6 +1,6 @@
 """Hooks that log the speed and values of training, or keep values of its end.
 
-Lines go to the logger "estimax"; show them with `logging.basicConfig(level="INFO")`.
+Lines go to the logger "estimax", with the hook's repr as `hook` of the record.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from estimax import summary
 from estimax.core.errors import ConfigError
+from estimax.hooks.fetching import STEP_NAMES, names_in, plain_name
 from estimax.hooks.hook import (
     NEVER,
     Hook,
@@ -25,7 +26,6 @@ from estimax.hooks.hook import (
 )
 
 _log = logging.getLogger("estimax")
-_STEP_NAMES = ("global_step", "step")  # known on the host, so not fetched
 
 FinalOps = str | Sequence[str] | Mapping[str, str] | Callable[[RunContext], Any]
 
@@ -90,10 +90,14 @@ class StepCounterHook(Hook):
         waited = context.input_wait - self._input_wait
         self._examples, self._input_wait = context.examples, context.input_wait
         if seconds and steps:
-            self._write(context.step, steps / seconds, examples / seconds)
+            remark = ""
             if waited > 0.1 * seconds:
-                share = 100 * waited / seconds
-                _log.info("%.0f%% of the time was spent waiting for input", share)
+                share = f"{100 * waited / seconds:.0f}% of the time"
+                advice = context.input_advice()
+                remark = f" ({share} was spent waiting for input)"
+                remark += f". {advice}" if advice else ""
+            rates = (steps / seconds, examples / seconds)
+            self._write(context.step, *rates, remark)
 
     def end(self, context: RunContext) -> None:
         self._output.close()
@@ -101,8 +105,9 @@ class StepCounterHook(Hook):
     def next_step(self, step: int) -> int:
         return self._timer.next_step(step)
 
-    def _write(self, step: int, steps: float, examples: float) -> None:
-        _log.info("global_step/sec: %.6g, examples/sec: %.6g", steps, examples)
+    def _write(self, step: int, steps: float, examples: float, remark: str) -> None:
+        line = f"global_step/sec: {steps:.6g}, examples/sec: {examples:.6g}{remark}"
+        _log.info("%s", line, extra={"hook": repr(self)})
         if self._output.writer is not None:
             self._output.writer.scalar("global_step/sec", steps, step)
             self._output.writer.scalar("examples/sec", examples, step)
@@ -155,11 +160,14 @@ class LoggingTensorHook(Hook):
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if isinstance(tensors, str):
+            tensors = [tensors]
         if isinstance(tensors, Mapping):
             self._names = dict(sorted(tensors.items()))
         else:
             self._names = {name: name for name in tensors}
-        self._wanted = [n for n in self._names.values() if n not in _STEP_NAMES]
+        every = names_in(list(self._names.values()), "LoggingTensorHook")
+        self._wanted = [name for name in every if not _is_step(name)]
         self._timer: SecondOrStepTimer | None = None
         if every_n_iter is not None or every_n_secs is not None:
             self._timer = SecondOrStepTimer(every_n_secs, every_n_iter, clock=clock)
@@ -205,7 +213,7 @@ class LoggingTensorHook(Hook):
 
     def _write_line(self, step: int, values: Values, seconds: float | None) -> None:
         labelled: dict[str, Any] = {
-            tag: step if name in _STEP_NAMES else values[name]
+            tag: step if _is_step(name) else values[name]
             for tag, name in self._names.items()
         }
         if self._formatter is not None:
@@ -213,7 +221,12 @@ class LoggingTensorHook(Hook):
             return
         labelled.setdefault("step", step)
         line = ", ".join(f"{tag} = {_shown(value)}" for tag, value in labelled.items())
-        _log.info("%s%s", line, "" if seconds is None else f" ({seconds:.3f} sec)")
+        line += "" if seconds is None else f" ({seconds:.3f} sec)"
+        _log.info("%s", line, extra={"hook": repr(self)})
+
+
+def _is_step(name: str) -> bool:
+    return plain_name(name) in STEP_NAMES
 
 
 def _shown(value: Any) -> str:
@@ -232,6 +245,10 @@ class FinalOpsHook(Hook):
       final_ops: The name of a variable or of a value that the model logs; a list of
         names; or a dict whose values are names. Logged values are computed again, on
         the last batch. Or a function of the `RunContext` that returns any value.
+      final_ops_feed_dict: Must be None, because there are no placeholders.
+
+    Raises:
+      TypeError: `final_ops` holds something else, or `final_ops_feed_dict` is given.
 
     Example:
       >>> import numpy as np
@@ -243,7 +260,14 @@ class FinalOpsHook(Hook):
       (1,)
     """
 
-    def __init__(self, final_ops: FinalOps) -> None:
+    def __init__(self, final_ops: FinalOps, final_ops_feed_dict: None = None) -> None:
+        if not callable(final_ops):
+            names_in(final_ops, "FinalOpsHook")
+        if final_ops_feed_dict:
+            raise TypeError(
+                "FinalOpsHook: final_ops_feed_dict must be None, because there are no "
+                "placeholders to feed."
+            )
         self._final_ops = final_ops
         self._values: Any = None
 
@@ -262,14 +286,8 @@ class FinalOpsHook(Hook):
         wanted = self._final_ops
         if callable(wanted):
             self._values = wanted(context)
-        elif isinstance(wanted, str):
-            self._values = context.fetch([wanted])[wanted]
-        elif isinstance(wanted, Mapping):
-            found = context.fetch(list(wanted.values()))
-            self._values = {key: found[name] for key, name in wanted.items()}
         else:
-            found = context.fetch(wanted)
-            self._values = [found[name] for name in wanted]
+            self._values = context.run(wanted)
 
     def next_step(self, step: int) -> int:
         return NEVER

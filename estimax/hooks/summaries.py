@@ -22,7 +22,7 @@ _MOST_ELEMENTS = 1_000_000
 
 
 class SummarySaverHook(Hook):
-    """Write the loss, the model's summaries and histograms of its variables.
+    """Write the loss, the model's summaries, and histograms and norms of its variables.
 
     `train` adds this hook by itself, every `RunConfig.save_summary_steps` steps. It
     writes after the first step and then at the interval, for example at the steps 1, 51
@@ -37,14 +37,17 @@ class SummarySaverHook(Hook):
       output_dir: Folder of the event files.
       summary_writer: Writer to use in place of `output_dir`. Give exactly one of the
         two.
-      histograms_every: Write histograms of the variables at every n-th write; 0 for
-        never. Each is made from a sample of 10,000 values. Variables of more than a
-        million elements have none.
+      scaffold: Must be None: there is no graph to finish.
+      summary_op: Must be None: every summary of the model is written.
+      histograms_every: Write histograms of the variables, and the norms of the
+        gradients and weights of each layer, at every n-th write; 0 for never. A
+        histogram is made from a sample of 10,000 values. Variables of more than a
+        million elements have none. Norms start at the second write.
       clock: Function that returns the time in seconds; tests pass their own.
 
     Raises:
       ConfigError: Neither or both intervals are given, or neither or both of
-        `output_dir` and `summary_writer`.
+        `output_dir` and `summary_writer`, or `scaffold` or `summary_op` is given.
 
     Example:
       >>> import tempfile
@@ -64,10 +67,17 @@ class SummarySaverHook(Hook):
         save_secs: float | None = None,
         output_dir: str | os.PathLike[str] | None = None,
         summary_writer: summary.SummaryWriter | None = None,
+        scaffold: None = None,
+        summary_op: None = None,
         *,
         histograms_every: int = 10,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if scaffold is not None or summary_op is not None:
+            raise ConfigError(
+                "SummarySaverHook: scaffold and summary_op must be None; the hook "
+                "writes every summary that the model makes with ex.summary."
+            )
         self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
         if (output_dir is None) == (summary_writer is None):
             raise ConfigError(
@@ -98,7 +108,8 @@ class SummarySaverHook(Hook):
         ):
             return None  # in evaluation the step is constant: write one batch only
         # Values named by `ex.log_value` are for hooks that request them by name.
-        logged = (name for name, kind in context.logged.items() if kind != "value")
+        left_out = {"value"} if self._writes_norms() else {"value", "norm"}
+        logged = (n for n, kind in context.logged.items() if kind not in left_out)
         return ["loss", *(name for name in logged if name != "loss")]
 
     def after_run(self, context: RunContext, values: Values) -> None:
@@ -115,6 +126,15 @@ class SummarySaverHook(Hook):
         writer.add(context.step, found)
         self._count += 1
 
+    def _writes_norms(self) -> bool:
+        """Return whether the coming write has norms: as often as histograms.
+
+        They start one write later. Their gradients are compiled at the first request,
+        which a training of a few steps does without.
+        """
+        every = self._histograms_every
+        return bool(every) and self._count % every == min(1, every - 1)
+
     def end(self, context: RunContext) -> None:
         self._output.close()
 
@@ -124,8 +144,12 @@ class SummarySaverHook(Hook):
 
 def _samples(state: TrainState) -> Iterator[tuple[str, NDArray[Any]]]:
     trees = (state.params, state.tables)
+    rows = dict(state.row_counts)  # of tables that have padding on a mesh
     for path, leaf in jax.tree_util.tree_leaves_with_path(trees):
-        if 0 < leaf.size <= _MOST_ELEMENTS:
+        # A table that is sharded over processes is whole in none of them.
+        is_here = leaf.is_fully_addressable or leaf.is_fully_replicated
+        if 0 < leaf.size <= _MOST_ELEMENTS and is_here:
             name = jax.tree_util.keystr(path[1:], simple=True, separator="/")
-            flat = np.asarray(leaf).reshape(-1)
+            values = np.asarray(leaf)
+            flat = (values[: rows[name]] if name in rows else values).reshape(-1)
             yield name, flat[:: summary.stride_of_sample(flat.size)]

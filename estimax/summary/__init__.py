@@ -1,9 +1,11 @@
 """Summaries: log values inside a model, write and read event files.
 
-Read `log.py` for what a `model_fn` calls, `writer.py` and `reader.py` for event files.
+Read `log.py` for what a `model_fn` calls, `writer.py` and `reader.py` for event files,
+`curves.py` and `projector.py` for what evaluations and trainings write besides.
 """
 
 from estimax.summary.log import (
+    audio,
     histogram,
     image,
     log_value,
@@ -11,12 +13,15 @@ from estimax.summary.log import (
     stride_of_sample,
     text,
 )
+from estimax.summary.projector import Embedding, write_embeddings
 from estimax.summary.reader import read_scalars
 from estimax.summary.writer import Output, SummaryWriter, times_written
 
 __all__ = [
+    "Embedding",
     "Output",
     "SummaryWriter",
+    "audio",
     "histogram",
     "image",
     "log_value",
@@ -25,4 +30,5 @@ __all__ = [
     "stride_of_sample",
     "text",
     "times_written",
+    "write_embeddings",
 ]

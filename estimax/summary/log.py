@@ -121,6 +121,42 @@ def image(name: str, value: ArrayLike, max_outputs: int = 3) -> None:
         _log(name, staging.LoggedValue("image", array[:max_outputs]))
 
 
+def audio(name: str, value: ArrayLike, sample_rate: int, max_outputs: int = 3) -> None:
+    """Log the first sounds of a batch, from inside a `model_fn`.
+
+    TensorBoard plays them. They are written as WAV files of 16 bits.
+
+    Args:
+      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
+        appended.
+      value: Samples within [-1, 1], of shape [B, T] or [B, T, C] for C channels.
+        Samples outside of the range are clipped.
+      sample_rate: Samples per second, such as 16000; a Python number.
+      max_outputs: How many sounds of the batch to log, at least 1.
+
+    Raises:
+      SpecError: `value` has another shape, or `sample_rate` or `max_outputs` is less
+        than 1.
+
+    Example:
+      >>> audio("spoken", jnp.zeros((8, 16000)), 16000)  # no model_fn is running
+    """
+    array = jnp.asarray(value)
+    if array.ndim not in (2, 3):
+        raise SpecError(
+            f"summary.audio({name!r}): expected shape [B, T] or [B, T, C], got "
+            f"{array.shape}."
+        )
+    if min(int(sample_rate), max_outputs) < 1:
+        raise SpecError(
+            f"summary.audio({name!r}): sample_rate and max_outputs must be at least 1, "
+            f"got {sample_rate} and {max_outputs}."
+        )
+    if _is_watched():
+        kind = f"audio/{int(sample_rate)}"
+        _log(name, staging.LoggedValue(kind, array[:max_outputs]))
+
+
 def text(name: str, value: str) -> None:
     """Log a fixed text, from inside a `model_fn`.
 

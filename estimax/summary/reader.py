@@ -21,7 +21,8 @@ def read_scalars(logdir: str | os.PathLike[str]) -> dict[str, list[tuple[int, fl
     """Read all scalars from the event files of a directory.
 
     Use it to plot or test what a training logged, without TensorBoard. If a step was
-    written twice, as after a resume, the later value counts. The last record of a file
+    written twice, the later value counts; values behind the step at which a run was
+    resumed are left out. The last record of a file
     may be incomplete, because its writer was killed or is still writing: it is left
     out, and so is a damaged record.
 
@@ -42,20 +43,20 @@ def read_scalars(logdir: str | os.PathLike[str]) -> dict[str, list[tuple[int, fl
       ...     read_scalars(folder)
       {'loss': [(100, 0.5), (200, 0.25)]}
     """
-    from google.protobuf.message import (  # type: ignore[import-untyped]  # no types
-        DecodeError,
-    )
+    from google.protobuf.message import DecodeError
 
     found: dict[str, dict[int, float]] = {}
     for path in sorted(Path(logdir).glob("*.tfevents.*"), key=_age):
         for record in _records(path.read_bytes()):
             try:
-                step, values = _scalars(record)
+                step, values, is_restart = _scalars(record)
             except DecodeError:
                 continue
+            if is_restart:
+                found = {t: _before(step, by_step) for t, by_step in found.items()}
             for tag, value in values:
                 found.setdefault(tag, {})[step] = value
-    return {tag: sorted(by_step.items()) for tag, by_step in found.items()}
+    return {tag: sorted(by_step.items()) for tag, by_step in found.items() if by_step}
 
 
 def _age(path: Path) -> tuple[int, str]:
@@ -83,9 +84,16 @@ def _records(data: bytes) -> Iterator[bytes]:
         yield data[first : first + length]
 
 
-def _scalars(record: bytes) -> tuple[int, list[tuple[str, float]]]:
-    """Return the step of an event, and the tags and values of its scalars."""
-    from tensorboardX.proto.event_pb2 import Event
+def _before(step: int, by_step: dict[int, float]) -> dict[int, float]:
+    return {at: value for at, value in by_step.items() if at < step}
+
+
+def _scalars(record: bytes) -> tuple[int, list[tuple[str, float]], bool]:
+    """Return the step of an event, the tags and values of its scalars.
+
+    The last value is whether a run was resumed at this step.
+    """
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
 
     event = Event.FromString(record)
     values = [
@@ -93,4 +101,6 @@ def _scalars(record: bytes) -> tuple[int, list[tuple[str, float]]]:
         for value in event.summary.value
         if value.tag and value.HasField("simple_value")
     ]
-    return event.step, values
+    start = SessionLog.SessionStatus.Value("START")
+    is_restart = event.HasField("session_log") and event.session_log.status == start
+    return event.step, values, is_restart

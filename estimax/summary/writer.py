@@ -18,7 +18,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from estimax.native import checksum
 from estimax.summary.encoding import Message, encode
+from estimax.summary.plugins import encoded_hparams
 
 FLUSH_SECONDS = 10.0
 # How many files without a writer are kept open, for the next evaluation of the model.
@@ -33,7 +34,7 @@ MOST_IDLE = 8
 
 
 class SummaryWriter:
-    """Writes scalars, histograms, images and texts to an event file in a directory.
+    """Writes scalars, histograms, images, sounds and more to an event file.
 
     Use it in hooks and in programs of your own; inside a `model_fn`, use
     `ex.summary.scalar` and its siblings. The file is created at the first write. It is
@@ -64,14 +65,15 @@ class SummaryWriter:
         Args:
           step: The training step of the values.
           values: `(kind, name, value)` for each. The kinds are "scalar", "histogram",
-            "image" and "text"; see the methods of these names.
+            "image", "text", "pr_curve" and, for a rate of 16000, "audio/16000"; see the
+            methods of these names.
 
         Raises:
           ValueError: A kind is unknown, or the writer is closed.
         """
         messages = [m for value in values for m in encode(*value)]
         if messages:
-            self._write(messages, step)
+            self._open().write(messages, step)
 
     def scalar(self, name: str, value: ArrayLike, step: int) -> None:
         """Write one number.
@@ -113,6 +115,72 @@ class SummaryWriter:
         """
         self.add(step, [("image", name, images)])
 
+    def audio(self, name: str, sounds: ArrayLike, sample_rate: int, step: int) -> None:
+        """Write sounds, as WAV files of 16 bits.
+
+        Args:
+          name: The tag in TensorBoard.
+          sounds: Samples within [-1, 1], [B, T] or [B, T, C] for C channels.
+          sample_rate: Samples per second.
+          step: The training step.
+
+        Raises:
+          ValueError: `sounds` has another shape.
+        """
+        self.add(step, [(f"audio/{int(sample_rate)}", name, sounds)])
+
+    def pr_curve(self, name: str, counts: ArrayLike, step: int) -> None:
+        """Write a precision-recall curve.
+
+        `evaluate` does this for binary models. TensorBoard shows precision, recall and
+        the four counts of every threshold.
+
+        Args:
+          name: The tag in TensorBoard.
+          counts: True positives, false positives, true negatives and false negatives,
+            [4, T], at T evenly spaced thresholds from 0 to 1.
+          step: The training step.
+
+        Raises:
+          ValueError: `counts` has another shape.
+        """
+        self.add(step, [("pr_curve", name, counts)])
+
+    def hparams(self, values: Mapping[str, Any]) -> None:
+        """Write the hyper-parameters of a run, for TensorBoard's table of runs.
+
+        `train` does this for `Estimator.params`, and `estimax train` for the run file.
+        Give TensorBoard the folder above several runs to compare them.
+
+        Args:
+          values: Hyper-parameters by name: numbers, booleans, text. Other values are
+            written as text, and None is left out.
+        """
+        self._open().write(encoded_hparams(values), 0)
+
+    def graph(self, graph_def: bytes) -> None:
+        """Write the graph of a model.
+
+        Args:
+          graph_def: A serialized `GraphDef` message of TensorFlow.
+        """
+        self._open().write_event(graph_def=graph_def)
+
+    def restart(self, step: int) -> None:
+        """Mark that events from a step on are written again.
+
+        Earlier events of this step and of later ones, which a run wrote before it was
+        killed, are then hidden by TensorBoard and left out by `read_scalars`.
+
+        Args:
+          step: The first step that will be written again.
+        """
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        start = SessionLog(status=SessionLog.SessionStatus.Value("START"))
+        for _ in range(2):  # TensorBoard takes the first mark of a folder as a start
+            self._open().write_event(step=int(step), session_log=start)
+
     def text(self, name: str, value: str, step: int) -> None:
         """Write a text, which TensorBoard renders as Markdown.
 
@@ -145,12 +213,12 @@ class SummaryWriter:
         closed = ", closed" if self._closed else ""
         return f"SummaryWriter({str(self.logdir)!r}{closed})"
 
-    def _write(self, messages: list[Message], step: int) -> None:
+    def _open(self) -> _EventFile:
         if self._closed:
             raise ValueError(f"SummaryWriter: the writer of {self.logdir} is closed.")
         if self._file is None:
             self._file = _acquire(self.logdir)
-        self._file.write(messages, step)
+        return self._file
 
 
 class Output:
@@ -231,12 +299,12 @@ class _EventFile:
         self.users = 0
         self._file = open(logdir / f"events.out.tfevents.{name}", "wb")  # noqa: SIM115
         self._next_flush = time.monotonic() + FLUSH_SECONDS
-        self._write_event(file_version="brain.Event:2")
+        self.write_event(file_version="brain.Event:2")
 
     def write(self, messages: list[Message], step: int) -> None:
         from tensorboardX.proto.summary_pb2 import Summary
 
-        self._write_event(step=int(step), summary=Summary(value=messages))
+        self.write_event(step=int(step), summary=Summary(value=messages))
         if time.monotonic() >= self._next_flush:
             self.flush()
 
@@ -247,7 +315,7 @@ class _EventFile:
     def close(self) -> None:
         self._file.close()
 
-    def _write_event(self, **fields: Any) -> None:
+    def write_event(self, **fields: Any) -> None:
         from tensorboardX.proto.event_pb2 import Event
 
         data = Event(wall_time=time.time(), **fields).SerializeToString()

@@ -15,7 +15,7 @@ class Clock:
     "given", [{}, {"every_secs": 1, "every_steps": 1}, {"every_steps": 0}]
 )
 def test_exactly_one_interval_is_needed(given: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="give exactly one, above 0"):
+    with pytest.raises(ConfigError, match="give exactly one of steps"):
         SecondOrStepTimer(**given)
 
 

@@ -188,7 +188,7 @@ def test_another_folder_can_be_watched(model: Model, run: Any, tmp_path: Path) -
     [
         {"run_every_secs": None},
         {"run_every_steps": 10},
-        {"run_every_secs": 0},
+        {"run_every_secs": -1},
         {"run_every_secs": None, "run_every_steps": 0},
     ],
 )

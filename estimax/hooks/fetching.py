@@ -1,0 +1,130 @@
+"""What hooks request and receive: names in any structure, and values in the same one.
+
+    names_in({"a": "loss", "b": ["global_step"]})       # ["loss", "global_step"]
+    RunValues.of("loss", {"loss": 0.5}).results         # 0.5
+
+`before_run` returns names: a string, a list, a dict, or `SessionRunArgs` as in
+tf.estimator. `after_run` receives `RunValues`, a dict of the values by name whose
+`results` have the structure of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+STEP_NAMES = ("global_step", "step")  # known on the host, so not fetched
+
+
+@dataclass(frozen=True)
+class SessionRunArgs:
+    """What `before_run` of a hook requests, in the form of tf.estimator.
+
+    Returning the names alone is shorter: `return ["loss"]`.
+
+    Args:
+      fetches: A name, or a list or dict of names: "loss", "global_step", a variable, a
+        summary, or a value that the model logs with `ex.log_value`.
+      feed_dict: Must be None, because there are no placeholders. Yield the values from
+        the `input_fn`, as features.
+      options: Ignored.
+
+    Raises:
+      TypeError: `fetches` holds something other than names, or `feed_dict` is given.
+
+    Example:
+      >>> SessionRunArgs({"cost": "loss"}).fetches
+      {'cost': 'loss'}
+    """
+
+    fetches: Any
+    feed_dict: Any = None
+    options: Any = None
+
+    def __post_init__(self) -> None:
+        names_in(self.fetches, "SessionRunArgs")
+        if self.feed_dict:
+            raise TypeError(
+                "SessionRunArgs: feed_dict must be None, because there are no "
+                "placeholders to feed. Yield the values from the input_fn, as features."
+            )
+
+
+class RunValues(dict[str, Any]):
+    """The values that a hook has requested: a dict by name, as NumPy arrays.
+
+    `after_run` of a hook receives it. `results` has the values in the structure that
+    `before_run` returned, as in tf.estimator.
+
+    Example:
+      >>> values = RunValues.of(["loss", "step"], {"loss": 0.5, "step": 3})
+      >>> values["loss"], values.results
+      (0.5, [0.5, 3])
+    """
+
+    results: Any = None
+    options: None = None
+    run_metadata: None = None
+
+    @staticmethod
+    def of(wanted: Any, found: Mapping[str, Any]) -> RunValues:
+        """Return the values of a request, taken from `found`.
+
+        Args:
+          wanted: What `before_run` returned.
+          found: Values by name, without the ":0" of a tensor's name. More than those
+            requested may be there.
+        """
+        names = names_in(wanted)
+        values = RunValues({name: found[plain_name(name)] for name in names})
+        values.results = structured(wanted, values.__getitem__)
+        return values
+
+
+def names_in(wanted: Any, where: str = "before_run of a hook") -> list[str]:
+    """Return the names in a request; raise TypeError for anything but names."""
+    if wanted is None:
+        return []
+    if isinstance(wanted, str):
+        return [wanted]
+    if isinstance(wanted, SessionRunArgs):
+        return names_in(wanted.fetches, where)
+    if isinstance(wanted, Mapping):
+        return [n for part in wanted.values() for n in names_in(part, where)]
+    if isinstance(wanted, list | tuple | set | frozenset):
+        return [n for part in wanted for n in names_in(part, where)]
+    raise TypeError(
+        f"{where}: expected the names of values, such as 'loss' or ['loss', "
+        f"'global_step'], found a value of type {type(wanted).__name__}. There are no "
+        "tensors to fetch: name a value in the model_fn with ex.log_value(name, value) "
+        "and give that name."
+    )
+
+
+def structured(wanted: Any, value_of: Callable[[str], Any]) -> Any:
+    """Return a request with each name replaced by its value."""
+    if wanted is None or isinstance(wanted, str):
+        return None if wanted is None else value_of(wanted)
+    if isinstance(wanted, SessionRunArgs):
+        return structured(wanted.fetches, value_of)
+    if isinstance(wanted, Mapping):
+        return {key: structured(part, value_of) for key, part in wanted.items()}
+    parts = [structured(part, value_of) for part in wanted]
+    if hasattr(wanted, "_fields"):  # a named tuple
+        return type(wanted)(*parts)
+    return tuple(parts) if isinstance(wanted, tuple) else parts
+
+
+def plain_name(name: str) -> str:
+    """Return the name of a value without the ":0" of a tensor's name.
+
+    >>> plain_name("loss:0")
+    'loss'
+    """
+    return name.removesuffix(":0")
+
+
+def plain_names(wanted: Sequence[Any]) -> set[str]:
+    """Return the names in several requests, as the model knows them."""
+    return {plain_name(name) for each in wanted for name in names_in(each)}
