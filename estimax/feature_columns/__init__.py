@@ -40,6 +40,10 @@ from estimax.feature_columns.embedding import (
     shared_embedding_columns,
     shared_embeddings,
 )
+from estimax.feature_columns.embedding_lookup import (
+    embedding_lookup,
+    embedding_lookup_sparse,
+)
 from estimax.feature_columns.indicator import IndicatorColumn, indicator_column
 from estimax.feature_columns.layers import (
     DenseFeatures,
@@ -103,6 +107,8 @@ __all__ = [
     "concatenate_context_input",
     "crossed_column",
     "embedding_column",
+    "embedding_lookup",
+    "embedding_lookup_sparse",
     "fingerprint64",
     "indicator_column",
     "input_layer",

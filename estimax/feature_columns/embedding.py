@@ -22,6 +22,7 @@ from flax import linen as nn
 from numpy.typing import NDArray
 
 from estimax import checkpoints, variables
+from estimax.core.display import shown
 from estimax.core.errors import FeatureError, MissingFileError, did_you_mean
 from estimax.core.sparse import Ids
 from estimax.feature_columns.column import (
@@ -70,7 +71,7 @@ class EmbeddingTable:
     def _given(self) -> list[str]:
         """Return the arguments that are not the default, as text."""
         values = [(field, getattr(self, field.name)) for field in fields(self)]
-        return [f"{f.name}={value!r}" for f, value in values if value != f.default]
+        return [f"{f.name}={shown(value)}" for f, value in values if value != f.default]
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,8 @@ class EmbeddingColumn(WrapperColumn):
     def _combined(self, layer: nn.Module, ids: Ids, trainable: bool) -> jax.Array:
         """Look up ids [..., L], and combine their rows to [..., dimension]."""
         table, place = self.table, self._place
-        check_combiner(table.combiner, self.categorical_column.name)
+        name = self.categorical_column.name
+        check_combiner(table.combiner, f"column {name!r}")
         trainable = trainable and table.trainable
         shape = (self.categorical_column.num_buckets, table.dimension)
         start = _initializer(table, place)

@@ -187,7 +187,7 @@ class LinearModel(nn.Module):
         self.feature_columns = sorted_columns(self.feature_columns, "LinearModel")
         for column in self.feature_columns:
             check_no_sequence(column, "LinearModel")
-            check_combiner(self.sparse_combiner, column.name)
+            check_combiner(self.sparse_combiner, f"column {column.name!r}")
         check_scopes(self.feature_columns, "LinearModel")
         super().__post_init__()
 

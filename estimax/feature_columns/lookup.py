@@ -20,7 +20,7 @@ from estimax import variables
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.sparse import Ids
 from estimax.feature_columns.column import variable_scope
-from estimax.variables.declare import Initializer
+from estimax.variables.declare import PARAMS, UNTRAINED, Initializer
 
 COMBINERS = ("mean", "sqrtn", "sum")
 
@@ -114,8 +114,9 @@ def zeros(
     layer: nn.Module, name: str, shape: tuple[int, ...], *, trainable: bool
 ) -> jax.Array:
     """Declare a variable that is zero at first; return its value."""
+    collection = PARAMS if trainable else UNTRAINED
     return variables.declare_variable(
-        layer, name, lambda _: jnp.zeros(shape), trainable=trainable
+        layer, name, lambda _: jnp.zeros(shape), collection
     )
 
 
@@ -131,11 +132,11 @@ def layer_name(given: str | None, usual: str) -> str:
     return name
 
 
-def check_combiner(combiner: str, column: str) -> None:
-    """Raise unless a combiner is mean, sqrtn or sum."""
+def check_combiner(combiner: str, where: str) -> None:
+    """Raise unless a combiner is mean, sqrtn or sum; `where` begins the message."""
     if combiner not in COMBINERS:
         raise FeatureError(
-            f"column {column!r}: unknown combiner {combiner!r}"
+            f"{where}: unknown combiner {combiner!r}"
             f"{did_you_mean(str(combiner), COMBINERS)}"
         )
 
@@ -166,7 +167,8 @@ def combine(
     norm = jnp.sum(power, axis=-1, keepdims=True)
     if combiner == "sqrtn":
         norm = jnp.sqrt(jnp.where(norm > 0, norm, 1))
-    return total / jnp.where(norm == 0, 1, norm)
+    # Weights that add up to zero give zeros, as in TensorFlow.
+    return jnp.where(norm == 0, 0, total / jnp.where(norm == 0, 1, norm))
 
 
 def clip_norm(rows: jax.Array, max_norm: float) -> jax.Array:

@@ -14,6 +14,7 @@ import numpy as np
 from flax import linen as nn
 
 from estimax import staging, transforms
+from estimax.core import display
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
 from estimax.core.raw_values import as_raw
@@ -32,7 +33,7 @@ from estimax.transforms.transform import OutOfRange
 Default = Any  # None, a number, or nested tuples of numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NumericColumn:
     """Numbers; made by `numeric_column`.
 
@@ -49,6 +50,9 @@ class NumericColumn:
     default_value: Default
     dtype: str
     normalizer_fn: Callable[[Any], Any] | None
+
+    def __repr__(self) -> str:
+        return display.shown_fields(self)
 
     @property
     def name(self) -> str:
@@ -88,11 +92,23 @@ class NumericColumn:
         A `normalizer_fn` sees the raw dtype, so its integers must fit 32 bits. A
         `Scaling` gives the same result for integers and floats.
         """
+        self.declare_default(features)
         floats = isinstance(self.normalizer_fn, transforms.Scaling | None)
         if floats and staging.is_wide(features.get(self.key)):
             staged: jax.Array = staging.stage(transforms.Numbers(self.key), features)
             return staged
         return dense_feature(features, self.key)
+
+    def declare_default(self, features: Features) -> None:
+        """Record what a request to an exported model may leave out.
+
+        Args:
+          features: The features of a batch by key.
+        """
+        scaling = self.normalizer_fn
+        fills = isinstance(scaling, transforms.Scaling) and scaling.fill is not None
+        default = math.nan if fills else self.default_value
+        staging.declare_default(features.get(self.key), default)
 
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         """Return the normalized numbers, float32 [B, N].
@@ -182,7 +198,9 @@ def _on_device(key: str, value: Any) -> jax.Array:
 def _not_numeric(key: str, found: str) -> FeatureError:
     return FeatureError(
         f"feature {key!r} is {found}, but a numeric column needs dense real numbers. "
-        "Parse it as FixedLenFeature, or use a categorical column."
+        "Parse it as FixedLenFeature, make an array [B, n] of lists of one length "
+        "(np.stack of a data frame's column, fixed_size_list in Parquet), or use a "
+        "categorical column."
     )
 
 
@@ -284,6 +302,7 @@ class BucketizedColumn(CategoricalColumn):
         # A normalizer runs on the device, where an export can trace it; and a number
         # that the model computed is on the device already.
         if source.normalizer_fn is None and staging.can_stage(value):
+            source.declare_default(features)
             # Always "drop": no id can be out of range, so all uses share a transform.
             staged: Ids = staging.stage(transforms.PadIds(self.id_source), features)
             return staged

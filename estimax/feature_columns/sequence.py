@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from estimax import staging, transforms
+from estimax.core import display
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import STRING, VarLenFeature
 from estimax.core.sparse import Ids
@@ -227,7 +228,7 @@ def sequence_categorical_column_with_vocabulary_file(
     return SequenceCategoricalColumn(plain)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SequenceNumericColumn:
     """Numbers at every step; made by `sequence_numeric_column`.
 
@@ -246,6 +247,9 @@ class SequenceNumericColumn:
     default_value: float
     dtype: str
     normalizer_fn: Callable[[Any], Any] | None
+
+    def __repr__(self) -> str:
+        return display.shown_fields(self)
 
     @property
     def name(self) -> str:
