@@ -22,6 +22,7 @@ from estimax.core.spec import (
     RegressionOutput,
 )
 from estimax.heads import checks
+from estimax.heads.baselines import average_loss
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import NumberLabels, all_class_ids, all_classes, words_of
 from estimax.heads.losses import sigmoid_cross_entropy
@@ -93,6 +94,12 @@ class BinaryClassHead(BaseHead):
         self._set("thresholds", thresholds)
         words = checks.checked_vocabulary(self._title, self.label_vocabulary)
         self._set("label_vocabulary", words)
+        if words is not None and len(words) != 2:
+            raise SpecError(
+                f"{self._title}: label_vocabulary must have 2 words, for the labels 0 "
+                f"and 1, got {len(words)}. For K classes use MultiClassHead(K), or "
+                "n_classes=K in a canned model."
+            )
 
     @property
     def logits_dimension(self) -> int:
@@ -134,7 +141,7 @@ class BinaryClassHead(BaseHead):
         class_ids = (logits > 0).astype(jnp.float32)
         auc = metrics.v1.auc if self.compat == "v1" else metrics.auc
         return {
-            "average_loss": metrics.mean(losses, weights),
+            "average_loss": self._average_loss(losses, labels, weights),
             "accuracy": metrics.accuracy(labels, class_ids, weights),
             "precision": metrics.precision(labels, class_ids, weights),
             "recall": metrics.recall(labels, class_ids, weights),
@@ -145,6 +152,13 @@ class BinaryClassHead(BaseHead):
             "auc_precision_recall": auc(labels, logistic, weights, curve="PR"),
             **metrics_at_thresholds(self.thresholds, labels, logistic, weights),
         }
+
+    def _average_loss(
+        self, losses: jax.Array, labels: jax.Array, weights: jax.Array | None
+    ) -> metrics.Metric:
+        if self.loss_fn is not None:
+            return metrics.mean(losses, weights)
+        return average_loss(losses, labels, weights, baseline="entropy")
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         classification = ClassificationOutput(

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from estimax import metrics, optimizers, staging
+from estimax.core import display
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ExportOutput, ModeKeys, PredictOutput
 from estimax.heads import checks
@@ -635,5 +636,5 @@ _ABBREVIATED.maxother = 200
 
 def _short(value: object) -> str:
     if callable(value):
-        return getattr(value, "__name__", None) or repr(value)
+        return display.shown(value)
     return _ABBREVIATED.repr(value)

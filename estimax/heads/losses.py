@@ -135,7 +135,7 @@ def sparse_softmax_cross_entropy(labels: ArrayLike, logits: ArrayLike) -> jax.Ar
       logits: Logits, [..., K].
 
     Returns:
-      Losses, float32 [..., 1].
+      Losses, float32 [..., 1]; NaN for an id out of range.
 
     Example:
       >>> round(float(sparse_softmax_cross_entropy([[2]], [[0.0, 0.0, 0.0]])[0, 0]), 4)
@@ -143,7 +143,9 @@ def sparse_softmax_cross_entropy(labels: ArrayLike, logits: ArrayLike) -> jax.Ar
     """
     x = _floats(logits)
     ids = jnp.asarray(labels, jnp.int32)
-    chosen = jnp.take_along_axis(x, ids, axis=-1)
+    chosen = jnp.take_along_axis(x, ids, axis=-1)  # NaN for ids of K or more
+    # Without this, -1 would count from the end and be the last class.
+    chosen = jnp.where(ids < 0, jnp.nan, chosen)
     return jax.nn.logsumexp(x, axis=-1, keepdims=True) - chosen
 
 

@@ -17,6 +17,8 @@ from estimax.core.errors import SpecError
 from estimax.core.numbers import Int64, Words
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
 from estimax.heads import checks
+from estimax.heads.baselines import average_loss
+from estimax.heads.confusion import accuracy_with_table
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import ClassLabels, all_class_ids, all_classes, words_of
 from estimax.heads.losses import sparse_softmax_cross_entropy
@@ -115,9 +117,20 @@ class MultiClassHead(BaseHead):
         losses: jax.Array,
         weights: jax.Array | None,
     ) -> BatchMetrics:
+        loss: metrics.Metric = metrics.mean(losses, weights)
+        if self.loss_fn is None:
+            loss = average_loss(
+                losses,
+                labels,
+                weights,
+                baseline="class_entropy",
+                classes=self.n_classes,
+            )
         return {
-            "average_loss": metrics.mean(losses, weights),
-            "accuracy": metrics.accuracy(labels, _argmax(logits), weights),
+            "average_loss": loss,
+            "accuracy": accuracy_with_table(
+                labels, _argmax(logits), weights, classes=self.n_classes
+            ),
         }
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:

@@ -10,6 +10,7 @@ range of labels. Functions below the classes implement what they have in common.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
@@ -21,6 +22,7 @@ from estimax import metrics
 from estimax.core.errors import SpecError
 from estimax.core.spec import ExportOutput, PredictOutput, RegressionOutput
 from estimax.heads import checks
+from estimax.heads.baselines import average_loss
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import NumberLabels
 from estimax.heads.losses import poisson, sigmoid_cross_entropy, squared_error
@@ -54,10 +56,16 @@ class RegressionHead(BaseHead):
         is computed from the logits. By default predictions are the logits.
       name: Suffix of metrics and summaries, as in `average_loss/<name>`. `MultiHead`
         needs it.
+      label_mean: Subtracted from the labels before the loss is computed. Set it and
+        `label_std` to the mean and standard deviation of the labels, so that the loss
+        begins near 1 and the usual learning rates suit. Predictions, average_loss,
+        label/mean and prediction/mean keep the unit of the labels.
+      label_std: Divides the labels after `label_mean` was subtracted.
 
     Raises:
-      SpecError: `label_dimension` is less than 1, or `loss_reduction` or `loss_fn` is
-        not as described.
+      SpecError: `label_dimension` is less than 1, `loss_reduction` or `loss_fn` is not
+        as described, `label_std` is not above 0, or labels are scaled and there is a
+        `loss_fn` or `inverse_link_fn`.
       TypeError: `weight_column` is neither a key nor a numeric column.
 
     Example:
@@ -67,6 +75,11 @@ class RegressionHead(BaseHead):
       2.0
       >>> head.predictions(logits)["predictions"].tolist()
       [[1.0], [2.0]]
+      >>> prices = RegressionHead(label_mean=100.0, label_std=20.0)
+      >>> prices.predictions([[0.5]])["predictions"].tolist()
+      [[110.0]]
+      >>> float(prices.loss([120.0], [[0.5]]))
+      0.25
     """
 
     label_dimension: int = 1
@@ -75,11 +88,14 @@ class RegressionHead(BaseHead):
     loss_fn: LossFn | None = None
     inverse_link_fn: InverseLink | None = None
     name: str | None = None
+    label_mean: float = 0.0
+    label_std: float = 1.0
 
     def __post_init__(self) -> None:
         _check_dimension(self._title, self.label_dimension)
         super().__post_init__()
         checks.check_loss_fn(self._title, self.loss_fn)
+        self._check_scaling()
 
     @property
     def logits_dimension(self) -> int:
@@ -89,11 +105,15 @@ class RegressionHead(BaseHead):
         self, labels: jax.Array, logits: jax.Array, features: Any
     ) -> jax.Array:
         loss_fn, width = self.loss_fn or squared_error, self.label_dimension
+        if self.is_scaled:
+            labels = (labels - self.label_mean) / self.label_std
         return checks.call_loss_fn(
             self._title, loss_fn, labels, logits, features, width
         )
 
     def all_predictions(self, logits: jax.Array) -> dict[str, Any]:
+        if self.is_scaled:
+            return {"predictions": logits * self.label_std + self.label_mean}
         if self.inverse_link_fn is None:
             return {"predictions": logits}
         return {"predictions": self.inverse_link_fn(logits), "logits": logits}
@@ -106,13 +126,36 @@ class RegressionHead(BaseHead):
         weights: jax.Array | None,
     ) -> BatchMetrics:
         predicted = self.all_predictions(logits)["predictions"]
-        return _batch_metrics(labels, predicted, losses, weights)
+        measured = _batch_metrics(labels, predicted, losses, weights)
+        if self.loss_fn is None:
+            losses = losses * self.label_std**2  # in the unit of the labels, squared
+            measured["average_loss"] = average_loss(
+                losses, labels, weights, baseline="variance"
+            )
+        return measured
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         return _export_outputs(predictions)
 
     def _weights(self, features: Any, logits: jax.Array) -> jax.Array | None:
         return _weights(self, features, logits)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether `label_mean` and `label_std` change the labels."""
+        return (self.label_mean, self.label_std) != (0.0, 1.0)
+
+    def _check_scaling(self) -> None:
+        if not (math.isfinite(self.label_mean) and 0 < self.label_std < math.inf):
+            raise SpecError(
+                f"{self._title}: label_mean must be a finite number and label_std "
+                f"above 0, got {self.label_mean} and {self.label_std}."
+            )
+        if self.is_scaled and (self.loss_fn or self.inverse_link_fn):
+            raise SpecError(
+                f"{self._title}: label_mean and label_std cannot be combined with "
+                "loss_fn or inverse_link_fn; scale the labels in the input instead."
+            )
 
 
 @final
@@ -246,7 +289,9 @@ class LogisticRegressionHead(BaseHead):
         losses: jax.Array,
         weights: jax.Array | None,
     ) -> BatchMetrics:
-        return _batch_metrics(labels, jax.nn.sigmoid(logits), losses, weights)
+        measured = _batch_metrics(labels, jax.nn.sigmoid(logits), losses, weights)
+        loss = average_loss(losses, labels, weights, baseline="entropy")
+        return {**measured, "average_loss": loss}
 
     def export_outputs(self, predictions: Mapping[Any, Any]) -> dict[str, ExportOutput]:
         return _export_outputs(predictions)

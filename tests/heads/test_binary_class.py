@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from estimax import heads
+from estimax.core.errors import SpecError
 from estimax.core.numbers import materialize
 
 LOGITS = jnp.array([[2.0], [-1.0], [0.5], [0.0]])
@@ -72,10 +73,10 @@ def test_predictions_pass_through_jit():
     assert found["all_class_ids"].dtype == np.int32
 
 
-def test_a_class_without_a_word_is_unknown():
-    head = heads.BinaryClassHead(label_vocabulary=["no"])
-    found = materialize(head.predictions(LOGITS))["classes"]
-    assert found.reshape(-1).tolist() == [b"UNK", b"no", b"UNK", b"no"]
+@pytest.mark.parametrize("words", [["no"], ["no", "yes", "maybe"]])
+def test_a_vocabulary_has_a_word_for_each_of_the_two_classes(words):
+    with pytest.raises(SpecError, match="label_vocabulary must have 2 words"):
+        heads.BinaryClassHead(label_vocabulary=words)
 
 
 def test_areas_are_of_one_generation_or_the_other():
