@@ -4,8 +4,10 @@ from estimax.feeding.batches import BatchStack, PlacedBatch
 from estimax.feeding.feed import Feed
 from estimax.feeding.large_pages import ask_for_large_pages
 from estimax.feeding.packing import Packed, pack, pack_stack, unpack
+from estimax.feeding.placing import BatchPlacing
 
 __all__ = [
+    "BatchPlacing",
     "BatchStack",
     "Feed",
     "Packed",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import NDArray
+
+from estimax.core.numbers import Forwarded
 from estimax.feeding.packing import Packed
 
 
@@ -17,11 +20,15 @@ class PlacedBatch:
       arrays: The prepared batch.
       examples: Its number of examples.
       position: The input's position behind the batch, as JSON; None without one.
+      forwarded: Raw values that are predictions as they are, on the host.
+      agreed: What all processes of a cluster do at this batch; see `Requests`.
     """
 
     arrays: Packed
     examples: int
     position: Any
+    forwarded: Mapping[Forwarded, NDArray[Any]] = field(default_factory=dict)
+    agreed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -33,12 +40,14 @@ class BatchStack:
       examples: The number of examples of each batch.
       positions: The input's position behind each batch.
       capacity: How many batches the arrays have space for; 1 if they are not stacked.
+      agreed: What all processes of a cluster do at this batch; see `Requests`.
     """
 
     arrays: Packed
     examples: Sequence[int]
     positions: Sequence[Any]
     capacity: int = 1
+    agreed: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.examples)

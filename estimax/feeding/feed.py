@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
-import jax
-
-from estimax import input as inputs
-from estimax.core.errors import InputError
+from estimax.feeding.agreeing import Agree, AgreedBatches
 from estimax.feeding.batches import BatchStack, PlacedBatch
-from estimax.feeding.packing import Packed, pack
+from estimax.feeding.call_batches import CallBatches
+from estimax.feeding.placing import BatchPlacing
 from estimax.feeding.prefetching import prefetch_batches
 from estimax.feeding.stacking import Groups, stacks_from
-from estimax.input.iterator import without_fingerprint
+from estimax.input.streams import columns
+from estimax.parallel.processes import Processes
+from estimax.parallel.requests import Requests
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
 
@@ -34,15 +34,19 @@ class Feed:
 
     Args:
       make: Called without arguments; returns what the `input_fn` returns.
-      position: Where to continue in the input; None starts at its beginning.
-      has_ended: Whether the call that saved the position ended normally. If so, and the
-        data has changed, it is read from its beginning; after an interruption, changed
-        data is an error.
-      may_start_over: False raises for changed data in both cases.
+      position: Where the last call stopped; None starts at the beginning.
+      has_ended: Whether the call that saved the position ended normally.
+      may_start_over: False raises if the input cannot continue at the position.
       is_checked: False continues at the position without comparing the data.
       seed: Seed for shuffles that were given none.
       with_labels: Whether the model gets labels.
       parts: How many batches make up one step.
+      placing: The devices of the batches; None is one device.
+      peers: The processes of a cluster that train together; None for one process.
+      has_share: In a cluster, whether `make` returns a share of the data for this
+        process alone. Otherwise all processes read the same batches, and each takes
+        its part of the rows.
+      epochs_of: Positions of another number of shares, at whose epoch the data starts.
     """
 
     def __init__(
@@ -56,22 +60,35 @@ class Feed:
         seed: int | None = None,
         with_labels: bool = True,
         parts: int = 1,
+        placing: BatchPlacing | None = None,
+        peers: Processes | None = None,
+        has_share: bool = False,
+        epochs_of: Sequence[Any] = (),
     ) -> None:
+        self._placing = placing or BatchPlacing()
+        self._peers = peers
+        self._has_share = has_share
+        self.requests = Requests() if peers is not None else None
         self._with_labels = with_labels
         self._parts = parts
-        if not is_checked:
-            position = without_fingerprint(position)
-        self._batches = _Peekable(make, position, seed, may_start_over, has_ended)
-        if self._batches.first is None and position is not None:
-            # The last call used all of its data; this one makes another pass.
-            self._batches.close()
-            self._batches = _Peekable(make, None, seed)
+        self._batches = CallBatches(
+            make,
+            position,
+            seed=seed,
+            has_ended=has_ended,
+            may_start_over=may_start_over,
+            is_checked=is_checked,
+            epochs_of=epochs_of,
+        )
         self._prefetched: Any = None
+        self._agreeing: AgreedBatches | None = None
 
     def __enter__(self) -> Feed:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._agreeing is not None:
+            self._agreeing.close()
         if self._prefetched is not None:
             self._prefetched.close()
         self._batches.close()
@@ -79,27 +96,31 @@ class Feed:
     @property
     def position(self) -> Any:
         """The position before the first batch."""
-        return self._batches.start
+        return self._position(self._batches.start)
 
     @property
     def first(self) -> dict[Origin, Any] | None:
-        """The first raw batch, which is not consumed; None if there is no data."""
-        first = self._batches.first
-        return None if first is None else self._flatten(first)
+        """The first raw batch, which is not consumed; None if there is no data.
 
-    def warn_if_endless(self, what: str, limit: int | None) -> None:
-        """Warn if the input repeats one batch for ever and no step count ends it."""
-        if limit is None and self._batches.is_endless:
-            _log.warning(
-                "%s: the input_fn returned plain arrays, which are one batch repeated "
-                "for ever. To use them once, return iter([(features, labels)])",
-                what,
-            )
+        It is the whole batch, also where each process of a cluster takes its part.
+        """
+        first = self._batches.first
+        return None if first is None else self._whole(first)
+
+    @property
+    def endless(self) -> str:
+        """Why the input never ends, with advice; empty if it ends or may end."""
+        return self._batches.endless
 
     @property
     def waited_seconds(self) -> float:
         """How long the consumer has waited for batches so far, in seconds."""
         return float(self._prefetched.waited_seconds) if self._prefetched else 0.0
+
+    @property
+    def advice(self) -> str:
+        """What makes the input slow, if that is known: a sentence, or ""."""
+        return self._batches.advice
 
     def batches(self, plan: plans.Plan, *, depth: int) -> Iterator[PlacedBatch]:
         """Yield batches that a thread has prepared and put on the device.
@@ -107,69 +128,144 @@ class Feed:
         `depth` is the number of batches that are prepared ahead.
         """
 
-        def prepare(element: Any) -> tuple[Packed, int]:
-            arrays, examples = self._prepared(plan, element)
-            return _to_device(arrays), examples
+        def prepare(element: Any) -> PlacedBatch:
+            batch = self._prepared(plan, element)
+            return replace(batch, arrays=self._placing.put(batch.arrays))
 
         self._prefetched = prefetch_batches(self._steps(), prepare, depth=depth)
-        for (arrays, examples), position in self._prefetched:
-            yield PlacedBatch(arrays, examples, position)
+        for batch, position in self._prefetched:
+            yield replace(batch, position=position)
 
     def stacks(
-        self, plan: plans.Plan, *, depth: int, length: int | None
+        self,
+        plan: plans.Plan,
+        *,
+        depth: int,
+        length: int | None,
+        limit: int | None = None,
     ) -> Iterator[BatchStack]:
-        """Yield stacks of up to `length` batches; None chooses by their size."""
+        """Yield stacks of up to `length` batches; None chooses by their size.
+
+        In a cluster they hold one batch each, and end after `limit`.
+        """
+        if self._peers is not None:
+            yield from self._agreed(plan, self._peers, depth, limit)
+            return
         if length == 1:
             for batch in self.batches(plan, depth=depth):
                 yield BatchStack(batch.arrays, [batch.examples], [batch.position])
             return
 
         groups = Groups(self._batches, self._flatten, length)
-        stacks = stacks_from(groups, plan, length)
-        self._prefetched = prefetch_batches(stacks, _placed, depth=depth)
+        stacks = stacks_from(groups, plan, length, self._placing)
+        self._prefetched = prefetch_batches(stacks, self._placed, depth=depth)
         for stack, _ in self._prefetched:
             yield stack
 
-    def _steps(self) -> Iterator[Any]:
+    def _agreed(
+        self, plan: plans.Plan, peers: Processes, depth: int, limit: int | None
+    ) -> Iterator[BatchStack]:
+        """Yield the batches in which all processes of a cluster take part."""
+        assert self.requests is not None, "made with the peers"
+
+        def prepare(element: Any, exchange: Agree) -> PlacedBatch:
+            sizes = [plans.batch_size(raw) for raw in self._raws(element)]
+
+            def agree(parts: Sequence[plans.PreparedBatch]) -> Mapping[str, int]:
+                ids = plans.widths_of(parts)
+                others = [
+                    (part.raw, {n: part.staged[n] for n in part.staged if n not in ids})
+                    for part in parts
+                ]
+                return exchange(sizes, ids, others)
+
+            return self._prepared(plan, element, agree)
+
+        batches = self._agreeing = AgreedBatches(
+            self._steps(),
+            peers,
+            self.requests,
+            prepare=prepare,
+            misfit=self._misfit,
+            limit=limit,
+        )
+        self._prefetched = prefetch_batches(
+            batches,
+            lambda batch: replace(batch, arrays=self._placing.put(batch.arrays)),
+            depth=depth,
+        )
+        for batch, position in self._prefetched:
+            yield BatchStack(
+                batch.arrays,
+                [batch.examples],
+                [self._position(position)],
+                agreed=batch.agreed,
+            )
+
+    def _misfit(self, element: Any) -> str:
+        """Return why the batches of an element cannot be divided, or ""."""
+        devices = self._placing.parts * (1 if self._has_share else self._count)
+        for part in [element] if self._parts == 1 else element:
+            size = plans.batch_size(self._whole(part))
+            if not size or size % devices:
+                return (
+                    f"a batch of {size} examples cannot be split over {devices} devices"
+                )
+        return ""
+
+    def _position(self, position: Any) -> Any:
+        """Return a position, marked if it is that of a share of the data."""
+        return {"share": position} if self._has_share else position
+
+    @property
+    def _count(self) -> int:
+        return 1 if self._peers is None else self._peers.count
+
+    def _steps(self) -> Any:
         return self._batches if self._parts == 1 else _Parts(self._batches, self._parts)
 
-    def _prepared(self, plan: plans.Plan, element: Any) -> tuple[Packed, int]:
-        if self._parts == 1:
-            raw = self._flatten(element)
-            return pack(plan.prepare(raw)), plans.batch_size(raw)
-        raws = [self._flatten(part) for part in element]
+    def _prepared(
+        self, plan: plans.Plan, element: Any, agree: plans.Agree | None = None
+    ) -> PlacedBatch:
+        """Return a batch that is still on the host, and without its position."""
+        raws = self._raws(element)
         examples = sum(plans.batch_size(raw) for raw in raws)
-        return pack(plan.prepare_parts(raws)), examples
+        if self._parts == 1:
+            arrays = self._placing.pack(plan.prepare(raws[0], agree=agree))
+            return PlacedBatch(arrays, examples, None, plan.forward(raws[0]))
+        arrays = self._placing.pack(plan.prepare_parts(raws, agree))
+        return PlacedBatch(arrays, examples, None)
+
+    def _raws(self, element: Any) -> list[dict[Origin, Any]]:
+        """Return the raw batches of a step."""
+        return [
+            self._flatten(part) for part in ([element] if self._parts == 1 else element)
+        ]
+
+    def _placed(self, stack: BatchStack) -> BatchStack:
+        return replace(stack, arrays=self._placing.put(stack.arrays))
 
     def _flatten(self, element: Any) -> dict[Origin, Any]:
+        """Return a raw batch; in a cluster, the rows of it that are this process's."""
+        whole = self._whole(element)
+        if self._peers is None or self._has_share:
+            return whole
+        each = plans.batch_size(whole) // self._peers.count
+        start = self._peers.index * each
+        return {
+            origin: columns.slice_rows(value, start, start + each)
+            for origin, value in whole.items()
+        }
+
+    def _whole(self, element: Any) -> dict[Origin, Any]:
         features, labels = element
         return plans.flatten(features, labels if self._with_labels else None)
-
-
-# Up to this size a compiled identity function takes less time than `device_put`. Above,
-# `device_put` is faster on a CPU, where it does not copy.
-_SMALL_BYTES = 256 * 1024
-
-
-def _to_device(packed: Packed) -> Packed:
-    put = _copied if packed.nbytes <= _SMALL_BYTES else jax.device_put
-    placed: Packed = put(packed)
-    return placed
-
-
-@jax.jit
-def _copied(packed: Packed) -> Packed:
-    return packed
-
-
-def _placed(stack: BatchStack) -> BatchStack:
-    return replace(stack, arrays=_to_device(stack.arrays))
 
 
 class _Parts:
     """An iterator of lists of `count` batches; the last list may be shorter."""
 
-    def __init__(self, batches: _Peekable, count: int) -> None:
+    def __init__(self, batches: CallBatches, count: int) -> None:
         self._batches = batches
         self._count = count
 
@@ -184,69 +280,3 @@ class _Parts:
 
     def get_state(self) -> Any:
         return self._batches.get_state()
-
-
-class _Peekable:
-    """An iterator of batches whose first one can be read without consuming it."""
-
-    def __init__(
-        self,
-        make: Callable[[], Any],
-        position: Any,
-        seed: int | None,
-        may_start_over: bool = True,
-        has_ended: bool = False,
-    ) -> None:
-        resume: Literal["skip", "refuse"] = "skip" if may_start_over else "refuse"
-        self._batches = inputs.as_batches(make(), resume=resume, seed=seed)
-        may_change = has_ended and may_start_over
-        if position is not None and not self._resume_at(
-            position, may_start_over, may_change
-        ):
-            self._batches.close()
-            self._batches = inputs.as_batches(make(), resume=resume, seed=seed)
-        self.is_endless = bool(getattr(self._batches, "is_endless", False))
-        self.start = self._batches.get_state()
-        self.first = next(self._batches, None)
-        self._given_back = self.first is not None
-
-    def __iter__(self) -> _Peekable:
-        return self
-
-    def __next__(self) -> Any:
-        if self._given_back:
-            self._given_back = False
-            return self.first
-        return next(self._batches)
-
-    def get_state(self) -> Any:
-        return self._batches.get_state()
-
-    def close(self) -> None:
-        self._batches.close()
-
-    def _resume_at(self, position: Any, may_start_over: bool, may_change: bool) -> bool:
-        """Go to a position; return False if the input must start over instead."""
-        try:
-            self._batches.set_state(position)
-        except InputError as error:
-            if isinstance(error, inputs.ChangedInputError) and not may_change:
-                raise inputs.ChangedInputError(
-                    f'{error} RunConfig(resume_input="restart") starts it from its '
-                    "beginning; the model and its step are kept. If only rows behind "
-                    "the position were changed, as when a bad line was corrected, "
-                    '"unchecked" continues there.'
-                ) from error
-            if not may_start_over:
-                error.add_note(
-                    'RunConfig(resume_input="refuse") asks for this error; '
-                    '"exact" skips to the position, "restart" starts over.'
-                )
-                raise
-            _log.warning(
-                "the input starts from its beginning: it is not the one that the "
-                "checkpoint was made with (%s)",
-                error,
-            )
-            return False
-        return True

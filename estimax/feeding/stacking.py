@@ -23,7 +23,7 @@ import numpy as np
 
 from estimax.core.sparse import Sparse
 from estimax.feeding.batches import BatchStack
-from estimax.feeding.packing import pack, pack_stack
+from estimax.feeding.placing import BatchPlacing
 from estimax.input.streams import columns
 from estimax.staging import plan as plans
 
@@ -113,17 +113,23 @@ class Groups:
 
 
 def stacks_from(
-    groups: Groups, plan: plans.Plan, length: int | None
+    groups: Groups,
+    plan: plans.Plan,
+    length: int | None,
+    placing: BatchPlacing | None = None,
 ) -> Iterator[BatchStack]:
     """Yield the stacks of all groups, and tell the groups the capacity of a stack."""
     for group in groups:
-        for stack in stacks_of(group, plan, length):
+        for stack in stacks_of(group, plan, length, placing):
             groups.most = stack.capacity
             yield stack
 
 
 def stacks_of(
-    group: RawBatches, plan: plans.Plan, length: int | None
+    group: RawBatches,
+    plan: plans.Plan,
+    length: int | None,
+    placing: BatchPlacing | None = None,
 ) -> Iterator[BatchStack]:
     """Prepare the batches of a group, and stack neighbours whose shapes agree.
 
@@ -134,7 +140,7 @@ def stacks_of(
         for prepared, same in _prepare(list(members), plan):
             capacity = length or _capacity(prepared, len(same))
             for start in range(0, len(same), capacity):
-                yield _stack(prepared, same, start, capacity)
+                yield _stack(prepared, same, start, capacity, placing or BatchPlacing())
 
 
 def _prepare(
@@ -217,7 +223,11 @@ def _power_of_two(number: float) -> int:
 
 
 def _stack(
-    prepared: plans.PreparedBatch, same: RawBatches, start: int, capacity: int
+    prepared: plans.PreparedBatch,
+    same: RawBatches,
+    start: int,
+    capacity: int,
+    placing: BatchPlacing,
 ) -> BatchStack:
     """Stack up to `capacity` of the prepared batches, from `start` on."""
     members = same[start : start + capacity]
@@ -230,9 +240,9 @@ def _stack(
 
         prepared = jax.tree.map(cut, prepared)
     arrays = (
-        pack(prepared)
+        placing.pack(prepared)
         if capacity == 1
-        else pack_stack(prepared, len(members), capacity)
+        else placing.pack_stack(prepared, len(members), capacity)
     )
     sizes = [plans.batch_size(members[0][0])] * len(members)
     return BatchStack(arrays, sizes, [at for _, at in members], capacity)

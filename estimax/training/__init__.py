@@ -16,6 +16,7 @@ from estimax.training.programs import (
     eval_program,
     predict_program,
     train_program,
+    unplaced_init,
 )
 from estimax.training.steps import variables_of
 from estimax.training.updates import UpdateKind, UpdatePlan
@@ -40,5 +41,6 @@ __all__ = [
     "run",
     "structure_of",
     "train_program",
+    "unplaced_init",
     "variables_of",
 ]

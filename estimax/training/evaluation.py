@@ -1,6 +1,6 @@
 """The evaluation loop: metrics merged over all batches.
 
-    results = evaluate(program, variables, batches, hooks, context, steps=None)
+    results, metrics = evaluate(program, variables, batches, hooks, context, steps=None)
 
 Metrics merge exactly, so their result does not depend on the size or order of batches.
 `loss` is the mean over batches, as in tf.estimator.
@@ -18,6 +18,7 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.feeding import PlacedBatch
 from estimax.hooks import Hook, RunContext
+from estimax.hooks.fetching import plain_names
 from estimax.metrics import metric
 from estimax.training.loop import begin, call_after_run
 from estimax.training.model import Variables
@@ -32,11 +33,11 @@ def evaluate(
     context: RunContext,
     *,
     steps: int | None = None,
-) -> dict[str, Any]:
-    """Return the metrics of up to `steps` batches; count the examples in `context`.
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the results of up to `steps` batches, and the metrics behind them.
 
-    Hooks are called around every batch. They may request its "loss" and the values that
-    the model logs with `ex.log_value`.
+    Examples are counted in `context`. Hooks are called around every batch. They may
+    request its "loss" and the values that the model logs with `ex.log_value`.
     """
     losses: list[jax.Array] = []
     merged: dict[str, Any] | None = None
@@ -44,14 +45,14 @@ def evaluate(
     begin(hooks, context)
     for batch in itertools.islice(batches, steps):
         wanted = [hook.before_run(context) for hook in hooks]
-        asked = {name for names in wanted for name in names or ()}
-        sees = not program.observed.isdisjoint(asked)
+        sees = not program.observed.isdisjoint(plain_names(wanted))
         seen = program.observe(variables, batch.arrays) if sees else {}
         result = program.step(variables, batch.arrays)
         losses.append(result["outputs"]["loss"])
         values = result["metrics"]
         merged = values if merged is None else program.merge(merged, values)
         context.examples += batch.examples
+        context.outputs = result["outputs"]
         call_after_run(hooks, wanted, context, {**result["outputs"], **seen})
         if context.stop_requested:
             break
@@ -64,4 +65,4 @@ def evaluate(
     results = {**metric.compute(merged), "loss": loss}
     for hook in hooks:
         hook.end(context)
-    return results
+    return results, merged

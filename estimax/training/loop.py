@@ -14,12 +14,16 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from estimax.core.state import TrainState
 from estimax.feeding import BatchStack
-from estimax.hooks.hook import NEVER, Hook, RunContext
+from estimax.hooks import calling
+from estimax.hooks.fetching import STEP_NAMES, RunValues, plain_names
+from estimax.hooks.hook import NEVER, Hook, Requested, RunContext
 from estimax.training.programs import TrainProgram
-from estimax.training.signals import WaitingEnded
+from estimax.training.signals import unless_interrupted
+from estimax.training.steps import add_counts
 
 
 def run(
@@ -41,21 +45,26 @@ def run(
     stack, at = None, 0
     while not context.stop_requested:
         if stack is None or at == len(stack):
-            stack, at = _next_stack(stacks, context), 0
+            stack, at = _next(stacks, context), 0
         if stack is None:
             break
+        context.agreed = stack.agreed
         stop = min(len(stack), at + schedule.steps_until_due(context.step))
         due = schedule.due(context.step + stop - at)
         try:
             wanted = [hook.before_run(context) for hook in due]
         except StopIteration:  # another way for a hook to request a stop
-            break
-        state, outputs = _advance(program, state, stack, at, stop, _names(wanted))
+            if context.requests is None:
+                break
+            context.request_stop()
+            due, wanted = [], []
+        state, outputs = _advance(program, state, stack, at, stop, plain_names(wanted))
         context.state = state
         context.step += stop - at
         context.examples += sum(stack.examples[at:stop])
         context.input_state = stack.positions[stop - 1]
         context.input_wait = waited()
+        context.outputs = outputs
         context.losses.append((context.step, outputs["loss"]))
         context.fetcher = partial(
             _fetch_now, program, context, outputs, stack.batch(stop - 1)
@@ -64,8 +73,13 @@ def run(
         try:
             call_after_run(due, wanted, context, outputs)
         except StopIteration:
-            break
+            if context.requests is None:
+                break
+            context.request_stop()
         schedule.visited(context.step)
+    if context.requests is not None:
+        agreed = context.requests.interrupted_by
+        context.interrupted_by = agreed or context.interrupted_by
     for hook in hooks:
         hook.end(context)
     # Break the reference cycle with the context, which would keep the last state alive.
@@ -73,16 +87,12 @@ def run(
     return state
 
 
-def _next_stack(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | None:
-    """Return the next stack; None at the end of the data, or if a signal arrived."""
-    try:
-        context.is_waiting = True
-        try:
-            return next(stacks, None)
-        finally:
-            context.is_waiting = False
-    except WaitingEnded:  # the signal may arrive at any point above
-        return None
+def _next(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | None:
+    """Return the next stack; None if there is none, or a signal arrived."""
+    if context.requests is not None:
+        # A process of a cluster ends with the others, at a step that they agree on.
+        return next(stacks, None)
+    return unless_interrupted(context, lambda: next(stacks, None))
 
 
 def _advance(
@@ -99,16 +109,18 @@ def _advance(
     the last batch from the state before its step, and added to the outputs.
     """
     seen: Mapping[str, Any] = {}
+    before: Mapping[str, Any] = {}
     if not program.observed.isdisjoint(names):
         if stop - start > 1:  # run up to the observed step
-            state, _ = program.loop(state, stack.arrays, start, stop - 1)
+            state, before = program.loop(state, stack.arrays, start, stop - 1)
             start = stop - 1
-        seen = program.observe(state, *stack.batch(stop - 1))
+        wanted = program.observed & names
+        seen = program.observe(state, *stack.batch(stop - 1), names=wanted)
     if stack.is_stack:
         state, outputs = program.loop(state, stack.arrays, start, stop)
     else:
         state, outputs = program.step(state, stack.arrays)
-    return state, {**outputs, **seen} if seen else outputs
+    return state, add_counts(before, {**outputs, **seen}) if seen else outputs
 
 
 def _fetch_now(
@@ -119,30 +131,33 @@ def _fetch_now(
     names: Sequence[str],
 ) -> dict[str, Any]:
     """Return values of the last step; observed values are computed again."""
-    wanted = set(names)
+    wanted = plain_names([names])
     if not program.observed.isdisjoint(wanted):
-        outputs = {**outputs, **program.observe(context.state, *batch)}
-    return _fetch(outputs, wanted, context)
+        seen = program.observe(context.state, *batch, names=program.observed & wanted)
+        outputs = {**outputs, **seen}
+    return RunValues.of(names, _fetch(outputs, wanted, context))
 
 
 def begin(hooks: Sequence[Hook], context: RunContext) -> None:
     """Call `begin` of every hook, then `after_create_session` of every hook."""
     for hook in hooks:
-        hook.begin(context)
+        calling.check_hook(hook)
     for hook in hooks:
-        hook.after_create_session(context)
+        calling.begin(hook, context)
+    for hook in hooks:
+        calling.after_create_session(hook, context)
 
 
 def call_after_run(
     hooks: Sequence[Hook],
-    wanted: Sequence[Sequence[str] | None],
+    wanted: Sequence[Requested],
     context: RunContext,
     outputs: Mapping[str, Any],
 ) -> None:
     """Fetch the requested values from the device and call `after_run` of every hook."""
-    fetched = _fetch(outputs, _names(wanted), context)
+    fetched = _fetch(outputs, plain_names(wanted), context)
     for hook, names in zip(hooks, wanted, strict=True):
-        hook.after_run(context, {name: fetched[name] for name in names or ()})
+        hook.after_run(context, RunValues.of(names, fetched))
 
 
 class _Schedule:
@@ -169,18 +184,18 @@ class _Schedule:
                 self._next[index] = self._hooks[index].next_step(step)
 
 
-def _names(wanted: Sequence[Sequence[str] | None]) -> set[str]:
-    return {name for names in wanted for name in names or ()}
-
-
 def _fetch(
     outputs: Mapping[str, Any], names: set[str], context: RunContext
 ) -> dict[str, Any]:
     if not names:
         return {}
     known = outputs
-    if not names <= known.keys() and isinstance(context.state, TrainState):
-        known = {**context.state.params, **context.state.tables, **outputs}
+    if not names <= known.keys():
+        steps = dict.fromkeys(STEP_NAMES, np.int64(context.step))
+        variables: Mapping[str, Any] = {}
+        if isinstance(context.state, TrainState):
+            variables = _variables(context.state)
+        known = {**steps, **variables, **outputs}
     unknown = names - known.keys()
     if unknown:
         logged = sorted({*outputs, *context.logged})
@@ -191,3 +206,16 @@ def _fetch(
     texts = {n: known[n] for n in names if isinstance(known[n], str)}
     arrays = {n: known[n] for n in names if n not in texts}
     return {**jax.device_get(arrays), **texts}
+
+
+def _variables(state: TrainState) -> dict[str, Any]:
+    """Return the variables by name; tables sharded by row without their padding.
+
+    Those that are sharded over several processes are left out: none has all rows.
+    """
+    every = {**state.params, **state.tables}
+    for name, rows in state.row_counts:
+        table = every.pop(name)
+        if table.is_fully_addressable:
+            every[name] = np.asarray(table)[:rows]
+    return every

@@ -10,10 +10,10 @@ features the device needs, and which variables there are.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,12 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from estimax import staging, transforms
-from estimax.core.numbers import device_dtype, is_wide
-from estimax.core.spec import EstimatorSpec, Mode, ModeKeys
+from estimax import parallel, staging, transforms
+from estimax.core.numbers import Forwarded, device_dtype, is_host_value, is_wide
+from estimax.core.spec import EstimatorSpec, ExportOutput, Mode, ModeKeys
 from estimax.core.strings import Strings
+from estimax.parallel import Placement
 from estimax.staging import plan as plans
 from estimax.staging.recording import HostOnly, Lookup, Origin
+from estimax.training.graph import graph_def, names_of_constants
 from estimax.variables import ModelModule, computing_in
 
 PARAMS, TABLES = "params", "tables"
@@ -68,6 +70,7 @@ class Recording:
     texts: dict[str, str]  # name of each logged text -> the text
     structure: BatchStructure
     has_convolutions: bool
+    graph: Callable[[], bytes] | None  # the model as a GraphDef; None if it is eager
 
 
 @dataclass(frozen=True)
@@ -89,16 +92,30 @@ class Model:
       mode: TRAIN, EVAL or PREDICT.
       compute_dtype: The dtype of layers that were given none; None is Flax's default.
       eager: Whether to run on real arrays even to record, for `print` and debuggers.
+      row_variables: Variables of `get_variable` that are tables, updated by row; see
+        `declared_tables.py`.
+      placement: The mesh that the model runs on, with its sharded tables; None is one
+        device.
     """
 
     function: Callable[[Any, Any], EstimatorSpec]
     mode: Mode
     compute_dtype: str | None = None
     eager: bool = False
+    row_variables: frozenset[str] = frozenset()
+    placement: Placement | None = None
 
     def record(self, batch: plans.RawBatch) -> Recording:
         """Trace the model on a raw batch; host transforms run to find their shapes."""
-        trace = staging.Trace(self.mode, lambda call: _on_device(call.run(batch)))
+        staged: list[tuple[str, Any]] = []  # names and values that transforms made
+
+        def run_call(call: staging.Call) -> Any:
+            made = call.run(batch)
+            name = "/".join(dict.fromkeys(origin.name for origin in call.inputs))
+            staged.extend((name, leaf) for leaf in jax.tree.leaves(made))
+            return _on_device(made)
+
+        trace = staging.Trace(self.mode, run_call)
         arrays = self._arrays(batch)
         structure = {origin: kind_of(value) for origin, value in batch.items()}
         specs: list[EstimatorSpec] = []
@@ -113,6 +130,7 @@ class Model:
             return variables, (kept, logged_arrays(trace.logged))
 
         key = jax.random.key(0)
+        graph = None
         if self.eager:
             shapes = jax.eval_shape(lambda made: made, run(key, arrays))
             used, has_convolutions = set(arrays), False
@@ -120,6 +138,8 @@ class Model:
             jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(key, arrays)
             used = _used_names(jaxpr.jaxpr, arrays)
             has_convolutions = _contains(jaxpr.jaxpr, "conv_general_dilated")
+            names = [*names_of_constants(jaxpr.consts, staged), *sorted(arrays)]
+            graph = functools.partial(graph_def, jaxpr.jaxpr, names, shapes)
         # A model that reads no feature (a baseline) still needs the number of rows. An
         # eager one may have no raw value left, if none of them fits a device.
         if batch and (self.eager or not (used or trace.calls)):
@@ -128,7 +148,11 @@ class Model:
             raw=tuple(o for o in batch if o.name in used),
             calls=tuple(trace.calls.values()),
             is_eager=self.eager,
+            defaults=tuple((o, _agreed(given)) for o, given in trace.defaults.items()),
         )
+        if self.mode == ModeKeys.PREDICT:
+            outputs = [specs[0].predictions, *_exported(specs[0])]
+            plan = replace(plan, forwarded=forwarded_of(outputs))
         variables = variables_from_flax(shapes[0])
         logged = {name: value.kind for name, value in trace.logged.items()}
         lookups = tuple(trace.lookups)
@@ -142,6 +166,7 @@ class Model:
             texts=texts,
             structure=structure,
             has_convolutions=has_convolutions,
+            graph=graph,
         )
 
     def init(
@@ -151,7 +176,7 @@ class Model:
         structure: BatchStructure,
     ) -> Variables:
         """Return the initial variables; works inside and outside of jit."""
-        trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
+        trace = self._trace(arrays)
         _, variables = self._init(trace, structure, key, arrays)
         return variables_from_flax(variables)
 
@@ -163,10 +188,19 @@ class Model:
         *,
         key: jax.Array | None = None,
         rows: Mapping[str, staging.TableRows] | None = None,
+        row_zeros: Mapping[str, Sequence[jax.Array]] | None = None,
+        cuts_lookups: bool = False,
     ) -> Applied:
-        """Run the `model_fn` on a prepared batch with given variables."""
-        trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
-        trace.rows = rows or {}
+        """Run the `model_fn` on a prepared batch with given variables.
+
+        `rows` are the gathered rows of tables. `row_zeros` holds arrays of zeros that
+        are added to the rows of each lookup in other tables, so that the gradient can
+        be taken with respect to them. With `cuts_lookups`, no gradient flows through
+        lookups.
+        """
+        trace = self._trace(arrays)
+        trace.rows, trace.row_zeros = rows or {}, row_zeros or {}
+        trace.cuts_lookups = cuts_lookups
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, changed = ModelModule(self.function).apply(
@@ -176,9 +210,19 @@ class Model:
                 rngs=None if key is None else {"dropout": key},
                 mutable=list(variables.model_state),
             )
-        return Applied(
-            self._in_full(spec), dict(changed), trace.logged, tuple(trace.lookups)
-        )
+            spec = self._outputs(spec)
+        return Applied(spec, dict(changed), trace.logged, tuple(trace.lookups))
+
+    def _trace(self, arrays: plans.PreparedBatch) -> staging.Trace:
+        trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
+        trace.row_variables = self.row_variables
+        if self.placement is not None:
+            trace.uses_kernels = False
+            trace.readers = {
+                name: partial(parallel.read_rows, self.placement, name)
+                for name in self.placement.rows
+            }
+        return trace
 
     def _arrays(self, batch: plans.RawBatch) -> dict[str, Any]:
         """Return the numeric values of a batch by name, in the dtypes of the device.
@@ -209,7 +253,7 @@ class Model:
             spec, variables = ModelModule(self.function).init_with_output(
                 {"params": params_key, "dropout": dropout_key}, features, labels
             )
-        return self._in_full(spec), variables
+            return self._outputs(spec), variables
 
     def _view(
         self,
@@ -238,28 +282,31 @@ class Model:
             values[origin] = trace.knows(value, origin, is_wide=wide)
         return plans.unflatten("features", values), plans.unflatten("labels", values)
 
-    def _in_full(self, spec: EstimatorSpec) -> EstimatorSpec:
-        """Return the spec with its arrays cast back to float32."""
-        if self.compute_dtype is None:
-            return spec
-        changes = {
-            "loss": spec.loss,
-            "predictions": spec.predictions,
-            "export_outputs": spec.export_outputs,
-        }
-        full: dict[str, Any] = jax.tree.map(
-            functools.partial(_widened, self.compute_dtype), changes
+    def _outputs(self, spec: EstimatorSpec) -> EstimatorSpec:
+        """Return the spec with raw features forwarded, and its arrays in float32."""
+        narrow = None if self.compute_dtype is None else jnp.dtype(self.compute_dtype)
+
+        def output(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: output(item) for key, item in value.items()}
+            if isinstance(value, ExportOutput):
+                parts = {f.name: getattr(value, f.name) for f in fields(value)}
+                return replace(value, **output(parts))
+            value = staging.forward(value)
+            is_narrow = narrow is not None and getattr(value, "dtype", None) == narrow
+            return value.astype(jnp.float32) if is_narrow else value
+
+        return spec._replace(
+            loss=output(spec.loss),
+            predictions=output(spec.predictions),
+            export_outputs=output(spec.export_outputs),
         )
-        return spec._replace(**full)
 
 
-def _widened(narrow: str, value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        wide = jax.tree.map(functools.partial(_widened, narrow), fields)
-        return dataclasses.replace(value, **wide)
-    is_narrow = getattr(value, "dtype", None) == jnp.dtype(narrow)
-    return value.astype(jnp.float32) if is_narrow else value
+def forwarded_of(outputs: Any) -> tuple[Forwarded, ...]:
+    """Return the features that are outputs as they are, each once."""
+    found = jax.tree.leaves(outputs, is_leaf=is_host_value)
+    return tuple(dict.fromkeys(one for one in found if isinstance(one, Forwarded)))
 
 
 def logged_arrays(logged: Mapping[str, staging.LoggedValue]) -> dict[str, jax.Array]:
@@ -347,6 +394,12 @@ def _exported(spec: EstimatorSpec) -> list[dict[str, Any]]:
     return [output.as_outputs() for output in (spec.export_outputs or {}).values()]
 
 
+def _agreed(defaults: list[Any]) -> Any:
+    """Return the default that all columns of a feature share, or None."""
+    # By text, since NaN differs from itself.
+    return defaults[0] if len(set(map(repr, defaults))) == 1 else None
+
+
 def _smallest(batch: plans.RawBatch) -> Origin:
     """Return the cheapest value for a request to send, preferably a dense feature."""
 
@@ -363,11 +416,16 @@ def _contains(jaxpr: Any, primitive: str) -> bool:
     for equation in jaxpr.eqns:
         if equation.primitive.name == primitive:
             return True
-        for value in jax.tree.leaves(list(equation.params.values())):
-            inner = getattr(value, "jaxpr", value)  # a ClosedJaxpr has one
-            if hasattr(inner, "eqns") and _contains(inner, primitive):
-                return True
+        if any(_contains(inner, primitive) for inner in inner_jaxprs(equation)):
+            return True
     return False
+
+
+def inner_jaxprs(equation: Any) -> list[Any]:
+    """Return the jaxprs that an equation calls, such as the body of a loop."""
+    values = jax.tree.leaves(list(equation.params.values()))
+    found = [getattr(value, "jaxpr", value) for value in values]  # of a ClosedJaxpr
+    return [inner for inner in found if hasattr(inner, "eqns")]
 
 
 def _used_names(jaxpr: Any, arrays: Mapping[str, Any]) -> set[str]:

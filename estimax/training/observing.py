@@ -1,19 +1,20 @@
 """Logged values, computed only at the steps at which a hook requests them.
 
-    values = program.observe(state, batch)        # before the step itself
+    values = program.observe(state, batch, names={"accuracy"})  # before the step itself
 
-`observe` is a forward pass of its own. The train step does not compute these values, so
-histograms of every layer cost nothing at other steps, and the bits of a step do not
-depend on what is observed.
+`observe` is a forward pass of its own, and a second one with gradients for the norms of
+layers. The train step does not compute these values, so they cost nothing at other
+steps, and the bits of a step do not depend on what is observed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from estimax.core.state import TrainState
@@ -23,8 +24,11 @@ from estimax.training import steps
 from estimax.training.model import BatchStructure, Model, Variables, logged_arrays
 from estimax.training.updates import UpdatePlan
 
-# (state or variables, batch or stack of batches, place in the stack) -> values
+# (state or variables, batch or stack of batches, place in the stack) -> values. That of
+# training also has `names`, the values to compute.
 Observe = Callable[..., dict[str, Any]]
+
+GRADIENT, WEIGHT = "gradient_norm/", "weight_norm/"
 
 
 def observed_names(logged: Mapping[str, str]) -> frozenset[str]:
@@ -32,14 +36,63 @@ def observed_names(logged: Mapping[str, str]) -> frozenset[str]:
     return frozenset(n for n, kind in logged.items() if kind != "value" and n != "loss")
 
 
-def observe_training(updates: UpdatePlan, texts: Mapping[str, str]) -> Observe:
-    """Build observe(state, batches, place=None) -> logged values of a batch."""
+def observe_training(
+    updates: UpdatePlan, texts: Mapping[str, str], norms: frozenset[str]
+) -> Observe:
+    """Build observe(state, batches, place=None, *, names) -> values of a batch.
+
+    `norms` are the names of the norms. They and the logged values are compiled apart:
+    most requests are for the logged values, which need no gradients.
+    """
 
     def observe(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
         applied = steps.apply_in_training(updates, state, batch)
-        return learning_rates(updates, state) | logged_arrays(applied.logged)
+        values = learning_rates(updates, state) | logged_arrays(applied.logged)
+        return _everywhere(updates.model, values)
 
-    return _compiled(observe, texts)
+    def observe_norms(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
+        found, _ = steps.gradients(updates, state, batch)
+        gradients = {**found.whole["params"], **found.whole["tables"], **found.rows}
+        weights = {name: _every_variable(state)[name] for name in gradients}
+        return {**_norms(GRADIENT, gradients), **_norms(WEIGHT, weights)}
+
+    logged, normed = _compiled(observe, texts), _compiled(observe_norms, {})
+
+    def observe_named(*batch: Any, names: Set[str]) -> dict[str, Any]:
+        values = {} if norms.isdisjoint(names) else normed(*batch)
+        return values if names <= norms else {**values, **logged(*batch)}
+
+    return observe_named
+
+
+def norm_names(updates: UpdatePlan) -> list[str]:
+    """Return the names of the norms of all layers that are trained."""
+    groups = updates.param_groups | {n: t.group for n, t in updates.tables.items()}
+    layers = dict.fromkeys(layer_of(n) for n, g in groups.items() if g is not None)
+    return [f"{kind}{layer}" for kind in (GRADIENT, WEIGHT) for layer in layers]
+
+
+def layer_of(variable: str) -> str:
+    """Return the layer of a variable, which is its scope.
+
+    >>> layer_of("dnn/hiddenlayer_0/kernel"), layer_of("bias")
+    ('dnn/hiddenlayer_0', 'bias')
+    """
+    return variable.rpartition("/")[0] or variable
+
+
+def _every_variable(state: TrainState) -> dict[str, Any]:
+    return {**state.params, **state.tables}
+
+
+def _norms(kind: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Euclidean norm of all arrays of each layer."""
+    squares: dict[str, Any] = {}
+    for name, array in arrays.items():
+        total = jnp.sum(jnp.square(array.astype(jnp.float32)))
+        layer = f"{kind}{layer_of(name)}"
+        squares[layer] = squares[layer] + total if layer in squares else total
+    return {layer: jnp.sqrt(total) for layer, total in squares.items()}
 
 
 def observe_evaluation(
@@ -48,9 +101,18 @@ def observe_evaluation(
     """Build observe(variables, batch) -> logged values of a batch."""
 
     def observe(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
-        return logged_arrays(model.apply(variables, batch, structure).logged)
+        logged = logged_arrays(model.apply(variables, batch, structure).logged)
+        return _everywhere(model, logged)
 
     return _compiled(observe, texts)
+
+
+def _everywhere(model: Model, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values; on a mesh every device, and so every process, has them."""
+    if model.placement is None:
+        return values
+    replicated: dict[str, Any] = model.placement.replicate(values)
+    return replicated
 
 
 def learning_rates(updates: UpdatePlan, state: TrainState) -> dict[str, Any]:

@@ -1,14 +1,17 @@
 """The prediction loop.
 
-for predictions in predict(program, variables, batches, hooks, context): ...
+for predictions, forwarded in predict(program, variables, batches, hooks, context): ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from numpy.typing import NDArray
+
+from estimax.core.numbers import Forwarded
 from estimax.feeding import PlacedBatch
 from estimax.hooks import Hook, RunContext
 from estimax.training.loop import begin, call_after_run
@@ -24,8 +27,8 @@ def predict(
     context: RunContext,
     *,
     debugging: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Iterator[Any]:
-    """Yield the predictions of each batch, as arrays on the device.
+) -> Iterator[tuple[Any, Mapping[Forwarded, NDArray[Any]]]]:
+    """Yield the predictions of each batch, on the device, and its forwarded features.
 
     `debugging` is entered around each step only. Around the whole loop it would also
     hold for the code of the caller, which runs between two batches.
@@ -36,7 +39,7 @@ def predict(
         with debugging():
             predictions = program.step(variables, batch.arrays)
         call_after_run(hooks, wanted, context, {})
-        yield predictions
+        yield predictions, batch.forwarded
         if context.stop_requested:
             break
     for hook in hooks:

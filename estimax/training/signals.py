@@ -4,9 +4,10 @@
         run(...)               # SIGTERM: the loop ends, hooks save, the process exits
 
 The first SIGTERM or SIGINT (Ctrl-C) requests a stop after the current step, so that
-`end` of the hooks writes a checkpoint. If the loop is waiting for input it is
-interrupted: a preempted process has only seconds, and its input may be stuck. When the
-block ends, the signal has its usual effect. A second signal has it at once.
+`end` of the hooks writes a checkpoint. What must not delay that, such as the wait for
+input, is called by `unless_interrupted` and ends at once: a preempted process has only
+seconds, and its input may be stuck. When the block ends, the signal has its usual
+effect. A second signal has it at once.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from estimax.hooks.hook import RunContext
 
 _log = logging.getLogger("estimax")
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_NAMES = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C"}
 _Handler = Callable[[int, Any], Any] | int | None
+Result = TypeVar("Result")
 
 
-class WaitingEnded(BaseException):
-    """Raised by the signal handler while the training loop waits for input."""
+class _Interrupted(BaseException):
+    """Raised by the signal handler within `unless_interrupted`."""
 
 
 @contextmanager
@@ -41,21 +43,23 @@ def stopping_on_signals(context: RunContext) -> Iterator[None]:
     received: list[int] = []
 
     def handle(number: int, frame: Any) -> None:
-        name = signal.Signals(number).name
+        name = _NAMES[signal.Signals(number)]
         if received:
-            _log.warning("received %s again: stopping at once", name)
+            _log.warning("%s again: stopping at once", name)
             _act(previous[number], number)
             return
         received.append(number)
         _log.warning(
-            "received %s: stopping after this step and saving; again to stop at once",
+            "%s: stopping after this step, and saving it. %s again stops at once.",
+            name,
             name,
         )
+        context.interrupted_by = name
         context.request_stop()
         if context.is_waiting:
-            raise WaitingEnded
+            raise _Interrupted
 
-    previous: dict[int, _Handler] = {n: signal.getsignal(n) for n in _SIGNALS}
+    previous: dict[int, _Handler] = {n: signal.getsignal(n) for n in _NAMES}
     # Leave signals alone that are ignored (nohup) or handled outside of Python.
     ours = [n for n, old in previous.items() if old not in (signal.SIG_IGN, None)]
     for number in ours:
@@ -67,6 +71,20 @@ def stopping_on_signals(context: RunContext) -> Iterator[None]:
             signal.signal(number, previous[number])
     if received:
         _act(previous[received[0]], received[0])
+
+
+def unless_interrupted(
+    context: RunContext, function: Callable[[], Result]
+) -> Result | None:
+    """Return the result of a function; None if a signal arrived, which ends it."""
+    try:
+        context.is_waiting = True
+        try:
+            return function()
+        finally:
+            context.is_waiting = False
+    except _Interrupted:  # the signal may arrive at any point above
+        return None
 
 
 def _act(handler: _Handler, number: int) -> None:

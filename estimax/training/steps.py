@@ -8,15 +8,17 @@ Same inputs, same bits. The gradient is taken here, in `train_step`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from estimax import optimizers
+from estimax import optimizers, parallel
 from estimax.core.state import TrainState
+from estimax.staging import OUT_OF_RANGE
 from estimax.staging.plan import AccumulatedBatch, PreparedBatch
 from estimax.staging.recording import Lookup, TableRows
 from estimax.training.model import (
@@ -34,6 +36,9 @@ Outputs = dict[str, jax.Array]  # "loss" and the values of `ex.log_value`
 TrainStep = Callable[[TrainState, Any], tuple[TrainState, Outputs]]
 TrainLoop = Callable[[TrainState, Any, Any, Any], tuple[TrainState, Outputs]]
 
+# The rows of a large table are updated alone if it has so many for each id of a batch.
+_ROWS_PER_ID = 4
+
 
 def make_train_step(updates: UpdatePlan) -> TrainStep:
     """Build step(state, batch) -> (state, outputs)."""
@@ -45,7 +50,11 @@ def make_train_step(updates: UpdatePlan) -> TrainStep:
         new = replace(
             state, step=state.step + 1, model_state=found.model_state, averages=averages
         )
-        return new, {"loss": found.loss, **named}
+        outputs = {"loss": found.loss, **named}
+        placement = updates.model.placement
+        if placement is not None:
+            new, outputs = placement.constrain(new), placement.replicate(outputs)
+        return new, outputs
 
     return train_step
 
@@ -58,33 +67,65 @@ class Gradients(NamedTuple):
     rows: dict[str, jax.Array]  # with respect to gathered rows, by table
     touched: dict[str, jax.Array]  # table -> [V] booleans
     model_state: Any
+    # The distinct ids of rows that were found on the device; others are in the batch.
+    unique: dict[str, jax.Array] = {}  # noqa: RUF012 - never changed
 
 
 def gradients(
     updates: UpdatePlan, state: TrainState, batch: Batch
 ) -> tuple[Gradients, Outputs]:
     """Return the gradients of a batch, averaged over its parts, and named values."""
-    trained = _trained_arrays(updates, state)
+    zeros = _row_zeros(updates, state, batch)
+    trained = _trained_arrays(updates, state, set(zeros))
     rows = _gather_rows(updates, state, batch)
 
     def of_part(state: TrainState, part: PreparedBatch) -> tuple[Gradients, Outputs]:
-        def loss_fn(trained: Any, rows: Any) -> tuple[jax.Array, Any]:
-            applied = _apply(updates, state, trained, rows, part)
-            touched = _touched(updates, applied)
+        def loss_fn(trained: Any, rows: Any, zeros: Any) -> tuple[jax.Array, Any]:
+            applied = _apply(updates, state, trained, rows, part, zeros)
             return applied.spec.loss, (
                 applied.model_state,
                 _named_values(applied),
-                touched,
+                _touched(updates, applied, set(zeros)),
+                {name: _found_ids(applied, name) for name in zeros},
             )
 
-        gradient = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
-        (loss, aux), (whole, row_grads) = gradient(trained, rows)
-        model_state, named, touched = aux
-        return Gradients(loss, whole, row_grads, touched, model_state), named
+        gradient = jax.value_and_grad(loss_fn, argnums=(0, 1, 2), has_aux=True)
+        (loss, aux), (whole, row_grads, found_grads) = gradient(trained, rows, zeros)
+        model_state, named, touched, ids = aux
+        unique = {}
+        for name, grads in found_grads.items():
+            unique[name], row_grads[name] = _summed(ids[name], grads, state, name)
+        found = Gradients(loss, whole, row_grads, touched, model_state, unique)
+        return found, named
 
     if isinstance(batch, PreparedBatch):
-        return of_part(state, batch)
-    return accumulate(of_part, state, batch.parts)
+        found, named = of_part(state, batch)
+    else:
+        found, named = accumulate(of_part, state, batch.parts)
+    return _summed_over_processes(updates, batch, found), named
+
+
+def _summed_over_processes(
+    updates: UpdatePlan, batch: Batch, found: Gradients
+) -> Gradients:
+    """Sum the gradients of ids that several processes have; each made its own unique.
+
+    Before clipping, because a norm is that of the sums.
+    """
+    placement = updates.model.placement
+    if placement is None or placement.processes == 1:
+        return found
+    rows, unique = dict(found.rows), dict(found.unique)
+    for name in updates.tables_by(UpdateKind.ROWS):
+        unique[name], rows[name] = optimizers.sum_duplicates(
+            _unique_ids(updates, batch, name), rows[name], _vocabulary(updates, name)
+        )
+    return found._replace(rows=rows, unique=unique)
+
+
+def _vocabulary(updates: UpdatePlan, table: str) -> int:
+    groups = {group.name: group.vocabulary for group in updates.plan.groups}
+    return groups[str(updates.tables[table].rows)]
 
 
 def apply_in_training(
@@ -108,6 +149,7 @@ def _apply(
     trained: Any,
     rows: Any,
     batch: PreparedBatch,
+    zeros: Any = None,
 ) -> Applied:
     return updates.model.apply(
         _with_trained(state, trained),
@@ -115,6 +157,7 @@ def _apply(
         updates.structure,
         key=jax.random.fold_in(state.key, state.step),
         rows=_table_rows(updates, state, rows, batch),
+        row_zeros=zeros,
     )
 
 
@@ -137,12 +180,16 @@ def make_loop(step: TrainStep) -> TrainLoop:
     The bounds are arguments, so that one compiled program runs any part of a stack. The
     bits of a step then do not depend on the steps that share its call.
     """
+    # A step is traced once for the shapes of its outputs and once for the loop. `jit`
+    # remembers the first trace; `inline` makes it part of the loop, as if called.
+    step = jax.jit(step, inline=True)
 
     def loop(
         state: TrainState, batches: Any, start: jax.Array, stop: jax.Array
     ) -> tuple[TrainState, Outputs]:
         def body(index: Any, carry: Any) -> Any:
-            return step(carry[0], batch_at(batches, index))
+            state, outputs = step(carry[0], batch_at(batches, index))
+            return state, add_counts(carry[1], outputs)
 
         shapes = jax.eval_shape(lambda: step(state, batch_at(batches, 0))[1])
         outputs = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -154,6 +201,20 @@ def make_loop(step: TrainStep) -> TrainLoop:
     return loop
 
 
+def add_counts(before: Mapping[str, Any], outputs: Mapping[str, Any]) -> Outputs:
+    """Return outputs with counts of ids out of range added to those of earlier steps.
+
+    Other outputs are those of the last step.
+    """
+    counts = {n: before[n] + outputs[n] for n in outputs if is_count(n) and n in before}
+    return {**outputs, **counts}
+
+
+def is_count(name: str) -> bool:
+    """Return whether an output is a count of ids out of range."""
+    return name.startswith(OUT_OF_RANGE)
+
+
 def make_init(
     updates: UpdatePlan,
 ) -> Callable[[jax.Array, PreparedBatch], TrainState]:
@@ -161,7 +222,12 @@ def make_init(
 
     def init(key: jax.Array, batch: PreparedBatch) -> TrainState:
         init_key, run_key = jax.random.split(key)
-        made = updates.model.init(init_key, batch, updates.structure)
+        # Initial values are those of one device: unpadded, and then placed.
+        placement = updates.model.placement
+        model = replace(updates.model, placement=None)
+        made = model.init(init_key, batch, updates.structure)
+        if placement is not None:
+            made = placement.pad(made)
         state = TrainState(
             step=jnp.zeros((), jnp.int32),
             params=made.params,
@@ -170,8 +236,9 @@ def make_init(
             opt_state={},
             slots={},
             key=run_key,
+            row_counts=() if placement is None else placement.row_counts,
         )
-        return replace(
+        state = replace(
             state,
             opt_state=_init_groups(updates, state),
             slots={
@@ -182,6 +249,7 @@ def make_init(
             },
             averages=_first_averages(updates, state),
         )
+        return state if placement is None else placement.constrain(state)
 
     return init
 
@@ -194,10 +262,12 @@ def make_eval_step(
     def eval_step(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
         applied = model.apply(variables, batch, structure)
         spec = applied.spec
-        return {
+        results = {
             "outputs": {"loss": spec.loss, **_named_values(applied)},
             "metrics": spec.eval_metric_ops,
         }
+        placement = model.placement
+        return results if placement is None else placement.replicate(results)
 
     return eval_step
 
@@ -218,12 +288,15 @@ def variables_of(state: TrainState) -> Variables:
     return Variables(state.params, state.tables, state.model_state)
 
 
-def _trained_arrays(updates: UpdatePlan, state: TrainState) -> dict[str, Any]:
-    """Return what the gradient is taken with respect to, besides gathered rows."""
+def _trained_arrays(
+    updates: UpdatePlan, state: TrainState, by_row: Container[str] = ()
+) -> dict[str, Any]:
+    """Return what the gradient is taken with respect to, besides rows of tables."""
     groups = updates.param_groups
     params = {n: v for n, v in state.params.items() if groups[n] is not None}
     whole = updates.tables_by(UpdateKind.WHOLE, UpdateKind.MASKED)
-    return {"params": params, "tables": {name: state.tables[name] for name in whole}}
+    tables = {name: state.tables[name] for name in whole if name not in by_row}
+    return {"params": params, "tables": tables}
 
 
 def _with_trained(state: TrainState, trained: dict[str, Any]) -> Variables:
@@ -238,10 +311,24 @@ def _gather_rows(
     updates: UpdatePlan, state: TrainState, batch: Batch
 ) -> dict[str, jax.Array]:
     rows = {}
+    placement = updates.model.placement
     for name in updates.tables_by(UpdateKind.ROWS):
-        unique = batch.unique[str(updates.tables[name].rows)]
-        rows[name] = optimizers.gather_rows(state.tables[name], unique)
+        unique, table = _unique_ids(updates, batch, name), state.tables[name]
+        if placement is not None and name in placement.rows:
+            rows[name] = parallel.gather_rows(placement, name, table, unique)
+        elif placement is not None and placement.processes > 1:
+            # The ids of each process are sorted, but not those of all processes.
+            rows[name] = jnp.take(table, unique, axis=0, mode="clip")
+        else:
+            rows[name] = optimizers.gather_rows(table, unique)
     return rows
+
+
+def _unique_ids(updates: UpdatePlan, batch: Batch, table: str) -> jax.Array:
+    """Return the distinct ids of a table's row group; on a mesh, on every device."""
+    ids: jax.Array = batch.unique[str(updates.tables[table].rows)]
+    placement = updates.model.placement
+    return ids if placement is None else placement.replicate(ids)
 
 
 def _table_rows(
@@ -258,10 +345,67 @@ def _table_rows(
     }
 
 
-def _touched(updates: UpdatePlan, applied: Applied) -> dict[str, jax.Array]:
+def _row_zeros(
+    updates: UpdatePlan, state: TrainState, batch: Batch
+) -> dict[str, list[jax.Array]]:
+    """Return zeros of the shape of the rows of each lookup, for some masked tables.
+
+    Adding them to the rows gives the gradient of the rows alone, [N, D], where that of
+    the table is [V, D]. Equal ids must then be summed, which takes a sort. Tables that
+    are not much larger than N are left out, because a mask is cheaper for them.
+    """
+    masked = updates.tables_by(UpdateKind.MASKED)
+    if not masked or updates.model.eager or isinstance(batch, AccumulatedBatch):
+        return {}
+
+    def ids_of_lookups() -> dict[str, list[jax.Array]]:
+        applied = apply_in_training(updates, state, batch)
+        return {
+            name: [use.ids for use in applied.lookups if use.table == name]
+            for name in masked
+        }
+
+    zeros = {}
+    for name, ids in jax.eval_shape(ids_of_lookups).items():
+        table = state.tables[name]
+        if table.shape[0] >= _ROWS_PER_ID * sum(each.size for each in ids):
+            shapes = [(*each.shape, *table.shape[1:]) for each in ids]
+            zeros[name] = [jnp.zeros(shape, table.dtype) for shape in shapes]
+    return zeros
+
+
+def _found_ids(applied: Applied, table: str) -> jax.Array:
+    """Return the ids of all lookups in a table, [N]; negative where there is none."""
+    uses = [use for use in applied.lookups if use.table == table]
+    return jnp.concatenate([_with_row_0(use.ids).reshape(-1) for use in uses])
+
+
+def _with_row_0(ids: jax.Array) -> jax.Array:
+    """Return ids [B, L], with 0 as the first id of an example without any.
+
+    Such an example touches row 0, as in TensorFlow; see `staging/plan.py`.
+    """
+    ids = ids.reshape(ids.shape[0], -1)
+    return ids.at[:, 0].set(jnp.where((ids < 0).all(axis=1), 0, ids[:, 0]))
+
+
+def _summed(
+    ids: jax.Array, grads: Sequence[jax.Array], state: TrainState, name: str
+) -> tuple[jax.Array, jax.Array]:
+    """Return the distinct ids of all lookups in a table, and a gradient for each."""
+    table = state.tables[name]
+    flat = jnp.concatenate([each.reshape(-1, *table.shape[1:]) for each in grads])
+    return optimizers.sum_duplicates(ids, flat, table.shape[0])
+
+
+def _touched(
+    updates: UpdatePlan, applied: Applied, by_row: Container[str] = ()
+) -> dict[str, jax.Array]:
     """Return which rows of each masked table were looked up, [V] booleans."""
     masks = {}
     for name in updates.tables_by(UpdateKind.MASKED):
+        if name in by_row:
+            continue
         uses = [use for use in applied.lookups if use.table == name]
         marks = [_mark(use) for use in uses]
         masks[name] = jnp.stack(marks).any(axis=0)
@@ -269,13 +413,10 @@ def _touched(updates: UpdatePlan, applied: Applied) -> dict[str, jax.Array]:
 
 
 def _mark(use: Lookup) -> jax.Array:
-    ids = use.ids.reshape(use.ids.shape[0], -1)
     vocabulary = use.shape[0]
-    # An example without an id touches row 0, as in TensorFlow; see `staging/plan.py`.
-    empty = (ids < 0).all(axis=1)
-    named = jnp.where(ids < 0, vocabulary, ids).reshape(-1)
-    mask = jnp.zeros(vocabulary, bool).at[named].set(True, mode="drop")
-    return mask.at[0].set(mask[0] | empty.any())
+    ids = _with_row_0(use.ids).reshape(-1)
+    named = jnp.where(ids < 0, vocabulary, ids)
+    return jnp.zeros(vocabulary, bool).at[named].set(True, mode="drop")
 
 
 def _apply_gradients(
@@ -308,9 +449,16 @@ def _apply_gradients(
         # Iterate in the order of the dict. The order of a set differs between
         # processes, so the compilation cache would never hit.
         for name in [name for name in mine if name in row_grads]:
-            unique = batch.unique[str(updates.tables[name].rows)]
-            tables[name], slots[name] = optimizers.update_rows(
-                optimizer, tables[name], slots[name], unique, mine[name], state.step
+            unique = (
+                found.unique[name]
+                if name in found.unique
+                else _unique_ids(updates, batch, name)
+            )
+            tables[name], slots[name] = _update_rows(
+                updates.model.placement,
+                name,
+                optimizer,
+                (tables[name], slots[name], unique, mine[name], state.step),
             )
         for name in [name for name in mine if name in touched]:
             tables[name], slots[name] = optimizers.update_touched(
@@ -324,6 +472,21 @@ def _apply_gradients(
     return replace(
         state, params=params, tables=tables, opt_state=opt_state, slots=slots
     )
+
+
+def _update_rows(
+    placement: parallel.Placement | None,
+    name: str,
+    optimizer: optimizers.Optimizer,
+    arguments: tuple[Any, ...],
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Call `optimizers.update_rows`: once, or on each device for its block."""
+    if placement is None:
+        return optimizers.update_rows(optimizer, *arguments)
+    update = partial(optimizers.update_rows, optimizer, in_place=False)
+    if name in placement.rows:
+        return parallel.update_rows(placement, name, update, *arguments)
+    return update(*arguments)
 
 
 def _first_averages(updates: UpdatePlan, state: TrainState) -> dict[str, jax.Array]:
@@ -393,7 +556,7 @@ def accumulate(
 
     Loss and gradients are averaged by the number of examples, `touched` is the union,
     each part starts from the `model_state` of the one before, and the named values are
-    those of the last part.
+    those of the last part; counts are summed.
     """
     total = sum(rows_of(part) for part in parts)
     shapes = jax.eval_shape(lambda: of_part(state, parts[0])[0])
@@ -415,7 +578,8 @@ def accumulate(
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *run)
         places = jnp.arange(index, index + len(run))
         found, every_named = jax.lax.scan(add, found, (places, stacked))
-        named = jax.tree.map(lambda leaf: leaf[-1], every_named)
+        last = {n: v.sum(0) if is_count(n) else v[-1] for n, v in every_named.items()}
+        named = add_counts(named, last)
         index += len(run)
     return found, named
 

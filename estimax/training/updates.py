@@ -71,7 +71,11 @@ class UpdatePlan:
         return cls(
             model,
             recording.structure,
-            replace(recording.plan, groups=tuple(dict.fromkeys(groups.values()))),
+            replace(
+                recording.plan,
+                groups=tuple(dict.fromkeys(groups.values())),
+                parts=1 if model.placement is None else model.placement.size,
+            ),
             train_op,
             {name: group_of[name] for name in shapes.params},
             tables,
