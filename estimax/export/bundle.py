@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,18 @@ from numpy.typing import NDArray
 from estimax.core.errors import BundleError, MissingFileError, did_you_mean
 from estimax.core.sparse import padded_length
 from estimax.export import functions, host_plan, manifest, selftest
+from estimax.export.csv_requests import CSV_FILE, CsvRequest
+from estimax.export.examples import (
+    EXAMPLES,
+    EXAMPLES_FILE,
+    ParseExamples,
+    parser_from_json,
+    parser_of,
+    specs_of,
+)
 from estimax.export.functions import ArgumentSpec
 from estimax.export.manifest import BundleFiles
-from estimax.export.requests import read_request
+from estimax.export.requests import RequestReader
 from estimax.export.signature import (
     DEFAULT_SIGNATURE,
     Signature,
@@ -50,6 +60,9 @@ MOST_ROWS = 4096
 
 Arrays = dict[str, NDArray[Any]]
 WEIGHTS = "weights.safetensors"
+EVAL_FOLDER = "eval"  # in the folder of a version
+# The signatures that heads make; those of several heads have these after a "/".
+_HEAD_SIGNATURES = (DEFAULT_SIGNATURE, "predict", "classification", "regression")
 _INTERNAL = ("files", "checksum")  # fields of the manifest that `describe` leaves out
 
 
@@ -121,6 +134,7 @@ class Bundle:
       arguments: Flat name to dtype and shape of every array that `run` takes. A string
         in a shape is a free size.
       weights: Name to array.
+      csv: Decodes requests of CSV records. None: requests have none.
 
     Example:
       >>> import tempfile
@@ -141,8 +155,10 @@ class Bundle:
     plan: plans.Plan
     arguments: Mapping[str, ArgumentSpec]
     weights: Mapping[str, jax.Array]
-    _programs: Mapping[str, Callable[..., dict[str, jax.Array]]]
+    _programs: Mapping[str, Any]  # signature to jitted function
     _files: BundleFiles
+    _parse_examples: ParseExamples | None = None
+    csv: CsvRequest | None = None
 
     def __repr__(self) -> str:
         names = [spec.name for spec in next(iter(self.signatures.values())).inputs]
@@ -156,26 +172,71 @@ class Bundle:
             )
         )
 
-    def predict(self, features: Any, signature: str = DEFAULT_SIGNATURE) -> Arrays:
-        """Answer a request.
+    def predict(
+        self,
+        features: Any,
+        signature: str | None = None,
+        *,
+        ignore_extra: bool = False,
+    ) -> Arrays:
+        """Predict every row of a table.
+
+        Integers are accepted for floats, and whole floats for integers. A missing value
+        (None, NaN, a null) becomes the default of its column; missing text is empty.
 
         Args:
-          features: Feature name to an array, list, `Strings` or `Sparse`, one entry per
-            row; or a data frame.
-          signature: The name of the signature to call.
+          features: One of: a data frame of pandas or polars; a pyarrow Table; a list of
+            dicts, one per row; a dict of columns (arrays, lists, Series, `Strings`,
+            `Sparse`), in which a single value stands for every row. If the model was
+            exported with `build_parsing_serving_input_receiver_fn`, also
+            `{"examples": records}` with a list of serialized tf.train.Examples; if its
+            receiver decodes CSV, also `{"csv_row": lines}` under the receiver's name.
+          signature: The name of the signature to call. None: `default_signature`.
+          ignore_extra: Whether to ignore columns that the model does not use. Otherwise
+            they are an error.
 
         Returns:
-          Output name to a NumPy array. Text is an object array of bytes.
+          Output name to a NumPy array. Text is an object array of `str`.
 
         Raises:
-          BundleError: A feature is missing, unknown, or of another dtype or shape, or
-            there is no such signature.
+          BundleError: A feature is missing, unknown, or of another dtype or shape; a
+            value is missing and its column has no default; or there is no such
+            signature.
+
+        Example:
+          >>> import tempfile
+          >>> from estimax.export import Servable, write_bundle
+          >>> age = Origin("features", "age")
+          >>> def double(weights, inputs):
+          ...     return {"serving_default": {"y": inputs.raw["features/age"] * 2}}
+          >>> plan = plans.Plan(raw=(age,), calls=())
+          >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
+          >>> with tempfile.TemporaryDirectory() as base:
+          ...     bundle = load(write_bundle(servable, base, platforms=("cpu",)))
+          >>> rows = [{"age": 1, "name": "Ada"}, {"age": 2, "name": "Bob"}]
+          >>> bundle.predict(rows, ignore_extra=True)
+          {'y': array([2., 4.], dtype=float32)}
         """
-        self.signature(signature)
-        batch = self.check(features)
+        called = self.signature(
+            self.default_signature if signature is None else signature
+        )
+        batch = self.check(features, ignore_extra=ignore_extra)
         if not plans.batch_size(batch):
-            return self._empty(signature)
-        return self.run(signature, self.transform(batch))
+            return called.without_rows()
+        arrays, forwarded = self.transform(batch), self.forwarded(batch)
+        computed = self._computed(called, arrays, forwarded)
+        return {
+            spec.name: spec.to_python(computed[spec.name]) for spec in called.outputs
+        }
+
+    @property
+    def default_signature(self) -> str:
+        """The signature that `predict` and `estimax run` call if none is named.
+
+        It is "predict" if the bundle has that signature, which returns all predictions
+        of a model, the only signature if there is one, and else "serving_default".
+        """
+        return default_signature(self.signatures)
 
     def signature(self, name: str) -> Signature:
         """Return a signature by name.
@@ -186,20 +247,16 @@ class Bundle:
         Raises:
           BundleError: There is no such signature.
         """
-        if name not in self.signatures:
-            raise BundleError(
-                f"unknown signature {name!r}{did_you_mean(name, self.signatures)}"
-            )
-        return self.signatures[name]
+        return signature_named(name, self.signatures)
 
-    def check(self, features: Any) -> dict[Origin, Any]:
+    def check(self, features: Any, *, ignore_extra: bool = False) -> dict[Origin, Any]:
         """Check a request and convert it to a raw batch.
 
         All signatures of a bundle take the same features, so the result fits each.
 
         Args:
-          features: Feature name to an array, list, `Strings` or `Sparse`, one entry per
-            row.
+          features: A table, in one of the forms that `predict` takes.
+          ignore_extra: Whether to ignore columns that the model does not use.
 
         Returns:
           Origin to raw value, for `transform`. Raw batches can be concatenated.
@@ -207,8 +264,27 @@ class Bundle:
         Raises:
           BundleError: A feature is missing, unknown, or of another dtype or shape.
         """
+        if self._parse_examples is not None and _has_only(EXAMPLES, features):
+            features = self._parse_examples(features[EXAMPLES])
+        elif self.csv is not None and _has_only(self.csv.name, features):
+            features = self.csv(features[self.csv.name])
+        return self._read_request(features, ignore_extra=ignore_extra)
+
+    @cached_property
+    def parse_examples(self) -> ParseExamples:
+        """Parses serialized tf.train.Examples into features.
+
+        If the export did not say how, each feature is parsed as the signatures
+        describe it.
+        """
+        if self._parse_examples is not None:
+            return self._parse_examples
+        return parser_of(specs_of(next(iter(self.signatures.values())).inputs))
+
+    @cached_property
+    def _read_request(self) -> RequestReader:
         specs = next(iter(self.signatures.values())).inputs
-        return read_request(specs, features, origins_of(self.plan))
+        return RequestReader(specs, origins_of(self.plan))
 
     def transform(self, batch: plans.RawBatch) -> Arrays:
         """Run the host transforms: strings to ids, padding and so on.
@@ -223,33 +299,80 @@ class Bundle:
           BundleError: An array does not have the shape that the program takes.
         """
         arrays = host_plan.flat_inputs(self.plan.prepare(batch))
-        for name, spec in self.arguments.items():
-            arrays[name] = _fitted(name, spec, arrays.get(name))
-        return {name: arrays[name] for name in self.arguments}
+        sizes: dict[str, int] = {}
+        return {
+            name: _fitted(name, spec, arrays.get(name), sizes)
+            for name, spec in self.arguments.items()
+        }
 
-    def run(self, signature: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
+    def forwarded(self, batch: plans.RawBatch) -> Arrays:
+        """Return the features of a batch that are outputs as they are.
+
+        Args:
+          batch: A raw batch, as `check` returns it.
+
+        Returns:
+          `TensorInfo.forwards` of an output to its array.
+        """
+        found = self.plan.forward(batch)
+        return {host_plan.forwarded_name(one): value for one, value in found.items()}
+
+    def run(
+        self,
+        signature: str,
+        arrays: Mapping[str, NDArray[Any]],
+        forwarded: Mapping[str, NDArray[Any]] | None = None,
+    ) -> Arrays:
         """Compute the answers of one signature.
 
         Args:
           signature: The name of the signature.
           arrays: Flat name to array, as `transform` returns them.
+          forwarded: What `forwarded` returns. Needed if an output repeats a feature.
 
         Returns:
-          Output name to a NumPy array with one entry per row.
+          Output name to a NumPy array with one entry per row. Text is an object array
+          of bytes, as in an answer of TensorFlow Serving.
         """
+        called = self.signature(signature)
+        computed = self._computed(called, arrays, forwarded or {})
+        return {spec.name: spec.to_wire(computed[spec.name]) for spec in called.outputs}
+
+    def _computed(
+        self,
+        signature: Signature,
+        arrays: Mapping[str, NDArray[Any]],
+        forwarded: Mapping[str, NDArray[Any]],
+    ) -> Arrays:
+        if not signature.is_by_row:
+            whole = self._programs[signature.name](self.weights, dict(arrays))
+            return self._with_forwarded(signature, whole, forwarded)
         rows = len(next(iter(arrays.values())))
         pieces = [
             self._compute(
-                signature, {n: a[i : i + MOST_ROWS] for n, a in arrays.items()}
+                signature.name, {n: a[i : i + MOST_ROWS] for n, a in arrays.items()}
             )
             for i in range(0, rows, MOST_ROWS)
         ]
         answers: Arrays = {}
-        for spec in self.signature(signature).outputs:
-            parts = [np.asarray(piece[spec.name])[:n] for piece, n in pieces]
-            whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            answers[spec.name] = spec.to_wire(whole)
-        return answers
+        for name in pieces[0][0]:
+            parts = [np.asarray(piece[name])[:n] for piece, n in pieces]
+            answers[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._with_forwarded(signature, answers, forwarded)
+
+    def _with_forwarded(
+        self,
+        signature: Signature,
+        computed: Mapping[str, Any],
+        forwarded: Mapping[str, NDArray[Any]],
+    ) -> Arrays:
+        """Return all outputs: the computed ones, and features as they are."""
+        return {
+            spec.name: np.asarray(computed[spec.name])
+            if spec.forwards is None
+            else forwarded[spec.forwards]
+            for spec in signature.outputs
+        }
 
     def warm_up(
         self, batch_sizes: Sequence[int], signatures: Sequence[str] | None = None
@@ -265,38 +388,141 @@ class Bundle:
         arrays = self.transform(example)
         for name in signatures or self.signatures:
             for size in batch_sizes:
-                self.run(name, {n: _repeated(a[:1], size) for n, a in arrays.items()})
+                rows = {
+                    n: with_last_row_repeated(a[:1], size) for n, a in arrays.items()
+                }
+                answers, _ = self._compute(name, rows)
+                for answer in answers.values():
+                    answer.block_until_ready()
 
-    def self_test(self) -> None:
+    def example(self) -> dict[Origin, Any]:
+        """Return the rows of the self-test as a raw batch, for `transform`."""
+        return self._test()[0]
+
+    def extra_file(self, name: str) -> Path | None:
+        """Return the path of a file in `assets.extra/`; None if there is none.
+
+        The file need not be listed in the manifest, so that one can be added later.
+
+        Args:
+          name: The path of the file under `assets.extra/`.
+
+        Raises:
+          BundleError: The name or a link leads out of the bundle.
+        """
+        path = self._files.path(f"assets.extra/{name}")
+        return path if path.is_file() else None
+
+    def compile(
+        self, signatures: Sequence[str], arrays: Mapping[str, NDArray[Any]]
+    ) -> Any:
+        """Compile the programs of some signatures as one, for arrays of these shapes.
+
+        A server calls it for every batch size before the first request. Signatures of
+        one model share most of their operations, which XLA merges: compiling three
+        together took 0.5 times as long, and running them as long as one.
+
+        Args:
+          signatures: The names of the signatures.
+          arrays: Flat name to array, as `transform` returns them.
+
+        Returns:
+          `program(bundle.weights, arrays)`, which returns signature to output name to
+          array, and raises for arrays of another shape.
+        """
+        programs = {name: self._programs[name] for name in signatures}
+
+        def answer(weights: Any, inputs: Any) -> Any:
+            return {name: run(weights, inputs) for name, run in programs.items()}
+
+        return jax.jit(answer).lower(self.weights, dict(arrays)).compile()
+
+    def function_of(self, signature: str) -> str:
+        """Return the name of the file in `functions/` that a signature runs.
+
+        Args:
+          signature: The name of the signature.
+        """
+        records = self._files.read_json("signatures.json")
+        return json_text.text(records[self.signature(signature).name], "function")
+
+    def exported(self, function: str) -> functions.Exported:
+        """Read a program again, e.g. to write it in another format.
+
+        Args:
+          function: The name of its file, from `function_of`.
+        """
+        return functions.read_function(self._files.read, function)
+
+    def program_groups(self) -> list[dict[str, str]]:
+        """Return groups of signatures to compile together.
+
+        Each is a dict of a signature to the first one that runs the same program. The
+        signatures of heads are one group, because they compute the same logits. Others
+        are apart: one may take much longer than another.
+        """
+        alike: dict[int, list[str]] = {}  # the signatures of every program
+        for name, program in self._programs.items():
+            alike.setdefault(id(program), []).append(name)
+        groups: dict[str, dict[str, str]] = {}
+        for names in alike.values():
+            endings = {name.rpartition("/")[2] for name in names}
+            group = "" if endings & set(_HEAD_SIGNATURES) else names[0]
+            groups.setdefault(group, {}).update(dict.fromkeys(names, names[0]))
+        return list(groups.values())
+
+    def self_test(
+        self, answer: Callable[[str, plans.RawBatch], Arrays] | None = None
+    ) -> None:
         """Run the example of the export and compare the answers.
+
+        Args:
+          answer: Computes the answers of a signature for a raw batch, e.g. with
+            programs that a server has compiled. None: `run`.
 
         Raises:
           BundleError: An answer differs by more than rounding.
         """
         example, expected = self._test()
-        rows = plans.batch_size(example)
-        # Twice the rows of the export, since answers must not depend on the batch size.
-        transformed = self.transform(example).items()
-        arrays = {name: _repeated(array, 2 * rows) for name, array in transformed}
         for name, answers in expected.items():
-            found = {n: a[:rows] for n, a in self.run(name, arrays).items()}
+            found = (answer or self._answer_twice)(name, example)
             platform = jax.default_backend()
             selftest.check_answers(name, answers, found, platform=platform)
+
+    def _answer_twice(self, name: str, batch: plans.RawBatch) -> Arrays:
+        """Answer a batch together with as many other rows."""
+        rows = plans.batch_size(batch)
+        given = self.transform(batch), self.forwarded(batch)
+        if not self.signature(name).is_by_row:
+            return self.run(name, *given)
+        # Twice the rows of the export, since answers must not depend on the batch size.
+        arrays, forwarded = (
+            {n: with_last_row_repeated(array, 2 * rows) for n, array in group.items()}
+            for group in given
+        )
+        return {n: a[:rows] for n, a in self.run(name, arrays, forwarded).items()}
 
     def describe(self) -> dict[str, Any]:
         """Return a description of the bundle as JSON values, e.g. for a web page.
 
         Returns:
-          Path, versions, training step, size in bytes, signatures, features, transforms
-          and
-          weights.
+          Path, versions, training step, metrics at the export, names in
+          `assets.extra/`, size in bytes, signatures, features, whether requests may be
+          tf.train.Examples, transforms and weights.
         """
         sizes = host_plan.vocabulary_sizes(self.plan)
         about = {k: v for k, v in self.manifest.items() if k not in _INTERNAL}
+        extra = "assets.extra/"
         first = next(iter(self.signatures.values()))
         return {
             "path": str(self.path),
             **about,
+            "metrics": about.get("metrics", {}),
+            "assets_extra": [
+                name.removeprefix(extra)
+                for name in self.manifest["files"]
+                if name.startswith(extra)
+            ],
             "size": sum(f["size"] for f in self.manifest["files"].values()),
             "signatures": {n: _described(s) for n, s in self.signatures.items()},
             "features": {
@@ -305,9 +531,11 @@ class Bundle:
                     "dtype": spec.dtype,
                     "shape": list(spec.shape),
                     "vocabulary_size": sizes.get(spec.name),
+                    "default": spec.default,
                 }
                 for spec in first.inputs
             },
+            "parses_examples": self._parse_examples is not None,
             "transforms": [
                 {"name": call.name, "reads": [o.name for o in call.inputs]}
                 for call in self.plan.calls
@@ -327,17 +555,11 @@ class Bundle:
     ) -> tuple[dict[str, jax.Array], int]:
         rows = len(next(iter(arrays.values())))
         bucket = padded_length(rows)
-        padded = {name: _repeated(array, bucket) for name, array in arrays.items()}
-        return self._programs[signature](self.weights, padded), rows
-
-    def _empty(self, signature: str) -> Arrays:
-        return {
-            spec.name: np.empty(
-                (0, *(n or 0 for n in spec.tail)),
-                object if spec.vocabulary is not None else spec.dtype,
-            )
-            for spec in self.signatures[signature].outputs
+        padded = {
+            name: with_last_row_repeated(array, bucket)
+            for name, array in arrays.items()
         }
+        return self._programs[signature](self.weights, padded), rows
 
     def _test(self) -> tuple[dict[Origin, Any], selftest.Answers]:
         record = self._files.read_json("selftest.json")
@@ -357,11 +579,41 @@ class Bundle:
         return example, answers
 
 
-def _read(files: BundleFiles) -> Bundle:
+def default_signature(signatures: Mapping[str, Signature]) -> str:
+    """Return the name of the signature that is called if none is named."""
+    if len(signatures) == 1:
+        return next(iter(signatures))
+    return "predict" if "predict" in signatures else DEFAULT_SIGNATURE
+
+
+def signature_named(name: str, signatures: Mapping[str, Signature]) -> Signature:
+    """Return a signature; raise BundleError if there is none of this name."""
+    if name not in signatures:
+        raise BundleError(f"unknown signature {name!r}{did_you_mean(name, signatures)}")
+    return signatures[name]
+
+
+def _has_only(name: str, features: Any) -> bool:
+    return isinstance(features, Mapping) and list(features) == [name]
+
+
+def read_signatures(files: BundleFiles) -> dict[str, Signature]:
+    """Return the signatures of a bundle by name, without loading its programs.
+
+    Raises:
+      BundleError: The file is damaged.
+      ValueError: It has other content.
+    """
     records = json_text.mapping(files.read_json("signatures.json"), "signatures.json")
     signatures = {name: signature_from_json(name, r) for name, r in records.items()}
     if not signatures:
         raise ValueError("signatures.json: expected at least one signature")
+    return signatures
+
+
+def _read(files: BundleFiles) -> Bundle:
+    signatures = read_signatures(files)
+    records = json_text.mapping(files.read_json("signatures.json"), "signatures.json")
     stems = {
         name: json_text.text(record, "function") for name, record in records.items()
     }
@@ -385,6 +637,14 @@ def _read(files: BundleFiles) -> Bundle:
     )
     for name, signature in signatures.items():
         _check_signature(signature, exported[stems[name]], plan)
+    parse = None
+    if EXAMPLES_FILE in files.manifest["files"]:
+        inputs = next(iter(signatures.values())).inputs
+        parse = parser_from_json(files.read_json(EXAMPLES_FILE), inputs)
+    csv = None
+    if CSV_FILE in files.manifest["files"]:
+        names = [spec.name for spec in next(iter(signatures.values())).inputs]
+        csv = CsvRequest.from_json(files.read_json(CSV_FILE), names)
     return Bundle(
         path=files.folder,
         signatures=signatures,
@@ -394,6 +654,8 @@ def _read(files: BundleFiles) -> Bundle:
         weights=jax.device_put(weights),
         _programs={name: jitted[stem] for name, stem in stems.items()},
         _files=files,
+        _parse_examples=parse,
+        csv=csv,
     )
 
 
@@ -407,7 +669,15 @@ def _check_signature(
             f"signature {signature.name!r}: expected the inputs {sorted(features)}"
         )
     results = functions.results_of(function)
+    forwarded = {host_plan.forwarded_name(one) for one in plan.forwarded}
     for spec in signature.outputs:
+        if spec.forwards is not None:
+            if spec.forwards not in forwarded:
+                raise ValueError(
+                    f"signature {signature.name!r}, output {spec.name!r}: "
+                    f"{spec.forwards!r} is not among {sorted(forwarded)}"
+                )
+            continue
         result = results[spec.name]
         sizes = tuple(dim if isinstance(dim, int) else None for dim in result.shape)
         if (spec.compute_dtype, spec.shape) != (result.dtype, sizes):
@@ -432,23 +702,32 @@ def _read_weights(files: BundleFiles, specs: Mapping[str, ArgumentSpec]) -> Arra
     return {name: weights[name] for name in specs}
 
 
-def _fitted(name: str, spec: ArgumentSpec, array: Any) -> NDArray[Any]:
-    """Return an array in the dtype that the program takes, or raise for its shape."""
+def _fitted(
+    name: str, spec: ArgumentSpec, array: Any, sizes: dict[str, int]
+) -> NDArray[Any]:
+    """Return an array in the dtype that the program takes, or raise for its shape.
+
+    `sizes` has the free sizes of the arrays before; those of this one are added.
+    """
     if array is None:
         raise BundleError(f"{name}: expected an array, found none.")
     fits = len(array.shape) == len(spec.shape) and all(
-        isinstance(dim, str) or dim == n
+        (sizes.setdefault(dim, n) if isinstance(dim, str) else dim) == n
         for dim, n in zip(spec.shape, array.shape, strict=True)
     )
     if not fits:
+        expected = [
+            sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape
+        ]
         raise BundleError(
-            f"{name}: expected shape {list(spec.shape)}, found {list(array.shape)}; "
-            "rows of the example given to the export had another shape."
+            f"{name}: expected shape {expected}, found {list(array.shape)}; rows of "
+            "the example given to the export, or other features of this request, have "
+            "another shape."
         )
     return np.asarray(array, spec.dtype)
 
 
-def _repeated(array: NDArray[Any], rows: int) -> NDArray[Any]:
+def with_last_row_repeated(array: NDArray[Any], rows: int) -> NDArray[Any]:
     """Return the array with its last row repeated up to `rows` rows."""
     missing = rows - len(array)
     if not missing:

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from estimax.core.errors import BundleError, SpecError, did_you_mean
 from estimax.export import manifest
 from estimax.wire import atomic, json_text
@@ -29,6 +27,7 @@ CompareFn = Callable[..., bool]  # called with best_eval_result, current_eval_re
 ReceiverFn = Callable[[], Any]
 
 BEST_FILE = "best_export.json"
+_IGNORED = ("as_text", "event_file_pattern")  # accepted, as in tf.estimator
 _ARGUMENTS = ("best_eval_result", "current_eval_result")
 
 
@@ -42,6 +41,7 @@ class Exportable(Protocol):
         *,
         assets_extra: Mapping[str, str] | None,
         checkpoint_path: str | None,
+        metrics: EvalResult | None,
     ) -> str | bytes | os.PathLike[str]:
         """Export a checkpoint as a new version and return its folder."""
 
@@ -106,18 +106,27 @@ class _BundleExporter:
             )
 
     def __repr__(self) -> str:
-        given = {name: v for name, v in vars(self).items() if v is not None}
+        given = {
+            name: value
+            for name, value in vars(self).items()
+            if value is not None and name not in _IGNORED
+        }
         texts = (f"{n}={getattr(v, '__qualname__', repr(v))}" for n, v in given.items())
         return f"{type(self).__name__}({', '.join(texts)})"
 
     def _export(
-        self, estimator: Exportable, export_path: str, checkpoint_path: str | None
+        self,
+        estimator: Exportable,
+        export_path: str,
+        checkpoint_path: str | None,
+        eval_result: EvalResult | None,
     ) -> str:
         path = estimator.export_saved_model(
             export_path,
             self.serving_input_receiver_fn,
             assets_extra=self.assets_extra,
             checkpoint_path=checkpoint_path,
+            metrics=eval_result,
         )
         return os.fsdecode(path)
 
@@ -136,6 +145,7 @@ class FinalExporter(_BundleExporter):
         input.
       assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
         file.
+      as_text: Ignored: the manifest of a bundle is always text.
 
     Raises:
       SpecError: `name` is not the name of a folder.
@@ -148,6 +158,7 @@ class FinalExporter(_BundleExporter):
     name: str
     serving_input_receiver_fn: ReceiverFn | None = None
     assets_extra: Mapping[str, str] | None = None
+    as_text: bool = False
 
     def export(
         self,
@@ -171,7 +182,7 @@ class FinalExporter(_BundleExporter):
         """
         if not is_the_final_export:
             return None
-        return self._export(estimator, export_path, checkpoint_path)
+        return self._export(estimator, export_path, checkpoint_path, eval_result)
 
 
 @dataclass(frozen=True, repr=False)
@@ -188,6 +199,7 @@ class LatestExporter(_BundleExporter):
         input.
       assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
         file.
+      as_text: Ignored: the manifest of a bundle is always text.
       exports_to_keep: Number of newest exports to keep, positive. None: all.
 
     Raises:
@@ -202,6 +214,7 @@ class LatestExporter(_BundleExporter):
     name: str
     serving_input_receiver_fn: ReceiverFn | None = None
     assets_extra: Mapping[str, str] | None = None
+    as_text: bool = False
     exports_to_keep: int | None = 5  # None: all
 
     def export(
@@ -224,7 +237,7 @@ class LatestExporter(_BundleExporter):
         Returns:
           The folder of the new export, or None if there is none.
         """
-        path = self._export(estimator, export_path, checkpoint_path)
+        path = self._export(estimator, export_path, checkpoint_path, eval_result)
         manifest.prune(Path(export_path), self.exports_to_keep)
         return path
 
@@ -294,10 +307,13 @@ class BestExporter(_BundleExporter):
       serving_input_receiver_fn: Returns the example features of a request, such as
         `build_raw_serving_input_receiver_fn` makes. None: the features of the training
         input.
+      event_file_pattern: Ignored. tf.estimator finds the best result so far in these
+        event files; here it is kept in a file beside the exports.
       compare_fn: A function of `best_eval_result` and `current_eval_result` that
         returns whether the current one is better. Default: the loss is smaller.
       assets_extra: Files to copy into the bundle: path under `assets.extra/` to the
         file.
+      as_text: Ignored: the manifest of a bundle is always text.
       exports_to_keep: Number of newest exports to keep, positive. None: all.
 
     Raises:
@@ -311,8 +327,10 @@ class BestExporter(_BundleExporter):
 
     name: str = "best_exporter"
     serving_input_receiver_fn: ReceiverFn | None = None
+    event_file_pattern: str | None = "eval/*.tfevents.*"
     compare_fn: CompareFn = loss_smaller
     assets_extra: Mapping[str, str] | None = None
+    as_text: bool = False
     exports_to_keep: int | None = 5  # None: all; the best one always stays
 
     def __post_init__(self) -> None:
@@ -351,7 +369,7 @@ class BestExporter(_BundleExporter):
             best_eval_result=best["eval_result"], current_eval_result=eval_result
         ):
             return None
-        path = self._export(estimator, export_path, checkpoint_path)
+        path = self._export(estimator, export_path, checkpoint_path, eval_result)
         # Written after the export: if the process is killed in between, the next
         # evaluation exports again.
         atomic.write_json(
@@ -359,7 +377,7 @@ class BestExporter(_BundleExporter):
             {
                 "export": os.path.basename(path),
                 "checkpoint": checkpoint_path,
-                "eval_result": {str(k): _plain(v) for k, v in eval_result.items()},
+                "eval_result": manifest.plain_metrics(eval_result),
             },
         )
         keep = (os.path.basename(path),)
@@ -403,7 +421,7 @@ def _check_compare(compare_fn: Any) -> None:
     if not callable(compare_fn):
         raise SpecError(
             f"BestExporter: compare_fn must be a function of ({expected}), found "
-            f"{compare_fn!r}."
+            f"{type(compare_fn).__name__}."
         )
     found = tuple(inspect.signature(compare_fn).parameters)
     if set(found) != set(_ARGUMENTS):
@@ -411,10 +429,3 @@ def _check_compare(compare_fn: Any) -> None:
             f"BestExporter: compare_fn must have the arguments ({expected}), found "
             f"({', '.join(found)})."
         )
-
-
-def _plain(value: Any) -> Any:  # JSON
-    if isinstance(value, str | bool | int | float) or value is None:
-        return value
-    array = np.asarray(value)
-    return array.tolist() if array.dtype.kind in "biuf" else str(value)

@@ -1,6 +1,6 @@
 """Functions as files: exported by jax with free dimensions, loaded without their code.
 
-    exported = export_function(call, weights, inputs, platforms)
+    exported = export_function(call, abstract(weights, inputs), platforms)
     write_function(folder, "predict", exported)    # .jaxexport, .stablehlo, .json
     read_function(files.read, "predict").call(weights, inputs)
 
@@ -43,19 +43,14 @@ class ArgumentSpec:
 
 def export_function(
     function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]],
-    weights: Mapping[str, ArgumentSpec],
-    inputs: Mapping[str, ArgumentSpec],
+    arguments: Sequence[dict[str, Any]],
     platforms: Sequence[str],
 ) -> export.Exported:
     """Lower `function(weights, inputs) -> outputs` for all platforms at once.
 
-    Raises BundleError for a program that `read_function` would reject.
+    The arguments are `abstract` ones. Raises BundleError for a program that
+    `read_function` would reject.
     """
-    scope = export.SymbolicScope()
-    arguments = [
-        {name: _struct(spec, scope) for name, spec in group.items()}
-        for group in (weights, inputs)
-    ]
     jitted = jax.jit(function)
     # Checked before lowering, whose own error for effects does not name the cause.
     if jitted.trace(*arguments).jaxpr.effects:
@@ -66,6 +61,26 @@ def export_function(
     exported = export.export(jitted, platforms=tuple(platforms))(*arguments)
     check_program(exported, where="the exported function")
     return exported
+
+
+def is_traceable(
+    function: Callable[[dict[str, Any], dict[str, Any]], Any],
+    weights: Mapping[str, ArgumentSpec],
+    inputs: Mapping[str, ArgumentSpec],
+) -> bool:
+    """Return whether a function can be traced with the free sizes of the inputs."""
+    try:
+        jax.eval_shape(function, *abstract(weights, inputs))
+    # Any error: jax, Flax and the model each refuse a size that is not known.
+    except Exception:
+        return False
+    return True
+
+
+def abstract(*groups: Mapping[str, ArgumentSpec]) -> list[dict[str, Any]]:
+    """Return groups of arguments without values, with the same names for sizes."""
+    scope = export.SymbolicScope()
+    return [{n: _struct(spec, scope) for n, spec in group.items()} for group in groups]
 
 
 def results_of(exported: export.Exported) -> dict[str, ArgumentSpec]:

@@ -10,23 +10,21 @@ without estimax, or another version of jax, can read its file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
 from estimax import transforms
-from estimax.core.errors import BundleError, FeatureError
-from estimax.core.sparse import Sparse
-from estimax.core.strings import Strings, concatenate
+from estimax.core.errors import BundleError
+from estimax.core.numbers import Forwarded
+from estimax.core.sparse import Ids
 from estimax.staging import plan as plans
-from estimax.staging.recording import Call, Origin, Raw
+from estimax.staging.recording import Call, NestedKey, Origin
 from estimax.wire import json_text
-
-_PROBE_LENGTH = 5  # values added to each row: beyond the next power of two
 
 
 def plan_to_json(plan: plans.Plan, assets_dir: Path) -> dict[str, Any]:
@@ -42,6 +40,10 @@ def plan_to_json(plan: plans.Plan, assets_dir: Path) -> dict[str, Any]:
             }
             for call in plan.calls
         ],
+        "forwarded": [
+            {**_origin_to_json(one.origin), "default": one.default}
+            for one in plan.forwarded
+        ],
     }
 
 
@@ -56,19 +58,38 @@ def plan_from_json(record: Mapping[str, Any], assets_dir: Path) -> plans.Plan:
         )
         for r in record["calls"]
     )
-    return plans.Plan(raw=raw, calls=calls)
+    # Bundles of earlier versions forward nothing.
+    forwarded = tuple(_forwarded_from_json(r) for r in record.get("forwarded", ()))
+    return plans.Plan(raw=raw, calls=calls, forwarded=forwarded)
+
+
+def _forwarded_from_json(record: Mapping[str, Any]) -> Forwarded:
+    default = record["default"]
+    if not isinstance(default, str | int | float | None):
+        raise ValueError(f"a sparse feature cannot be filled with {default!r}")
+    return Forwarded(origin_from_json(record), default)
 
 
 def flat_inputs(prepared: plans.PreparedBatch) -> dict[str, Any]:
     """Return the arrays of a prepared batch by their path."""
     flat = {f"raw/{name}": array for name, array in prepared.raw.items()}
     for call, result in prepared.staged.items():
-        for path, leaf in _leaves(result):
-            name = _staged_name(call, path)
+        for path, leaf in leaves_of(result):
+            name = staged_name(call, path)
             if name in flat:
                 raise BundleError(f"two arrays of a batch are both called {name!r}.")
             flat[name] = leaf
     return flat
+
+
+def forwarded_name(one: Forwarded) -> str:
+    """Return the name of a forwarded feature; it begins with "forwarded/".
+
+    >>> forwarded_name(Forwarded(Origin("features", "tags"), 0))
+    'forwarded/features/tags, default 0'
+    """
+    filled = "" if one.default is None else f", default {one.default!r}"
+    return f"forwarded/{one.origin.name}{filled}"
 
 
 def nested_inputs(
@@ -77,83 +98,10 @@ def nested_inputs(
     """Undo `flat_inputs`, for a batch of the same structure as `like`."""
     staged = {}
     for call, result in like.staged.items():
-        leaves = [flat[_staged_name(call, path)] for path, _ in _leaves(result)]
+        leaves = [flat[staged_name(call, path)] for path, _ in leaves_of(result)]
         staged[call] = jax.tree.unflatten(jax.tree.structure(result), leaves)
     raw = {name: flat[f"raw/{name}"] for name in like.raw}
     return plans.PreparedBatch(raw, staged)
-
-
-def symbolic_axes(plan: plans.Plan, batch: plans.RawBatch) -> dict[str, dict[int, str]]:
-    """Return path -> axis -> dimension name, for the axes that vary, but the batch."""
-    varying = {call.name: variable_axes(call, batch) for call in plan.calls}
-    times = _times(plan, varying)
-    named: dict[str, dict[int, str]] = {}
-    count = 0
-    for call in plan.calls:
-        # One length per call and axis: its ids and their weights are equally long.
-        of_axis: dict[int, str] = {}
-        for path, axes in varying[call.name].items():
-            for axis in sorted(axes):
-                if axis == transforms.TIME_AXIS and call.name in times:
-                    of_axis[axis] = times[call.name]
-                elif axis not in of_axis:
-                    of_axis[axis] = f"l{count}"
-                    count += 1
-                named.setdefault(_staged_name(call.name, path), {})[axis] = of_axis[
-                    axis
-                ]
-    return named
-
-
-def _times(plan: plans.Plan, varying: dict[str, dict[str, set[int]]]) -> dict[str, str]:
-    """Return call -> name of its time axis; features compared by length share one.
-
-    The host refuses a batch in which the lengths of such features differ, so the
-    program may rely on one length. If one of them is dense, its time is fixed, and so
-    is that of all: remove the axis from `varying`.
-    """
-    groups: list[set[Origin]] = []
-    for call in plan.calls:
-        if isinstance(call.transform, transforms.SequenceLengths):
-            joined = set(call.inputs)
-            apart = [group for group in groups if not group & joined]
-            joined.update(*(group for group in groups if group & joined))
-            groups = [*apart, joined]
-    times: dict[str, str] = {}
-    for index, group in enumerate(groups):
-        calls = [call for call in plan.calls if _has_time(call, group)]
-        axes = [axes for call in calls for axes in varying[call.name].values()]
-        if all(transforms.TIME_AXIS in each for each in axes):
-            times |= {call.name: f"t{index}" for call in calls}
-        else:
-            for each in axes:
-                each.discard(transforms.TIME_AXIS)
-    return times
-
-
-def _has_time(call: Call, group: set[Origin]) -> bool:
-    timed = transforms.SequenceIds | transforms.SequenceNumbers
-    return isinstance(call.transform, timed) and not group.isdisjoint(call.inputs)
-
-
-def variable_axes(call: Call, batch: plans.RawBatch) -> dict[str, set[int]]:
-    """Return which axes of a call's results, but the batch, vary between batches.
-
-    Run the call on changed batches to find out: one with longer sparse rows, one
-    without dense values. Ignore a change that the transform refuses.
-    """
-    usual = dict(_leaves(call.run(batch)))
-    varying: dict[str, set[int]] = {path: set() for path in usual}
-    for change in (_lengthened, _blanked):
-        try:
-            changed = call.run({o: change(batch[o]) for o in call.inputs})
-        except FeatureError:
-            continue
-        for path, leaf in _leaves(changed):
-            shapes = zip(usual[path].shape, leaf.shape, strict=True)
-            sizes = list(enumerate(shapes))[1:]
-            varying[path] |= {axis for axis, (a, b) in sizes if a != b}
-    return varying
 
 
 def vocabulary_sizes(plan: plans.Plan) -> dict[str, int]:
@@ -166,6 +114,45 @@ def vocabulary_sizes(plan: plans.Plan) -> dict[str, int]:
     return found
 
 
+def is_only_ids(origin: Origin, plan: plans.Plan) -> bool:
+    """Return whether only categorical columns read a feature: a -1 is missing there."""
+    # A str is a raw feature of a cross.
+    ids = transforms.HashBucket | transforms.Vocabulary | transforms.Identity | str
+    readers = _readers(origin, plan)
+    return origin not in plan.raw and all(isinstance(part, ids) for part in readers)
+
+
+def declared_default(origin: Origin, plan: plans.Plan) -> Any:
+    """Return what the columns of a feature use for a missing value, or None.
+
+    NaN means that every column replaces NaN itself.
+    """
+    declared = dict(plan.defaults)
+    if origin in declared:
+        return declared[origin]
+    # A bucketized column inside of a cross declares nothing, but may have a fill value.
+    scalings = [getattr(p, "normalizer", None) for p in _readers(origin, plan)]
+    fills = all(
+        isinstance(s, transforms.Scaling) and s.fill is not None for s in scalings
+    )
+    return math.nan if fills and origin not in plan.raw else None
+
+
+def _readers(origin: Origin, plan: plans.Plan) -> list[Any]:
+    """Return the parts of transforms that read a feature, each by its key."""
+    found = []
+    for call in plan.calls:
+        keys = dict(zip(call.inputs, call.transform.keys, strict=True))
+        if origin in keys:
+            key = keys[origin]
+            found += [part for part in _parts(call.transform) if _reads(part, key)]
+    return found
+
+
+def _reads(part: Any, key: str) -> bool:
+    return key in (part, getattr(part, "key", None), getattr(part, "weight_key", None))
+
+
 def _parts(transform: Any) -> Iterator[Any]:
     """Yield a transform and the transforms inside it."""
     yield transform
@@ -175,11 +162,18 @@ def _parts(transform: Any) -> Iterator[Any]:
             yield from _parts(part)
 
 
-def _staged_name(call: str, path: str) -> str:
+def staged_name(call: str, path: str) -> str:
+    """Return the name of an array in the result of a call."""
     return "/".join(filter(None, ("staged", call, path)))
 
 
-def _leaves(result: Any) -> list[tuple[str, Any]]:
+def leaves_of(result: Any) -> list[tuple[str, Any]]:
+    """Return the arrays in the result of a call, each with its path."""
+    # The usual results, without the time that jax takes for any tree.
+    if isinstance(result, Ids) and result.weights is None:
+        return [("ids", result.ids)]
+    if isinstance(result, np.ndarray):
+        return [("", result)]
     leaves = jax.tree_util.tree_leaves_with_path(result)
     return [(_path_name(path), leaf) for path, leaf in leaves]
 
@@ -188,58 +182,22 @@ def _path_name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def _lengthened(value: Raw) -> Raw:
-    """Return a sparse value with more entries in each row; others unchanged."""
-    if not isinstance(value, Sparse) or len(value.dense_shape) < 2:
-        return value
-    filler = _first_or_default(value.values)
-    rank = len(value.dense_shape)
-    indices = np.reshape(value.indices, (-1, rank))
-    shape = list(value.dense_shape)
-    for axis in range(1, rank):
-        added = np.zeros((shape[0] * _PROBE_LENGTH, rank), np.int64)
-        grid = np.indices((shape[0], _PROBE_LENGTH)).reshape(2, -1)
-        added[:, 0], added[:, axis] = grid[0], grid[1] + shape[axis]
-        indices = np.concatenate([indices, added])
-        shape[axis] += _PROBE_LENGTH
-    more = len(indices) - len(value.values)
-    values = _joined(value.values, [filler] * more)
-    order = np.lexsort(indices.T[::-1])
-    return Sparse(indices[order], values[order], tuple(shape))
-
-
-def _blanked(value: Raw) -> Raw:
-    """Return a dense value with no entries: columns drop '', -1 and a weight of 0."""
-    if isinstance(value, Sparse):
-        return value
-    if isinstance(value, Strings):
-        return Strings.of(np.full(value.shape, b"", dtype=object))
-    blank = -1 if value.dtype.kind == "i" else 0
-    return np.full_like(value, blank)
-
-
-def _first_or_default(values: NDArray[Any] | Strings) -> Any:
-    if len(values):
-        return values[0]
-    return b"" if isinstance(values, Strings) else values.dtype.type(0)
-
-
-def _joined(values: NDArray[Any] | Strings, added: list[Any]) -> NDArray[Any] | Strings:
-    if isinstance(values, Strings):
-        return concatenate([values, Strings.of(np.array(added, dtype=object))])
-    return np.concatenate([values, np.array(added, values.dtype)])
-
-
 def _origin_to_json(origin: Origin) -> dict[str, Any]:
     return {"part": origin.part, "key": origin.key}
 
 
 def origin_from_json(record: Mapping[str, Any]) -> Origin:
     """Return the feature that a record names."""
-    key = record["key"]
-    if not isinstance(key, str | int | None):  # a number may be a key as well
+    key: Any = record["key"]
+    if isinstance(key, list):  # a place in a tuple is a list of one number
+        key = NestedKey(tuple(step) if isinstance(step, list) else step for step in key)
+        steps = [step[0] if isinstance(step, tuple) and step else step for step in key]
+    else:
+        steps = [key]
+    # A number may be a key as well.
+    if not all(isinstance(step, str | int | None) for step in steps):
         raise ValueError(f"a feature cannot be called {key!r}")
-    return Origin(json_text.text(record, "part"), key)  # type: ignore[arg-type]
+    return Origin(json_text.text(record, "part"), key)
 
 
 def _as_any(value: Any) -> Any:

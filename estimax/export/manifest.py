@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from estimax.core.errors import BundleError, MissingFileError
 from estimax.wire import atomic, files, json_text
 
@@ -118,6 +120,22 @@ class BundleFiles:
                 f"{self.path(name)}: expected {what} {expected}, found {found}; the "
                 f"file is damaged. {_AGAIN}"
             )
+
+
+def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of an evaluation as JSON values.
+
+    >>> plain_metrics({"loss": np.float32(0.5), "curve": np.array([0, 1])})
+    {'loss': 0.5, 'curve': [0, 1]}
+    """
+    return {str(name): _plain(value) for name, value in metrics.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | bool | int | float) or value is None:
+        return value
+    array = np.asarray(value)
+    return array.tolist() if array.dtype.kind in "biuf" else str(value)
 
 
 def version_folders(base: Path) -> dict[int, Path]:
@@ -217,6 +235,8 @@ def _check_fields(record: Mapping[str, Any]) -> None:
         isinstance(platform, str) for platform in platforms
     ):
         raise ValueError(f"platforms: expected a list of names, found {platforms!r}")
+    # Bundles of earlier versions have none.
+    json_text.mapping(record.get("metrics", {}), "metrics")
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -1,20 +1,24 @@
 """Requests: check the features that a caller sends and convert them to raw form.
 
-    batch = read_request(signature.inputs, {"age": [31, 46]}, origins_of(plan))
+    read = RequestReader(signature.inputs, origins_of(plan))
+    batch = read({"age": [31, 46]})
 
-Numbers are widened if nothing is lost. They are never guessed: 1.5 is no integer, "3"
-no number and True not 1. Every error names the feature, what was expected and what was
-found.
+Numbers are converted if nothing is lost, 3.0 to the integer 3 too. They are never
+guessed: 1.5 is no integer, "3" no number and True not 1. A missing value (None, NaN,
+pandas' NA, Arrow's null) becomes the default of the feature; missing text is empty.
+Every error names the feature, what was expected and what was found.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core.arrow import is_arrow
 from estimax.core.errors import (
     BundleError,
     FeatureError,
@@ -23,56 +27,104 @@ from estimax.core.errors import (
     did_you_mean,
 )
 from estimax.core.numbers import cast
-from estimax.core.raw_values import as_raw, frame_columns
+from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Sparse
-from estimax.core.strings import Strings
+from estimax.core.strings import Strings, is_missing
 from estimax.export.signature import LONE_FEATURE, STRING, TensorInfo, input_name
+from estimax.export.tables import columns_of, is_scalar
 from estimax.staging import plan as plans
-from estimax.staging.recording import Origin
+from estimax.staging.recording import NestedKey, Origin
 from estimax.transforms.transform import is_present
 
 
-def read_request(
-    specs: Sequence[TensorInfo], features: Any, origins: Iterable[Origin]
-) -> dict[Origin, Any]:
-    """Return the features as a raw batch; raise BundleError if one does not fit."""
-    by_name = {input_name(origin): origin for origin in origins}
-    columns = frame_columns(features)
-    if columns is not None:
-        features = columns
+class RequestReader:
+    """Reads requests with the inputs of a signature.
+
+    Args:
+      specs: The inputs of the signature.
+      origins: The features of the model, which the inputs name.
+    """
+
+    def __init__(self, specs: Sequence[TensorInfo], origins: Iterable[Origin]) -> None:
+        by_name = {input_name(origin): origin for origin in origins}
+        self._specs = {spec.name: spec for spec in specs}
+        self._columns = [(by_name[spec.name], spec) for spec in specs]
+        self._is_lone = any(origin.key is None for origin in by_name.values())
+        self._is_nested = any(isinstance(o.key, NestedKey) for o in by_name.values())
+
+    def __call__(
+        self, features: Any, *, ignore_extra: bool = False
+    ) -> dict[Origin, Any]:
+        """Return the features as a raw batch; raise BundleError if one does not fit."""
+        named = self._named(features)
+        check_names(self._specs, named, ignore_extra=ignore_extra)
+        batch = {o: column_from(spec, named[spec.name]) for o, spec in self._columns}
+        try:
+            plans.batch_size(batch)
+        except SpecError as error:
+            raise BundleError(str(error)) from None
+        return batch
+
+    def _named(self, features: Any) -> Mapping[str, Any]:
+        if self._is_nested and _has_structure(features):
+            # Also a dict of the names in the signature, "user/age", is accepted.
+            flat = plans.flatten(features, None)
+            return {input_name(origin): value for origin, value in flat.items()}
+        columns = columns_of([features] if self._is_row(features) else features)
+        if columns is not None:
+            return columns
+        if self._is_lone:
+            return {LONE_FEATURE: features}
+        if isinstance(features, list | tuple) and not features:
+            return dict.fromkeys(self._specs, ())
+        raise BundleError(
+            f"expected a dict of features ({', '.join(self._specs)}), a list of dicts "
+            f"or a data frame, found {type(features).__name__}."
+        )
+
+    def _is_row(self, features: Any) -> bool:
+        """Return whether a dict is one row: single values, and lists as a row has."""
+        if not isinstance(features, Mapping):
+            return False
+        lists = [
+            _is_list(features[name]) and _matches(_shape(features[name]), spec.tail)
+            for name, spec in self._specs.items()
+            if spec.kind == "dense" and spec.tail and name in features
+        ]
+        return any(map(is_scalar, features.values())) and any(lists) and all(lists)
+
+
+def _has_structure(features: Any) -> bool:
+    """Return whether features are a tuple, or a dict with dicts or tuples in it."""
     if not isinstance(features, Mapping):
-        if all(origin.key is not None for origin in by_name.values()):
-            names = ", ".join(spec.name for spec in specs)
-            raise BundleError(
-                f"expected a dict of features ({names}), found "
-                f"{type(features).__name__}."
-            )
-        features = {LONE_FEATURE: features}
-    named = {str(name): value for name, value in features.items()}
-    check_names(specs, named)
-    batch = {by_name[s.name]: column_from(s, named[s.name]) for s in specs}
-    try:
-        plans.batch_size(batch)
-    except SpecError as error:
-        raise BundleError(str(error)) from None
-    return batch
+        return isinstance(features, tuple) and bool(features)
+    return any(isinstance(value, Mapping | tuple) for value in features.values())
 
 
-def check_names(specs: Sequence[TensorInfo], features: Mapping[str, Any]) -> None:
+def check_names(
+    specs: Mapping[str, TensorInfo],
+    features: Mapping[str, Any],
+    *,
+    ignore_extra: bool = False,
+) -> None:
     """Raise BundleError if a feature is missing or unknown."""
-    expected = [spec.name for spec in specs]
-    unknown = [name for name in features if name not in expected]
-    missing = [name for name in expected if name not in features]
-    if unknown:
-        raise BundleError(
-            f"unknown feature {unknown[0]!r}"
-            f"{did_you_mean(unknown[0], missing or expected)}"
-        )
+    missing = [name for name in specs if name not in features]
+    unknown = [name for name in features if name not in specs]
+    if unknown and not ignore_extra:
+        near = did_you_mean(unknown[0], missing or list(specs))
+        advice = "" if missing else ". Pass ignore_extra=True to ignore other columns."
+        raise BundleError(f"unknown {_listed(unknown)}{near}{advice}")
     if missing:
+        are = "is" if len(missing) == 1 else "are"
         raise BundleError(
-            f"feature {missing[0]!r} is missing; the signature needs "
-            f"{', '.join(expected)}, found {', '.join(features) or 'none'}."
+            f"{_listed(missing)} {are} missing; the signature needs "
+            f"{', '.join(specs)}, found {', '.join(features) or 'none'}."
         )
+
+
+def _listed(names: Sequence[str]) -> str:
+    word = "feature" if len(names) == 1 else "features"
+    return f"{word} {', '.join(map(repr, names))}"
 
 
 def column_from(spec: TensorInfo, value: Any) -> Any:  # ndarray, Strings or Sparse
@@ -85,15 +137,102 @@ def column_from(spec: TensorInfo, value: Any) -> Any:  # ndarray, Strings or Spa
 
 
 def _array(spec: TensorInfo, value: Any) -> NDArray[Any] | Strings:
-    if isinstance(value, Strings):
-        return value
+    if isinstance(value, Strings) or is_plain(value):
+        known: NDArray[Any] | Strings = value
+        return known
+    direct = _direct(spec, value)
+    if direct is not None:
+        return direct
+    if spec.dtype != STRING:
+        missing = _missing(value)
+        if missing is not None and (spec.default is not None or _is_list(value)):
+            return _filled(spec, value, missing)
     try:
         array = as_raw(value)
     except InputError as error:
         raise _unfit(spec, f"an array of another kind: {error}") from None
-    if isinstance(array, Sparse):
+    return _rectangle(spec, array) if isinstance(array, Sparse) else array
+
+
+def _rectangle(spec: TensorInfo, lists: Sparse) -> NDArray[Any] | Strings:
+    """Return lists of one length, as a data frame has them, as an array [B, length]."""
+    if len(lists.values) != math.prod(lists.dense_shape):
         raise _unfit(spec, "rows of different lengths")
-    return array
+    return lists.values.reshape(lists.dense_shape)
+
+
+def _direct(spec: TensorInfo, value: Any) -> NDArray[Any] | Strings | None:
+    """Convert lists and arrays of text or numbers alone, fast; None for others."""
+    if spec.dtype == STRING:
+        if type(value) is np.ndarray and value.dtype == object and value.ndim == 1:
+            value = value.tolist()
+        return Strings.of_text(value) if isinstance(value, list) else None
+    if not isinstance(value, list):
+        return None
+    try:
+        array = np.array(value)
+    except ValueError:  # rows of different lengths
+        return None
+    return array if is_plain(array) else None
+
+
+def _missing(value: Any) -> NDArray[np.bool_] | None:
+    """Return where an array-like has a missing value that is not NaN; None: nowhere."""
+    if is_arrow(value):
+        found: Any = value.is_null() if value.null_count else None
+    elif isinstance(value, np.ma.MaskedArray):
+        found = np.ma.getmaskarray(value)
+    elif hasattr(value, "isna") and hasattr(value, "to_numpy"):
+        found = value.isna()
+    else:
+        array = _objects(value)
+        found = None if array is None else np.frompyfunc(is_missing, 1, 1)(array)
+    if found is None:
+        return None
+    mask = np.asarray(found).astype(bool)
+    return mask if mask.any() else None
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    try:
+        return np.shape(value)
+    except ValueError:  # rows of different lengths
+        return ()
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _objects(value: Any) -> NDArray[Any] | None:
+    """Return lists and arrays of Python objects as an array; None for other values."""
+    if not _is_list(value) and not isinstance(value, np.ndarray):
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        return None
+    return array if array.dtype == object else None
+
+
+def _filled(spec: TensorInfo, value: Any, missing: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the values as numbers, with the default for those that are missing."""
+    if spec.default is None:
+        row = int(np.argwhere(missing)[0][0])
+        raise _unfit(spec, f"a missing value in row {row}, and it has no default")
+    if is_arrow(value):
+        present: Any = value.drop_null()
+    elif _is_list(value):
+        present = np.asarray(value, object)[~missing].tolist()
+    else:
+        present = value[~missing]
+        present = present.tolist() if present.dtype == object else present
+    numbers = _array(spec, present)
+    if isinstance(numbers, Strings):
+        raise _unfit(spec, "text")
+    filled = np.full(missing.shape, spec.default, np.result_type(spec.dtype, numbers))
+    filled[~missing] = numbers
+    return filled
 
 
 def _typed(spec: TensorInfo, array: NDArray[Any] | Strings) -> NDArray[Any] | Strings:
@@ -106,12 +245,15 @@ def _typed(spec: TensorInfo, array: NDArray[Any] | Strings) -> NDArray[Any] | St
             raise _unfit(spec, "text")
         return array
     if spec.dtype == STRING:
-        raise _unfit(spec, f"dtype {array.dtype.name}")
+        # Not converted here: 7 and 7.0 would be different words.
+        raise _unfit(spec, f"dtype {array.dtype.name}; convert the column to text")
     wanted = np.dtype(spec.dtype)
+    if array.dtype.kind == "f":
+        array = _without_nan(spec, array)
     if array.dtype == wanted:
         return array
     # Wanted kind -> kinds that fit. "V" are jax's own small floats, such as bfloat16.
-    widens = {"f": "Vfiu", "V": "Vfiu", "i": "iu", "u": "iu", "c": "cfiu"}
+    widens = {"f": "Vfiu", "V": "Vfiu", "i": "iuf", "u": "iuf", "c": "cfiu"}
     if array.dtype.kind not in widens.get(wanted.kind, ""):
         raise _unfit(spec, f"dtype {array.dtype.name}")
     if wanted.kind in "iu":
@@ -119,8 +261,26 @@ def _typed(spec: TensorInfo, array: NDArray[Any] | Strings) -> NDArray[Any] | St
     return cast(array, wanted)
 
 
+def _without_nan(spec: TensorInfo, array: NDArray[Any]) -> NDArray[Any]:
+    """Return the numbers with the default of the feature, if any, in place of NaN."""
+    default = spec.default
+    if default is None or default != default:
+        return array
+    missing = np.isnan(array)
+    return (
+        np.where(missing, np.asarray(default, array.dtype), array)
+        if missing.any()
+        else array
+    )
+
+
 def _check_range(spec: TensorInfo, array: NDArray[Any], wanted: np.dtype[Any]) -> None:
     limits = np.iinfo(wanted)
+    if array.dtype.kind == "f":
+        # pandas has integers with missing values as floats.
+        broken = array[~np.isfinite(array) | (np.trunc(array) != array)]
+        if broken.size:
+            raise _unfit(spec, f"dtype {array.dtype.name} with {broken.flat[0]}")
     worst = next(
         (v for v in (int(array.min()), int(array.max())) if not _within(limits, v)),
         None,
@@ -136,13 +296,22 @@ def _within(limits: np.iinfo[Any], value: int) -> bool:
 def _shaped(spec: TensorInfo, array: Any) -> Any:  # ndarray or Strings, as given
     if array.ndim == 0:
         raise _unfit(spec, "a single value; send a list, one per row")
-    if array.shape[1:] == spec.tail:
+    if len(array) == 0:  # of no rows, which do not show their shape
+        return array.reshape((0, *(size or 0 for size in spec.tail)))
+    tail = array.shape[1:]
+    if tail == spec.tail or _matches(tail, spec.tail):
         return array
     # Accept [B] for [B, 1] and the reverse: clients mix them up, and the values are
     # the same.
-    if _without_ones(array.shape[1:]) == _without_ones(spec.tail):
+    if None not in spec.tail and _without_ones(tail) == _without_ones(spec.tail):
         return array.reshape((len(array), *spec.tail))
     raise _unfit(spec, f"shape {_shape_text((None, *array.shape[1:]))}")
+
+
+def _matches(tail: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(tail) == len(expected) and all(
+        size in (None, n) for n, size in zip(tail, expected, strict=True)
+    )
 
 
 def _without_ones(shape: Iterable[int | None]) -> list[int | None]:
@@ -201,7 +370,7 @@ def _as_list(row: Any) -> list[Any]:
     if isinstance(row, np.ndarray):
         listed: list[Any] = np.atleast_1d(row).tolist()
         return listed
-    if row is None:
+    if is_missing(row):
         return []
     return list(row) if isinstance(row, list | tuple) else [row]
 

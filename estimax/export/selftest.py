@@ -41,6 +41,11 @@ def first_rows(batch: plans.RawBatch) -> dict[Origin, Any]:
     arrays = [value for value in batch.values() if not isinstance(value, Sparse)]
     per_row = sum(int(np.prod(a.shape[1:], dtype=np.int64)) for a in arrays)
     rows = min(MOST_ROWS, max(1, _MOST_VALUES // max(per_row, 1)))
+    return head(batch, rows)
+
+
+def head(batch: plans.RawBatch, rows: int) -> dict[Origin, Any]:
+    """Return the first rows of a batch."""
     return {origin: _head(value, rows) for origin, value in batch.items()}
 
 

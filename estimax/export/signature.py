@@ -13,27 +13,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, did_you_mean
+from estimax.export.csv_requests import CsvRequest
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
 from estimax.wire import json_text, tensors
 
 PREDICT: Final = "tensorflow/serving/predict"
+"""The method of a signature that returns its outputs by name."""
 CLASSIFY: Final = "tensorflow/serving/classify"
+"""The method of a signature that returns classes and their scores."""
 REGRESS: Final = "tensorflow/serving/regress"
-METHODS: Final = (PREDICT, CLASSIFY, REGRESS)
+"""The method of a signature that returns one number for each example."""
+EVALUATE: Final = "tensorflow/supervised/eval"
+"""The method of a signature that takes labels and returns metrics of a batch."""
+METHODS: Final = (PREDICT, CLASSIFY, REGRESS, EVALUATE)
 
 DEFAULT_SIGNATURE: Final = "serving_default"
 STRING: Final = "string"
 
 LONE_FEATURE: Final = "feature"  # the name of features that are one array
+LONE_LABEL: Final = "label"
 
 TensorKind = Literal["dense", "sparse"]
+Default = Any  # None, a number, or nested tuples of numbers
 # signature -> output -> array, Words or Int64
 SignatureOutputs = dict[str, dict[str, Any]]
 # weights by name, the prepared features -> outputs
@@ -50,7 +59,12 @@ class TensorInfo:
       shape: The shape with the batch first. None: any size.
       kind: "dense", or "sparse" for rows of different lengths.
       compute_dtype: The dtype on the device. None: only the host reads the feature.
-      vocabulary: The words of a text output, in the order of their ids. None: not text.
+      vocabulary: The words of a text output, in the order of their ids. None: an output
+        that is not computed as ids.
+      default: What stands for a missing number of an input: one number, or one for each
+        position of a row. NaN: the model replaces NaN. None: no number may be missing.
+      forwards: For an output that repeats a feature, the name of the feature among the
+        arrays of `Bundle.forwarded`. None: the output is computed.
 
     Example:
       >>> TensorInfo("age", "float32", (None, 2))
@@ -63,6 +77,8 @@ class TensorInfo:
     kind: TensorKind = "dense"
     compute_dtype: str | None = None  # None: only the host reads it
     vocabulary: tuple[str, ...] | None = None  # the words of a text output
+    default: Default = None  # stands for a missing number of an input
+    forwards: str | None = None
 
     def __repr__(self) -> str:
         words = "" if self.vocabulary is None else f", {len(self.vocabulary)} words"
@@ -94,19 +110,63 @@ class TensorInfo:
           >>> spec.to_wire(np.array([1, 0])).tolist()
           [b'yes', b'no']
         """
+        return self._converted(computed, self._encoded_words)
+
+    def to_python(self, computed: NDArray[Any]) -> NDArray[Any]:
+        """Convert a computed array as `to_wire` does, but text to `str`.
+
+        Args:
+          computed: An array of `compute_dtype`; ids for an output with a vocabulary.
+
+        Returns:
+          An array of `dtype`; for text, an object array of `str`.
+
+        Raises:
+          BundleError: An id is outside the vocabulary.
+
+        Example:
+          >>> spec = TensorInfo("word", "string", (None,), vocabulary=("no", "yes"))
+          >>> spec.to_python(np.array([1, 0])).tolist()
+          ['yes', 'no']
+        """
+        if self.forwards is not None and self.dtype == STRING:
+            return _decoded(computed)
+        return self._converted(computed, self._words)
+
+    @cached_property
+    def _words(self) -> NDArray[Any]:
+        return np.array(self.vocabulary or (), dtype=object)
+
+    @cached_property
+    def _encoded_words(self) -> NDArray[Any]:
+        return np.array([word.encode() for word in self._words], dtype=object)
+
+    def _converted(self, computed: NDArray[Any], words: NDArray[Any]) -> NDArray[Any]:
+        if self.forwards is not None:
+            return computed
         if self.vocabulary is None:
             return computed.astype(self.dtype, copy=False)
-        count = len(self.vocabulary)
-        is_id = computed.dtype.kind in "iu"
-        if not is_id or ((computed < 0) | (computed >= count)).any():
+        count = len(words)
+        lowest, highest = computed.min(initial=0), computed.max(initial=0)
+        if computed.dtype.kind not in "iu" or lowest < 0 or highest >= max(count, 1):
             raise BundleError(
                 f"output {self.name!r}: expected ids in [0, {count}) for the words of "
                 f"its vocabulary, found {computed.dtype} {computed.reshape(-1)[:8]}. "
                 "The signature does not belong to the program; export the model again."
             )
-        words = np.array([word.encode() for word in self.vocabulary], dtype=object)
         found: NDArray[Any] = words[computed]
         return found
+
+
+def _decoded(texts: NDArray[Any]) -> NDArray[Any]:
+    """Return text as `str`; what is not UTF-8 stays bytes."""
+    decoded = np.empty(texts.size, object)
+    for place, text in enumerate(texts.reshape(-1)):
+        try:
+            decoded[place] = text.decode()
+        except UnicodeDecodeError:
+            decoded[place] = text
+    return decoded.reshape(texts.shape)
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,12 +175,13 @@ class Signature:
 
     Args:
       name: The name that callers give, e.g. `"serving_default"`.
-      method_name: `PREDICT`, `CLASSIFY` or `REGRESS`, the method of TensorFlow Serving.
+      method_name: `PREDICT`, `CLASSIFY` or `REGRESS`, the method of TensorFlow Serving,
+        or `EVALUATE` of a program that also takes labels.
       inputs: The features that it takes. All signatures of a bundle take the same.
       outputs: What it returns.
 
     Raises:
-      BundleError: `method_name` is none of the three.
+      BundleError: `method_name` is none of these.
 
     Example:
       >>> age = TensorInfo("age", "float32", (None,))
@@ -137,6 +198,21 @@ class Signature:
 
     def __post_init__(self) -> None:
         check_method(self.name, self.method_name)
+
+    def without_rows(self) -> dict[str, NDArray[Any]]:
+        """Return the answers to a request that has no rows: empty arrays by name."""
+        return {
+            spec.name: np.empty(
+                (0, *(n or 0 for n in spec.tail)),
+                object if spec.dtype == STRING else spec.dtype,
+            )
+            for spec in self.outputs
+        }
+
+    @property
+    def is_by_row(self) -> bool:
+        """Whether every row is answered alone, whatever other rows are beside it."""
+        return self.method_name != EVALUATE
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -164,10 +240,17 @@ class Servable:
       example: At least one row of every raw feature. It sets dtypes and shapes, and its
         first rows become the self-test of the bundle.
       methods: Signature name to `PREDICT`, `CLASSIFY` or `REGRESS`. Default: `PREDICT`.
+      parse_spec: Feature name to `FixedLenFeature`, `VarLenFeature` and so on, if
+        requests may also be serialized tf.train.Examples. None: they may not.
+      csv: How to decode requests of CSV records, if requests may have them. None: they
+        may not.
+      exported: Where `write_bundle` keeps the exported functions, by shapes and
+        platforms. With the dict of an earlier servable of the same function, only the
+        weights are written anew.
 
     Raises:
-      BundleError: The example lacks a feature or has no rows, the plan reads labels, or
-        a method is unknown.
+      BundleError: The example or `parse_spec` lacks a feature, the example has no rows,
+        the plan reads labels, or a method is unknown.
 
     Example:
       >>> age = Origin("features", "age")
@@ -188,6 +271,9 @@ class Servable:
     plan: plans.Plan
     example: plans.RawBatch
     methods: Mapping[str, str] = field(default_factory=dict)  # default: predict
+    parse_spec: Mapping[str, Any] | None = None
+    csv: CsvRequest | None = None
+    exported: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for signature, method in self.methods.items():
@@ -200,8 +286,9 @@ class Servable:
         if not origins_of(self.plan):
             object.__setattr__(self, "plan", _counting_rows(self.plan, self.example))
         origins = origins_of(self.plan)
+        takes_labels = EVALUATE in self.methods.values()
         for origin in origins:
-            if origin.part != "features":
+            if origin.part != "features" and not takes_labels:
                 raise BundleError(
                     f"Servable: {origin.name} is not a feature; a request has no "
                     "labels. Build the plan in mode 'infer'."
@@ -211,6 +298,21 @@ class Servable:
                     f"Servable: the example has no {origin.name}, which the function "
                     f"reads; it has {sorted(o.name for o in self.example)}."
                 )
+            if (
+                self.parse_spec is not None
+                and input_name(origin) not in self.parse_spec
+            ):
+                raise BundleError(
+                    f"Servable: parse_spec has no {input_name(origin)!r}, which the "
+                    f"function reads; it has {sorted(self.parse_spec)}."
+                )
+        names = [input_name(origin) for origin in origins]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise BundleError(
+                f"Servable: {twice!r} is both a feature and a label. Give the label "
+                "another name."
+            )
         if not plans.batch_size({o: self.example[o] for o in origins}):
             raise BundleError("Servable: the example needs at least one row.")
 
@@ -267,6 +369,10 @@ def _spec_to_json(spec: TensorInfo) -> dict[str, Any]:
     record |= {"kind": spec.kind, "compute_dtype": spec.compute_dtype}
     if spec.vocabulary is not None:
         record["vocabulary"] = list(spec.vocabulary)
+    if spec.default is not None:
+        record["default"] = spec.default
+    if spec.forwards is not None:
+        record["forwards"] = spec.forwards
     return record
 
 
@@ -288,7 +394,23 @@ def _spec_from_json(name: str, record: Mapping[str, Any]) -> TensorInfo:
         kind=kind,
         compute_dtype=None if computed is None else check_dtype(computed),
         vocabulary=None if vocabulary is None else tuple(vocabulary),
+        default=_default(name, record.get("default"), _shape(record)[1:]),
+        forwards=json_text.text(record, "forwards") if "forwards" in record else None,
     )
+
+
+def _default(name: str, given: Any, tail: tuple[int | None, ...]) -> Default:
+    """Return a default with lists as tuples; raise ValueError if it does not fit."""
+    if given is None:
+        return None
+    numbers = np.asarray(given)  # raises ValueError for lists of different lengths
+    if numbers.dtype.kind not in "iuf" or numbers.shape not in ((), tail):
+        raise ValueError(f"{name!r}: expected numbers as default, found {given!r}")
+    return _as_tuples(given)
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def check_dtype(name: Any) -> str:
@@ -332,9 +454,12 @@ def _counting_rows(plan: plans.Plan, example: plans.RawBatch) -> plans.Plan:
 def origins_of(plan: plans.Plan) -> tuple[Origin, ...]:
     """Return the raw features that a plan reads, each once."""
     called = (origin for call in plan.calls for origin in call.inputs)
-    return tuple(dict.fromkeys((*plan.raw, *called)))
+    forwarded = (one.origin for one in plan.forwarded)
+    return tuple(dict.fromkeys((*plan.raw, *called, *forwarded)))
 
 
 def input_name(origin: Origin) -> str:
     """Return the name of a feature in a signature."""
-    return LONE_FEATURE if origin.key is None else str(origin.key)
+    if origin.key is not None:
+        return origin.short_name
+    return LONE_FEATURE if origin.part == "features" else LONE_LABEL

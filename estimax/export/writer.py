@@ -8,8 +8,11 @@
         functions/<name>.*       the program, twice (see functions.py)
         weights.safetensors      one copy for all functions, passed as arguments
         transforms.json, assets/ host transforms and their vocabularies
+        examples.json            how to parse tf.train.Examples, if requests have them
+        csv.json                 how to decode CSV records, if requests have them
         selftest.json            example rows and their answers
-        assets.extra/            the user's own files
+        assets.extra/            the user's own files, and requests to warm up a server
+        eval/                    a bundle that evaluates, if the export has one
 
 The folder is written under a temporary name, loaded, tested and then renamed.
 """
@@ -22,7 +25,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,15 +37,20 @@ import numpy as np
 from jax import export
 
 from estimax.core.errors import BundleError, MissingFileError
-from estimax.core.numbers import Int64, Words, device_dtype, materialize
+from estimax.core.numbers import Forwarded, Int64, Words, device_dtype, materialize
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import functions, host_plan, manifest, selftest
-from estimax.export.bundle import WEIGHTS, load
+from estimax.export.bundle import EVAL_FOLDER, WEIGHTS, load
+from estimax.export.csv_requests import CSV_FILE
+from estimax.export.examples import EXAMPLES_FILE, specs_to_json
+from estimax.export.free_axes import FreeAxes, find_free_axes, symbolic_axes
 from estimax.export.functions import BATCH, ArgumentSpec
 from estimax.export.manifest import write_manifest
+from estimax.export.requests import RequestReader
 from estimax.export.signature import (
     DEFAULT_SIGNATURE,
+    EVALUATE,
     PREDICT,
     STRING,
     Servable,
@@ -52,6 +60,12 @@ from estimax.export.signature import (
     input_name,
     origins_of,
     signature_to_json,
+)
+from estimax.export.warm_up import (
+    WARM_UP_FILE,
+    WarmUp,
+    request_columns,
+    write_requests,
 )
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
@@ -68,6 +82,8 @@ def write_bundle(
     *,
     assets_extra: Mapping[str, str | os.PathLike[str]] | None = None,
     step: int | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    evaluation: Servable | None = None,
     platforms: Sequence[str] = PLATFORMS,
     now: Callable[[], float] = time.time,
 ) -> Path:
@@ -82,6 +98,10 @@ def write_bundle(
         seconds, or one more than the newest version.
       assets_extra: Files to copy: path under `assets.extra/` to the file. None: none.
       step: The training step of the weights, for the manifest.
+      metrics: The result of an evaluation of these weights, for the manifest. None:
+        none.
+      evaluation: A second function, with one signature of the method `EVALUATE`. It
+        becomes a bundle of its own in the folder `eval` of the version. None: none.
       platforms: The platforms that can run the bundle: "cpu", "cuda", "rocm", "tpu".
       now: Returns the current time in seconds.
 
@@ -110,13 +130,19 @@ def write_bundle(
     atomic.remove_leftovers(base)
     manifest.remove_empty(base, time.time())
     program = _export(servable, tuple(platforms))
+    judged = None if evaluation is None else _export(evaluation, tuple(platforms))
     while True:
         created = now()
         version = manifest.next_version(base, created)
-        about = _about(program, version, created, step)
+        about = {
+            **_about(program, version, created, step),
+            "metrics": manifest.plain_metrics(metrics or {}),
+        }
         try:
             with atomic.folder(base / str(version)) as folder:
                 _write_content(folder, servable, program, extra)
+                if evaluation is not None and judged is not None:
+                    _write_bundle_in(folder / EVAL_FOLDER, evaluation, judged, about)
                 write_manifest(folder, about)
                 if functions.runs_here(platforms):
                     load(folder, verify=False).self_test()
@@ -124,6 +150,17 @@ def write_bundle(
         except _TakenError:
             continue
         return base / str(version)
+
+
+def _write_bundle_in(
+    folder: Path, servable: Servable, program: _Program, about: Mapping[str, Any]
+) -> None:
+    """Write a bundle inside of another, and test it."""
+    folder.mkdir()
+    _write_content(folder, servable, program, {})
+    write_manifest(folder, about)
+    if functions.runs_here(about["platforms"]):
+        load(folder, verify=False).self_test()
 
 
 class _TakenError(Exception):
@@ -149,38 +186,96 @@ class _Program:
     exported: Mapping[str, export.Exported]  # file -> function
     example: Mapping[Origin, Any]
     answers: selftest.Answers
+    warm_up: WarmUp | None  # a request and its answers
 
 
 def _export(servable: Servable, platforms: tuple[str, ...]) -> _Program:
     example = {o: servable.example[o] for o in origins_of(servable.plan)}
     prepared = servable.plan.prepare(example)
     weights = {name: _spec_of(array) for name, array in servable.weights.items()}
-    inputs = _input_specs(servable.plan, example, prepared)
     outputs = _abstract_outputs(servable, prepared)
-    features = tuple(_feature_spec(o, example[o], servable.plan) for o in example)
+
+    def inputs(free: FreeAxes) -> dict[str, ArgumentSpec]:
+        return _input_specs(servable.plan, example, prepared, free)
+
+    def is_traceable(free: FreeAxes) -> bool:
+        function = _flat_function(servable, prepared)
+        return functions.is_traceable(function, weights, inputs(free))
+
+    # Examples are parsed with the shapes of a spec, which are fixed. Labels of other
+    # widths would not fit the model.
+    has_form = servable.parse_spec is not None or servable.csv is not None
+    is_fixed = has_form or EVALUATE in servable.methods.values()
+    free = {} if is_fixed else find_free_axes(servable.plan, example, is_traceable)
+    try:
+        exported = _lowered(
+            servable, outputs, prepared, weights, inputs(free), platforms
+        )
+    except Exception:
+        if not free:
+            raise
+        # Some operations can be traced but not lowered for free sizes.
+        free = {}
+        exported = _lowered(
+            servable, outputs, prepared, weights, inputs(free), platforms
+        )
+    features = tuple(_feature_spec(o, example[o], servable.plan, free) for o in example)
     signatures, stems = {}, {}
     kept: dict[str, export.Exported] = {}
     for name, answer in outputs.items():
-        function = _function_of(servable, name, prepared)
+        results = functions.results_of(exported[name])
+        method = servable.methods.get(name, PREDICT)
+        specs = tuple(
+            _forwarded_spec(k, value, features)
+            if isinstance(value, Forwarded)
+            else _output_spec(name, k, value, results[k], by_row=method != EVALUATE)
+            for k, value in answer.items()
+        )
+        signatures[name] = Signature(name, method, features, specs)
+        stems[name] = _stem_for(name, exported[name], kept)
+        kept.setdefault(stems[name], exported[name])
+    rows = selftest.first_rows(example)
+    answers_of = _answering(servable)
+    by_row = all(signature.is_by_row for signature in signatures.values())
+    warm_up = _warm_up(features, rows, answers_of) if by_row else None
+    return _Program(signatures, stems, kept, rows, answers_of(rows), warm_up)
+
+
+def _lowered(
+    servable: Servable,
+    signatures: Iterable[str],
+    like: plans.PreparedBatch,
+    weights: Mapping[str, ArgumentSpec],
+    inputs: Mapping[str, ArgumentSpec],
+    platforms: tuple[str, ...],
+) -> dict[str, export.Exported]:
+    """Return the exported function of every signature."""
+    key = (tuple(weights.items()), tuple(inputs.items()), platforms)
+    if key in servable.exported:
+        kept: dict[str, export.Exported] = servable.exported[key]
+        return kept
+    exported = {}
+    # Traced once for all signatures: `jit` remembers the trace.
+    answer_all = jax.jit(_flat_function(servable, like), inline=True)
+    arguments = functions.abstract(weights, inputs)
+    for name in signatures:
+        function = _function_of(answer_all, name)
         try:
-            exported = functions.export_function(function, weights, inputs, platforms)
+            exported[name] = functions.export_function(function, arguments, platforms)
         except Exception as error:
             error.add_note(_advice(name, inputs, platforms))
             raise
-        results = functions.results_of(exported)
-        specs = tuple(_output_spec(name, k, answer[k], results[k]) for k in answer)
-        method = servable.methods.get(name, PREDICT)
-        signatures[name] = Signature(name, method, features, specs)
-        stems[name] = _stem_for(name, exported, kept)
-        kept.setdefault(stems[name], exported)
-    rows = selftest.first_rows(example)
-    return _Program(signatures, stems, kept, rows, _answers(servable, rows))
+    servable.exported[key] = exported
+    return exported
 
 
 def _input_specs(
-    plan: plans.Plan, example: plans.RawBatch, prepared: plans.PreparedBatch
+    plan: plans.Plan,
+    example: plans.RawBatch,
+    prepared: plans.PreparedBatch,
+    dense: FreeAxes,
 ) -> dict[str, ArgumentSpec]:
-    free = host_plan.symbolic_axes(plan, example)
+    free = symbolic_axes(plan, example, dense)
     specs = {}
     for name, array in host_plan.flat_inputs(prepared).items():
         named = {0: BATCH, **free.get(name, {})}
@@ -201,7 +296,8 @@ def _abstract_outputs(
             f"Servable: methods name the signature {unknown[0]!r}, but the function "
             f"answers {sorted(outputs)}."
         )
-    if DEFAULT_SIGNATURE not in outputs:
+    evaluates = EVALUATE in servable.methods.values()
+    if DEFAULT_SIGNATURE not in outputs and not evaluates:
         raise BundleError(
             f"Servable: the function must answer a signature {DEFAULT_SIGNATURE!r}; it "
             f"answers {sorted(outputs)}."
@@ -210,15 +306,28 @@ def _abstract_outputs(
 
 
 def _function_of(
-    servable: Servable, signature: str, like: plans.PreparedBatch
+    answer_all: Callable[[dict[str, Any], dict[str, Any]], SignatureOutputs],
+    signature: str,
 ) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]:
     # All functions have the name `answer`, so that equal programs are equal bytes.
     def answer(weights: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
-        nested = host_plan.nested_inputs(inputs, like)
-        outputs = servable.function(weights, nested)[signature]
-        return {name: _on_device(value) for name, value in outputs.items()}
+        outputs = answer_all(weights, inputs)[signature]
+        return {
+            name: _on_device(value)
+            for name, value in outputs.items()
+            if not isinstance(value, Forwarded)
+        }
 
     return answer
+
+
+def _flat_function(
+    servable: Servable, like: plans.PreparedBatch
+) -> Callable[[dict[str, Any], dict[str, Any]], SignatureOutputs]:
+    """Return the function of a servable, but with a flat dict of arrays as inputs."""
+    return lambda weights, inputs: servable.function(
+        weights, host_plan.nested_inputs(inputs, like)
+    )
 
 
 def _on_device(value: Any) -> Any:
@@ -237,28 +346,50 @@ def _advice(signature: str, inputs: Mapping[str, Any], platforms: Sequence[str])
     )
 
 
-def _feature_spec(origin: Origin, value: Any, plan: plans.Plan) -> TensorInfo:
+def _feature_spec(
+    origin: Origin, value: Any, plan: plans.Plan, free: FreeAxes
+) -> TensorInfo:
     name, on_device = input_name(origin), origin in plan.raw
     kind: Any = "dense"
     shape: tuple[int | None, ...]
     if isinstance(value, Sparse):
         kind, shape, value = "sparse", (None,) * len(value.dense_shape), value.values
     else:
-        shape = (None, *value.shape[1:])
+        sizes = enumerate(value.shape)
+        is_free = {0, *(axis for named, axis in free if named == origin)}
+        shape = tuple(None if axis in is_free else size for axis, size in sizes)
     if isinstance(value, Strings):
         return TensorInfo(name, STRING, shape, kind)
     computed = device_dtype(value.dtype).name if on_device else None
-    hosted = any(origin in call.inputs for call in plan.calls)
+    forwarded = any(origin == one.origin for one in plan.forwarded)
+    hosted = forwarded or any(origin in call.inputs for call in plan.calls)
     # Only the device reads it, in float32, so callers need not send float64.
     narrow = value.dtype == np.float64 and not hosted
     dtype = "float32" if narrow else value.dtype.name
-    return TensorInfo(name, dtype, shape, kind, computed)
+    # A number that is an output as it is must be given.
+    is_given = kind == "sparse" or forwarded
+    default = None if is_given else _default_of(origin, value, plan)
+    return TensorInfo(name, dtype, shape, kind, computed, default=default)
+
+
+def _default_of(origin: Origin, value: Any, plan: plans.Plan) -> Any:
+    """Return what stands for a missing number of a feature, or None."""
+    if value.dtype.kind == "i" and host_plan.is_only_ids(origin, plan):
+        return -1
+    default = host_plan.declared_default(origin, plan)
+    if default is None or (value.dtype.kind != "f" and default != default):
+        return None
+    numbers = np.asarray(default)
+    if numbers.shape in ((), value.shape[1:]):
+        return default
+    # A column of shape [1] may read a feature [B].
+    return numbers.item() if numbers.size == 1 else None
 
 
 def _output_spec(
-    signature: str, name: str, answer: Any, result: ArgumentSpec
+    signature: str, name: str, answer: Any, result: ArgumentSpec, *, by_row: bool
 ) -> TensorInfo:
-    if not result.shape or result.shape[0] != BATCH:
+    if by_row and (not result.shape or result.shape[0] != BATCH):
         raise BundleError(
             f"signature {signature!r}, output {name!r}: expected one row per example, "
             f"found shape {list(result.shape)}. Spread it over the batch with "
@@ -270,6 +401,16 @@ def _output_spec(
         return TensorInfo(name, STRING, shape, "dense", result.dtype, words)
     dtype = "int64" if isinstance(answer, Int64) else result.dtype
     return TensorInfo(name, dtype, shape, "dense", result.dtype)
+
+
+def _forwarded_spec(
+    name: str, answer: Forwarded, features: Sequence[TensorInfo]
+) -> TensorInfo:
+    """Return an output with the dtype and shape of the feature that it repeats."""
+    wanted = input_name(answer.origin)
+    given = next(spec for spec in features if spec.name == wanted)
+    forwards = host_plan.forwarded_name(answer)
+    return TensorInfo(name, given.dtype, given.shape, forwards=forwards)
 
 
 def _stem_for(
@@ -284,11 +425,32 @@ def _stem_for(
     return quote(signature, safe="")
 
 
-def _answers(servable: Servable, example: plans.RawBatch) -> selftest.Answers:
-    prepared = servable.plan.prepare(example)
-    outputs = jax.jit(servable.function)(dict(servable.weights), prepared)
-    answers: selftest.Answers = materialize(outputs)
-    return answers
+def _answering(servable: Servable) -> Callable[[plans.RawBatch], selftest.Answers]:
+    """Return the function that answers a raw batch, compiled once for each shape."""
+    function = jax.jit(servable.function)
+
+    def answer(batch: plans.RawBatch) -> selftest.Answers:
+        prepared = servable.plan.prepare(batch)
+        outputs = function(dict(servable.weights), prepared)
+        answers: selftest.Answers = materialize(outputs, servable.plan.forward(batch))
+        return answers
+
+    return answer
+
+
+def _warm_up(
+    inputs: Sequence[TensorInfo],
+    rows: plans.RawBatch,
+    answers_of: Callable[[plans.RawBatch], selftest.Answers],
+) -> WarmUp | None:
+    """Return a request of these rows, or of the first, with the answers to it."""
+    for batch in (rows, selftest.head(rows, 1)):
+        columns = request_columns(inputs, batch)
+        if columns is not None:
+            # Answered as it is read: reading may replace NaN by a default.
+            read = RequestReader(inputs, rows)
+            return WarmUp(columns, answers_of(read(columns)))
+    return None
 
 
 def _write_content(
@@ -309,9 +471,19 @@ def _write_content(
     tensors.write(folder / WEIGHTS, arrays)
     described = host_plan.plan_to_json(servable.plan, folder / "assets")
     _write_json(folder / "transforms.json", described)
+    if servable.parse_spec is not None:
+        # Only what the model reads, so that requests need not have more.
+        read = {input_name(origin) for origin in origins_of(servable.plan)}
+        used = {n: spec for n, spec in servable.parse_spec.items() if n in read}
+        _write_json(folder / EXAMPLES_FILE, specs_to_json(used))
+    if servable.csv is not None:
+        used_names = [input_name(origin) for origin in origins_of(servable.plan)]
+        _write_json(folder / CSV_FILE, servable.csv.reading(used_names).to_json())
     test = selftest.selftest_to_json(program.example, program.answers)
     _write_json(folder / "selftest.json", test)
-    for name, source in extra.items():
+    if program.warm_up is not None:
+        write_requests(folder / WARM_UP_FILE, program.warm_up)
+    for name, source in extra.items():  # may replace the requests
         target = folder / "assets.extra" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

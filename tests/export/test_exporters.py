@@ -18,9 +18,10 @@ class Folders:
         self.calls = []
 
     def export_saved_model(
-        self, base, serving_input_receiver_fn, *, assets_extra, checkpoint_path
+        self, base, serving_input_receiver_fn, *, assets_extra, checkpoint_path, metrics
     ):
         self.calls.append((serving_input_receiver_fn, assets_extra, checkpoint_path))
+        self.metrics = metrics
         path = base / str(self.next)
         path.mkdir(parents=True)
         self.next += 1
@@ -43,6 +44,7 @@ def test_the_final_exporter_waits_for_the_end(tmp_path):
     assert run(exporter, estimator, tmp_path, losses(1.0)) == [False]
     assert run(exporter, estimator, tmp_path, losses(1.0), final=True) == [True]
     assert estimator.calls == [(receive, {"a.txt": "b.txt"}, "ckpt")]
+    assert estimator.metrics == {"loss": 1.0}
 
 
 def test_the_latest_exporter_keeps_the_newest_of_ten_digits(tmp_path):

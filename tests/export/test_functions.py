@@ -70,4 +70,4 @@ def test_side_effects_are_refused():
 
     spec = functions.ArgumentSpec("float32", ("b",))
     with pytest.raises(BundleError, match="side effects"):
-        functions.export_function(noisy, {}, {"x": spec}, ("cpu",))
+        functions.export_function(noisy, functions.abstract({}, {"x": spec}), ("cpu",))

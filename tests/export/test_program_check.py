@@ -166,7 +166,7 @@ def test_what_models_are_made_of_can_be_exported():
     weights = {"w": ArgumentSpec("float32", (3, 3))}
     inputs = {"x": ArgumentSpec("float32", ("b", 3))}
     exported = functions.export_function(
-        function, weights, inputs, ("cpu", "cuda", "tpu")
+        function, functions.abstract(weights, inputs), ("cpu", "cuda", "tpu")
     )
     assert set(functions.results_of(exported)) > {"top", "roots"}
 
@@ -177,7 +177,7 @@ def test_an_export_that_could_not_be_loaded_fails():
 
     inputs = {"x": ArgumentSpec("float32", ("b", 3, 3))}
     with pytest.raises(BundleError, match=r"not fixed.*use jax\.lax\.map"):
-        functions.export_function(per_example, {}, inputs, ("cpu",))
+        functions.export_function(per_example, functions.abstract({}, inputs), ("cpu",))
 
     def lay_rows(weights, inputs):
         call = jax.ffi.ffi_call(
@@ -187,7 +187,7 @@ def test_an_export_that_could_not_be_loaded_fails():
 
     inputs = {"x": ArgumentSpec("float32", (3, 3))}
     with pytest.raises(ValueError, match="estimax_lay_rows"):
-        functions.export_function(lay_rows, {}, inputs, ("cpu",))
+        functions.export_function(lay_rows, functions.abstract({}, inputs), ("cpu",))
 
 
 WRONG = {

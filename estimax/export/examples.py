@@ -1,0 +1,224 @@
+"""Requests of serialized tf.train.Examples: how they are parsed, as data in a bundle.
+
+    record = specs_to_json(feature_spec)             # examples.json of a bundle
+    parser = parser_from_json(record)
+    parser([b"…", b"…"])                             # {"age": …, "city": …}
+
+The modules that parse are imported when the first spec is used, so that a bundle
+without one loads less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from estimax.core.errors import BundleError, InputError, SpecError
+from estimax.core.parse_spec import STRING, FixedLenFeature, VarLenFeature
+from estimax.core.strings import Strings
+from estimax.export.signature import TensorInfo
+from estimax.wire import json_text
+
+EXAMPLES: Final = "examples"  # the name of the serialized Examples in a request
+EXAMPLES_FILE: Final = "examples.json"
+
+# Serialized Examples to features by name: arrays, Strings and Sparse values.
+ParseExamples = Callable[[Any], dict[str, Any]]
+
+
+def parser_of(features: Mapping[str, Any]) -> ParseExamples:
+    """Return the function that parses requests of these features."""
+    from estimax.input.examples.parsing import ExampleParser
+    from estimax.input.streams.ragged import Ragged
+
+    parser = ExampleParser(features)
+
+    def parse(serialized: Any) -> dict[str, Any]:
+        try:
+            parsed = parser(serialized)
+        except InputError as error:
+            raise BundleError(f"{EXAMPLES!r}: {error}") from error
+        return {
+            name: column.to_sparse() if isinstance(column, Ragged) else column
+            for name, column in parsed.items()
+        }
+
+    return parse
+
+
+def specs_of(inputs: Collection[TensorInfo]) -> dict[str, Any]:
+    """Return how to parse features as a signature describes them."""
+    return {spec.name: _spec_of(spec) for spec in inputs}
+
+
+def _spec_of(spec: TensorInfo) -> FixedLenFeature | VarLenFeature:
+    dtype = example_dtype(spec)
+    if spec.kind == "sparse" or None in spec.tail:
+        return VarLenFeature(dtype)
+    shape = tuple(n or 0 for n in spec.tail)
+    default = None if spec.default is None else np.full(shape, spec.default).tolist()
+    return FixedLenFeature(shape, dtype, default)
+
+
+def example_dtype(spec: TensorInfo) -> str:
+    """Return which of the three dtypes of an Example holds a feature."""
+    if spec.dtype == STRING:
+        return STRING
+    return "int64" if np.dtype(spec.dtype).kind in "iub" else "float32"
+
+
+def blank_request(features: Mapping[str, Any]) -> Strings:
+    """Return one serialized Example that has every feature, with zeros and "?"."""
+    from estimax.input.examples.messages import Example
+
+    values: dict[str, Any] = {}
+    for name, feature in features.items():
+        values |= _blank(name, feature)
+    return Strings.of([Example.of(values).serialize()])
+
+
+def _blank(name: str, feature: Any) -> dict[str, Any]:
+    """Return the keys of an Example that a feature reads, with one value or none."""
+    from estimax.input.examples.specs import RaggedFeature, SparseFeature
+
+    if isinstance(feature, FixedLenFeature):
+        if feature.default_value is not None:
+            return {}  # the default is a value that the model is meant to see
+        size = int(np.prod(feature.shape, dtype=np.int64))
+        return {name: _zeros(feature.dtype, size)}
+    if isinstance(feature, VarLenFeature):
+        return {name: _zeros(feature.dtype, 1)}
+    if isinstance(feature, SparseFeature):
+        keys = {key: _zeros("int64", 1) for key in feature.index_keys}
+        return {**keys, feature.value_key: _zeros(feature.dtype, 1)}
+    if isinstance(feature, RaggedFeature):
+        return {  # splits begin with 0 even if there is no row
+            part.key: np.zeros(1, np.int64)
+            for part in feature.partitions
+            if isinstance(part, RaggedFeature.RowSplits)
+        }
+    raise SpecError(
+        f"feature {name!r}: a request cannot be parsed with {type(feature).__name__}, "
+        "because its number of steps varies. Use VarLenFeature or RaggedFeature."
+    )
+
+
+def _zeros(dtype: str, size: int) -> Any:
+    # Columns leave '' out, and then the example would not show that rows have words.
+    return [b"?"] * size if dtype == STRING else np.zeros(size, dtype)
+
+
+def specs_to_json(features: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a parse spec as JSON values."""
+    return {name: _to_json(feature) for name, feature in features.items()}
+
+
+def _to_json(feature: Any) -> dict[str, Any]:
+    from estimax.input.examples.specs import RaggedFeature, SparseFeature
+
+    record: dict[str, Any] = {"type": type(feature).__name__, "dtype": feature.dtype}
+    if isinstance(feature, FixedLenFeature):
+        record["shape"] = list(feature.shape)
+        record["default_value"] = _default_to_json(feature)
+    elif isinstance(feature, SparseFeature):
+        record["index_keys"] = list(feature.index_keys)
+        record["value_key"] = feature.value_key
+        record["sizes"] = list(feature.sizes)
+    elif isinstance(feature, RaggedFeature):
+        record["value_key"] = feature.value_key
+        record["partitions"] = [
+            {"type": type(part).__name__, **vars(part)} for part in feature.partitions
+        ]
+    return record
+
+
+def _default_to_json(feature: FixedLenFeature) -> list[Any] | None:
+    default = feature.default_value
+    if default is None:
+        return None
+    if feature.dtype != STRING:
+        numbers: list[Any] = np.asarray(default, feature.dtype).reshape(-1).tolist()
+        return numbers
+    words = Strings.of([default] if isinstance(default, str | bytes) else default)
+    # Bytes that are not UTF-8 survive as lone surrogates, which JSON escapes.
+    return [w.decode("utf-8", "surrogateescape") for w in words.reshape((-1,)).tolist()]
+
+
+def parser_from_json(record: Any, inputs: Collection[TensorInfo]) -> ParseExamples:
+    """Return the parser that `specs_to_json` described; check every field.
+
+    The spec must have exactly the features of the bundle, `inputs`. Their shapes bound
+    what a parser may allocate.
+    """
+    records = json_text.mapping(record, EXAMPLES_FILE)
+    by_name = {spec.name: spec for spec in inputs}
+    if records.keys() != by_name.keys():
+        raise ValueError(f"{EXAMPLES_FILE}: expected the features {sorted(by_name)}")
+    features = {
+        name: _from_json(json_text.mapping(value, name), by_name[name])
+        for name, value in records.items()
+    }
+    return parser_of(features)
+
+
+def _from_json(record: Mapping[str, Any], spec: TensorInfo) -> Any:
+    kind, dtype = json_text.text(record, "type"), json_text.text(record, "dtype")
+    if dtype not in ("float32", "int64", STRING):
+        raise ValueError(f"{spec.name!r}: unknown dtype {dtype!r}")
+    if kind == "FixedLenFeature":
+        shape = json_text.dimensions(record, "shape")
+        if shape != spec.tail:
+            raise ValueError(
+                f"{spec.name!r}: expected shape {spec.tail}, found {shape}"
+            )
+        return FixedLenFeature(shape, dtype, _default_from_json(record, dtype))
+    if kind == "VarLenFeature":
+        return VarLenFeature(dtype)
+    if kind == "SparseFeature":
+        return _sparse_from_json(record, dtype)
+    if kind == "RaggedFeature":
+        return _ragged_from_json(record, dtype)
+    raise ValueError(f"{spec.name!r}: unknown type {kind!r}")
+
+
+def _default_from_json(record: Mapping[str, Any], dtype: str) -> Any:
+    values = record["default_value"]
+    if values is None:
+        return None
+    kinds = (str,) if dtype == STRING else (int, float)
+    if not isinstance(values, list) or not all(type(v) in kinds for v in values):
+        raise ValueError(f"default_value: expected a list of {dtype} values")
+    if dtype == STRING:
+        return [value.encode("utf-8", "surrogateescape") for value in values]
+    return np.array(values, dtype)
+
+
+def _sparse_from_json(record: Mapping[str, Any], dtype: str) -> Any:
+    from estimax.input.examples.specs import SparseFeature
+
+    keys = record["index_keys"]
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError("index_keys: expected a list of text")
+    sizes = json_text.dimensions(record, "sizes")
+    return SparseFeature(tuple(keys), json_text.text(record, "value_key"), dtype, sizes)
+
+
+def _ragged_from_json(record: Mapping[str, Any], dtype: str) -> Any:
+    from estimax.input.examples.specs import RaggedFeature, UniformRowLength
+
+    keyed = ("RowSplits", "RowLengths", "RowStarts", "RowLimits", "ValueRowIds")
+    partitions: list[Any] = []
+    for given in record["partitions"]:
+        part = json_text.mapping(given, "partition")
+        kind = json_text.text(part, "type")
+        if kind in keyed:
+            made = getattr(RaggedFeature, kind)(json_text.text(part, "key"))
+        elif kind == "UniformRowLength":
+            made = UniformRowLength(json_text.whole(part, "length", below=2**31))
+        else:
+            raise ValueError(f"unknown partition {kind!r}")
+        partitions.append(made)
+    key = None if record["value_key"] is None else json_text.text(record, "value_key")
+    return RaggedFeature(dtype, key, tuple(partitions))
