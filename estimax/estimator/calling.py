@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from estimax import checkpoints
-from estimax.core.errors import ConfigError, SpecError, did_you_mean
+from estimax.core.errors import ConfigError, InputError, SpecError, did_you_mean
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator.run_config import RunConfig
 from estimax.feeding.feed import Feed
@@ -131,11 +131,34 @@ def call_input_fn(
     given = {"mode": mode, "params": params, "config": config}
     names = accepted_names(input_fn)
     if "input_context" in names:
-        context = InputContext.from_run_config(config)
+        # Only training is divided: a process evaluates and predicts by itself.
+        is_train = mode == ModeKeys.TRAIN
+        context = InputContext.from_run_config(config) if is_train else InputContext()
         default = inspect.signature(input_fn).parameters["input_context"].default
         if context.num_input_pipelines > 1 or default is inspect.Parameter.empty:
             given["input_context"] = context
     return input_fn(**{name: given[name] for name in names if name in given})
+
+
+def reads_share(input_fn: Callable[..., Any], config: RunConfig) -> bool:
+    """Return whether an `input_fn` returns a share of the data for one process."""
+    return not config.split_batches or "input_context" in accepted_names(input_fn)
+
+
+def saved_position(
+    extra: Any, reader: int, readers: int
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return the position of one of several readers in a checkpoint, or all positions.
+
+    If as many processes read shares of the data as when the checkpoint was saved, the
+    position of this one is returned. Otherwise it is None, and the positions of all
+    tell the epoch.
+    """
+    extra = extra or {}
+    saved = extra["inputs"] if "inputs" in extra else [extra.get("input")]
+    if len(saved) == readers:
+        return saved[reader], ()
+    return None, tuple(one for one in saved if one is not None)
 
 
 def check_input_fn(input_fn: Any, where: str = "") -> None:
@@ -177,6 +200,8 @@ def with_model_dir(
             f"Estimator: config must be a RunConfig, got {type(config).__name__}."
         )
     config = config or RunConfig()
+    if not isinstance(model_dir, str | os.PathLike | None):
+        raise ConfigError(f"Estimator: model_dir must be a path, got {model_dir!r}.")
     given = os.fspath(model_dir) if model_dir else None
     if given and config.model_dir and given != config.model_dir:
         raise ConfigError(
@@ -242,6 +267,27 @@ def needed(feed: Feed, what: str) -> dict[Origin, Any]:
             f"{what}: the input_fn returned no data; check its files and filters."
         )
     return feed.first
+
+
+def check_ends(feed: Feed, steps: int | None, hooks: Sequence[Hook] | None) -> None:
+    """Raise InputError if an evaluation would never end."""
+    if feed.endless and steps is None and not hooks:
+        raise InputError(
+            f"evaluate: the input_fn returned {feed.endless}; or give steps, the "
+            "number of batches to evaluate."
+        )
+
+
+def warn_if_endless(
+    feed: Feed, what: str, steps: int | None, hooks: Sequence[Hook] | None
+) -> None:
+    """Log a warning if nothing but the consumer or a signal will end a call."""
+    if feed.endless and steps is None and not hooks:
+        _log.warning(
+            "%s goes on until it is interrupted: the input_fn returned %s",
+            what,
+            feed.endless,
+        )
 
 
 def check_folder(model_dir: str) -> None:

@@ -15,12 +15,13 @@ import copy
 import logging
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
-import numpy as np
 from numpy.typing import NDArray
 
 from estimax import checkpoints, export, training
@@ -30,25 +31,35 @@ from estimax.core import numbers
 from estimax.core.errors import MissingFileError
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
+from estimax.core.tf_names import Retired
 from estimax.estimator import calling, exporting, reports
-from estimax.estimator.cluster import check_trains
+from estimax.estimator.default_log import shown_by_default
+from estimax.estimator.devices import Devices
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.model_dir import (
     REPLAY_SECS,
     ended_at,
     explaining_nan,
-    keep_compiled_programs,
     mark_ended,
     training_in,
 )
 from estimax.estimator.run_config import RunConfig
-from estimax.estimator.training_hooks import finishing_saves, training_hooks
+from estimax.estimator.training_hooks import (
+    board_hook,
+    finishing_saves,
+    training_hooks,
+)
 from estimax.feeding.feed import Feed
 from estimax.feeding.large_pages import ask_for_large_pages
 from estimax.feeding.packing import pack
 from estimax.hooks import Hook, RunContext
+from estimax.hooks.out_of_range import OutOfRangeIdsHook
+from estimax.parallel import Placement
+from estimax.parallel.cluster import check_alone, check_trains
+from estimax.parallel.processes import Processes
 from estimax.staging import plan as plans
 from estimax.training.signals import stopping_on_signals
+from estimax.wire.compilation_cache import keep_compiled_programs
 
 _log = logging.getLogger("estimax")
 InputFn = Callable[..., Any]
@@ -95,6 +106,12 @@ class Estimator:
       2.0
     """
 
+    # What `evaluate` advises, once, if the model is no better than a constant answer.
+    not_learning_hint: str | None = None
+    export_savedmodel = Retired(
+        "write export_saved_model(export_dir_base, serving_input_receiver_fn)"
+    )
+
     def __init__(
         self,
         model_fn: Callable[..., Any] | None = None,
@@ -113,7 +130,10 @@ class Estimator:
         self._params = copy.deepcopy(params) if params is not None else {}
         self._config = calling.with_model_dir(config, model_dir)
         self._warm_start = checkpoints.as_settings(warm_start_from)
+        self._training_devices = Devices(self._config)
+        self._own_devices = Devices(self._config, is_alone=True)
         self._programs: dict[Any, Any] = {}
+        self._peers: Processes | None = None  # during `train` in a cluster
         self._loader = Loader(use_averages=self._config.use_averages)
 
     @property
@@ -164,9 +184,11 @@ class Estimator:
     ) -> Estimator:
         """Train the model, and save checkpoints to `model_dir`.
 
-        Training continues from the latest checkpoint and from the position in the data
-        at which it was saved. A run that was killed ends with the same bits as one that
-        was not.
+        Training continues from the latest checkpoint. If the last call was interrupted,
+        the data continues at its position, and the run ends with the same bits as one
+        that was not interrupted. If it ended normally, the same `Dataset` continues
+        where the last call stopped and starts again at its end; any other input is read
+        from its beginning.
 
         Args:
           input_fn: A function that returns the training data: an `ex.input.Dataset`, an
@@ -192,9 +214,19 @@ class Estimator:
         """
         calling.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
-        with training_in(self._config, "train"):
+        with shown_by_default(), self._together(), training_in(self._config, "train"):
             self._train(input_fn, hooks, steps, max_steps, saving_listeners)
         return self
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Train with the other processes of the cluster, if there is one."""
+        self._peers = self._config.connect()
+        try:
+            with self._peers.together() if self._peers else nullcontext():
+                yield
+        finally:
+            self._peers = None
 
     def _train(
         self,
@@ -204,20 +236,22 @@ class Estimator:
         max_steps: int | None,
         saving_listeners: Sequence[stock.CheckpointSaverListener] | None,
     ) -> None:
-        checkpoint = checkpoints.restore_latest(self.model_dir)
+        peers = self._peers
+        checkpoint = checkpoints.restore_latest(self.model_dir, peers)
         if checkpoint is None:
             calling.check_folder(self.model_dir)
         start = checkpoint.step if checkpoint else 0
         if max_steps is not None and start >= max_steps:
-            _log.info("already trained to step %d of %d", start, max_steps)
+            reports.log_nothing_to_train(self.model_dir, start, max_steps)
             return
-        position = _input_position(checkpoint)
-        has_ended = ended_at(self.model_dir) == start
-        with self._feed(input_fn, ModeKeys.TRAIN, position, has_ended) as feed:
-            if feed.first is None:
+        reports.log_start(self.model_dir, start, max_steps, steps)
+        with self._feed(input_fn, ModeKeys.TRAIN, checkpoint) as feed:
+            if not self._has_data(feed):
                 _log.warning("train: the input_fn gave no data; nothing was trained")
                 return
-            feed.warn_if_endless("train", steps or max_steps)
+            assert feed.first is not None, "as all have data"
+            calling.warn_if_endless(feed, "train", steps or max_steps, hooks)
+            self._training_devices.advise(feed.first)
             program = self._train_program(feed.first)
             state = self._start_state(program, feed.first, checkpoint)
             ask_for_large_pages((state.tables, state.slots))
@@ -225,7 +259,12 @@ class Estimator:
             checkpoint = None  # free its arrays
             last = start + steps if steps else max_steps
             context = RunContext(
-                step=start, input_state=feed.position, logged=program.logged
+                step=start,
+                input_advice=lambda: feed.advice,
+                input_state=feed.position,
+                logged=program.logged,
+                peers=peers,
+                requests=feed.requests,
             )
             every_hook = training_hooks(
                 self._config,
@@ -233,6 +272,7 @@ class Estimator:
                 calling.checked_hooks(hooks),
                 saving_listeners or (),
                 last_step=last,
+                board=board_hook(self._config, program, self._params),
             )
             with (
                 self._debugging(),
@@ -247,13 +287,24 @@ class Estimator:
                         program.plan,
                         depth=self._config.prefetch_batches,
                         length=self._loop_length(program),
+                        limit=None if last is None else last - start,
                     ),
                     every_hook,
                     context,
                     waited=lambda: feed.waited_seconds,
                 )
+                if context.interrupted_by:
+                    reports.log_interruption(context, self.latest_checkpoint())
+                if peers is not None:
+                    peers.end_together()
+            if peers is not None and context.interrupted_by:
+                # The signal arrived in another process, and ends this one as well.
+                raise SystemExit(128 + signal.SIGTERM)
             reports.log_training(context)
-        if self.latest_checkpoint() is not None:
+        saved = self.latest_checkpoint()
+        # Without saves the next call continues at an earlier checkpoint, and its mark.
+        is_saved = saved is not None and checkpoints.step_of(saved) == context.step
+        if is_saved and self._config.is_chief:
             mark_ended(self.model_dir, int(context.step))
 
     def evaluate(
@@ -281,20 +332,32 @@ class Estimator:
 
         Returns:
           The metrics by name, with "loss", its mean over batches, and "global_step",
-          the step of the checkpoint.
+          the step of the checkpoint. Values are Python numbers, and lists of them for
+          metrics that are arrays, so that `json.dumps` takes the dict.
 
         Raises:
           MissingFileError: There is no checkpoint.
-          InputError: The `input_fn` returned no batch.
+          InputError: The `input_fn` returned no batch; or data that repeats without
+            end, and neither `steps` nor `hooks` are given.
         """
         calling.check_steps(steps=steps)
         self._check_trained(checkpoint_path)
-        with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
+        with (
+            shown_by_default(),
+            self._feed(input_fn, ModeKeys.EVAL) as feed,
+            self._debugging(),
+        ):
             first = calling.needed(feed, "evaluate")
-            feed.warn_if_endless("evaluate", steps)
+            calling.check_ends(feed, steps, hooks)
+            self._own_devices.advise(first)
             program = self._eval_program(first)
             loaded = self._load(
-                checkpoint_path, ModeKeys.EVAL, program.plan, program.shapes, first
+                checkpoint_path,
+                ModeKeys.EVAL,
+                program.plan,
+                program.shapes,
+                first,
+                program.placement,
             )
             return self._evaluated(program, loaded, feed, steps, hooks, name, report)
 
@@ -321,9 +384,14 @@ class Estimator:
           The metrics by name, as `evaluate` does.
         """
         calling.check_steps(steps=steps)
+        check_alone(self._config, "evaluate_state")
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
-            program = self._eval_program(calling.needed(feed, "evaluate_state"))
-            loaded = live(state, program.shapes, self._config.use_averages)
+            first = calling.needed(feed, "evaluate_state")
+            calling.check_ends(feed, steps, hooks)
+            program = self._eval_program(first)
+            loaded = live(
+                state, program.shapes, self._config.use_averages, program.placement
+            )
             return self._evaluated(program, loaded, feed, steps, hooks, name)
 
     def _evaluated(
@@ -337,19 +405,28 @@ class Estimator:
         report: bool = True,
     ) -> dict[str, Any]:
         context = RunContext(step=loaded.step)
-        results = training.evaluate(
+        results, measured = training.evaluate(
             program,
             loaded.variables,
             feed.batches(program.plan, depth=self._config.prefetch_batches),
-            (*calling.checked_hooks(hooks), *program.spec.evaluation_hooks),
+            (
+                *calling.checked_hooks(hooks),
+                *program.spec.evaluation_hooks,
+                OutOfRangeIdsHook(),
+            ),
             context,
             steps=steps,
         )
-        results["global_step"] = np.int64(loaded.step)
+        results = reports.plain_numbers(results) | {"global_step": loaded.step}
         if report:
             folder = self.eval_dir(name)
-            reports.write_evaluation(folder, results, loaded.step, loaded.path)
+            reports.write_evaluation(
+                folder, results, loaded.step, loaded.path, measured
+            )
             reports.log_evaluation(results, context.examples, name)
+            if self.not_learning_hint and reports.has_not_learned(results, measured):
+                reports.log_not_learned(results, measured, self.not_learning_hint)
+                self.not_learning_hint = None  # once is enough
         return results
 
     def predict(
@@ -383,14 +460,19 @@ class Estimator:
         with self._feed(input_fn, ModeKeys.PREDICT) as feed:
             if feed.first is None:
                 return
-            feed.warn_if_endless("predict", None)
+            calling.warn_if_endless(feed, "predict", None, hooks)
+            self._own_devices.advise(feed.first)
             program = self._predict_program(feed.first)
-            shapes = program.recording.shapes
             variables, step, _ = self._load(
-                checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, feed.first
+                checkpoint_path,
+                ModeKeys.PREDICT,
+                program.plan,
+                program.recording.shapes,
+                feed.first,
+                program.placement,
             )
             spec = program.recording.spec
-            for predictions in training.predict(
+            for predictions, forwarded in training.predict(
                 program,
                 variables,
                 feed.batches(program.plan, depth=self._config.prefetch_batches),
@@ -399,7 +481,7 @@ class Estimator:
                 debugging=self._debugging,
             ):
                 kept = reports.only_keys(predictions, predict_keys)
-                values = numbers.materialize(jax.device_get(kept))
+                values = numbers.materialize(jax.device_get(kept), forwarded)
                 if yield_single_examples:
                     yield from reports.single_examples(values)
                 else:
@@ -413,6 +495,8 @@ class Estimator:
         as_text: bool = False,
         checkpoint_path: str | os.PathLike[str] | None = None,
         experimental_mode: str = ModeKeys.PREDICT,
+        *,
+        metrics: Mapping[str, Any] | None = None,
     ) -> str:
         """Write a bundle: a folder that predicts without any code of this model.
 
@@ -421,12 +505,15 @@ class Estimator:
         Args:
           export_dir_base: The folder in which the bundle gets a numbered folder.
           serving_input_receiver_fn: A function that returns the features of a request;
-            see `ex.export.build_raw_serving_input_receiver_fn`. None takes those
+            see `ex.export.build_raw_serving_input_receiver_fn` and
+            `ex.export.build_parsing_serving_input_receiver_fn`. None takes those
             features of the training data that the model reads to predict.
           assets_extra: Files to copy into the bundle: name in `assets.extra` -> path.
           as_text: Ignored: the manifest of a bundle is always text.
           checkpoint_path: The checkpoint to export; None is the latest one.
           experimental_mode: Must be `ex.ModeKeys.PREDICT`.
+          metrics: The result of `evaluate`, which the manifest of the bundle then holds
+            and `estimax show` prints. Exporters pass it.
 
         Returns:
           The path of the bundle.
@@ -436,20 +523,98 @@ class Estimator:
           SpecError: `experimental_mode` is not PREDICT.
         """
         exporting.check_mode(experimental_mode)
+        servable, step = self._servable(serving_input_receiver_fn, checkpoint_path)
+        bundle = export.write_bundle(
+            servable,
+            export_dir_base,
+            assets_extra=assets_extra,
+            step=step,
+            metrics=metrics,
+        )
+        return str(bundle)
+
+    def experimental_export_all_saved_models(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        input_receiver_fn_map: Mapping[str, Callable[[], Any]],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | os.PathLike[str] | None = None,
+    ) -> str:
+        """Write a bundle that predicts, and one beside it that evaluates batches.
+
+        Use it to measure a model where neither its code nor estimax's training is
+        installed. `ex.export.load(path)` loads the bundle that predicts, as
+        `export_saved_model` writes it. `ex.export.load(f"{path}/eval")` loads the other
+        one: its signature "eval" takes features and labels and returns "loss",
+        "predictions/<name>" and "metrics/<name>/value", all of the given batch alone.
+
+        Args:
+          export_dir_base: The folder in which the bundle gets a numbered folder.
+          input_receiver_fn_map: `ex.ModeKeys.PREDICT` to a function that returns the
+            features of a request, and, if wanted, `ex.ModeKeys.EVAL` to one that
+            returns features and labels, as
+            `ex.export.build_raw_supervised_input_receiver_fn` makes it.
+          assets_extra: Files to copy into the bundle: name in `assets.extra` -> path.
+          as_text: Ignored: the manifest of a bundle is always text.
+          checkpoint_path: The checkpoint to export; None is the latest one.
+
+        Returns:
+          The path of the bundle.
+
+        Raises:
+          MissingFileError: There is no checkpoint.
+          SpecError: The map lacks PREDICT, or has TRAIN or an unknown mode: a bundle
+            does not change its weights, so it cannot train.
+        """
+        exporting.check_modes(input_receiver_fn_map)
+        receivers = dict(input_receiver_fn_map)
+        servable, step = self._servable(receivers[ModeKeys.PREDICT], checkpoint_path)
+        evaluation = None
+        if ModeKeys.EVAL in receivers:
+            evaluation = self._evaluation(receivers[ModeKeys.EVAL], checkpoint_path)
+        bundle = export.write_bundle(
+            servable,
+            export_dir_base,
+            assets_extra=assets_extra,
+            step=step,
+            evaluation=evaluation,
+        )
+        return str(bundle)
+
+    def _evaluation(
+        self,
+        receiver_fn: Callable[[], Any],
+        checkpoint_path: str | os.PathLike[str] | None,
+    ) -> export.Servable:
+        example = exporting.supervised_example(receiver_fn)
+        model = self._model(ModeKeys.EVAL)
+        recording = model.record(example)
+        loaded = self._load(
+            checkpoint_path, ModeKeys.EVAL, recording.plan, recording.shapes, example
+        )
+        return exporting.evaluation_servable(
+            model, recording, loaded.variables, example
+        )
+
+    def _servable(
+        self,
+        receiver_fn: Callable[[], Any] | None,
+        checkpoint_path: str | os.PathLike[str] | None,
+    ) -> tuple[export.Servable, int]:
+        """Return what a bundle that predicts is written from, and the training step."""
         self._check_trained(checkpoint_path)
-        example = exporting.serving_example(serving_input_receiver_fn, self.model_dir)
+        example, parse = exporting.serving_example(receiver_fn, self.model_dir)
         program = self._predict_program(example)
         shapes = program.recording.shapes
         variables, step, _ = self._load(
             checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, example
         )
+        model = self._model(ModeKeys.PREDICT)
         servable = exporting.servable(
-            self._model(ModeKeys.PREDICT), program.recording, variables, example
+            model, program.recording, variables, example, parse, program.exported
         )
-        bundle = export.write_bundle(
-            servable, export_dir_base, assets_extra=assets_extra, step=step
-        )
-        return str(bundle)
+        return servable, step
 
     def describe_training(
         self, input_fn: InputFn
@@ -468,8 +633,9 @@ class Estimator:
             first = calling.needed(feed, "describe_training")
             program = self._train_program(first)
             arrays = pack(program.plan.prepare(first))
-        key = jax.random.key(0)
-        return program.updates, jax.eval_shape(program.init, key, arrays)
+        # Shapes of variables, without the padding that they may have on a mesh.
+        init = training.unplaced_init(program)
+        return program.updates, jax.eval_shape(init, jax.random.key(0), arrays)
 
     def latest_checkpoint(self) -> str | None:
         """Return the path of the newest readable checkpoint, or None."""
@@ -496,14 +662,35 @@ class Estimator:
         """
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
+    def _has_data(self, feed: Feed) -> bool:
+        """Return whether there is a first batch, in a cluster in every process."""
+        found = feed.first is not None
+        return found if self._peers is None else all(self._peers.gather("data", found))
+
+    def _seed(self) -> int | None:
+        """Return the seed of the run; in a cluster, one that all processes share."""
+        seed = self._config.tf_random_seed
+        if seed is None and self._peers is not None:
+            return int(self._peers.broadcast("seed", secrets.randbits(31)))
+        return seed
+
     def _feed(
         self,
         input_fn: InputFn,
         mode: Mode,
-        position: Any = None,
-        has_ended: bool = False,
+        checkpoint: checkpoints.Checkpoint | None = None,
     ) -> Feed:
+        """Open the input; it continues at the position of `checkpoint`, if given."""
         resume = self._config.resume_input
+        is_train = mode == ModeKeys.TRAIN
+        peers = self._peers if is_train else None
+        devices = self._training_devices if is_train else self._own_devices
+        has_share = peers is not None and calling.reads_share(input_fn, self._config)
+        position, has_ended, epochs_of = None, False, ()
+        if checkpoint is not None and resume != "restart":
+            readers = (peers.index, peers.count) if peers and has_share else (0, 1)
+            position, epochs_of = calling.saved_position(checkpoint.extra, *readers)
+            has_ended = ended_at(self.model_dir) == checkpoint.step
 
         def call() -> Any:
             return calling.call_input_fn(
@@ -512,13 +699,17 @@ class Estimator:
 
         return Feed(
             call,
-            position=None if resume == "restart" else position,
+            position=position,
             is_checked=resume != "unchecked",
             has_ended=has_ended,
             may_start_over=resume != "refuse",
-            seed=self._config.tf_random_seed,
+            seed=self._seed(),
             with_labels=mode != ModeKeys.PREDICT,
-            parts=self._config.accumulate_steps if mode == ModeKeys.TRAIN else 1,
+            parts=self._config.accumulate_steps if is_train else 1,
+            placing=devices.placing,
+            peers=peers,
+            has_share=has_share,
+            epochs_of=epochs_of,
         )
 
     def _model(self, mode: Mode) -> training.Model:
@@ -545,23 +736,32 @@ class Estimator:
 
     def _train_program(self, batch: plans.RawBatch) -> training.TrainProgram:
         def build(model: training.Model) -> training.TrainProgram:
-            program = training.train_program(model, batch, self._config.average_decay)
+            decay = self._config.average_decay
+            place = self._training_devices.place
+            program = training.train_program(model, batch, decay, place)
+            for sentence in program.advice:
+                _log.warning("%s", sentence)
             return training.checked(program) if self._config.debug == "nan" else program
 
         program = self._program(ModeKeys.TRAIN, batch, build)
-        exporting.remember_example(self.model_dir, batch)
+        if self._config.is_chief:
+            exporting.remember_example(self.model_dir, batch)
         return program
 
     def _eval_program(self, batch: plans.RawBatch) -> training.EvalProgram:
         return self._program(
-            ModeKeys.EVAL, batch, lambda model: training.eval_program(model, batch)
+            ModeKeys.EVAL,
+            batch,
+            lambda model: training.eval_program(model, batch, self._own_devices.place),
         )
 
     def _predict_program(self, batch: plans.RawBatch) -> training.PredictProgram:
         return self._program(
             ModeKeys.PREDICT,
             batch,
-            lambda model: training.predict_program(model, batch),
+            lambda model: training.predict_program(
+                model, batch, self._own_devices.place
+            ),
         )
 
     def _program(
@@ -587,9 +787,15 @@ class Estimator:
     ) -> TrainState:
         """Return the state of the checkpoint, or else a new or warm-started state."""
         arrays = pack(program.plan.prepare(batch))
-        seed = self._config.tf_random_seed
+        seed = self._seed()
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
+        placement = program.updates.model.placement
         if checkpoint is None:
+            if self._warm_start and placement is not None:
+                state = training.unplaced_init(program)(key, arrays)
+                state = warm_started(state, self._warm_start)
+                placed: TrainState = placement.put(state)
+                return replace(placed, row_counts=placement.row_counts)
             with self._debugging():
                 state = program.init(key, arrays)
             return warm_started(state, self._warm_start) if self._warm_start else state
@@ -619,15 +825,18 @@ class Estimator:
         plan: plans.Plan,
         shapes: training.Variables,
         batch: plans.RawBatch,
+        placement: Placement | None = None,
     ) -> Loaded:
         """Return the variables of a checkpoint, or else those of the warm start."""
         if given is None and self._warm_start and not self.latest_checkpoint():
             key = jax.random.key(self._config.tf_random_seed or 0)
             return self._loader.warm_start(
-                self._model(mode), plan, batch, key, self._warm_start
+                self._model(mode), plan, batch, key, self._warm_start, placement
             )
         path = self._checkpoint(given)
-        return self._loader.load(path, shapes, or_earlier=given is None)
+        return self._loader.load(
+            path, shapes, or_earlier=given is None, placement=placement
+        )
 
     def _loop_length(self, program: training.TrainProgram) -> int | None:
         if self._config.debug or self._config.accumulate_steps > 1:
@@ -641,7 +850,7 @@ class Estimator:
 
     def _explanation(self, input_fn: InputFn) -> training.NonFinite | None:
         """Return what made the loss NaN; None if the step has reported it already."""
-        if self._config.debug == "nan":
+        if self._config.debug == "nan" or self._peers is not None:
             return None
         return self.replay(input_fn, REPLAY_SECS)
 
@@ -662,11 +871,11 @@ class Estimator:
           The step and the values that are NaN or infinite, in the order of computation;
           None if there are none.
         """
+        check_alone(self._config, "replay")
         checkpoint = checkpoints.restore_latest(self.model_dir)
-        position = _input_position(checkpoint)
         with (
             self._debugging(),
-            self._feed(input_fn, ModeKeys.TRAIN, position) as feed,
+            self._feed(input_fn, ModeKeys.TRAIN, checkpoint) as feed,
         ):
             if feed.first is None:
                 return None
@@ -677,8 +886,3 @@ class Estimator:
             return training.first_nonfinite(
                 program.updates, state, batches, max_secs=max_secs
             )
-
-
-def _input_position(checkpoint: checkpoints.Checkpoint | None) -> Any:
-    """Return the position in the data that a checkpoint holds, if any."""
-    return (checkpoint.extra or {}).get("input") if checkpoint else None

@@ -7,24 +7,51 @@ of the training data that `train` keeps in the model_dir.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from estimax import export, training
+import numpy as np
+
+from estimax import export, training, transforms
 from estimax.core.errors import BundleError, SpecError
+from estimax.core.sparse import Sparse
 from estimax.core.spec import (
     ClassificationOutput,
+    EstimatorSpec,
     ExportOutput,
     ModeKeys,
+    PredictOutput,
     RegressionOutput,
 )
 from estimax.export import selftest
+from estimax.export.csv_requests import CsvRequest, csv_request_of
+from estimax.heads.labels import ClassLabels, NumberLabels
+from estimax.input.sources.csv_reader import recorded_decodings
 from estimax.staging.plan import PreparedBatch, RawBatch, flatten
-from estimax.staging.recording import Origin
-from estimax.training.model import variables_from_names, variables_to_names
+from estimax.staging.recording import Call, Origin
+from estimax.training.model import (
+    forwarded_of,
+    variables_from_names,
+    variables_to_names,
+)
 from estimax.wire import atomic, json_text
 
 _EXAMPLE_FILE = "example.json"
+EVAL = "eval"  # the signature of a bundle that evaluates
+
+
+@dataclass(frozen=True)
+class RequestParsing:
+    """How requests that do not carry the features themselves are parsed.
+
+    Args:
+      spec: For serialized tf.train.Examples, feature name to `FixedLenFeature` etc.
+      csv: For CSV records.
+    """
+
+    spec: Mapping[str, Any] | None = None
+    csv: CsvRequest | None = None
 
 
 def servable(
@@ -32,15 +59,22 @@ def servable(
     recording: training.Recording,
     variables: training.Variables,
     example: RawBatch,
+    parse: RequestParsing,
+    exported: dict[Any, Any],
 ) -> export.Servable:
-    """Return all that a bundle is written from."""
+    """Return all that a bundle is written from; `exported` is kept between calls."""
     outputs = recording.spec.export_outputs or {}
+    answers = [output.as_outputs() for output in outputs.values()]
+    plan = replace(recording.plan, forwarded=forwarded_of(answers))
     return export.Servable(
         function=_signatures_function(model, recording),
         weights=variables_to_names(variables),
-        plan=recording.plan,
+        plan=plan,
         example=_features(example),
         methods={name: _method(output) for name, output in outputs.items()},
+        parse_spec=parse.spec,
+        csv=parse.csv,
+        exported=exported,
     )
 
 
@@ -60,12 +94,103 @@ def _signatures_function(
     return predict
 
 
+def evaluation_servable(
+    model: training.Model,
+    recording: training.Recording,
+    variables: training.Variables,
+    example: RawBatch,
+) -> export.Servable:
+    """Return all that a bundle which evaluates is written from.
+
+    Its one signature takes features and labels. Loss and metrics are those of the
+    batch, so that whoever calls it sees what the model does with these rows.
+    """
+    shapes, structure = recording.shapes, recording.structure
+
+    def evaluate(
+        weights: Mapping[str, Any], inputs: PreparedBatch
+    ) -> dict[str, dict[str, Any]]:
+        restored = variables_from_names(shapes, weights)
+        spec = model.apply(restored, inputs, structure).spec
+        metrics = spec.eval_metric_ops or {}
+        measured = {f"metrics/{n}/value": m.compute() for n, m in metrics.items()}
+        return {EVAL: {"loss": spec.loss, **_predictions(spec), **measured}}
+
+    forwarded = forwarded_of(_predictions(recording.spec))
+    calls = tuple(_exportable(call) for call in recording.plan.calls)
+    return export.Servable(
+        function=evaluate,
+        weights=variables_to_names(variables),
+        plan=replace(recording.plan, calls=calls, forwarded=forwarded),
+        example=example,
+        methods={EVAL: export.EVALUATE},
+    )
+
+
+def _exportable(call: Call) -> Call:
+    """Return a call without the code of heads: their rules for labels as data."""
+    rule: Any = call.transform
+    if isinstance(rule, NumberLabels):
+        limits = rule.low, rule.high
+    elif isinstance(rule, ClassLabels):
+        limits = 0, rule.n_classes - 1
+    elif isinstance(rule, transforms.Transform):
+        return call
+    else:
+        raise SpecError(
+            f"export: the labels of {rule.name!r} are read by {type(rule).__name__}, "
+            "which a bundle cannot hold. Heads with one label per row can be exported "
+            "with an evaluation: binary and multi-class heads, and regression."
+        )
+    (key,), dtype = rule.keys, np.dtype(rule.dtype).name
+    made = transforms.LabelNumbers(key, dtype, *limits, rule.vocabulary)
+    return replace(call, transform=made)
+
+
+def _predictions(spec: EstimatorSpec) -> dict[str, Any]:
+    """Return the predictions by the names that tf.estimator gives to outputs."""
+    if spec.predictions is None:
+        return {}
+    outputs = PredictOutput(spec.predictions).as_outputs()
+    return {f"predictions/{name}": value for name, value in outputs.items()}
+
+
+def supervised_example(receiver_fn: Callable[[], Any]) -> dict[Origin, Any]:
+    """Return example features and labels of a receiver."""
+    receiver = receiver_fn()
+    labels = getattr(receiver, "labels", None)
+    if labels is None:
+        raise SpecError(
+            "export: an evaluation needs labels. Make its receiver with "
+            "ex.export.build_raw_supervised_input_receiver_fn(features, labels)."
+        )
+    return flatten(receiver.features, labels)
+
+
+def check_modes(receivers: Mapping[str, Any]) -> None:
+    """Raise SpecError unless the modes are PREDICT, and EVAL if wanted."""
+    if ModeKeys.TRAIN in receivers:
+        raise SpecError(
+            "export: a bundle does not change its weights, so it cannot train; leave "
+            f"out {ModeKeys.TRAIN!r}. To train elsewhere, copy the model_dir."
+        )
+    unknown = sorted(set(receivers) - {ModeKeys.PREDICT, ModeKeys.EVAL})
+    if unknown or ModeKeys.PREDICT not in receivers:
+        found = ", ".join(map(repr, receivers)) or "none"
+        raise SpecError(
+            "export: input_receiver_fn_map must have ex.ModeKeys.PREDICT and may have "
+            f"ex.ModeKeys.EVAL; found {found}."
+        )
+
+
 def check_mode(mode: str) -> None:
     """Raise SpecError for a mode other than PREDICT."""
     if mode != ModeKeys.PREDICT:
         raise SpecError(
             f"export: a bundle serves predictions, mode {ModeKeys.PREDICT!r}; got "
-            f"{mode!r}. To train or evaluate elsewhere, copy the model_dir."
+            f"{mode!r}. For an evaluation beside it, use "
+            "experimental_export_all_saved_models. To train elsewhere, copy the "
+            "model_dir."
         )
 
 
@@ -83,18 +208,50 @@ def remember_example(model_dir: str, batch: RawBatch) -> None:
 
 def serving_example(
     receiver_fn: Callable[[], Any] | None, model_dir: str
-) -> dict[Origin, Any]:
-    """Return example features of a request, from the receiver or from training."""
+) -> tuple[dict[Origin, Any], RequestParsing]:
+    """Return example features of a request, and how other requests are parsed.
+
+    The features come from the receiver, or else from training.
+    """
     if receiver_fn is not None:
-        return flatten(receiver_fn().features, None)
-    example = _recall_example(model_dir)
-    if example is None:
+        with recorded_decodings() as decodings:
+            receiver = receiver_fn()
+        spec = getattr(receiver, "feature_spec", None)
+        example = flatten(receiver.features, None)
+        if spec is not None:
+            return _trained_rows(example, model_dir), RequestParsing(spec)
+        csv = None
+        if getattr(receiver, "is_computed", False):
+            tensors = receiver.receiver_tensors
+            csv = csv_request_of(tensors, receiver.features, decodings)
+        return example, RequestParsing(csv=csv)
+    trained = _recall_example(model_dir)
+    if trained is None:
         raise SpecError(
             "export: the features of a request are not known, because no training has "
             "written example.json to this model_dir. Give a serving_input_receiver_fn, "
             "such as ex.export.build_raw_serving_input_receiver_fn(features)."
         )
-    return example
+    return trained, RequestParsing()
+
+
+def _trained_rows(blank: dict[Origin, Any], model_dir: str) -> dict[Origin, Any]:
+    """Return rows of the training data if they have the form of `blank`, else `blank`.
+
+    A parsing receiver knows no values. Those of the training data make a better test.
+    """
+    trained = _recall_example(model_dir) or {}
+    is_like = trained.keys() >= blank.keys() and all(
+        _form(trained[origin]) == _form(value) for origin, value in blank.items()
+    )
+    return {origin: trained[origin] for origin in blank} if is_like else blank
+
+
+def _form(value: Any) -> tuple[Any, ...]:
+    """Return the kind, the dtype and the shape of a row, for a comparison."""
+    if isinstance(value, Sparse):
+        return "sparse", len(value.dense_shape), *_form(value.values)
+    return type(value), getattr(value, "dtype", None), value.shape[1:]
 
 
 def _recall_example(model_dir: str) -> dict[Origin, Any] | None:

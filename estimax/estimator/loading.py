@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from estimax import checkpoints, training
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.core.state import TrainState
 from estimax.feeding.packing import Packed
+from estimax.parallel import Placement
 from estimax.staging import plan as plans
 from estimax.training.model import kind_of
 
@@ -47,14 +50,15 @@ class Loader:
         shapes: training.Variables,
         *,
         or_earlier: bool,
+        placement: Placement | None = None,
     ) -> Loaded:
         """Return the variables that a model needs from a checkpoint.
 
         With `or_earlier`, a damaged checkpoint is replaced by the newest intact one in
-        the same folder.
+        the same folder. With `placement`, they are placed on its mesh.
         """
         try:
-            return self._cached(path, shapes)
+            return self._cached(path, shapes, placement)
         except (CheckpointError, MissingFileError):
             if not or_earlier:
                 raise
@@ -64,7 +68,7 @@ class Loader:
             if sound is None or sound.step == step:
                 raise  # the checkpoint is intact, but does not fit the model
             path = checkpoints.path_of(folder, sound.step)
-            return self._loaded_from(sound, path, shapes)
+            return self._loaded_from(sound, path, shapes, placement)
 
     def warm_start(
         self,
@@ -73,29 +77,36 @@ class Loader:
         batch: plans.RawBatch,
         key: jax.Array,
         settings: checkpoints.WarmStartSettings,
+        placement: Placement | None = None,
     ) -> Loaded:
         """Return the initial variables of an untrained model with a warm start."""
         structure = {origin: kind_of(value) for origin, value in batch.items()}
-        cache_key = ("warm start", model.mode, frozenset(structure.items()))
+        cache_key = ("warm start", model.mode, frozenset(structure.items()), placement)
         if self._loaded is None or cache_key != self._key:
             arrays = jax.tree.map(jnp.asarray, plan.prepare(batch))
             init = jax.jit(lambda key, arrays: model.init(key, arrays, structure))
             state = warm_started(_state_of(init(key, arrays)), settings)
             path = os.fspath(settings.ckpt_to_initialize_from)
-            loaded = Loaded(training.variables_of(state), int(state.step), path)
+            variables = training.variables_of(state)
+            if placement is not None:
+                variables = placement.put(variables)
+            loaded = Loaded(variables, int(state.step), path)
             self._key, self._loaded = cache_key, loaded
         return self._loaded
 
     def _cached(
-        self, path: str | os.PathLike[str], shapes: training.Variables
+        self,
+        path: str | os.PathLike[str],
+        shapes: training.Variables,
+        placement: Placement | None,
     ) -> Loaded:
-        key = (os.fspath(path), tuple(shapes.params), tuple(shapes.tables))
+        key = (os.fspath(path), tuple(shapes.params), tuple(shapes.tables), placement)
         stamp = _stamp_of(path)
         # A checkpoint that has been removed (stamp None) is still used if it is loaded;
         # one that was written again at the same step is not.
         is_known = key == self._key and stamp in (self._stamp, None)
         if self._loaded is None or not is_known:
-            loaded = self._loaded_from(checkpoints.read(path), path, shapes)
+            loaded = self._loaded_from(checkpoints.read(path), path, shapes, placement)
             self._key, self._stamp, self._loaded = key, stamp, loaded
         return self._loaded
 
@@ -104,11 +115,17 @@ class Loader:
         checkpoint: checkpoints.Checkpoint,
         path: str | os.PathLike[str],
         shapes: training.Variables,
+        placement: Placement | None,
     ) -> Loaded:
         arrays = checkpoint.arrays
         if self._use_averages:
             arrays = checkpoints.averaged(arrays)
-        state = checkpoints.unflatten_variables(_state_of(shapes), arrays)
+        template = _state_of(shapes)
+        if placement is not None:
+            template = replace(
+                _state_of(placement.forms(shapes)), row_counts=placement.row_counts
+            )
+        state = checkpoints.unflatten_variables(template, arrays)
         return Loaded(training.variables_of(state), checkpoint.step, os.fspath(path))
 
 
@@ -124,18 +141,46 @@ def _stamp_of(path: str | os.PathLike[str]) -> int | None:
         return None
 
 
-def live(state: TrainState, shapes: training.Variables, use_averages: bool) -> Loaded:
+def live(
+    state: TrainState,
+    shapes: training.Variables,
+    use_averages: bool,
+    placement: Placement | None = None,
+) -> Loaded:
     """Return the variables that a model needs from a training state in memory."""
-    params, tables = state.params, state.tables
+    # A variable of `get_variable` may be a table in training only.
+    trained = {**state.params, **state.tables}
     if use_averages and state.averages:
-        params = {name: state.averages.get(name, v) for name, v in params.items()}
-        tables = {name: state.averages.get(name, v) for name, v in tables.items()}
+        trained |= state.averages
     variables = training.Variables(
-        {name: params[name] for name in shapes.params},
-        {name: tables[name] for name in shapes.tables},
+        {name: trained[name] for name in shapes.params},
+        {name: trained[name] for name in shapes.tables},
         {name: state.model_state[name] for name in shapes.model_state},
     )
+    if placement is not None:
+        variables = _moved(variables, dict(state.row_counts), placement)
     return Loaded(variables, int(state.step), "")
+
+
+def _moved(
+    variables: training.Variables, rows: dict[str, int], placement: Placement
+) -> training.Variables:
+    """Return variables as evaluation places them; usually as training does.
+
+    A variable of `get_variable` may be sharded in one of the two only.
+    """
+
+    def of_group(group: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: value
+            if placement.rows.get(name) == rows.get(name)
+            else placement.put({name: np.asarray(value)[: rows.get(name)]})[name]
+            for name, value in group.items()
+        }
+
+    return replace(
+        variables, params=of_group(variables.params), tables=of_group(variables.tables)
+    )
 
 
 def restored(

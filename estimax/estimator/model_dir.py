@@ -1,8 +1,7 @@
-"""What surrounds a `train` call: lock, note of its end, compilation cache, NaN report.
+"""What surrounds a `train` call: lock, note of its end, NaN report.
 
 - `training_in` keeps other trainers out of the model_dir.
 - `mark_ended` and `ended_at` tell a call that ended normally from one that was killed.
-- `keep_compiled_programs` sets the folder of JAX's compilation cache.
 - `explaining_nan` adds the first value that was not finite to a NanLossError.
 """
 
@@ -13,8 +12,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import jax
 
 from estimax import checkpoints
 from estimax.core.errors import NanLossError
@@ -72,23 +69,6 @@ def ended_at(model_dir: atomic.Pathish) -> int | None:
         return int(content["ended_at_step"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-
-
-def keep_compiled_programs(folder: str | None) -> None:
-    """Make JAX keep every program that it compiles in a folder, from now on.
-
-    The setting belongs to the process: the last folder set is used by all models in it.
-    Small programs are kept too, which JAX does not do by default.
-    """
-    if folder is None or jax.config.values["jax_compilation_cache_dir"] == folder:
-        return
-    settings: dict[str, str | float] = {
-        "jax_compilation_cache_dir": folder,
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    for name, value in settings.items():
-        jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
 @contextmanager

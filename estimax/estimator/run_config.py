@@ -11,19 +11,27 @@ import dataclasses
 import inspect
 import logging
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal, get_args
 
+from jax.sharding import Mesh
+
 from estimax.core.errors import ConfigError, did_you_mean
-from estimax.estimator.cluster import Cluster, ClusterMember, read_cluster
+from estimax.parallel import processes
+from estimax.parallel.cluster import Cluster, ClusterMember, resolve_cluster
+from estimax.wire.compilation_cache import AUTO
 
 ResumeInput = Literal["exact", "refuse", "restart", "unchecked"]
 _log = logging.getLogger("estimax")
 _UNSET: Any = object()
 DEFAULT_CHECKPOINT_SECS = 600
 PRECISIONS = ("float32", "bfloat16")
+# A table of 1,000,000 rows of 32 numbers. Smaller ones are faster if every device has a
+# copy, and their slots fit beside them.
+SHARDED_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -34,6 +42,7 @@ class RunConfig(ClusterMember):
     RunConfig; the parameters after the `*` are new. A config cannot be changed;
     `replace` makes a changed copy. The TF_CONFIG environment variable is read when the
     config is made, and properties such as `task_type` and `is_chief` tell its content.
+    Several processes that train one model are connected when `train` begins.
 
     Args:
       model_dir: Folder for checkpoints, summaries and exports. By default the folder
@@ -56,26 +65,30 @@ class RunConfig(ClusterMember):
       eval_distribute: Must be None, as `train_distribute`.
       experimental_distribute: Must be None, as `train_distribute`.
       experimental_max_worker_delay_secs: Has no effect.
-      session_creation_timeout_secs: Has no effect.
+      session_creation_timeout_secs: Seconds that a process of a cluster waits at the
+        start for the others.
       checkpoint_save_graph_def: Has no effect.
       iterations_per_loop: Most steps to run in one compiled loop when no hook is called
         in between. None chooses by the size of a batch, and runs single steps of models
         with convolutions on a CPU, where XLA is slow in loops; 1 runs single steps.
       prefetch_batches: Batches to prepare ahead of the step.
       compilation_cache_dir: Folder in which compiled programs are kept for the next
-        start. The setting is JAX's and applies to the whole process.
+        start. "auto" is `estimax/compiled` in the cache folder of the user
+        (`$XDG_CACHE_HOME` or `~/.cache` on Linux), where old programs are removed above
+        512 MB; a folder that JAX's own setting names is used instead. None keeps none.
+        The setting is JAX's and applies to the whole process.
       debug: True runs the `model_fn` without jit, so that print and pdb work. "nan"
         checks every step and raises an error that names the first value that is not
         finite.
       resume_input: Where the data continues when training resumes. "exact", or True,
         continues after the last batch trained on. For a Dataset, a list or an iterator
         with `get_state` and `set_state` this takes no time; a plain iterator is read up
-        to that batch. If the files or arrays of a Dataset have changed since, an
-        interrupted call raises ChangedInputError, and a call after a normal end logs a
-        warning and reads the data from its beginning. "refuse" raises in both cases,
-        and for a plain iterator. "restart", or False, reads the data from its beginning
-        in every call; model and step are kept. "unchecked" is "exact" without comparing
-        the data: use it when only rows not yet read have changed.
+        to that batch. After a normal end only the same Dataset continues; other input
+        is read from its beginning. If the files or arrays of a Dataset have changed
+        after an interruption, ChangedInputError is raised. "refuse" raises in both
+        cases, and for a plain iterator. "restart", or False, reads the data from its
+        beginning in every call; model and step are kept. "unchecked" is "exact" without
+        comparing the data: use it when only rows not yet read have changed.
       average_decay: Decay of an exponential moving average of every trained variable,
         in [0, 1), e.g. 0.999. None keeps no averages. An embedding table then costs
         time and memory of its full size at every step.
@@ -86,6 +99,30 @@ class RunConfig(ClusterMember):
       accumulate_steps: Batches per step. The gradients of n batches are averaged over
         their examples before one update, in the memory of one batch. A step is an
         update, so each step reads n batches.
+      devices: The devices that share every step: a number, "all", or a list of JAX
+        devices. The batch is split over them. By default all devices of an accelerator
+        are used, and one device of a CPU, whose further devices are simulated; in a
+        cluster, all devices of all processes.
+      mesh: A `jax.sharding.Mesh` instead of `devices`, to choose their order. The batch
+        is split over all of its axes.
+      shard_tables_above: Embedding tables of this many bytes or more are sharded by
+        row over the devices, so that each holds one part; smaller ones are copied to
+        every device. None shards none. With one device it has no effect.
+      shard_tables: Exceptions by name: a dict from a regular expression, found in the
+        name of a table such as "dnn/city_embedding/embedding_weights", to whether it is
+        sharded. The first that is found decides.
+      cluster: The processes that train one model, instead of TF_CONFIG: a dict of the
+        same content; a dict with the address of process 0 as "coordinator"
+        ("host:port"), the number of "processes", and the number of this "process"; or
+        "slurm", "k8s", "ompi", "mpi4py" or "auto" to let JAX detect them, which
+        connects them at once.
+      split_batches: Whether, in a cluster, every process reads the whole training data
+        and trains on its part of the rows of each batch, which is the same training as
+        in one process. An `input_fn` with the argument `input_context` returns a share
+        of the data for its process instead, and so does every `input_fn` if this is
+        False.
+      lost_after_secs: Seconds without a sign of life after which a process of a cluster
+        counts as lost, and the others end.
 
     Raises:
       ConfigError: A value is out of range, a setting cannot be used with JAX, both
@@ -124,6 +161,14 @@ class RunConfig(ClusterMember):
     use_averages: bool
     precision: str
     accumulate_steps: int
+    devices: int | str | Sequence[Any] | None
+    mesh: Mesh | None
+    shard_tables_above: int | None
+    shard_tables: tuple[tuple[str, bool], ...]
+    session_creation_timeout_secs: float
+    cluster: str | Mapping[str, Any] | None
+    lost_after_secs: float
+    split_batches: bool
 
     def __init__(
         self,
@@ -147,22 +192,33 @@ class RunConfig(ClusterMember):
         *,
         iterations_per_loop: int | None = None,
         prefetch_batches: int = 2,
-        compilation_cache_dir: str | os.PathLike[str] | None = None,
+        compilation_cache_dir: str | os.PathLike[str] | None = AUTO,
         debug: bool | str = False,
         resume_input: ResumeInput | bool = "exact",
         average_decay: float | None = None,
         use_averages: bool = True,
         precision: str = "float32",
         accumulate_steps: int = 1,
+        devices: int | str | Sequence[Any] | None = None,
+        mesh: Mesh | None = None,
+        shard_tables_above: int | None = SHARDED_BYTES,
+        shard_tables: Mapping[str, bool] | Sequence[tuple[str, bool]] = (),
+        cluster: str | Mapping[str, Any] | None = None,
+        lost_after_secs: float = processes.DEFAULT_LOST_AFTER_SECS,
+        split_batches: bool = True,
     ) -> None:
         given = locals()
         check_retired({name: given[name] for name in RETIRED})
-        cluster = read_cluster()
+        resolved = resolve_cluster(
+            cluster,
+            start_timeout_secs=session_creation_timeout_secs,
+            lost_after_secs=lost_after_secs,
+        )
         steps, secs = _checkpoint_interval(
             save_checkpoints_steps, save_checkpoints_secs
         )
         values = {
-            "model_dir": _model_dir(_path("model_dir", model_dir), cluster),
+            "model_dir": _model_dir(_path("model_dir", model_dir), resolved),
             "tf_random_seed": tf_random_seed,
             "save_summary_steps": save_summary_steps,
             "save_checkpoints_steps": steps,
@@ -181,10 +237,18 @@ class RunConfig(ClusterMember):
             "use_averages": use_averages,
             "precision": precision,
             "accumulate_steps": accumulate_steps,
+            "devices": devices,
+            "mesh": mesh,
+            "shard_tables_above": shard_tables_above,
+            "shard_tables": tuple(dict(shard_tables).items()),
+            "session_creation_timeout_secs": session_creation_timeout_secs,
+            "cluster": cluster,
+            "lost_after_secs": lost_after_secs,
+            "split_batches": split_batches,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "_cluster", cluster)
+        object.__setattr__(self, "_cluster", resolved)
         self._check()
 
     def replace(self, **changes: Any) -> RunConfig:
@@ -217,9 +281,32 @@ class RunConfig(ClusterMember):
         if changes.get("save_checkpoints_secs") is not None:
             values["save_checkpoints_steps"] = None
         new = RunConfig(**(values | changes))
-        # Not the present TF_CONFIG, which may have changed.
-        object.__setattr__(new, "_cluster", self._cluster)
+        if "cluster" not in changes:
+            # Not the present TF_CONFIG, which may have changed.
+            object.__setattr__(new, "_cluster", self._cluster)
         return new
+
+    def connect(self) -> processes.Processes | None:
+        """Connect the processes of the cluster; nothing is done without one.
+
+        `train` calls it. Call it yourself, in every process, if your program uses JAX
+        before it trains: processes can be connected only before that.
+
+        Returns:
+          The connected processes; None if this process trains alone.
+
+        Raises:
+          ClusterError: The other processes cannot be reached within
+            `session_creation_timeout_secs`, or JAX was used before.
+
+        Example:
+          >>> RunConfig().connect()
+        """
+        return processes.connect(
+            self._cluster,
+            start_timeout_secs=self.session_creation_timeout_secs,
+            lost_after_secs=self.lost_after_secs,
+        )
 
     @property
     def saves_checkpoints(self) -> bool:
@@ -252,6 +339,7 @@ class RunConfig(ClusterMember):
             "iterations_per_loop": 1,
             "prefetch_batches": 1,
             "accumulate_steps": 1,
+            "shard_tables_above": 0,
         }
         for name, least in at_least.items():
             value = getattr(self, name)
@@ -268,14 +356,44 @@ class RunConfig(ClusterMember):
         _require(is_decay, "average_decay", "at least 0 and below 1", decay)
         is_debug = self.debug in (True, False, "nan")
         _require(is_debug, "debug", 'True, False or "nan"', self.debug)
+        for name in ("session_creation_timeout_secs", "lost_after_secs"):
+            seconds = getattr(self, name)
+            _require(seconds is not None and seconds >= 1, name, ">= 1", seconds)
         seed = self.tf_random_seed
         is_seed = seed is None or isinstance(seed, int)
         _require(is_seed, "tf_random_seed", "an int", seed)
+        self._check_devices()
         if self.precision not in PRECISIONS:
             raise ConfigError(
                 f"RunConfig: no precision {self.precision!r}"
                 f"{did_you_mean(self.precision, PRECISIONS)}"
             )
+
+    def _check_devices(self) -> None:
+        devices = self.devices
+        if isinstance(devices, Sequence) and not isinstance(devices, str):
+            is_valid = len(devices) > 0
+        else:
+            is_number = isinstance(devices, int) and devices >= 1
+            is_valid = is_number or devices in (None, "all")
+        expected = 'a number of at least 1, "all" or a list of JAX devices'
+        _require(is_valid, "devices", expected, devices)
+        both = devices is not None and self.mesh is not None
+        _require(not both, "devices", "None if mesh is given", devices)
+        _require(
+            self.mesh is None or isinstance(self.mesh, Mesh),
+            "mesh",
+            "a jax.sharding.Mesh",
+            self.mesh,
+        )
+        for pattern, _ in self.shard_tables:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ConfigError(
+                    f"RunConfig: shard_tables has {pattern!r}, which is no regular "
+                    f"expression: {error}."
+                ) from error
 
 
 def _require(is_valid: bool, name: str, expected: str, value: Any) -> None:
@@ -340,11 +458,10 @@ _REFUSED = {
     "eval_distribute": _NO_STRATEGIES,
     "experimental_distribute": _NO_STRATEGIES,
 }
-# Timeouts and files of sessions and graphs, with their defaults. They do not change the
+# Delays and files of sessions and graphs, with their defaults. They do not change the
 # result, so other values only cause a warning.
 _IGNORED: dict[str, Any] = {
     "experimental_max_worker_delay_secs": None,
-    "session_creation_timeout_secs": 7200,
     "checkpoint_save_graph_def": True,
 }
 RETIRED = (*_REFUSED, *_IGNORED)
@@ -355,9 +472,6 @@ def check_retired(given: Mapping[str, Any]) -> None:
     for name, advice in _REFUSED.items():
         if given[name] is not None:
             raise ConfigError(f"RunConfig: {name} cannot be used: {advice}.")
-    timeout = given["session_creation_timeout_secs"]
-    is_positive = timeout is None or not timeout <= 0
-    _require(is_positive, "session_creation_timeout_secs", "> 0", timeout)
     for name, usual in _IGNORED.items():
         if given[name] != usual:
             _log.warning(

@@ -21,18 +21,22 @@ from typing import Any
 
 from estimax import checkpoints, summary
 from estimax import hooks as stock
+from estimax.core import display
 from estimax.core.errors import (
     CheckpointError,
     ConfigError,
     MissingFileError,
     SpecError,
 )
-from estimax.estimator import cluster
 from estimax.estimator.calling import check_count, check_input_fn, checked_hooks
+from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.estimator import Estimator
 from estimax.estimator.model_dir import training_in
+from estimax.estimator.run_config import RunConfig
 from estimax.export import Exporter
-from estimax.hooks import Hook, RunContext
+from estimax.hooks import NEVER, Hook, RunContext
+from estimax.parallel import cluster
+from estimax.training.signals import unless_interrupted
 
 _log = logging.getLogger("estimax")
 _WARN_EVERY_SECONDS = 600.0
@@ -97,8 +101,8 @@ class EvalSpec:
         and of `throttle_secs`.
 
     Raises:
-      TypeError: `input_fn` is not a function, a hook is not a `Hook`, or an exporter
-        is not an `Exporter`.
+      TypeError: `input_fn` is not a function, `name` is not text, a hook is not a
+        `Hook`, or an exporter is not an `Exporter`.
       SpecError: `steps` or `every_steps` is not a whole number above 0, a number of
         seconds is below 0, or two exporters have the same name.
 
@@ -119,6 +123,11 @@ class EvalSpec:
     def __post_init__(self) -> None:
         check_input_fn(self.input_fn, "EvalSpec: ")
         object.__setattr__(self, "hooks", checked_hooks(self.hooks, "EvalSpec: "))
+        if self.name is not None and not isinstance(self.name, str):
+            raise TypeError(
+                f"EvalSpec: name must be text, got {self.name!r}. Results go to "
+                "the folder eval_<name>."
+            )
         check_count("EvalSpec: steps", self.steps)
         check_count("EvalSpec: every_steps", self.every_steps)
         if self.throttle_secs < 0 or self.start_delay_secs < 0:
@@ -150,11 +159,11 @@ class EvalSpec:
 
 def _short_repr(spec: TrainSpec | EvalSpec) -> str:
     """Return a repr of the input_fn's name and the fields that are not the default."""
-    shown = [getattr(spec.input_fn, "__name__", repr(spec.input_fn))]
+    shown = [display.shown(spec.input_fn)]
     for one in dataclasses.fields(spec)[1:]:
         value = getattr(spec, one.name)
         if value != one.default and value != ():
-            shown.append(f"{one.name}={value!r}")
+            shown.append(f"{one.name}={display.without_addresses(repr(value))}")
     return f"{type(spec).__name__}({', '.join(shown)})"
 
 
@@ -168,10 +177,13 @@ def train_and_evaluate(
 
     Checkpoints are evaluated as they are saved, and the last one always is. Training is
     one `train` call: an evaluation does not restart the training data. If the model has
-    already reached `max_steps`, it is evaluated and exported without training.
+    already reached `max_steps`, it is evaluated and exported without training. After
+    Ctrl-C or SIGTERM, the model is saved, but neither evaluated nor exported.
 
-    In a cluster (TF_CONFIG) the chief only trains. An evaluator evaluates the
-    checkpoints that the chief saves, until the chief has ended.
+    In a cluster that TF_CONFIG describes, chief and workers only train. An evaluator
+    evaluates the checkpoints that they save, until they have ended. In one that
+    `RunConfig(cluster=…)` describes by its coordinator, or that JAX detects, process 0
+    evaluates while the others wait.
 
     Args:
       estimator: The Estimator to train.
@@ -181,8 +193,8 @@ def train_and_evaluate(
 
     Returns:
       The metrics and the exported paths of the last evaluation, `(metrics, exports)`.
-      With several EvalSpecs, both are dicts by the name of the EvalSpec. In a cluster,
-      `(None, None)`.
+      With several EvalSpecs, both are dicts by the name of the EvalSpec. In a process
+      of a cluster that does not evaluate while it trains, `(None, None)`.
 
     Raises:
       TypeError: An argument has the wrong type.
@@ -212,13 +224,20 @@ def train_and_evaluate(
             "Set save_checkpoints_steps or save_checkpoints_secs."
         )
     specs = _named(eval_spec)
+    if config.num_worker_replicas > 1 and any(spec.every_steps for spec in specs):
+        raise ConfigError(
+            "train_and_evaluate: EvalSpec(every_steps=…) evaluates the state in "
+            "memory, which no process of a cluster has as a whole. Leave it out; "
+            "checkpoints are evaluated as they are saved."
+        )
     evaluators = [Evaluator(estimator, s, train_spec.max_steps) for s in specs]
     if config.task_type == cluster.EVALUATOR:
         _check_evaluator(config.task_id)
-        evaluate_continuously(estimator, evaluators)
+        with shown_by_default():
+            evaluate_continuously(estimator, evaluators)
         return None, None
-    with training_in(config, "train_and_evaluate"):
-        if config.cluster_spec and config.task_type != cluster.MASTER:
+    with shown_by_default(), training_in(config, "train_and_evaluate"):
+        if not _evaluates_here(config):
             _train(estimator, train_spec, [])
             return None, None
         _train(estimator, train_spec, evaluators)
@@ -245,16 +264,27 @@ def _train(
         spec.input_fn,
         # Before the hooks of the spec: an early stopping hook among them then sees an
         # evaluation at the step of that evaluation.
-        hooks=[*often, *spec.hooks],
+        hooks=[_Introduction(evaluators), *often, *spec.hooks],
         max_steps=spec.max_steps,
         saving_listeners=[*spec.saving_listeners, *evaluators],
     )
-    path = estimator.latest_checkpoint()
+    path = estimator.latest_checkpoint() if estimator.config.is_chief else None
     if path is not None and checkpoints.finished(estimator.model_dir) is None:
         step = checkpoints.step_of(path)
         checkpoints.mark_finished(
             estimator.model_dir, step, "train_and_evaluate has ended"
         )
+
+
+def _evaluates_here(config: RunConfig) -> bool:
+    """Return whether this process evaluates what it trains.
+
+    TF_CONFIG may name an evaluator, so its chief only trains. Other descriptions of a
+    cluster have no such role, and process 0 evaluates.
+    """
+    if config.cluster_spec:
+        return config.task_type == cluster.MASTER
+    return config.is_chief
 
 
 def _named(given: EvalSpecs) -> list[EvalSpec]:
@@ -326,6 +356,7 @@ class Evaluator(stock.CheckpointSaverListener):
         self._began: float | None = None
         self._step: int | None = None
         self._was_final = False
+        self.training = RunContext(step=0)  # that of the training, once it begins
         self.results: Results = ({}, [])
 
     def after_save(self, step: int, path: str) -> None:
@@ -339,7 +370,18 @@ class Evaluator(stock.CheckpointSaverListener):
         now = self._clock()
         if self._began is None or now - self._began >= self.spec.throttle_secs:
             self._began = now
-            self.evaluate(path, is_final=self.is_last(step))
+            self.during_training(
+                lambda: self.evaluate(path, is_final=self.is_last(step))
+            )
+
+    def during_training(self, evaluate: Callable[[], None]) -> None:
+        """Call a function, unless a signal has arrived or arrives meanwhile.
+
+        Training then ends without an evaluation. When it resumes, the checkpoint is
+        evaluated.
+        """
+        if not self.training.interrupted_by:
+            unless_interrupted(self.training, evaluate)
 
     def finish(self) -> Results:
         """Evaluate the last checkpoint, unless that is done; return the results.
@@ -389,7 +431,9 @@ class Evaluator(stock.CheckpointSaverListener):
         spec, state, step = self.spec, context.state, context.step
         assert state is not None, "train always has a state"
         if spec.every_exporter:
-            arrays = checkpoints.snapshot(checkpoints.flatten_state(state))
+            arrays = checkpoints.snapshot(
+                checkpoints.flatten_state(state), checkpoints.row_counts(state)
+            )
             bad = checkpoints.first_nan(arrays)
             if bad is not None:
                 _log.warning("no evaluation at step %d: %s holds NaN", step, bad)
@@ -429,6 +473,23 @@ class Evaluator(stock.CheckpointSaverListener):
         self.results = (metrics, exports)
 
 
+class _Introduction(Hook):
+    """Tell evaluators the context of the training, in which signals are noted.
+
+    Evaluators are listeners of the hook that saves, and listeners get no context.
+    """
+
+    def __init__(self, evaluators: Sequence[Evaluator]) -> None:
+        self._evaluators = evaluators
+
+    def begin(self, context: RunContext) -> None:
+        for evaluator in self._evaluators:
+            evaluator.training = context
+
+    def next_step(self, step: int) -> int:
+        return NEVER
+
+
 class EvaluateEveryFewSteps(Hook):
     """Evaluate at multiples of `spec.every_steps`, independent of checkpoints."""
 
@@ -447,15 +508,20 @@ class EvaluateEveryFewSteps(Hook):
 
     def after_create_session(self, context: RunContext) -> None:
         """Evaluate the restored step, if the last run was killed before it did."""
-        assert self._saver is not None, "a hook must begin first"
         step = context.step
         if step % self._every == 0 and self._evaluator.is_missing(step):
-            self._evaluator.evaluate_live(context, self._saver)
+            self._evaluate(context)
 
     def after_run(self, context: RunContext, values: Any) -> None:
-        assert self._saver is not None, "a hook must begin before it runs"
         if context.step % self._every == 0:
-            self._evaluator.evaluate_live(context, self._saver)
+            self._evaluate(context)
+
+    def _evaluate(self, context: RunContext) -> None:
+        saver = self._saver
+        assert saver is not None, "a hook must begin before it runs"
+        self._evaluator.during_training(
+            lambda: self._evaluator.evaluate_live(context, saver)
+        )
 
     def end(self, context: RunContext) -> None:
         assert self._saver is not None, "end without begin"
@@ -489,11 +555,14 @@ def evaluate_continuously(
             warned = began
         if path is not None:
             step = checkpoints.step_of(path)
-            is_last = evaluators[0].is_last(step) or end is not None
+            if evaluators[0].is_last(step) or end is not None:
+                # The chief marks the end after it has saved, so the last checkpoint
+                # may have been evaluated already, but not as the final one.
+                for evaluator in evaluators:
+                    evaluator.finish()
+                return
             if path != seen:
                 for evaluator in evaluators:
-                    evaluator.evaluate(path, is_final=is_last)
+                    evaluator.evaluate(path, is_final=False)
                 seen = path
-            if is_last:
-                return
         sleep(max(0.0, throttle - (clock() - began)))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from estimax import hooks as stock
 from estimax.core.errors import ConfigError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator.run_config import RunConfig
 from estimax.hooks import Hook
-from estimax.summary.writer import flush_all
+from estimax.hooks.out_of_range import OutOfRangeIdsHook
+from estimax.summary.writer import SummaryWriter, flush_all
+from estimax.training import TrainProgram
 
 
 def training_hooks(
@@ -20,20 +23,27 @@ def training_hooks(
     listeners: Sequence[stock.CheckpointSaverListener],
     *,
     last_step: int | None,
+    board: stock.BoardHook | None = None,
 ) -> list[Hook]:
     """Return the hooks of a `train` call, in the order in which they are called.
 
-    In a cluster, only the chief has hooks that write to the model_dir.
+    In a cluster, all processes save, each its own rows. Only the chief has the other
+    hooks that write to the model_dir; the others compute the same summaries, because
+    all processes must run the same programs, and write none.
     """
     every: list[Hook] = []
+    given = (*spec.training_chief_hooks, *hooks, *spec.training_hooks)
+    every += _checkpointing(config, given, listeners if config.is_chief else ())
     if config.is_chief:
-        given = (*spec.training_chief_hooks, *hooks, *spec.training_hooks)
-        every += _checkpointing(config, given, listeners)
-        every += [*spec.training_chief_hooks, *_summarizing(config)]
+        every += [*spec.training_chief_hooks, *_summarizing(config, board)]
+    else:
+        saves = stock.CheckpointSaverHook
+        every += [h for h in spec.training_chief_hooks if isinstance(h, saves)]
+        every += _silent_summaries(config)
     every += hooks
     if last_step is not None:
         every.append(stock.StopAtStepHook(last_step=last_step))
-    every.append(stock.NanTensorHook())
+    every += [stock.NanTensorHook(), OutOfRangeIdsHook()]
     if config.log_step_count_steps:
         interval = config.log_step_count_steps
         every.append(stock.LoggingTensorHook(["loss"], every_n_iter=interval))
@@ -86,9 +96,10 @@ def _checkpointing(
     return []
 
 
-def _summarizing(config: RunConfig) -> list[Hook]:
+def _summarizing(config: RunConfig, board: stock.BoardHook | None) -> list[Hook]:
     folder = str(config.model_dir)
-    found: list[Hook] = []
+    # First, because it marks where the events of this run begin.
+    found: list[Hook] = [board] if board and config.save_summary_steps else []
     if config.log_step_count_steps:
         found.append(
             stock.StepCounterHook(config.log_step_count_steps, output_dir=folder)
@@ -98,3 +109,48 @@ def _summarizing(config: RunConfig) -> list[Hook]:
             stock.SummarySaverHook(config.save_summary_steps, output_dir=folder)
         )
     return found
+
+
+def _silent_summaries(config: RunConfig) -> list[Hook]:
+    if not config.save_summary_steps:
+        return []
+    return [stock.SummarySaverHook(config.save_summary_steps, summary_writer=_Silent())]
+
+
+class _Silent(SummaryWriter):
+    """A writer that writes nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    def add(self, step: int, values: Iterable[tuple[str, str, Any]]) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def board_hook(
+    config: RunConfig, program: TrainProgram, params: Any
+) -> stock.BoardHook:
+    """Return the hook that writes the graph, the params and the embeddings."""
+    return stock.BoardHook(
+        str(config.model_dir),
+        graph=program.graph,
+        hparams=_hparams(params),
+        words={name: words.words for name, words in program.words.items()},
+    )
+
+
+def _hparams(params: Any) -> dict[str, Any]:
+    """Return those params of a model that fit into a table: numbers, text, booleans."""
+    if not isinstance(params, Mapping):
+        return {}
+    return {
+        str(name): value
+        for name, value in params.items()
+        if isinstance(value, bool | int | float | str)
+    }

@@ -9,19 +9,19 @@ information, the model can use either one, and both importances may be small.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from estimax import input as inputs
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.core.sparse import Sparse
-from estimax.core.spec import ModeKeys
 from estimax.estimator import Estimator
-from estimax.estimator.calling import call_input_fn
 from estimax.input.streams import columns
+from estimax.inspection.rows import dataset, read_rows
 from estimax.inspection.variables import as_text
 
 _LOWER_IS_BETTER = ("loss", "error", "regret")
@@ -77,6 +77,7 @@ def permutation_importance(
     max_examples: int = 100_000,
     higher_is_better: bool | None = None,
     seed: int = 0,
+    max_secs: float | None = None,
 ) -> Importances:
     """Measure how much a trained model relies on each of its features.
 
@@ -95,9 +96,11 @@ def permutation_importance(
       higher_is_better: Whether a higher value of the metric is better. None decides by
         the name: not for names that contain "loss", "error" or "regret".
       seed: Seed of the permutations.
+      max_secs: Seconds after which no further feature is measured; None has no limit.
 
     Returns:
-      The importances, most important feature first.
+      The importances, most important feature first. Features that `max_secs` cut off
+      are missing.
 
     Raises:
       FeatureError: A name in `features` does not exist, or the features are no dict.
@@ -118,7 +121,9 @@ def permutation_importance(
       >>> [importance.feature for importance in found.features]
       ['x', 'noise']
     """
-    found, labels, batch_size = _read(estimator, input_fn, max_examples)
+    _, found, labels, batch_size = read_rows(
+        estimator, input_fn, max_examples, where="permutation_importance"
+    )
     groups = _groups(found) if features is None else list(map(_as_group, features))
     for name in (name for group in groups for name in group):
         if name not in found:
@@ -129,7 +134,7 @@ def permutation_importance(
     sign = 1.0 if higher_is_better else -1.0
 
     def measured(some: Mapping[str, Any]) -> float:
-        rows = inputs.Dataset.from_tensor_slices((dict(some), labels))
+        rows = dataset(some, labels)
         results = estimator.evaluate(lambda: rows.batch(batch_size), report=False)
         if metric not in results:
             near = did_you_mean(metric, results)
@@ -140,7 +145,10 @@ def permutation_importance(
     rng = np.random.default_rng(seed)
     examples = len(next(iter(found.values())))
     importances = []
+    end = math.inf if max_secs is None else time.monotonic() + max_secs
     for group in groups:
+        if time.monotonic() >= end:
+            break
         lost = []
         for _ in range(repeats):
             order = rng.permutation(examples)
@@ -178,42 +186,3 @@ def _are_paired(one: Any, other: Any) -> bool:
     # If all rows have the same length, equal lengths do not suggest a pair, and the
     # features fit together in any order.
     return len(np.unique(lengths)) > 1 and np.array_equal(lengths, others)
-
-
-def _read(
-    estimator: Estimator, input_fn: Callable[..., Any], max_examples: int
-) -> tuple[dict[str, Any], Any, int]:
-    """Return features, labels and the batch size of an input, read into memory."""
-    given = call_input_fn(
-        input_fn,
-        mode=ModeKeys.EVAL,
-        params=estimator.params,
-        config=estimator.config,
-    )
-    batches = inputs.as_batches(given)
-    parts: list[tuple[Any, Any]] = []
-    rows = 0
-    try:
-        for features, labels in batches:
-            if not isinstance(features, Mapping):
-                raise FeatureError(
-                    "permutation_importance: features must be a dict by name, got "
-                    f"{type(features).__name__}."
-                )
-            parts.append((features, labels))
-            rows += len(next(iter(features.values())))
-            if rows >= max_examples:
-                break
-    finally:
-        batches.close()
-    if not parts:
-        raise SpecError("permutation_importance: the input_fn returned no data.")
-    first, first_labels = parts[0]
-    found = {name: columns.join([f[name] for f, _ in parts]) for name in first}
-    size = len(next(iter(first.values())))
-    if isinstance(first_labels, Mapping):
-        together = {
-            k: columns.join([part[k] for _, part in parts]) for k in first_labels
-        }
-        return found, together, size
-    return found, columns.join([labels for _, labels in parts]), size

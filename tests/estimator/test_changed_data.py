@@ -7,24 +7,15 @@ import subprocess
 import sys
 
 import pytest
-from tiny_models import Losses, echo_model_fn
+from tiny_models import (
+    InterruptedTrainingError,
+    InterruptsAt,
+    Losses,
+    echo_model_fn,
+)
 
 import estimax as ex
-from estimax.hooks import Hook
 from estimax.input import ChangedInputError, csv_files
-
-
-class InterruptedTrainingError(Exception):
-    """What ends a run before its time."""
-
-
-class InterruptsAt(Hook):
-    def __init__(self, step):
-        self.step = step
-
-    def after_run(self, context, values):
-        if context.step == self.step:
-            raise InterruptedTrainingError
 
 
 def write(path, rows):
@@ -103,9 +94,9 @@ def test_other_data_after_a_normal_end_starts_from_its_beginning(
     write(tmp_path / "b.csv", 20)
     model = make(echo_model_fn, save_checkpoints_steps=2)
     assert seen(model, lines(tmp_path / "a.csv"), 4) == [0, 1, 2, 3]
-    with caplog.at_level(logging.WARNING, "estimax"):
+    with caplog.at_level(logging.INFO, "estimax"):
         assert seen(model, lines(tmp_path / "b.csv"), 2) == [0, 1]
-    assert "the input starts from its beginning" in caplog.text
+    assert "the data starts from its beginning" in caplog.text
     assert "missing: a.csv; new: b.csv" in caplog.text
 
 

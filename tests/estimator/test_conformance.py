@@ -10,6 +10,7 @@ import estimax as ex
 from estimax import checkpoints, hooks, summary
 from estimax.core.errors import SpecError
 from estimax.estimator.training_hooks import training_hooks
+from estimax.hooks.out_of_range import OutOfRangeIdsHook
 
 
 def steps_on_disk(model):
@@ -57,6 +58,7 @@ def test_automatic_hooks_stand_in_tf_estimators_order(tmp_path):
         user,
         hooks.StopAtStepHook,
         hooks.NanTensorHook,
+        OutOfRangeIdsHook,  # ours
         hooks.LoggingTensorHook,
         model,
     ]
@@ -135,9 +137,9 @@ def test_the_last_loss_of_a_training_is_logged(make, caplog):
 def test_plain_arrays_without_an_end_are_told_of(trained, caplog):
     with caplog.at_level(logging.WARNING, "estimax"):
         trained.evaluate(lambda: ({"x": X}, X), steps=1)
-        assert "for ever" not in caplog.text
+        assert "without end" not in caplog.text
         next(trained.predict(lambda: {"x": X}))
-    assert "predict: the input_fn returned plain arrays" in caplog.text
+    assert "the input_fn returned plain arrays" in caplog.text
 
 
 def test_an_export_of_another_mode_is_refused(trained, tmp_path):
@@ -201,3 +203,26 @@ def test_a_canned_bundle_has_every_signature_whatever_it_is_asked_with(
     model.train(lambda: ({"x": X[:2]}, np.array([[0], [1]])), steps=1)
     bundle = ex.export.load(model.export_saved_model(tmp_path / "export"))
     assert set(bundle.signatures) >= signatures
+
+
+def test_a_second_export_writes_new_weights_and_traces_no_signature_again(
+    make, tmp_path
+):
+    traced = []
+
+    def model_fn(features, labels, mode):
+        traced.append(mode)
+        return line_model_fn(features, labels, mode)
+
+    model = make(model_fn).train(data(), steps=1)
+
+    def exported():
+        traced.clear()
+        bundle = ex.export.load(model.export_saved_model(tmp_path / "export"))
+        return len(traced), bundle.predict({"x": X})
+
+    first_traces, first = exported()
+    model.train(data(), steps=20)
+    second_traces, second = exported()
+    assert second_traces < first_traces <= 5
+    assert not np.allclose(first["y"], second["y"])

@@ -1,6 +1,8 @@
+import json
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from tiny_models import Recorder, X, data, line_model_fn, once
@@ -31,8 +33,22 @@ def test_the_results_are_metrics_loss_and_global_step(trained):
     results = trained.evaluate(once())
     assert sorted(results) == ["error", "global_step", "loss"]
     assert results["global_step"] == 3
-    assert results["global_step"].dtype == np.int64
-    assert results["loss"].dtype == np.float32
+    assert {name: type(value) for name, value in results.items()} == {
+        "error": float,
+        "global_step": int,
+        "loss": float,
+    }
+
+
+def test_json_takes_the_results_also_if_a_metric_is_an_array(make):
+    def model_fn(features, labels, mode):
+        spec = line_model_fn(features, labels, mode)
+        both = ex.metrics.mean_tensor(jnp.stack([labels, 2 * labels], axis=-1))
+        return spec._replace(eval_metric_ops={"both": both})
+
+    results = make(model_fn).train(once()).evaluate(once(batch=8))
+    assert json.loads(json.dumps(results)) == results
+    assert isinstance(results["both"], list)
 
 
 def test_loss_is_the_mean_over_batches_and_a_metric_that_over_examples(trained):
@@ -80,6 +96,26 @@ def test_an_untrained_model_is_not_evaluated_with_random_weights(make):
 def test_nothing_to_evaluate_on_is_an_error(trained):
     with pytest.raises(EstimaxError, match=r"no data|no batch"):
         trained.evaluate(lambda: iter([]))
+
+
+def repeated():
+    return ex.input.Dataset.from_tensor_slices(({"x": X}, X / 2)).batch(2).repeat()
+
+
+def test_data_without_end_is_refused_before_anything_is_evaluated(trained):
+    with pytest.raises(InputError, match=r"repeats without end.*leave out repeat"):
+        trained.evaluate(repeated)
+    with pytest.raises(InputError, match=r"one batch repeated without end.*give steps"):
+        trained.evaluate(lambda: ({"x": X}, X / 2))
+    assert trained.evaluate(repeated, steps=1)["global_step"] == 3
+
+
+def test_data_without_end_may_be_ended_by_a_hook(trained):
+    class StopsAtOnce(ex.hooks.Hook):
+        def after_run(self, context, values):
+            context.request_stop()
+
+    assert trained.evaluate(repeated, hooks=[StopsAtOnce()])["global_step"] == 3
 
 
 def test_a_checkpoint_can_be_chosen(make):

@@ -4,7 +4,14 @@ import logging
 
 import numpy as np
 import pytest
-from tiny_models import Losses, X, echo_model_fn, features_only
+from tiny_models import (
+    InterruptedTrainingError,
+    InterruptsAt,
+    Losses,
+    X,
+    echo_model_fn,
+    features_only,
+)
 
 from estimax.core.errors import InputError
 
@@ -44,10 +51,24 @@ def seen(model, input_fn, *, steps=None):
     return losses.seen
 
 
-def test_a_plain_iterator_is_run_up_to_the_batch_that_comes_next(make):
+def interrupt(model, input_fn, *, at):
+    with pytest.raises(InterruptedTrainingError):
+        model.train(input_fn, hooks=[InterruptsAt(at + 1)])
+    assert model.get_variable_value("global_step") == at
+
+
+def test_a_plain_iterator_is_run_up_to_the_batch_after_an_interruption(make):
+    model = make(echo_model_fn, save_checkpoints_steps=2)
+    interrupt(model, lambda: batches(range(5)), at=2)
+    assert seen(model, lambda: batches(range(5))) == [2, 3, 4]
+
+
+def test_a_plain_iterator_starts_anew_after_a_normal_end(make, caplog):
     model = make(echo_model_fn)
     assert seen(model, lambda: batches(range(5)), steps=2) == [0, 1]
-    assert seen(model, lambda: batches(range(5))) == [2, 3, 4]
+    with caplog.at_level(logging.INFO, "estimax"):
+        assert seen(model, lambda: batches(range(7, 10))) == [7, 8, 9]
+    assert "starts from its beginning: the input has no fingerprint" in caplog.text
 
 
 def test_a_plain_iterator_that_had_ended_is_made_again(make):
@@ -78,24 +99,24 @@ def test_restart_begins_the_data_anew_at_every_call(make):
 
 
 def test_an_iterator_with_a_state_is_put_back_and_not_run_up(make):
-    model = make(echo_model_fn)
-    assert seen(model, Counted, steps=6) == [0, 1, 2, 3, 4, 5]
+    model = make(echo_model_fn, save_checkpoints_steps=6)
+    interrupt(model, Counted, at=6)
     again = Counted()
     assert seen(model, lambda: again, steps=2) == [6, 7]
     assert again.asked <= 5  # those from 6 on, and the end
 
 
-def test_another_input_than_the_checkpoints_starts_from_its_beginning(make, caplog):
-    model = make(echo_model_fn)
-    seen(model, features_only(), steps=3)
+def test_another_kind_of_input_starts_from_its_beginning(make, caplog):
+    model = make(echo_model_fn, save_checkpoints_steps=3)
+    interrupt(model, features_only(), at=3)
     with caplog.at_level(logging.WARNING, "estimax"):
         assert seen(model, lambda: batches(range(5)), steps=2) == [0, 1]
-    assert "the input starts from its beginning" in caplog.text
+    assert "the data starts from its beginning" in caplog.text
 
 
 def test_an_input_that_became_shorter_starts_from_its_beginning(make, caplog):
-    model = make(echo_model_fn)
-    seen(model, lambda: batches(range(5)), steps=4)
+    model = make(echo_model_fn, save_checkpoints_steps=4)
+    interrupt(model, lambda: batches(range(6)), at=4)
     with caplog.at_level(logging.WARNING, "estimax"):
         assert seen(model, lambda: batches(range(2))) == [0, 1]
     assert "Has the data changed?" in caplog.text

@@ -152,8 +152,11 @@ def stock_hooks(config):
     return [type(hook).__name__ for hook in every]
 
 
-def test_only_the_chief_has_hooks_that_write(tmp_path, monkeypatch):
-    everyones = ["Phases", "StopAtStepHook", "NanTensorHook", "LoggingTensorHook"]
+def test_workers_save_their_rows_and_only_the_chief_writes_summaries(
+    tmp_path, monkeypatch
+):
+    everyones = ["Phases", "StopAtStepHook", "NanTensorHook"]
+    everyones += ["OutOfRangeIdsHook", "LoggingTensorHook"]
     assert stock_hooks(ex.RunConfig(tmp_path)) == [
         "CheckpointSaverHook",
         "StepCounterHook",
@@ -163,7 +166,9 @@ def test_only_the_chief_has_hooks_that_write(tmp_path, monkeypatch):
     cluster = {"chief": ["a:1"], "worker": ["b:1"]}
     task = {"cluster": cluster, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(task))
-    assert stock_hooks(ex.RunConfig(tmp_path)) == everyones
+    # A worker requests the values that the chief does, so that both run the same steps.
+    shared = ["CheckpointSaverHook", "SummarySaverHook"]
+    assert stock_hooks(ex.RunConfig(tmp_path)) == [*shared, *everyones]
 
 
 def test_a_saver_may_come_from_the_model(make, tmp_path):

@@ -1,4 +1,7 @@
+import jax
+import numpy as np
 import pytest
+from jax.sharding import Mesh
 
 from estimax import RunConfig
 from estimax.core.errors import ConfigError
@@ -109,3 +112,33 @@ def test_its_repr_shows_only_what_differs_from_the_default():
     )
     never = RunConfig(save_checkpoints_steps=None)
     assert repr(never) == "RunConfig(save_checkpoints_secs=None)"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"devices": 0}, 'a number of at least 1, "all" or a list'),
+        ({"devices": "most"}, "got 'most'"),
+        ({"devices": []}, "a list of JAX devices"),
+        ({"mesh": 8}, "mesh must be a jax.sharding.Mesh, got 8"),
+        ({"shard_tables_above": -1}, "shard_tables_above must be >= 0"),
+        ({"shard_tables": {"(": True}}, "no regular expression"),
+    ],
+    ids=str,
+)
+def test_devices_that_cannot_be_are_refused(given, words):
+    with pytest.raises(ConfigError, match=words):
+        RunConfig(**given)
+
+
+def test_devices_or_a_mesh_but_not_both():
+    mesh = Mesh(np.array(jax.devices()), ("all",))
+    assert RunConfig(mesh=mesh).mesh is mesh
+    with pytest.raises(ConfigError, match="None if mesh is given"):
+        RunConfig(devices=2, mesh=mesh)
+
+
+def test_the_tables_to_shard_survive_a_replace():
+    config = RunConfig(shard_tables={"user": True}).replace(devices=4)
+    assert config.shard_tables == (("user", True),)
+    assert repr(config) == "RunConfig(devices=4, shard_tables=(('user', True),))"

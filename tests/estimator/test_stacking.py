@@ -1,5 +1,4 @@
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -19,16 +18,20 @@ CITIES = plans.Plan((), (Call("city", PadIds(HashBucket("city", 10)), (CITY,)),)
 
 
 class Numbered:
-    """Batches 0, 1, 2 … of `rows` rows, each after a pause; may fail in the end."""
+    """Batches 0, 1, 2 … of `rows` rows, each after a pause; may fail in the end.
+
+    The pause passes on a clock of its own, `now`, so that load changes nothing.
+    """
 
     def __init__(self, count, *, pause=0.0, error=None):
         self._numbers = iter(range(count))
         self._pause = pause
         self._error = error
         self.last = None
+        self.now = 0.0
 
     def __next__(self):
-        time.sleep(self._pause)
+        self.now += self._pause
         number = next(self._numbers, None)
         if number is None:
             raise self._error or StopIteration
@@ -44,7 +47,7 @@ def batch_of(number, rows=2):
 
 
 def groups_of(batches, length=8):
-    return Groups(batches, lambda batch: batch, length)
+    return Groups(batches, lambda batch: batch, length, clock=lambda: batches.now)
 
 
 def test_groups_grow_from_one_batch_to_their_full_length():

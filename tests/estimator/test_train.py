@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 from tiny_models import (
+    InterruptedTrainingError,
+    InterruptsAt,
     Losses,
     Recorder,
     Saves,
@@ -92,6 +94,42 @@ def test_training_on_after_the_data_ended_takes_another_pass(make):
     model = make()
     model.train(once()).train(once())
     assert model.get_variable_value("global_step") == 8
+
+
+def test_steps_of_several_calls_add_up_over_the_end_of_the_data(make):
+    model, losses = make(echo_model_fn), Losses()
+    for _ in range(4):
+        model.train(features_only(repeat=1), hooks=[losses], steps=3)
+    assert losses.seen == [0.5, 2.5, 4.5, 6.5] * 3
+
+
+def test_a_call_without_steps_sees_a_full_pass_wherever_it_starts(make):
+    model, losses = make(echo_model_fn), Losses()
+    model.train(features_only(repeat=1), steps=3)
+    model.train(features_only(repeat=1), hooks=[losses])
+    assert losses.seen == [6.5, 0.5, 2.5, 4.5]
+
+
+def test_an_interrupted_call_that_went_round_ends_where_it_would_have(make):
+    model, losses = make(echo_model_fn, save_checkpoints_steps=5), Losses()
+    model.train(features_only(repeat=1), steps=3)
+    with pytest.raises(InterruptedTrainingError):
+        model.train(features_only(repeat=1), hooks=[losses, InterruptsAt(6)])
+    # The last checkpoint is at the start of that call, whose interval counts from it.
+    assert losses.seen == [6.5, 0.5, 2.5]
+    model.train(features_only(repeat=1), hooks=[losses])
+    assert losses.seen[3:] == [6.5, 0.5, 2.5, 4.5]
+
+
+def test_a_call_whose_saves_are_off_leaves_the_mark_of_the_last_checkpoint(make):
+    make(echo_model_fn).train(features_only(repeat=1), steps=3)
+    unsaved = make(
+        echo_model_fn, save_checkpoints_steps=None, save_checkpoints_secs=None
+    )
+    unsaved.train(features_only(repeat=1), steps=1)
+    losses = Losses()
+    make(echo_model_fn).train(features_only(repeat=1), hooks=[losses])
+    assert losses.seen == [6.5, 0.5, 2.5, 4.5]
 
 
 def test_an_error_runs_no_end_and_saves_nothing_new(make):

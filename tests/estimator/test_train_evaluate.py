@@ -1,15 +1,19 @@
 import json
 import logging
+import os
 import shutil
+import signal
+import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from tiny_models import Recorder, Saves, data, line_model_fn, once
 
 import estimax as ex
 from estimax import checkpoints
-from estimax.core.errors import ConfigError, SpecError
+from estimax.core.errors import ClusterError, ConfigError, SpecError
 from estimax.estimator.train_evaluate import Evaluator, evaluate_continuously
 
 
@@ -51,6 +55,54 @@ def test_a_finished_run_is_evaluated_and_exported_all_the_same(make):
     assert metrics["global_step"] == 2
     assert exporter.seen == [(2, True)]
     assert len(exports) == 1
+
+
+class Presses(ex.hooks.Hook):
+    """Press Ctrl-C at a step."""
+
+    def __init__(self, step):
+        self._step = step
+
+    def after_run(self, context, values):
+        if context.step == self._step:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("often", [{"throttle_secs": 0}, {"every_steps": 3}])
+def test_ctrl_c_saves_and_neither_evaluates_nor_exports(make, caplog, often):
+    model, exporter = make(save_checkpoints_steps=10), Exports()
+    with pytest.raises(KeyboardInterrupt):
+        ex.train_and_evaluate(
+            model,
+            ex.TrainSpec(data(), max_steps=25, hooks=[Presses(2)]),
+            ex.EvalSpec(once(), exporters=exporter, **often),
+        )
+    assert model.latest_checkpoint().endswith("model.ckpt-2")
+    assert exporter.seen == []
+    assert "Ctrl-C: stopping after this step, and saving it" in caplog.text
+    assert f"To resume from {model.latest_checkpoint()}, train again" in caplog.text
+
+
+def test_ctrl_c_ends_an_evaluation_during_training(make):
+    batches = []
+
+    def presses():
+        for batch in once()():
+            batches.append(batch)
+            if len(batches) == 1:
+                os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)  # the main thread is interrupted meanwhile
+            yield batch
+
+    model, exporter = make(save_checkpoints_steps=10), Exports()
+    with pytest.raises(KeyboardInterrupt):
+        ex.train_and_evaluate(
+            model,
+            ex.TrainSpec(data(), max_steps=25),
+            ex.EvalSpec(presses, throttle_secs=0, exporters=exporter),
+        )
+    assert exporter.seen == []
+    assert model.latest_checkpoint().endswith("model.ckpt-10")
 
 
 def test_data_that_ends_early_ends_with_a_final_evaluation(make):
@@ -232,6 +284,21 @@ def test_an_evaluator_waits_for_checkpoints_and_stops_at_the_mark(make, caplog):
     assert "no checkpoint in" in caplog.text
 
 
+def test_a_last_checkpoint_seen_before_the_end_is_marked_is_exported_as_final(make):
+    model = make().train(data(), steps=2)
+
+    def sleep(seconds):
+        if exporter.seen:
+            checkpoints.mark_finished(model.model_dir, 2, "the data has ended")
+
+    exporter = Exports()
+    spec = ex.EvalSpec(once(), start_delay_secs=0, exporters=exporter)
+    evaluate_continuously(
+        model, [Evaluator(model, spec, None)], sleep=sleep, clock=lambda: 0.0
+    )
+    assert exporter.seen == [(2, False), (2, True)]
+
+
 def vanishing(model, *, rows=8):
     """An input_fn at whose end the newest checkpoint is removed, as by a chief."""
 
@@ -268,10 +335,20 @@ def test_an_exporter_whose_checkpoint_is_gone_is_passed_over(make, caplog):
     assert "'noted' exports nothing for step 2" in caplog.text
 
 
-def test_several_processes_that_train_are_refused(make, monkeypatch):
+def test_processes_are_connected_before_jax_is_used(make, monkeypatch):
     in_cluster(monkeypatch, "chief", {"chief": ["a:1"], "worker": ["b:1"]})
-    with pytest.raises(ConfigError, match="names 2 processes that train"):
-        make().train(data(), steps=1)
+    model = make()
+    jax.devices()
+    with pytest.raises(ClusterError, match="connected before JAX is used"):
+        model.train(data(), steps=1)
+
+
+def test_a_cluster_has_no_state_to_evaluate_in_memory(make, monkeypatch):
+    in_cluster(monkeypatch, "chief", {"chief": ["a:1"], "worker": ["b:1"]})
+    with pytest.raises(ConfigError, match="every_steps"):
+        ex.train_and_evaluate(
+            make(), ex.TrainSpec(data()), ex.EvalSpec(once(), every_steps=5)
+        )
 
 
 def test_there_is_one_evaluator(make, monkeypatch):

@@ -271,7 +271,7 @@ def test_float64_beyond_float32_is_infinite_as_in_tensorflow():
 def test_float64_beyond_float32_reaches_a_model_as_infinity(tmp_path):
     def model_fn(features, mode):
         loss = nn.Dense(1)(features["x"][:, None]).mean()
-        predictions, train_op = {"x": features["x"]}, ex.optimizers.SGD(0.1)
+        predictions, train_op = {"x": features["x"] * 1}, ex.optimizers.SGD(0.1)
         return ex.EstimatorSpec(mode, predictions, loss=loss, train_op=train_op)
 
     model = ex.Estimator(model_fn, tmp_path)

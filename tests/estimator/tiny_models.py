@@ -93,3 +93,16 @@ class Saves(CheckpointSaverListener):
 
     def after_save(self, step, path):
         self.steps.append(step)
+
+
+class InterruptedTrainingError(Exception):
+    """What ends a run before its time."""
+
+
+class InterruptsAt(Hook):
+    def __init__(self, step):
+        self.step = step
+
+    def after_run(self, context, values):
+        if context.step == self.step:
+            raise InterruptedTrainingError
