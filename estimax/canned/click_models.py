@@ -20,8 +20,15 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
+from estimax.canned import checks
+from estimax.canned.hints import python_hint
 from estimax.canned.layers import hidden_layers
-from estimax.canned.parts import ModelPath, check_features, click_head
+from estimax.canned.parts import (
+    ModelPath,
+    check_features,
+    checked_optimizer,
+    click_head,
+)
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import ConfigError, FeatureError
 from estimax.core.spec import EstimatorSpec
@@ -94,7 +101,9 @@ class DeepFMClassifier(Estimator):
         warm_start_from: WarmStart = None,
         head: heads.Head | None = None,
     ) -> None:
-        columns = tuple(feature_columns)
+        columns = checks.checked_columns(feature_columns, "DeepFMClassifier")
+        hidden_units = checks.checked_units(hidden_units, "DeepFMClassifier")
+        checks.check_dropout(dropout, "DeepFMClassifier")
         fields = _fields(columns)
         if linear_feature_columns is None:
             # Without duplicates: two embeddings may share a categorical column.
@@ -102,6 +111,7 @@ class DeepFMClassifier(Estimator):
         linear = tuple(linear_feature_columns)
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
+        known = checked_optimizer(trained_by, None, "DeepFMClassifier")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DeepFMClassifier")
@@ -118,6 +128,7 @@ class DeepFMClassifier(Estimator):
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+        self.not_learning_hint = python_hint(chosen, optimizer=known)
 
 
 class DCNClassifier(Estimator):
@@ -181,9 +192,13 @@ class DCNClassifier(Estimator):
                 "DCNClassifier: structure must be 'parallel' or 'stacked', got "
                 f"{structure!r}."
             )
-        columns = tuple(feature_columns)
+        columns = checks.checked_columns(feature_columns, "DCNClassifier")
+        hidden_units = checks.checked_units(hidden_units, "DCNClassifier")
+        checks.check_count(cross_layers, "DCNClassifier", "cross_layers")
+        checks.check_dropout(dropout, "DCNClassifier")
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
+        known = checked_optimizer(trained_by, None, "DCNClassifier")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DCNClassifier")
@@ -201,6 +216,7 @@ class DCNClassifier(Estimator):
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+        self.not_learning_hint = python_hint(chosen, optimizer=known)
 
 
 class DINClassifier(Estimator):
@@ -262,8 +278,13 @@ class DINClassifier(Estimator):
     ) -> None:
         pairs = _checked_pairs(attend)
         columns = tuple(feature_columns)
+        if columns:
+            checks.checked_columns(columns, "DINClassifier")
+        hidden_units = checks.checked_units(hidden_units, "DINClassifier")
+        checks.check_dropout(dropout, "DINClassifier")
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
+        known = checked_optimizer(trained_by, None, "DINClassifier")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DINClassifier")
@@ -282,6 +303,7 @@ class DINClassifier(Estimator):
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+        self.not_learning_hint = python_hint(chosen, optimizer=known)
 
 
 def pairwise_products(vectors: jax.Array) -> jax.Array:

@@ -8,7 +8,8 @@ from typing import Any
 from flax import linen as nn
 
 from estimax import heads, variables
-from estimax.canned import parts
+from estimax.canned import checks, parts
+from estimax.canned.hints import python_hint
 from estimax.canned.layers import Activation, dnn_logits
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
@@ -47,8 +48,8 @@ class DNNEstimator(Estimator):
         which sums losses over the batch and has the optimizers of TensorFlow 1.
 
     Raises:
-      SpecError: `compat` is neither "v1" nor "v2".
-      FeatureError: At the first call: a column is categorical and was not wrapped, or
+      SpecError: An argument has the wrong type or range, such as `hidden_units=8`.
+      FeatureError: A column is categorical and was not wrapped; or, at the first call,
         the features are not a dict.
 
     Example:
@@ -73,7 +74,14 @@ class DNNEstimator(Estimator):
         compat: parts.Compat = "v2",
     ) -> None:
         parts.check_compat(compat)
-        columns = tuple(feature_columns)
+        model = type(self).__name__
+        checks.check_head(head, model)
+        hidden_units = checks.checked_units(hidden_units, model)
+        columns = checks.checked_columns(feature_columns, model)
+        checks.check_activation(activation_fn, model)
+        checks.check_dropout(dropout, model)
+        rate = _NAMED_RATES[compat]
+        known = parts.checked_optimizer(optimizer, rate, model, compat=compat)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             parts.check_features(features, "DNN")
@@ -87,12 +95,13 @@ class DNNEstimator(Estimator):
                 dropout=dropout,
                 batch_norm=batch_norm,
             )
-            trained_by = parts.train_op_of(optimizer, _NAMED_RATES[compat], compat)
+            trained_by = parts.train_op_of(optimizer, rate, compat)
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+        self.not_learning_hint = python_hint(head, optimizer=known)
 
 
 class DNNClassifier(DNNEstimator):
@@ -129,8 +138,8 @@ class DNNClassifier(DNNEstimator):
         which sums losses over the batch and has the optimizers of TensorFlow 1.
 
     Raises:
-      SpecError: `compat` is neither "v1" nor "v2".
-      FeatureError: At the first call: a column is categorical and was not wrapped, or
+      SpecError: An argument has the wrong type or range, such as `hidden_units=8`.
+      FeatureError: A column is categorical and was not wrapped; or, at the first call,
         the features are not a dict.
       LabelError: At the first call: labels are outside the classes.
 
@@ -212,8 +221,8 @@ class DNNRegressor(DNNEstimator):
         which sums losses over the batch and has the optimizers of TensorFlow 1.
 
     Raises:
-      SpecError: `compat` is neither "v1" nor "v2".
-      FeatureError: At the first call: a column is categorical and was not wrapped, or
+      SpecError: An argument has the wrong type or range, such as `hidden_units=8`.
+      FeatureError: A column is categorical and was not wrapped; or, at the first call,
         the features are not a dict.
 
     Example:

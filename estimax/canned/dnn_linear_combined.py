@@ -5,18 +5,21 @@ The logits of both parts are added. Each part has an optimizer of its own.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flax import linen as nn
 
 from estimax import heads, optimizers, variables
-from estimax.canned import parts
+from estimax.canned import checks, parts
+from estimax.canned.hints import python_hint
 from estimax.canned.layers import Activation, dnn_logits, linear_logits, log_layer
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
+from estimax.feature_columns import LinearModel
 
 DNN_RATE = 0.001  # learning rate of a deep optimizer given by name
 
@@ -88,9 +91,27 @@ class DNNLinearCombinedEstimator(Estimator):
         compat: parts.Compat = "v2",
     ) -> None:
         parts.check_compat(compat)
-        wide = tuple(linear_feature_columns or ())
-        deep = tuple(dnn_feature_columns or ())
+        model = type(self).__name__
+        checks.check_head(head, model)
+        wide = _checked_wide(linear_feature_columns, linear_sparse_combiner, model)
+        deep = _checked_deep(dnn_feature_columns, model)
         _check_parts(wide, deep, dnn_hidden_units)
+        if dnn_hidden_units is not None:
+            dnn_hidden_units = checks.checked_units(
+                dnn_hidden_units, model, "dnn_hidden_units"
+            )
+        checks.check_activation(dnn_activation_fn, model)
+        checks.check_dropout(dnn_dropout, model, "dnn_dropout")
+        known: dict[str, Any] = {}
+        if deep:
+            known["dnn_optimizer"] = parts.checked_optimizer(
+                dnn_optimizer, DNN_RATE, model, "dnn_optimizer", compat
+            )
+        if wide:
+            rate = parts.combined_linear_rate(wide)
+            known["linear_optimizer"] = parts.checked_optimizer(
+                linear_optimizer, rate, model, "linear_optimizer", compat
+            )
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             parts.check_features(features, "DNNLinearCombined")
@@ -126,7 +147,6 @@ class DNNLinearCombinedEstimator(Estimator):
                     )
                 )
                 log_layer("linear", logits[-1])
-                rate = parts.combined_linear_rate(wide)
                 mine = "linear/" if deep else None
                 by = parts.train_op_of(linear_optimizer, rate, compat, mine)
                 train_ops.append(by)
@@ -139,6 +159,7 @@ class DNNLinearCombinedEstimator(Estimator):
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+        self.not_learning_hint = python_hint(head, **known)
 
 
 class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
@@ -327,6 +348,19 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
             warm_start_from,
             compat=compat,
         )
+
+
+def _checked_wide(given: Any, combiner: str, model: str) -> tuple[Any, ...]:
+    if given is None or given in ([], ()):
+        return ()
+    layer = functools.partial(LinearModel, sparse_combiner=combiner)
+    return checks.checked_columns(given, model, "linear_feature_columns", layer)
+
+
+def _checked_deep(given: Any, model: str) -> tuple[Any, ...]:
+    if given is None or given in ([], ()):
+        return ()
+    return checks.checked_columns(given, model, "dnn_feature_columns")
 
 
 def _check_parts(

@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimax import feature_columns as fc
 from estimax import metrics, optimizers, variables
+from estimax.canned import checks
 from estimax.canned.parts import ModelPath
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.core.numbers import Int64
@@ -376,8 +377,7 @@ def _untrained(name: str, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _check(num_clusters: int, distance_metric: str, every: int) -> None:
-    if num_clusters < 1:
-        raise SpecError(f"KMeans: num_clusters must be at least 1, got {num_clusters}.")
+    checks.check_count(num_clusters, "KMeans", "num_clusters")
     known = (KMeans.SQUARED_EUCLIDEAN_DISTANCE, KMeans.COSINE_DISTANCE)
     if distance_metric not in known:
         raise SpecError(

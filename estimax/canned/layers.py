@@ -26,6 +26,7 @@ def dnn_logit_fn_builder(
     feature_columns: Iterable[Any],
     activation_fn: Activation | None = nn.relu,
     dropout: float | None = None,
+    input_layer_partitioner: None = None,
     batch_norm: bool = False,
 ) -> Callable[..., jax.Array]:
     """Return a function that computes the logits of a fully connected network.
@@ -42,6 +43,7 @@ def dnn_logit_fn_builder(
       activation_fn: Activation of the hidden layers. None: linear.
       dropout: Share of each hidden layer's outputs set to 0 in training. None: no
         dropout.
+      input_layer_partitioner: Must be None: there are no parameter servers.
       batch_norm: Whether to apply batch normalisation after each hidden layer.
 
     Returns:
@@ -49,7 +51,7 @@ def dnn_logit_fn_builder(
       `model_fn`, because it creates variables.
 
     Raises:
-      SpecError: `units` is not a positive integer.
+      SpecError: `units` is not a positive integer, or a partitioner is given.
 
     Example:
       >>> import estimax as ex
@@ -61,6 +63,11 @@ def dnn_logit_fn_builder(
       ...         features, mode, logits, labels, optimizer="Adagrad")
     """
     _check_units(units, "dnn_logit_fn_builder")
+    if input_layer_partitioner is not None:
+        raise SpecError(
+            "dnn_logit_fn_builder: input_layer_partitioner must be None, because there "
+            "are no parameter servers to divide variables among."
+        )
     columns = tuple(feature_columns)
 
     def dnn_logit_fn(features: Any, mode: str) -> jax.Array:

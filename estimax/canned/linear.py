@@ -5,16 +5,19 @@ The logits are a bias plus a weight for every number and every id of every colum
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from estimax import heads, optimizers, variables
-from estimax.canned import parts
+from estimax.canned import checks, parts
+from estimax.canned.hints import python_hint
 from estimax.canned.layers import linear_logits
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
+from estimax.feature_columns import LinearModel
 
 NAMED_RATE = 0.2  # learning rate of an optimizer given by name
 
@@ -65,7 +68,16 @@ class LinearEstimator(Estimator):
         compat: parts.Compat = "v2",
     ) -> None:
         parts.check_compat(compat)
-        columns = tuple(feature_columns)
+        model = type(self).__name__
+        checks.check_head(head, model)
+        columns = checks.checked_columns(
+            feature_columns,
+            model,
+            layer=functools.partial(LinearModel, sparse_combiner=sparse_combiner),
+        )
+        known = None
+        if optimizer is not None:
+            known = parts.checked_optimizer(optimizer, NAMED_RATE, model, compat=compat)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             parts.check_features(features, "Linear")
@@ -81,6 +93,7 @@ class LinearEstimator(Estimator):
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+        self.not_learning_hint = python_hint(head, optimizer=known)
 
 
 class LinearClassifier(LinearEstimator):

@@ -20,8 +20,9 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
+from estimax.canned import checks
 from estimax.canned.layers import hidden_layers
-from estimax.canned.parts import ModelPath, check_features
+from estimax.canned.parts import ModelPath, check_features, checked_optimizer
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ModeKeys
@@ -94,8 +95,14 @@ class MMoEEstimator(Estimator):
                 "MMoEEstimator: head must be a MultiHead, which holds a head for each "
                 f"task; got {type(head).__name__}."
             )
-        columns = tuple(feature_columns)
+        columns = checks.checked_columns(feature_columns, "MMoEEstimator")
+        expert_units = checks.checked_units(
+            expert_units, "MMoEEstimator", "expert_units"
+        )
+        tower_units = checks.checked_units(tower_units, "MMoEEstimator", "tower_units")
+        checks.check_count(experts, "MMoEEstimator", "experts")
         trained_by = optimizer or optimizers.LazyAdam(0.001)
+        checked_optimizer(trained_by, None, "MMoEEstimator")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "MMoEEstimator")
@@ -163,10 +170,12 @@ class ESMMClassifier(Estimator):
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
     ) -> None:
-        columns = tuple(feature_columns)
+        columns = checks.checked_columns(feature_columns, "ESMMClassifier")
+        hidden_units = checks.checked_units(hidden_units, "ESMMClassifier")
         tasks = [heads.BinaryClassHead(weight_column, name=n) for n in LABELS]
         head = heads.MultiHead(tasks)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
+        checked_optimizer(trained_by, None, "ESMMClassifier")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "ESMMClassifier")

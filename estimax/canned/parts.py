@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from estimax import heads, optimizers
+from estimax.canned.checks import is_positive
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
 from estimax.optimizers import v1
 
@@ -33,6 +34,11 @@ def classifier_head(
 ) -> heads.Head:
     """Return the head of a classifier: one logit for two classes, K for K > 2."""
     loss_reduction = _reduction(loss_reduction, compat)
+    if n_classes == 1 or not is_positive(n_classes):
+        raise SpecError(
+            f"n_classes must be an integer of at least 2, got {n_classes!r}. To answer "
+            "yes or no, use 2 and labels 0 and 1."
+        )
     if n_classes == 2:
         return heads.BinaryClassHead(
             weight_column=weight_column,
@@ -94,6 +100,27 @@ def train_op_of(
         return given
     by = _optimizer_of(given, learning_rate, compat)
     return optimizers.minimize(by, var_list=var_list)
+
+
+def checked_optimizer(
+    given: Any,
+    learning_rate: float | None,
+    model: str,
+    argument: str = "optimizer",
+    compat: Compat = "v2",
+) -> optimizers.Optimizer | None:
+    """Return the optimizer of an argument; None if it is a function or a train op.
+
+    Raises:
+      SpecError: The name is unknown, or the value is no optimizer.
+    """
+    is_made_later = callable(given) and not isinstance(given, optimizers.Optimizer)
+    if is_made_later or isinstance(given, optimizers.TrainOp):
+        return None
+    try:
+        return _optimizer_of(given, learning_rate, compat)
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"{model}: {argument}: {error}") from None
 
 
 def _optimizer_of(

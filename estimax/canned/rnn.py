@@ -19,7 +19,8 @@ from flax.linen.dtypes import promote_dtype
 from numpy.typing import NDArray
 
 from estimax import feature_columns, heads, optimizers, staging, transforms, variables
-from estimax.canned import parts
+from estimax.canned import checks, parts
+from estimax.canned.hints import python_hint
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import LabelError, SpecError, did_you_mean
 from estimax.core.sparse import Sparse
@@ -95,11 +96,20 @@ class RNNEstimator(Estimator):
         warm_start_from: WarmStart = None,
         bidirectional: bool = False,
     ) -> None:
+        model = type(self).__name__
         _check_cells(units, cell_type, rnn_cell_fn)
         _check_head(head, return_sequences)
+        known = None
+        if isinstance(optimizer, str):
+            known = parts.checked_optimizer(optimizer, NAMED_RATE, model)
         network = _Network(
-            sequence_columns=tuple(sequence_feature_columns),
-            context_columns=tuple(context_feature_columns or ()),
+            sequence_columns=checks.checked_columns(
+                sequence_feature_columns,
+                model,
+                "sequence_feature_columns",
+                feature_columns.SequenceFeatures,
+            ),
+            context_columns=_checked_context(context_feature_columns, model),
             cells=_cells(units, cell_type, rnn_cell_fn),
             units=head.logits_dimension,
             return_sequences=return_sequences,
@@ -119,6 +129,7 @@ class RNNEstimator(Estimator):
             )
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
+        self.not_learning_hint = python_hint(head, optimizer=known)
 
 
 class RNNClassifier(RNNEstimator):
@@ -360,11 +371,22 @@ def _train_op(given: Any) -> optimizers.TrainOp:
 def _check_cells(units: Any, cell_type: Any, rnn_cell_fn: Any) -> None:
     if rnn_cell_fn is None and not units:
         raise SpecError("RNN: give units (and a cell_type), or an rnn_cell_fn.")
+    if units is not None and not checks.is_positive(units):
+        checks.checked_units(units, "RNN", "units")
+    if isinstance(cell_type, str) and cell_type not in _CELLS:
+        near = did_you_mean(cell_type, _CELLS)
+        raise SpecError(f"RNN: unknown cell_type {cell_type!r}{near}")
     if rnn_cell_fn is not None and (units is not None or cell_type is not None):
         raise SpecError(
             "RNN: rnn_cell_fn makes the whole cell; give it alone, without units and "
             "cell_type."
         )
+
+
+def _checked_context(given: Any, model: str) -> tuple[Any, ...]:
+    if given is None or given in ([], ()):
+        return ()
+    return checks.checked_columns(given, model, "context_feature_columns")
 
 
 def _check_head(head: Any, return_sequences: bool) -> None:

@@ -363,12 +363,6 @@ def test_a_head_must_fit_the_steps():
         )
 
 
-def test_an_unknown_cell_is_told_with_its_neighbour(tmp_path):
-    model = ex.RNNClassifier(columns(), units=3, cell_type="lstn", model_dir=tmp_path)
-    with pytest.raises(ValueError, match="did you mean 'lstm'"):
-        model.train(batches())
-
-
 def test_an_optimizer_given_by_name_clips_each_variable():
     from estimax.canned.rnn import _train_op
 
