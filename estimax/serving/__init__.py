@@ -1,0 +1,29 @@
+"""Serve exported models to clients of TensorFlow Serving, over REST and gRPC.
+
+Read `server.py` first, then `inference.py` for the way of a request, `manager.py` for
+versions and `batching.py` for batches. It needs `pip install estimax[serve]`.
+"""
+
+from estimax.serving.config import (
+    BatchingConfig,
+    ModelConfig,
+    VersionPolicy,
+    read_batching_config,
+    read_model_configs,
+)
+from estimax.serving.rest import RestLimits
+from estimax.serving.server import Server, ServerConfig
+from estimax.serving.status import Code, ServingError
+
+__all__ = [
+    "BatchingConfig",
+    "Code",
+    "ModelConfig",
+    "RestLimits",
+    "Server",
+    "ServerConfig",
+    "ServingError",
+    "VersionPolicy",
+    "read_batching_config",
+    "read_model_configs",
+]

@@ -1,0 +1,328 @@
+"""Join the rows of waiting requests into batches, and run them in threads.
+
+    scheduler = Scheduler(threads=2)
+    queue = scheduler.queue(run, BatchingConfig())
+    queue.submit(Task(batch, rows, "predict", deliver=print))
+
+A thread takes the tasks of one key that wait in a queue, oldest first and up to the
+largest batch, and runs them together. With a timeout of 0 it does not wait for more, so
+a batch is as large as what arrived while all threads were busy. A queue is bounded: a
+task that finds it full is refused at once, instead of being answered too late.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.errors import EstimaxError
+from estimax.input.streams import columns
+from estimax.serving.config import BatchingConfig
+from estimax.serving.json_rows import JsonRows
+from estimax.serving.programs import NotCompiledError
+from estimax.serving.status import Code, ServingError, invalid
+from estimax.staging import plan as plans
+
+Answers = dict[str, NDArray[Any]]
+Features = plans.RawBatch | JsonRows
+# signature, rows of all tasks, whether to compile for a new shape -> answers
+RunBatch = Callable[[str, plans.RawBatch, bool], Answers]
+
+
+@dataclass(eq=False)
+class Task:
+    """Rows that wait for their answers.
+
+    Args:
+      batch: The rows, at most as many as the largest batch.
+      rows: Their number.
+      signature: The signature to call. Only tasks of one signature share a batch.
+      deliver: Called once, in a thread of the scheduler, with answers or an error.
+      deadline: When the answer is no longer wanted, by `time.monotonic`.
+    """
+
+    batch: Features
+    rows: int
+    signature: str
+    deliver: Callable[[Answers | Exception], None]
+    deadline: float | None = None
+    arrived: float = field(default_factory=time.monotonic)
+    key: tuple[Any, ...] = field(init=False)  # must agree for tasks to be joined
+
+    def __post_init__(self) -> None:
+        batch = self.batch
+        values = batch.others if isinstance(batch, JsonRows) else batch
+        shapes = (getattr(value, "shape", ())[1:] for value in values.values())
+        self.key = (self.signature, type(batch) is JsonRows, *shapes)
+
+
+class BatchQueue:
+    """The tasks that wait for one version of a model.
+
+    Args:
+      run: Computes the answers of a batch.
+      config: The largest batch, the timeout, and how many batches may wait.
+      scheduler: Whose threads run the batches.
+    """
+
+    def __init__(
+        self, run: RunBatch, config: BatchingConfig, scheduler: Scheduler
+    ) -> None:
+        self._run = run
+        self._config = config
+        self._scheduler = scheduler
+        self._waiting: deque[Task] = deque()
+        self._rows = 0
+        self.batches = 0  # that were run
+        self.batched_rows = 0
+
+    @property
+    def waiting_rows(self) -> int:
+        """The number of rows that wait in the queue."""
+        return self._rows
+
+    def submit(self, *tasks: Task) -> None:
+        """Add the tasks of a request, or raise `ServingError` if the queue is full.
+
+        A request is taken or refused as a whole, so that a large one, which may have
+        more rows than the queue, is answered if it comes first.
+        """
+        config = self._config
+        most = config.max_enqueued_batches * config.max_batch_size
+        with self._scheduler.changed:
+            if self._rows >= most:
+                raise ServingError(
+                    Code.UNAVAILABLE,
+                    f"{self._rows} rows are waiting and at most {most} may; try again "
+                    "later, or send requests to another server.",
+                )
+            self._waiting.extend(tasks)
+            self._rows += sum(task.rows for task in tasks)
+            self._scheduler.changed.notify(len(tasks))
+
+    def ready_at(self, now: float) -> float | None:
+        """Return when the next batch may run; None if no task waits."""
+        if not self._waiting:
+            return None
+        config = self._config
+        if not config.is_enabled or self._rows >= config.max_batch_size:
+            return now
+        return self._waiting[0].arrived + config.timeout_micros * 1e-6
+
+    def take(self) -> list[Task]:
+        """Remove and return the tasks of the next batch."""
+        first = self._waiting[0]
+        most = self._config.max_batch_size if self._config.is_enabled else first.rows
+        taken: list[Task] = []
+        left = deque[Task]()
+        rows = 0
+        while self._waiting:
+            task = self._waiting.popleft()
+            fits = rows + task.rows <= most and (not taken or task.key == first.key)
+            if fits and (self._config.is_enabled or not taken):
+                taken.append(task)
+                rows += task.rows
+            else:
+                left.append(task)
+                if rows >= most:
+                    break
+        left.extend(self._waiting)
+        self._waiting = left
+        self._rows -= rows
+        return taken
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Run tasks together and deliver their answers."""
+        current = [task for task in tasks if not _expired(task)]
+        if not current:
+            return
+        try:
+            answers = self._answers(current, may_compile=False)
+        except NotCompiledError:
+            # A new shape takes the compiler's time; other batches do not wait for it.
+            self._scheduler.run_apart(lambda: self._run_alone(current))
+        except Exception as error:
+            if len(current) == 1:
+                current[0].deliver(error)
+            else:
+                # One of the tasks is bad; the others get their answers.
+                for task in current:
+                    self._run_alone([task])
+        else:
+            _deliver(current, answers)
+
+    def _run_alone(self, tasks: Sequence[Task]) -> None:
+        try:
+            _deliver(tasks, self._answers(tasks, may_compile=True))
+        except Exception as error:
+            for task in tasks:
+                task.deliver(error)
+
+    def _answers(self, tasks: Sequence[Task], *, may_compile: bool) -> Answers:
+        batch = _joined([task.batch for task in tasks])
+        self.batches += 1
+        self.batched_rows += sum(task.rows for task in tasks)
+        return self._run(tasks[0].signature, batch, may_compile)
+
+
+class Scheduler:
+    """The threads that run batches, for all queues in turn.
+
+    Args:
+      threads: How many batches run at the same time.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.changed = threading.Condition()
+        self._queues: list[BatchQueue] = []
+        self._next = 0
+        self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"batch-{i}", daemon=True)
+            for i in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def queue(self, run: RunBatch, config: BatchingConfig) -> BatchQueue:
+        """Return a new queue, whose batches the threads run with `run`."""
+        queue = BatchQueue(run, config, self)
+        with self.changed:
+            self._queues.append(queue)
+        return queue
+
+    def remove(self, queue: BatchQueue) -> None:
+        """Forget a queue, which must be empty."""
+        with self.changed:
+            self._queues.remove(queue)
+
+    def run_apart(self, work: Callable[[], None]) -> None:
+        """Run `work` in a thread of its own."""
+        threading.Thread(target=work, name="batch-apart", daemon=True).start()
+
+    def close(self) -> None:
+        """End the threads after the batches that they are running."""
+        with self.changed:
+            self._is_closed = True
+            self.changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while True:
+            taken = self._take()
+            if taken is None:
+                return
+            queue, tasks = taken
+            queue.run(tasks)
+
+    def _take(self) -> tuple[BatchQueue, list[Task]] | None:
+        """Wait for a batch and return it with its queue; None when closed."""
+        with self.changed:
+            while not self._is_closed:
+                now = time.monotonic()
+                queue, at = self._first_ready(now)
+                if queue is not None and at <= now:
+                    return queue, queue.take()
+                self.changed.wait(None if queue is None else at - now)
+            return None
+
+    def _first_ready(self, now: float) -> tuple[BatchQueue | None, float]:
+        """Return the queue whose batch is due first; queues take turns."""
+        found, earliest = None, 0.0
+        for turn in range(len(self._queues)):
+            index = (self._next + turn) % len(self._queues)
+            at = self._queues[index].ready_at(now)
+            if at is not None and at <= now:
+                self._next = index + 1
+                return self._queues[index], at
+            if at is not None and (found is None or at < earliest):
+                found, earliest = self._queues[index], at
+        return found, earliest
+
+
+def _expired(task: Task) -> bool:
+    """Tell a task whose deadline has passed, and return whether it has."""
+    if task.deadline is None or time.monotonic() < task.deadline:
+        return False
+    task.deliver(
+        ServingError(
+            Code.RESOURCE_EXHAUSTED,
+            "the deadline of the request passed while it waited for a batch; the "
+            "server is overloaded.",
+        )
+    )
+    return True
+
+
+def _joined(given: Sequence[Features]) -> plans.RawBatch:
+    """Return the rows of tasks that have the same key as one batch."""
+    rows = [batch for batch in given if isinstance(batch, JsonRows)]
+    if rows:
+        return rows[0].reader.raw_batch(rows)
+    batches = [batch for batch in given if not isinstance(batch, JsonRows)]
+    if len(batches) == 1:
+        return batches[0]
+    return {
+        origin: columns.join([batch[origin] for batch in batches])
+        for origin in batches[0]
+    }
+
+
+def row_count(batch: Features) -> int:
+    """Return the number of rows of a request."""
+    return batch.rows if isinstance(batch, JsonRows) else plans.batch_size(batch)
+
+
+def pieces_of(features: Features, most: int) -> list[plans.RawBatch]:
+    """Return a batch in pieces of at most `most` rows."""
+    batch = _joined([features])
+    rows = plans.batch_size(batch)
+    if rows <= most:
+        return [batch]
+    return [
+        {
+            origin: columns.slice_rows(value, start, min(start + most, rows))
+            for origin, value in batch.items()
+        }
+        for start in range(0, rows, most)
+    ]
+
+
+def answer_in_pieces(
+    run: RunBatch, signature: str, batch: plans.RawBatch, most: int
+) -> Answers:
+    """Return the answers for a batch of any size, without a queue."""
+    return joined_answers([run(signature, p, True) for p in pieces_of(batch, most)])
+
+
+def joined_answers(parts: Sequence[Answers]) -> Answers:
+    """Return the answers to the pieces of a batch as the answers to the batch."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _deliver(tasks: Sequence[Task], answers: Answers) -> None:
+    start = 0
+    for task in tasks:
+        stop = start + task.rows
+        if len(tasks) == 1:
+            task.deliver(answers)
+        else:
+            task.deliver({name: array[start:stop] for name, array in answers.items()})
+        start = stop
+
+
+def as_serving_error(error: Exception) -> ServingError:
+    """Return an error with a status code: errors of estimax are the request's."""
+    if isinstance(error, ServingError):
+        return error
+    if isinstance(error, EstimaxError):
+        return invalid(str(error))
+    return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")

@@ -1,0 +1,152 @@
+"""Serialized tf.Examples as the features of a request, and back from JSON.
+
+    columns = columns_from_examples(bundle, [b"...", b"..."])
+    serialized = example_from_json({"age": 31.0, "city": "Oslo"})
+
+`Classify` and `Regress` always carry Examples, and older clients of Estimator models
+send them to `Predict` too, as one string tensor called "inputs" or "examples".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from estimax.core.errors import BundleError, InputError
+from estimax.core.numbers import as_float32
+from estimax.core.strings import Strings
+from estimax.export import Bundle, TensorInfo
+from estimax.export.examples import blank_request, example_dtype, specs_of
+from estimax.export.signature import DEFAULT_SIGNATURE
+from estimax.serving.status import invalid
+from estimax.wire.messages import FeatureParts, decode_example, encode_example
+
+# The names under which a string tensor of Examples is accepted by Predict.
+EXAMPLE_NAMES: Final = ("inputs", "examples")
+
+
+def columns_from_examples(
+    bundle: Bundle, serialized: Sequence[bytes]
+) -> dict[str, Any]:
+    """Parse Examples into one column for each feature of a bundle.
+
+    The export may say how Examples are parsed; otherwise each feature is parsed as the
+    signature describes it. Integers are accepted for a float feature: clients that make
+    Examples from JSON cannot tell 30 from 30.0.
+
+    Raises:
+      ServingError: An Example is damaged, or lacks a feature or has it in another kind.
+    """
+    specs = bundle.signature(DEFAULT_SIGNATURE).inputs
+    try:
+        try:
+            parsed = bundle.parse_examples(Strings.of(list(serialized)))
+        except BundleError:
+            widened = [_with_floats(data, specs) for data in serialized]
+            parsed = bundle.parse_examples(Strings.of(widened))
+    except (InputError, BundleError) as error:
+        raise invalid(str(error)) from None
+    return {spec.name: _as_declared(spec, parsed[spec.name]) for spec in specs}
+
+
+def examples_from_proto(given: Any) -> list[bytes]:
+    """Return the serialized Examples of an Input message."""
+    kind = given.WhichOneof("kind")
+    if kind == "example_list":
+        return [example.SerializeToString() for example in given.example_list.examples]
+    if kind == "example_list_with_context":
+        lists = given.example_list_with_context
+        # The later of two features with one name wins: that of the example.
+        context = lists.context.SerializeToString()
+        return [context + example.SerializeToString() for example in lists.examples]
+    return []
+
+
+def compile_parser(bundle: Bundle) -> None:
+    """Compile the parser of Examples, which takes seconds, before the first request."""
+    inputs = bundle.signature(DEFAULT_SIGNATURE).inputs
+    # The parser is compiled even if it refuses these features.
+    with contextlib.suppress(BundleError):
+        bundle.parse_examples(blank_request(specs_of(inputs)))
+
+
+def example_from_json(features: Mapping[str, Any]) -> bytes:
+    """Return the serialized Example of a JSON object, as TensorFlow Serving makes it.
+
+    An integer or a boolean becomes an int64, a number with a fraction a float, and a
+    string or `{"b64": ...}` bytes. A list holds several of one kind.
+
+    Raises:
+      ServingError: A value is of no such kind, or a list mixes kinds.
+    """
+    return encode_example({name: _parts(name, v) for name, v in features.items()})
+
+
+def decoded_base64(text: Any, where: str) -> bytes:
+    """Return the bytes of base64 text."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise invalid(f"{where}: expected base64 text, found {error}.") from None
+
+
+def is_base64(value: Any) -> bool:
+    """Return whether a JSON value is `{"b64": text}`."""
+    return isinstance(value, dict) and value.keys() == {"b64"}
+
+
+def _as_declared(spec: TensorInfo, column: Any) -> Any:
+    if spec.dtype == "bool" and isinstance(column, np.ndarray):
+        return column.astype(bool)
+    return column
+
+
+def _with_floats(data: bytes, specs: Sequence[TensorInfo]) -> bytes:
+    """Return an Example whose integers are floats where the model wants floats."""
+    wanted = {spec.name for spec in specs if example_dtype(spec) == "float32"}
+    features = decode_example(bytes(data))
+    for name, (kind, values) in features.items():
+        if kind == "int64_list" and name in wanted:
+            features[name] = "float_list", [float(value) for value in values]
+    return encode_example(features)
+
+
+def _parts(name: str, value: Any) -> FeatureParts:
+    values = value if isinstance(value, list) else [value]
+    kinds = {_kind(name, v) for v in values}
+    if len(kinds) > 1:
+        raise invalid(
+            f"feature {name!r}: expected values of one kind, found "
+            f"{' and '.join(sorted(kinds))}."
+        )
+    kind = kinds.pop() if kinds else None
+    if kind == "bytes_list":
+        return kind, [_as_bytes(name, v) for v in values]
+    if kind == "float_list":  # beyond float32 is infinite, as in TensorFlow
+        return kind, as_float32(values).tolist()
+    return kind, values
+
+
+def _kind(name: str, value: Any) -> str:
+    if isinstance(value, str) or is_base64(value):
+        return "bytes_list"
+    if isinstance(value, float):
+        return "float_list"
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return "int64_list"
+    shown = "null" if value is None else type(value).__name__
+    raise invalid(
+        f"feature {name!r}: expected a number, a string, or a list of one of them, "
+        f"found {shown}."
+    )
+
+
+def _as_bytes(name: str, value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    return decoded_base64(value["b64"], f"feature {name!r}")

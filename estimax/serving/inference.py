@@ -1,0 +1,272 @@
+"""Answer requests: the part that REST and gRPC share.
+
+    service = InferenceService(manager)
+    answer = await service.predict(Target("ctr"), columns, timeout=5.0)
+    answer.outputs["scores"], answer.version
+
+A request is checked before it is queued, so that a bad one cannot spoil the batch that
+it would share with others. Waiting for a batch does not block the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from estimax.export import TensorInfo
+from estimax.export.signature import DEFAULT_SIGNATURE, Signature
+from estimax.serving.batching import Answers, Features, as_serving_error, row_count
+from estimax.serving.examples import columns_from_examples
+from estimax.serving.json_rows import FeatureReader, JsonRows
+from estimax.serving.manager import ModelManager, Served
+from estimax.serving.requests import (
+    REGRESSION,
+    check_classify,
+    check_regress,
+    check_request,
+)
+from estimax.serving.status import Code, ServingError, invalid
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a request asks: a model, one of its versions, and a signature.
+
+    Args:
+      name: The name of the model.
+      version: The version. None: the highest that is ready, or that of the label.
+      label: The label of a version.
+      signature: The name of the signature. Empty: "serving_default".
+    """
+
+    name: str
+    version: int | None = None
+    label: str | None = None
+    signature: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The outputs of a request, and who computed them."""
+
+    outputs: Answers
+    model: str
+    version: int
+    signature: str
+    rows: int
+
+
+# The inputs of a signature, and the reader of its version -> features of a request.
+ReadFeatures = Callable[
+    [Sequence[TensorInfo], FeatureReader], Mapping[str, Any] | JsonRows
+]
+
+
+class InferenceService:
+    """Runs requests on the models of a manager.
+
+    Args:
+      manager: The models.
+      max_rows: The most rows of a request.
+      observe: Called after every request with the target, the name of the method, the
+        status, the number of rows and the seconds it took.
+      record: Called with every answer to Predict and its features, for a log.
+    """
+
+    def __init__(
+        self,
+        manager: ModelManager,
+        *,
+        max_rows: int = 100_000,
+        observe: Callable[[Target, str, Code, int, float], None] | None = None,
+        record: Callable[[Answer, Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        self.manager = manager
+        self._record = record
+        self._max_rows = max_rows
+        self._observe = observe
+
+    async def predict(
+        self,
+        target: Target,
+        read: ReadFeatures,
+        *,
+        output_filter: Sequence[str] = (),
+        timeout: float | None = None,
+    ) -> Answer:
+        """Return the outputs of a signature.
+
+        Raises:
+          ServingError: FAILED_PRECONDITION if there is no such signature,
+            INVALID_ARGUMENT if features or the filter do not fit it.
+        """
+        async with self._observed(target, "predict") as run:
+            signature = _signature(run.served, target, Code.FAILED_PRECONDITION)
+            _check_filter(signature, output_filter)
+            columns = read(signature.inputs, run.served.loaded.reader)
+            outputs = await self._run(run, signature, columns, timeout)
+            if output_filter:
+                outputs = {name: outputs[name] for name in output_filter}
+            answer = run.answer(outputs, signature)
+            if self._record is not None:
+                named = columns.by_name() if isinstance(columns, JsonRows) else columns
+                self._record(answer, named)
+            return answer
+
+    async def classify(
+        self, target: Target, examples: Sequence[bytes], timeout: float | None = None
+    ) -> Answer:
+        """Return "classes" [B, K] and "scores" [B, K] for serialized Examples."""
+        async with self._observed(target, "classify") as run:
+            signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
+            check_classify(signature)
+            columns = columns_from_examples(run.served.loaded.bundle, _some(examples))
+            outputs = await self._run(run, signature, columns, timeout)
+            return run.answer(outputs, signature)
+
+    async def regress(
+        self, target: Target, examples: Sequence[bytes], timeout: float | None = None
+    ) -> Answer:
+        """Return "outputs" [B] for serialized Examples."""
+        async with self._observed(target, "regress") as run:
+            signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
+            check_regress(signature)
+            columns = columns_from_examples(run.served.loaded.bundle, _some(examples))
+            outputs = await self._run(run, signature, columns, timeout)
+            flat = outputs[REGRESSION].reshape(len(examples))
+            return run.answer({REGRESSION: flat}, signature)
+
+    async def _run(
+        self,
+        run: _Run,
+        signature: Signature,
+        columns: Mapping[str, Any] | JsonRows,
+        timeout: float | None,
+    ) -> Answers:
+        """Check the features, wait for their batch, and return its outputs."""
+        batch: Features = (
+            columns
+            if isinstance(columns, JsonRows)
+            else check_request(run.served.loaded.bundle, signature, columns)
+        )
+        run.rows = row_count(batch)
+        if run.rows > self._max_rows:
+            raise invalid(
+                f"the request has {run.rows} rows and at most {self._max_rows} are "
+                "allowed; send it in parts."
+            )
+        if not run.rows:
+            return signature.without_rows()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        waiting = _submitted(run.served, signature.name, batch, deadline)
+        try:
+            return await asyncio.wait_for(waiting, timeout)
+        except TimeoutError:
+            raise ServingError(
+                Code.DEADLINE_EXCEEDED, f"no answer within {timeout:g} s."
+            ) from None
+
+    def _observed(self, target: Target, method: str) -> _Run:
+        return _Run(self.manager, target, method, self._observe)
+
+
+class _Run:
+    """A request under way: holds its version, and reports how it ended."""
+
+    def __init__(
+        self,
+        manager: ModelManager,
+        target: Target,
+        method: str,
+        observe: Callable[[Target, str, Code, int, float], None] | None,
+    ) -> None:
+        self._target = target
+        self._method = method
+        self._report = observe
+        self._held = manager.acquire(target.name, target.version, target.label)
+        self._start = time.perf_counter()
+        self.rows = 0
+        self.served: Served
+
+    async def __aenter__(self) -> _Run:
+        try:
+            self.served = self._held.__enter__()
+        except ServingError as error:
+            self._tell(error.code)
+            raise
+        return self
+
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._held.__exit__(kind, error, traceback)
+        if error is None:
+            self._tell(Code.OK)
+        elif isinstance(error, Exception):
+            found = as_serving_error(error)
+            self._tell(found.code)
+            if found is not error:
+                raise found from error
+        else:  # the client has gone
+            self._tell(Code.CANCELLED)
+
+    def answer(self, outputs: Answers, signature: Signature) -> Answer:
+        """Return the outputs with the version that computed them."""
+        served = self.served
+        return Answer(outputs, served.model, served.number, signature.name, self.rows)
+
+    def _tell(self, code: Code) -> None:
+        if self._report is not None:
+            seconds = time.perf_counter() - self._start
+            self._report(self._target, self._method, code, self.rows, seconds)
+
+
+def _some(examples: Sequence[bytes]) -> Sequence[bytes]:
+    if not examples:
+        raise invalid("expected at least one example, found none.")
+    return examples
+
+
+def _signature(served: Served, target: Target, code: Code) -> Signature:
+    name = target.signature or DEFAULT_SIGNATURE
+    signatures = served.loaded.bundle.signatures
+    if name not in signatures:
+        raise ServingError(
+            code,
+            f"model {served.model!r}, version {served.number}: no signature {name!r}; "
+            f"signatures: {', '.join(signatures)}.",
+        )
+    return signatures[name]
+
+
+def _check_filter(signature: Signature, names: Sequence[str]) -> None:
+    outputs = [spec.name for spec in signature.outputs]
+    for name in names:
+        if name not in outputs or list(names).count(name) > 1:
+            raise invalid(
+                f"output_filter: expected distinct names of {', '.join(outputs)}, "
+                f"found {name!r}" + ("." if name not in outputs else " twice.")
+            )
+
+
+def _submitted(
+    served: Served, signature: str, batch: Features, deadline: float | None
+) -> asyncio.Future[Answers]:
+    """Queue a batch; return a future of the running event loop."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Answers] = loop.create_future()
+
+    def resolve(found: Answers | Exception) -> None:
+        if future.done():  # the client has gone, or its time is up
+            return
+        if isinstance(found, Exception):
+            future.set_exception(found)
+        else:
+            future.set_result(found)
+
+    def deliver(found: Answers | Exception) -> None:
+        loop.call_soon_threadsafe(resolve, found)
+
+    served.loaded.submit(signature, batch, deliver, deadline)
+    return future

@@ -1,0 +1,268 @@
+"""Features of a JSON request, checked when it arrives and converted with its batch.
+
+    reader = FeatureReader(signature.inputs, origins_of(bundle.plan))
+    one, other = reader.from_rows(rows), reader.from_columns(columns)
+    reader.raw_batch([one, other])      # converts the values of both requests at once
+
+A conversion to NumPy costs a few microseconds for each feature, however few rows there
+are. So most features, those with one value per row, stay Python values until the batch
+is complete, and features of one dtype are converted together: 26 columns of text are
+one `Strings`. Values are checked before, so that no request can spoil the batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from estimax.core.numbers import cast
+from estimax.core.strings import Strings
+from estimax.export import TensorInfo
+from estimax.export.requests import column_from
+from estimax.export.signature import STRING, input_name
+from estimax.input.streams import columns as streams
+from estimax.serving.examples import EXAMPLE_NAMES
+from estimax.serving.json_values import column_from_json, columns_from_json
+from estimax.staging.recording import Origin
+
+Column = Sequence[Any]  # one JSON value for each row
+# The kind of a NumPy dtype -> the types that a plain JSON value of it may have.
+_PLAIN: Final[dict[str, frozenset[type]]] = {
+    "f": frozenset({int, float}),
+    "i": frozenset({int}),
+    "b": frozenset({bool}),
+    "U": frozenset({str}),  # text
+}
+
+
+@dataclass(frozen=True, eq=False)
+class JsonRows:
+    """The features of one request.
+
+    Args:
+      reader: The reader that checked them.
+      rows: The number of rows.
+      plain: The columns of features with one value per row, in the reader's order.
+      others: The other features, converted.
+    """
+
+    reader: FeatureReader
+    rows: int
+    plain: Sequence[Column]
+    others: Mapping[Origin, Any] = field(default_factory=dict)
+
+    def by_name(self) -> dict[str, Any]:
+        """Return the columns by the name of their feature."""
+        names = [spec.name for spec in self.reader.plain]
+        others = {input_name(origin): value for origin, value in self.others.items()}
+        return {**dict(zip(names, self.plain, strict=True)), **others}
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Features of one dtype and shape, which are converted together."""
+
+    kind: str  # of `_PLAIN`
+    dtype: str
+    tail: tuple[int | None, ...]
+    start: int  # their place among the plain features
+    stop: int
+    origins: tuple[Origin, ...]
+    has_defaults: bool  # whether a default replaces NaN
+
+
+class FeatureReader:
+    """Reads the features of JSON requests for one bundle.
+
+    Args:
+      specs: The inputs of its signatures.
+      origins: The features of the model, which the inputs name.
+      csv_name: The name of the CSV records that a request may carry in place of the
+        features. None: it may not.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[TensorInfo],
+        origins: Iterable[Origin],
+        csv_name: str | None = None,
+    ) -> None:
+        self._csv_name = csv_name
+        self.text_inputs = (*EXAMPLE_NAMES, *([csv_name] if csv_name else ()))
+        by_name = {input_name(origin): origin for origin in origins}
+        kinds = {spec.name: _kind(spec) for spec in specs}
+        self.plain = sorted(
+            (spec for spec in specs if kinds[spec.name] is not None),
+            key=lambda spec: (spec.dtype, spec.shape),
+        )
+        self._others = [spec for spec in specs if kinds[spec.name] is None]
+        self._origins = by_name
+        self._groups: list[_Group] = []
+        start = 0
+        for (dtype, shape), found in itertools.groupby(
+            self.plain, key=lambda spec: (spec.dtype, spec.shape)
+        ):
+            members = list(found)
+            stop = start + len(members)
+            kind = kinds[members[0].name]
+            assert kind is not None
+            self._groups.append(
+                _Group(
+                    kind,
+                    dtype,
+                    shape[1:],
+                    start,
+                    stop,
+                    tuple(by_name[spec.name] for spec in members),
+                    any(spec.default is not None for spec in members),
+                )
+            )
+            start = stop
+        self._names = [spec.name for spec in (*self.plain, *self._others)]
+        # A lone feature may be sent without its name, which `json_values` reads.
+        self._values_of: Callable[[Any], tuple[Any, ...]] | None = (
+            operator.itemgetter(*self._names) if len(self._names) > 1 else None
+        )
+
+    def with_name(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a request with the name of its CSV records.
+
+        In TensorFlow they are the only input of a signature, which needs no name.
+        """
+        for form in ("instances", "inputs") if self._csv_name else ():
+            given = body.get(form)
+            if isinstance(given, list) and given and isinstance(given[0], str):
+                rows: Any = {self._csv_name: given}
+                if form == "instances":
+                    rows = [{self._csv_name: record} for record in given]
+                return {**body, form: rows}
+        return body
+
+    def from_rows(self, rows: Sequence[Any]) -> JsonRows | None:
+        """Return the features of a list of objects; None if they are not all plain.
+
+        None does not mean that they are wrong: `json_values` reads every form, and
+        explains what is wrong with a request.
+        """
+        if self._values_of is None:
+            return None
+        try:
+            if set(map(len, rows)) != {len(self._names)}:
+                return None
+            columns = list(zip(*map(self._values_of, rows), strict=True))
+        except (KeyError, TypeError, IndexError):
+            return None
+        return self._checked(columns, len(rows))
+
+    def from_columns(self, given: Mapping[str, Any]) -> JsonRows | None:
+        """Return the features of an object of columns; None as in `from_rows`."""
+        try:
+            columns = [given[name] for name in self._names]
+        except KeyError:
+            return None
+        if len(columns) < 2 or set(map(type, columns)) != {list}:
+            return None
+        lengths = set(map(len, columns))
+        rows = lengths.pop()
+        return self._checked(columns, rows) if rows and not lengths else None
+
+    def raw_batch(self, parts: Sequence[JsonRows]) -> dict[Origin, Any]:
+        """Convert the rows of several requests to one raw batch."""
+        rows = sum(part.rows for part in parts)
+        columns = parts[0].plain
+        if len(parts) > 1:
+            every = zip(*(part.plain for part in parts), strict=True)
+            columns = [list(itertools.chain.from_iterable(each)) for each in every]
+        batch: dict[Origin, Any] = {}
+        for group in self._groups:
+            batch |= self._converted(group, columns[group.start : group.stop], rows)
+        for origin in parts[0].others:
+            batch[origin] = streams.join([part.others[origin] for part in parts])
+        return batch
+
+    def _checked(self, columns: list[Any], rows: int) -> JsonRows | None:
+        plain = columns[: len(self.plain)]
+        for group in self._groups:
+            mine = plain[group.start : group.stop]
+            types = set(map(type, itertools.chain.from_iterable(mine)))
+            if not types <= _PLAIN[group.kind]:
+                return None
+            if group.kind == "i" and not _in_range(mine, group.dtype):
+                return None
+            if group.kind == "f" and int in types:
+                try:
+                    floats = [list(map(float, column)) for column in mine]
+                except OverflowError:
+                    return None
+                plain[group.start : group.stop] = floats
+        given = zip(self._others, columns[len(self.plain) :], strict=True)
+        others = {
+            self._origins[spec.name]: column_from(
+                spec, column_from_json(spec, list(column))
+            )
+            for spec, column in given
+        }
+        return JsonRows(self, rows, plain, others)
+
+    def _converted(
+        self, group: _Group, columns: Sequence[Column], rows: int
+    ) -> dict[Origin, Any]:
+        if group.kind == "U":
+            words = list(itertools.chain.from_iterable(columns))
+            block: Any = Strings.of_text(words)
+            if block is None:  # a word has a zero byte
+                block = Strings.of(words)
+            made = [
+                block.rows(first, first + rows)
+                for first in range(0, len(columns) * rows, rows)
+            ]
+        else:
+            # float64 first: a number beyond float32 becomes infinite without warning.
+            wide = np.float64 if group.kind == "f" else group.dtype
+            block = cast(np.array(columns, wide), group.dtype)
+            made = list(block)
+        if group.tail:
+            made = [column.reshape((rows, 1)) for column in made]
+        if group.has_defaults and group.kind == "f" and np.isnan(block).any():
+            specs = self.plain[group.start : group.stop]
+            made = [column_from(*pair) for pair in zip(specs, made, strict=True)]
+        return dict(zip(group.origins, made, strict=True))
+
+
+def features_from_json(
+    body: Mapping[str, Any], specs: Sequence[TensorInfo], reader: FeatureReader
+) -> tuple[JsonRows | dict[str, Any], bool]:
+    """Return the features of a request, and whether they came as rows.
+
+    Raises:
+      ServingError: The body has both or neither of `instances` and `inputs`, or a value
+        does not fit its feature.
+    """
+    if ("instances" in body) != ("inputs" in body):
+        is_row_form = "instances" in body
+        given = body["instances" if is_row_form else "inputs"]
+        read: Any = reader.from_rows if is_row_form else reader.from_columns
+        expected = list if is_row_form else dict
+        found = read(given) if type(given) is expected and given else None
+        if found is not None:
+            return found, is_row_form
+    return columns_from_json(reader.with_name(body), specs, reader.text_inputs)
+
+
+def _kind(spec: TensorInfo) -> str | None:
+    """Return the kind of a feature with one plain value per row; None for others."""
+    if spec.kind != "dense" or spec.tail not in ((), (1,)):
+        return None
+    kind = "U" if spec.dtype == STRING else np.dtype(spec.dtype).kind
+    return kind if kind in _PLAIN else None
+
+
+def _in_range(columns: Sequence[Column], dtype: str) -> bool:
+    limits = np.iinfo(np.dtype(dtype))
+    lowest, highest = min(map(min, columns)), max(map(max, columns))
+    return bool(limits.min <= lowest and highest <= limits.max)

@@ -1,0 +1,428 @@
+"""The REST API of TensorFlow Serving, as an ASGI application.
+
+    app = RestApp(service, metrics)
+    uvicorn.run(app, port=8501)
+
+Host it in any ASGI server. The routes are few, so they are matched here without a web
+framework, which would take a fifth of the time of a small request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import re
+import time
+import urllib.parse
+import zlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from estimax.serving import json_values, pages
+from estimax.serving.describe import (
+    metadata_json,
+    models_json,
+    status_json,
+)
+from estimax.serving.examples import example_from_json
+from estimax.serving.inference import (
+    Answer,
+    InferenceService,
+    Target,
+)
+from estimax.serving.json_rows import FeatureReader, features_from_json
+from estimax.serving.metrics import ServerMetrics
+from estimax.serving.requests import CLASSES, REGRESSION, SCORES
+from estimax.serving.status import Code, ServingError, check_token, invalid
+
+_access = logging.getLogger("estimax.serving.access")
+
+_LARGE_BODY: Final = 1_000_000  # parsed in a thread, so that others do not wait
+_COMPRESSED_FROM: Final = 8192
+_INT64: Final = 2**63
+_LIVE: Final = ("/healthz", "/livez", "/v2/health/live")
+_READY: Final = ("/readyz", "/v2/health/ready")
+_HEALTH: Final = (*_LIVE, *_READY)
+_PATH: Final = re.compile(
+    r"/v1/models(?:/(?P<name>[^/:]+)"
+    r"(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?"
+    r"(?P<rest>/metadata|:[^/]*)?)?",
+    re.IGNORECASE,
+)
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Verb = Callable[[Target, dict[str, Any]], Awaitable["Response"]]
+
+
+@dataclass(frozen=True)
+class RestLimits:
+    """The limits of REST requests.
+
+    Args:
+      timeout: Seconds until a request is answered with 504.
+      max_body: The largest body in bytes, after decompression.
+      token: The bearer token that requests must carry. None: none.
+      allows_cors: Whether pages of other origins may send requests.
+    """
+
+    timeout: float = 30.0
+    max_body: int = 64 * 1024 * 1024
+    token: str | None = None
+    allows_cors: bool = False
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer before it is sent."""
+
+    status: int
+    body: bytes
+    content_type: bytes = b"application/json"
+
+
+class RestApp:
+    """An ASGI application that answers as TensorFlow Serving does.
+
+    Args:
+      service: Runs the requests.
+      metrics: Counts them.
+      limits: Sizes, time and access.
+      is_draining: Whether the server is about to stop, for `/readyz`.
+    """
+
+    def __init__(
+        self,
+        service: InferenceService,
+        metrics: ServerMetrics,
+        limits: RestLimits | None = None,
+        is_draining: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._service = service
+        self._metrics = metrics
+        self._limits = limits or RestLimits()
+        self._is_draining = is_draining
+        self._verbs: dict[str, Verb] = {
+            ":predict": self._predict,
+            ":classify": self._classify,
+            ":regress": self._regress,
+        }
+
+    async def __call__(
+        self, scope: Mapping[str, Any], receive: Receive, send: Send
+    ) -> None:
+        """Answer one request of an ASGI server."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "http":
+            start = time.perf_counter()
+            response = await self._respond(scope, receive)
+            await self._send(scope, response, send)
+            _log_access(scope, response, time.perf_counter() - start)
+
+    async def _respond(self, scope: Mapping[str, Any], receive: Receive) -> Response:
+        try:
+            self._check_token(scope)
+            return await self._route(scope, receive)
+        except ServingError as error:
+            return _error(error)
+        except Exception as error:  # a bug: the connection and the server live on
+            logging.getLogger("estimax.serving").exception("request failed")
+            return _error(
+                ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+            )
+
+    def _check_token(self, scope: Mapping[str, Any]) -> None:
+        # Only health checks need no token. Paths are compared whole, because those of
+        # models are matched without regard to case.
+        # A browser asks with OPTIONS before it sends the token.
+        is_open = scope["path"] in _HEALTH or scope["method"] == "OPTIONS"
+        if self._limits.token is not None and not is_open:
+            given = _header(scope, b"authorization") or b""
+            check_token(self._limits.token, given)
+
+    async def _route(self, scope: Mapping[str, Any], receive: Receive) -> Response:
+        method, path = scope["method"], _raw_path(scope)
+        if method == "OPTIONS" and path.startswith("/v1/"):
+            return _preflight(scope)
+        if path == "/monitoring/prometheus/metrics" and method == "GET":
+            return _text(self._metrics.text(self._service.manager))
+        if (page := self._page(method, path)) is not None:
+            return page
+        match = _PATH.fullmatch(path)
+        if match is None and path.startswith("/v1/"):
+            raise invalid(f"malformed request: {method} {path}")
+        if match is None:
+            return Response(404, b"not found\n", b"text/plain")
+        return await self._model_request(scope, receive, match)
+
+    def _page(self, method: str, path: str) -> Response | None:
+        """Return the answer of a path for people and for health checks, or None."""
+        if method != "GET":
+            return None
+        if path in _LIVE:
+            return _text("ok\n")
+        if path in _READY:
+            is_ready = self._service.manager.is_ready() and not self._is_draining()
+            return _text(
+                "ready\n" if is_ready else "not ready\n", 200 if is_ready else 503
+            )
+        if path in ("/", "/ui", "/ui/"):
+            return Response(200, pages.page(), b"text/html; charset=utf-8")
+        if path == "/ui/state":
+            return _json(pages.state(self._service.manager, self._metrics))
+        return None
+
+    async def _model_request(
+        self, scope: Mapping[str, Any], receive: Receive, match: re.Match[str]
+    ) -> Response:
+        method, manager = scope["method"], self._service.manager
+        target, rest = _target(match), match["rest"] or ""
+        if match["name"] is None:
+            if method == "GET" and b"list=1" in scope["query_string"].split(b"&"):
+                return _json(models_json(manager))
+            raise invalid("expected the name of a model: /v1/models/NAME")
+        if method == "GET" and not rest:
+            return _json(status_json(manager, target))
+        if method == "GET" and rest.lower() == "/metadata":
+            return _json(metadata_json(manager, target))
+        verb = self._verbs.get(rest)
+        if method != "POST" or verb is None:
+            raise invalid(
+                f"malformed request: {method} {_raw_path(scope)}; expected POST with "
+                ":predict, :classify or :regress, or GET for status and metadata."
+            )
+        body = await self._body(scope, receive)
+        return await verb(target, body)
+
+    async def _predict(self, target: Target, body: dict[str, Any]) -> Response:
+        is_row_form = False
+
+        def read(specs: Any, reader: FeatureReader) -> Any:
+            nonlocal is_row_form
+            features, is_row_form = features_from_json(body, specs, reader)
+            # Thousands of objects, which the garbage collector would visit while the
+            # request waits for its batch.
+            body.clear()
+            return features
+
+        answer = await self._service.predict(
+            _with_signature(target, body),
+            read,
+            output_filter=_output_filter(body),
+            timeout=self._limits.timeout,
+        )
+        if is_row_form:
+            _check_rows(answer)
+        return Response(200, json_values.predictions_json(answer.outputs, is_row_form))
+
+    async def _classify(self, target: Target, body: dict[str, Any]) -> Response:
+        examples = _examples(body)
+        answer = await self._service.classify(
+            _with_signature(target, body), examples, self._limits.timeout
+        )
+        results = {"results": _classes(answer)}
+        is_finite = json_values.are_finite(answer.outputs.values())
+        return Response(200, json_values.dumps(results, is_finite))
+
+    async def _regress(self, target: Target, body: dict[str, Any]) -> Response:
+        examples = _examples(body)
+        answer = await self._service.regress(
+            _with_signature(target, body), examples, self._limits.timeout
+        )
+        values = answer.outputs[REGRESSION]
+        is_finite = json_values.are_finite([values])
+        return Response(200, json_values.dumps({"results": values}, is_finite))
+
+    async def _body(self, scope: Mapping[str, Any], receive: Receive) -> dict[str, Any]:
+        data = await self._read(receive)
+        encoding = (_header(scope, b"content-encoding") or b"").lower()
+        if encoding == b"gzip":
+            data = await asyncio.to_thread(_inflated, data, self._limits.max_body)
+        elif encoding not in (b"", b"identity"):
+            raise invalid(
+                f"Content-Encoding: expected gzip, found {encoding.decode()}."
+            )
+        if len(data) > _LARGE_BODY:
+            return await asyncio.to_thread(json_values.parse, data)
+        return json_values.parse(data)
+
+    async def _read(self, receive: Receive) -> bytes:
+        pieces, size, more = [], 0, True
+        while more:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                raise ServingError(Code.CANCELLED, "the client closed the connection.")
+            pieces.append(event.get("body", b""))
+            size += len(pieces[-1])
+            if size > self._limits.max_body:
+                raise _too_large(self._limits.max_body)
+            more = event.get("more_body", False)
+        return b"".join(pieces)
+
+    async def _send(
+        self, scope: Mapping[str, Any], response: Response, send: Send
+    ) -> None:
+        headers = [(b"content-type", response.content_type)]
+        body = response.body
+        if response.status in (429, 503):
+            headers.append((b"retry-after", b"1"))
+        if self._limits.allows_cors and _header(scope, b"origin"):
+            headers += _CORS
+        accepted = _header(scope, b"accept-encoding") or b""
+        if len(body) > _COMPRESSED_FROM and b"gzip" in accepted:
+            body = gzip.compress(body, compresslevel=1)
+            headers.append((b"content-encoding", b"gzip"))
+        headers.append((b"content-length", b"%d" % len(body)))
+        start = {"type": "http.response.start", "status": response.status}
+        await send({**start, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+_CORS: Final = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-headers", b"Content-Type, Authorization"),
+]
+
+
+def _raw_path(scope: Mapping[str, Any]) -> str:
+    """Return the path before percent-decoding, which must not create a '/'."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    return str(raw.split(b"?")[0].decode("latin-1"))
+
+
+def _target(match: re.Match[str]) -> Target:
+    version = match["version"]
+    if version is not None and not (version.isascii() and version.isdecimal()):
+        raise invalid(f"version: expected digits, found {version!r}.")
+    if version is not None and int(version) >= _INT64:
+        raise invalid(f"version {version} is larger than a 64-bit number.")
+    return Target(
+        urllib.parse.unquote(match["name"] or ""),
+        None if version is None else int(version),
+        None if match["label"] is None else urllib.parse.unquote(match["label"]),
+    )
+
+
+def _with_signature(target: Target, body: Mapping[str, Any]) -> Target:
+    name = body.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid("signature_name: expected a string.")
+    return Target(target.name, target.version, target.label, name)
+
+
+def _output_filter(body: Mapping[str, Any]) -> list[str]:
+    names = body.get("output_filter", [])
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+        raise invalid("output_filter: expected a list of names.")
+    return names
+
+
+def _examples(body: Mapping[str, Any]) -> list[bytes]:
+    examples, context = body.get("examples"), body.get("context", {})
+    if not isinstance(examples, list) or not examples:
+        raise invalid("examples: expected a list with at least one object.")
+    if not isinstance(context, dict):
+        raise invalid("context: expected an object of features.")
+    if not all(isinstance(example, dict) for example in examples):
+        raise invalid("examples: expected objects, found another value among them.")
+    return [example_from_json({**context, **example}) for example in examples]
+
+
+def _classes(answer: Answer) -> list[list[list[Any]]]:
+    """Return [label, score] of every class of every row."""
+    outputs = answer.outputs
+    given = next(iter(outputs.values()))
+    rows, width = given.shape[0], given.shape[-1] if given.ndim > 1 else 1
+    labels = (
+        outputs[CLASSES].reshape(rows, width).tolist() if CLASSES in outputs else None
+    )
+    scores = outputs[SCORES].reshape(rows, width) if SCORES in outputs else None
+    return [
+        [
+            [
+                labels[i][k].decode("utf-8", "replace") if labels else "",
+                scores[i][k] if scores is not None else 0.0,
+            ]
+            for k in range(width)
+        ]
+        for i in range(rows)
+    ]
+
+
+def _check_rows(answer: Answer) -> None:
+    for name, array in answer.outputs.items():
+        if not array.ndim or len(array) != answer.rows:
+            raise invalid(
+                f"output {name!r} has no row for each instance; send columns in "
+                "'inputs' instead of 'instances'."
+            )
+
+
+def _inflated(data: bytes, most: int) -> bytes:
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        found = inflater.decompress(data, most + 1)
+    except zlib.error as error:
+        raise invalid(f"the body is not gzip: {error}.") from None
+    if len(found) > most:
+        raise _too_large(most)
+    if not inflater.eof:
+        raise invalid("the body is not gzip: it is cut off.")
+    return found
+
+
+def _too_large(most: int) -> ServingError:
+    return invalid(f"the body has more than {most} bytes; send fewer rows at a time.")
+
+
+def _header(scope: Mapping[str, Any], name: bytes) -> bytes | None:
+    return next((value for key, value in scope["headers"] if key == name), None)
+
+
+def _preflight(scope: Mapping[str, Any]) -> Response:
+    origin = _header(scope, b"origin") or b""
+    if not origin.startswith((b"http://", b"https://")):
+        raise invalid("OPTIONS: expected the header 'Origin' of a web page.")
+    return _json({})
+
+
+def _error(error: ServingError) -> Response:
+    return Response(error.code.http, json_values.dumps({"error": str(error)}))
+
+
+def _json(value: Any) -> Response:
+    return Response(200, json_values.dumps(value))
+
+
+def _text(text: str, status: int = 200) -> Response:
+    return Response(status, text.encode(), b"text/plain; charset=utf-8")
+
+
+def _log_access(scope: Mapping[str, Any], response: Response, seconds: float) -> None:
+    if not _access.isEnabledFor(logging.INFO):
+        return
+    client = scope.get("client") or ("-",)
+    about = {
+        "client": client[0],
+        "method": scope["method"],
+        "path": _raw_path(scope),
+        "status": response.status,
+        "bytes": len(response.body),
+        "milliseconds": round(1000 * seconds, 3),
+    }
+    text = (
+        "%(client)s %(method)s %(path)s %(status)d %(bytes)d bytes %(milliseconds)s ms"
+    )
+    _access.info(text, about, extra={"access": about})
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        event = await receive()
+        await send({"type": f"{event['type']}.complete"})
+        if event["type"] == "lifespan.shutdown":
+            return
