@@ -1,93 +1,134 @@
-"""Build the estimator of a checked run: columns, model, head, optimizers, exporters.
+"""Build the estimator and the specs of a checked run.
 
     built = build(load("run.yaml"))
     ex.train_and_evaluate(built.estimator, built.train_spec(), built.eval_spec())
 
-Each section of the run file is a dataclass. Tables below map its class to the class or
-function that it describes, and `_arguments` turns its fields into keyword arguments.
-
-This module imports jax; reading and checking a run file does not.
+`plan` describes the whole run as expressions (`expressions.py`), which `build`
+evaluates and `estimax python` prints. Evaluating imports jax; the rest does not.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from flax import linen as nn
-
-from estimax import canned, checkpoints, export, heads, hooks, optimizers
-from estimax import feature_columns as fc
-from estimax import input as inputs
-from estimax.config.build_custom import build_custom
-from estimax.config.build_input import make_input_fn
-from estimax.config.checks import better, parts
+from estimax.config.build_columns import ColumnBuilder
+from estimax.config.build_custom import check_code, custom_call
+from estimax.config.build_input import input_fn, slice_name
+from estimax.config.build_model import model_call
+from estimax.config.calls import call_of, expression_of
+from estimax.config.checks import better
+from estimax.config.columns import column_of, kind_of
+from estimax.config.expressions import Call, Function, Known, Reference, evaluate
+from estimax.config.hints import yaml_hint
 from estimax.config.load import LoadedRun
 from estimax.config.saved import config_dir
-from estimax.config.schema.features import (
-    BucketizedConfig,
-    CrossedConfig,
-    GivenZScore,
-    HashedConfig,
-    IdentityConfig,
-    NumericConfig,
-    VocabularyConfig,
+from estimax.config.schema.features import WeightedConfig
+from estimax.config.schema.hooks import (
+    CustomHookConfig,
+    ProfilerHookConfig,
+    StepCounterHookConfig,
+    SummaryHookConfig,
 )
-from estimax.config.schema.model import (
-    BinaryHeadConfig,
-    ClickPart,
-    CombinedModelConfig,
-    CustomModelConfig,
-    DcnModelConfig,
-    DeepFeatures,
-    DeepFmModelConfig,
-    DnnModelConfig,
-    DnnPart,
-    HeadConfig,
-    LinearModelConfig,
-    LinearPart,
-    MultiClassHeadConfig,
-    RegressionHeadConfig,
-)
-from estimax.config.schema.optimizers import (
-    AdagradConfig,
-    AdamConfig,
-    CosineConfig,
-    ExponentialConfig,
-    FtrlConfig,
-    InverseTimeConfig,
-    OptimizerConfig,
-    PiecewiseConfig,
-    PolynomialConfig,
-    RmsPropConfig,
-    ScheduleConfig,
-    SgdConfig,
-)
+from estimax.config.schema.model import CustomModelConfig, ModelFnConfig
 from estimax.config.schema.run import (
+    BestExport,
+    EarlyStopping,
+    EvalSection,
     Export,
     FinalExport,
-    LatestExport,
+    NamedEval,
     Run,
     WarmStartSection,
 )
 from estimax.config.statistics import Statistics, statistics_for
-from estimax.estimator import Estimator, EvalSpec, RunConfig, TrainSpec
-from estimax.transforms import Scaling
 
-_ACTIVATIONS = {
-    "relu": nn.relu,
-    "elu": nn.elu,
-    "gelu": nn.gelu,
-    "leaky_relu": nn.leaky_relu,
-    "selu": nn.selu,
-    "silu": nn.silu,
-    "sigmoid": nn.sigmoid,
-    "tanh": nn.tanh,
-}
+if TYPE_CHECKING:  # loads jax
+    from estimax.estimator import Estimator, TrainSpec
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run as expressions.
+
+    Args:
+      run: The run.
+      model: The estimator.
+      columns: The columns of the features, for requests of examples.
+      statistics: What features take from the data.
+      inputs: The input functions made so far, by source.
+    """
+
+    run: Run
+    model: Call
+    columns: ColumnBuilder
+    statistics: Statistics
+    inputs: dict[str, Function] = field(default_factory=dict)
+
+    def input_fn(self, source: str) -> Function:
+        """Return the input function of a source, the same one each time."""
+        if source not in self.inputs:
+            self.inputs[source] = input_fn(self.run, source, self.statistics.cuts)
+        return self.inputs[source]
+
+    def train_spec(self) -> Call:
+        """Return the `TrainSpec`."""
+        train = self.run.train
+        given: dict[str, Any] = {}
+        if train.max_steps is not None:
+            given["max_steps"] = train.max_steps
+        hooks = [hook_call(self.run, hook, self.model) for hook in train.hooks]
+        if self.run.early_stopping is not None:
+            hooks.append(
+                early_stopping_call(self.run, self.run.early_stopping, self.model)
+            )
+        if hooks:
+            given["hooks"] = hooks
+        return Call(
+            "estimax.estimator.TrainSpec", given, (self.input_fn(train.source),)
+        )
+
+    def eval_specs(self) -> list[Call]:
+        """Return an `EvalSpec` for each evaluation; exporters belong to the first."""
+        section = self.run.eval
+        if section is None:
+            return []
+        exporters = [exporter_call(given, self) for given in self.run.export]
+        more = {"exporters": exporters} if exporters else {}
+        data = self.input_fn(section.source)
+        found = [self._eval_spec(section, evaluation_name(self.run), data, more)]
+        for column, values in section.slices.items():
+            for value in values:
+                part = input_fn(
+                    self.run, section.source, self.statistics.cuts, {column: value}
+                )
+                name = slice_name(column, value)
+                found.append(self._eval_spec(section, name, part, {}))
+        for name, one in section.also.items():
+            found.append(self._eval_spec(one, name, self.input_fn(one.source), {}))
+        return found
+
+    def _eval_spec(
+        self,
+        section: EvalSection | NamedEval,
+        name: str | None,
+        data: Function,
+        more: dict[str, Any],
+    ) -> Call:
+        given: dict[str, Any] = {"throttle_secs": section.throttle_secs}
+        if section.steps is not None:
+            given["steps"] = section.steps
+        if name is not None:
+            given["name"] = name
+        if section.start_delay_secs != 120:
+            given["start_delay_secs"] = section.start_delay_secs
+        if section.every_steps is not None:
+            given["every_steps"] = section.every_steps
+        if section.hooks:
+            given["hooks"] = [hook_call(self.run, h, self.model) for h in section.hooks]
+        return Call("estimax.estimator.EvalSpec", {**given, **more}, (data,))
 
 
 @dataclass(frozen=True)
@@ -96,30 +137,28 @@ class Built:
 
     run: Run
     estimator: Estimator
+    plan: Plan
+    known: Known = field(default_factory=dict, repr=False)
 
-    def input_fn(self, source: str) -> Callable[[], inputs.Dataset]:
+    def input_fn(self, source: str) -> Callable[[], Any]:
         """Return the input function of a source in `data.sources`."""
-        return make_input_fn(self.run, source)
+        made: Callable[[], Any] = evaluate(self.plan.input_fn(source), self.known)
+        return made
 
-    def train_spec(self, extra_hooks: Sequence[hooks.Hook] = ()) -> TrainSpec:
+    def train_spec(self, extra_hooks: Sequence[Any] = ()) -> TrainSpec:
         """Return the `TrainSpec` of the run, with more hooks."""
-        train = self.run.train
-        return TrainSpec(
-            self.input_fn(train.source), max_steps=train.max_steps, hooks=extra_hooks
-        )
+        spec: TrainSpec = evaluate(self.plan.train_spec(), self.known)
+        return dataclasses.replace(spec, hooks=(*spec.hooks, *extra_hooks))
 
-    def eval_spec(self) -> EvalSpec | None:
-        """Return the `EvalSpec` with its exporters; None without an eval section."""
-        section = self.run.eval
-        if section is None:
+    def eval_spec(self) -> Any:
+        """Return the `EvalSpec` with its exporters; None without an eval section.
+
+        A run with several evaluations has a list of them.
+        """
+        specs = evaluate(self.plan.eval_specs(), self.known)
+        if not specs:
             return None
-        return EvalSpec(
-            self.input_fn(section.source),
-            steps=section.steps,
-            name=section.name,
-            exporters=[build_exporter(given) for given in self.run.export],
-            throttle_secs=section.throttle_secs,
-        )
+        return specs[0] if len(specs) == 1 else specs
 
 
 def build(loaded: LoadedRun) -> Built:
@@ -128,352 +167,147 @@ def build(loaded: LoadedRun) -> Built:
     Reads the train source once if features need its statistics (`normalize: zscore`,
     `default: mean`, `from_data`) and they are not in the model directory yet.
     """
+    made = plan(loaded)
+    known: Known = {}
+    estimator = evaluate(made.model, known)
+    if not isinstance(loaded.run.model, CustomModelConfig | ModelFnConfig):
+        estimator.not_learning_hint = yaml_hint(loaded.run)
+    return Built(loaded.run, estimator, made, known)
+
+
+def plan(loaded: LoadedRun) -> Plan:
+    """Return the expressions of a run, with the statistics of its data."""
+    from estimax import checkpoints
+
     run = loaded.run
+    check_code(loaded)
     has_weights = checkpoints.latest(run.run.model_dir) is not None
     cache = config_dir(run) / "statistics.json"
     statistics = statistics_for(run, cache, keep=has_weights)
     columns = ColumnBuilder(run, statistics)
-    config = build_run_config(run)
+    config = run_config_call(run)
+    warm_start = None if run.warm_start is None else warm_start_call(run.warm_start)
     if isinstance(run.model, CustomModelConfig):
-        estimator = build_custom(
-            loaded, columns.all(), config, build_warm_start(run.warm_start)
-        )
+        model = custom_call(loaded, columns.all(), config, warm_start)
     else:
-        estimator = _build_canned(run, columns, config)
-    return Built(run, estimator)
+        model = model_call(run, columns, statistics, config, warm_start)
+    return Plan(run, model, columns, statistics)
 
 
-def build_run_config(run: Run) -> RunConfig:
+def run_config_call(run: Run) -> Call:
     """Return the `RunConfig` of a run."""
     section = run.run
-    save = section.save_checkpoints
-    interval: dict[str, Any] = {}
+    save, cache = section.save_checkpoints, section.compilation_cache
+    given: dict[str, Any] = {"model_dir": section.model_dir, "tf_random_seed": run.seed}
     if save.every_steps is not None:
-        interval["save_checkpoints_steps"] = save.every_steps
+        given["save_checkpoints_steps"] = save.every_steps
     elif save.every_secs is not None:
-        interval["save_checkpoints_secs"] = save.every_secs
-    return RunConfig(
-        model_dir=section.model_dir,
-        tf_random_seed=run.seed,
-        save_summary_steps=section.save_summary_steps,
-        keep_checkpoint_max=save.keep_last,
-        log_step_count_steps=section.log_step_count_steps,
-        iterations_per_loop=section.iterations_per_loop,
-        prefetch_batches=run.data.prefetch,
-        compilation_cache_dir=_cache_dir(section.compilation_cache),
-        resume_input=section.resume_input,
-        precision=section.precision,
-        accumulate_steps=section.accumulate_steps,
-        **interval,
-    )
+        given["save_checkpoints_secs"] = save.every_secs
+    if save.keep_last != 5:
+        given["keep_checkpoint_max"] = save.keep_last
+    if save.keep_every_hours != 10_000:
+        given["keep_checkpoint_every_n_hours"] = save.keep_every_hours
+    given["prefetch_batches"] = run.data.prefetch
+    if cache != "auto":
+        given["compilation_cache_dir"] = None if cache == "off" else cache
+    return call_of(section, variable="config", **given)
 
 
-def build_warm_start(
-    given: WarmStartSection | None,
-) -> checkpoints.WarmStartSettings | None:
-    """Return the settings of the warm_start section; None if there is none."""
-    if given is None:
-        return None
-    return checkpoints.WarmStartSettings(
-        given.from_,
-        given.variables,
-        var_name_to_prev_var_name=given.renamed,
-        slots=given.slots,
-        partial=given.partial,
-    )
-
-
-def _cache_dir(given: str) -> str | None:
-    if given == "off":
-        return None
-    if given != "auto":
-        return given
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return str(Path(base) / "estimax" / "compiled")
-
-
-def _build_canned(run: Run, columns: ColumnBuilder, config: RunConfig) -> Estimator:
-    model = run.model
-    assert not isinstance(model, CustomModelConfig)
-    arguments = {
-        "head": build_head(run, model.head),
-        "config": config,
-        "warm_start_from": build_warm_start(run.warm_start),
-    }
-    linear, dnn = parts(run)
-    given: dict[str, dict[str, Any]] = {}
-    if linear is not None:
-        given["linear"] = _linear_arguments(run, columns, linear)
-    if dnn is not None:
-        given["dnn"] = _dnn_arguments(run, columns, dnn)
-    for name, part in given.items():
-        # A model of two parts has an argument for each: `dnn_optimizer` and so on.
-        prefix = f"{name}_" if len(given) == 2 else ""
-        arguments |= {f"{prefix}{key}": value for key, value in part.items()}
-    if isinstance(dnn, DnnPart):
-        arguments["batch_norm"] = dnn.batch_norm
-    if isinstance(model, DcnModelConfig):
-        arguments |= {
-            "cross_layers": model.cross_layers,
-            "projection": model.projection,
-            "structure": model.structure,
+def warm_start_call(given: WarmStartSection) -> Call:
+    """Return the settings of the warm_start section."""
+    named: dict[str, Any] = {}
+    variables = given.variables
+    if variables != ".*":
+        several = isinstance(variables, tuple)
+        named["vars_to_warm_start"] = list(variables or ()) if several else variables
+    if given.vocabularies:
+        named["var_name_to_vocab_info"] = {
+            name: call_of(change) for name, change in given.vocabularies.items()
         }
-    estimator: Estimator = _ESTIMATORS[type(model)](**arguments)
-    return estimator
+    if given.renamed:
+        named["var_name_to_prev_var_name"] = dict(given.renamed)
+    if not given.slots:
+        named["slots"] = False
+    if given.partial:
+        named["partial"] = True
+    return Call("estimax.checkpoints.WarmStartSettings", named, (given.from_,))
 
 
-_ESTIMATORS: dict[type, Callable[..., Any]] = {
-    CombinedModelConfig: canned.DNNLinearCombinedEstimator,
-    DnnModelConfig: canned.DNNEstimator,
-    LinearModelConfig: canned.LinearEstimator,
-    DeepFmModelConfig: canned.DeepFMClassifier,
-    DcnModelConfig: canned.DCNClassifier,
-}
+def evaluation_name(run: Run) -> str | None:
+    """Return the name of the first evaluation; several need names, one does not."""
+    section = run.eval
+    if section is None:
+        return None
+    has_more = bool(section.also or section.slices)
+    return section.name or (section.source if has_more else None)
 
 
-def _linear_arguments(
-    run: Run, columns: ColumnBuilder, part: LinearPart
-) -> dict[str, Any]:
-    return {
-        "feature_columns": columns.linear(part),
-        "sparse_combiner": part.combiner,
-        **_optimizer_argument(run.optimizers.linear),
-    }
+_WRITES = (ProfilerHookConfig, StepCounterHookConfig, SummaryHookConfig)
 
 
-def _dnn_arguments(
-    run: Run, columns: ColumnBuilder, part: DnnPart | ClickPart
-) -> dict[str, Any]:
-    arguments = {
-        "feature_columns": columns.deep(part.features),
-        "hidden_units": part.hidden_units,
-        "dropout": part.dropout,
-        **_optimizer_argument(run.optimizers.dnn),
-    }
-    if isinstance(part, DnnPart):
-        arguments["activation_fn"] = _ACTIVATIONS[part.activation]
-    return arguments
+def hook_call(run: Run, hook: Any, model: Call) -> Call:
+    """Return a hook of a section."""
+    if isinstance(hook, CustomHookConfig):
+        return Call(str(hook.class_), expression_of(hook.params))
+    given: dict[str, Any] = {}
+    if "estimator" in hook.DESCRIBES[-1].elsewhere:
+        given["estimator"] = model
+    if isinstance(hook, _WRITES):
+        given["output_dir"] = run.run.model_dir
+    return call_of(hook, **given)
 
 
-def _optimizer_argument(given: OptimizerConfig | None) -> dict[str, Any]:
-    """Return the optimizer as an argument; nothing keeps the estimator's default."""
-    return {} if given is None else {"optimizer": build_optimizer(given)}
+def early_stopping_call(run: Run, section: EarlyStopping, model: Call) -> Call:
+    """Return the hook of the early_stopping section."""
+    mode = section.mode or better(section.metric) or "min"
+    change = "increase" if mode == "max" else "decrease"
+    given: dict[str, Any] = {}
+    if section.min_steps:
+        given["min_steps"] = section.min_steps
+    if section.min_delta:
+        given["min_delta"] = section.min_delta
+    named = section.evaluation or evaluation_name(run)
+    if named is not None:
+        given["eval_dir"] = Call("eval_dir", {}, (named,), of=model)
+    every = run.eval.every_steps if run.eval else None
+    every = every or run.run.save_checkpoints.every_steps
+    if every is not None:
+        # As often as there are new evaluations, not by the clock.
+        given |= {"run_every_secs": None, "run_every_steps": every}
+    path = f"estimax.hooks.stop_if_no_{change}_hook"
+    return Call(path, given, (model, section.metric, section.steps))
 
 
-def build_head(run: Run, given: HeadConfig) -> heads.Head:
-    """Return the head of a section, with the label's words and the weight column."""
-    arguments = {"weight_column": run.data.weight, **_arguments(given)}
-    if not isinstance(given, RegressionHeadConfig):
-        arguments["label_vocabulary"] = run.data.label_vocabulary
-    head: heads.Head = _HEADS[type(given)](**arguments)
-    return head
-
-
-_HEADS: dict[type, Callable[..., Any]] = {
-    BinaryHeadConfig: heads.BinaryClassHead,
-    MultiClassHeadConfig: heads.MultiClassHead,
-    RegressionHeadConfig: heads.RegressionHead,
-}
-
-
-def build_exporter(given: Export) -> Any:  # one of export's exporters
+def exporter_call(given: Export, plan: Plan) -> Call:
     """Return the exporter of a section."""
+    named: dict[str, Any] = {}
+    if given.assets:
+        named["assets_extra"] = dict(given.assets)
+    if given.receiver == "examples":
+        columns = [plan.columns.column(name) for name in _inputs(plan.run)]
+        spec = Call("estimax.feature_columns.make_parse_example_spec", {}, (columns,))
+        path = "estimax.export.build_parsing_serving_input_receiver_fn"
+        named["serving_input_receiver_fn"] = Call(path, {}, (spec,))
+    elif given.receiver != "columns":
+        named["serving_input_receiver_fn"] = Reference(str(given.receiver))
     if isinstance(given, FinalExport):
-        return export.FinalExporter(given.name)
-    if isinstance(given, LatestExport):
-        return export.LatestExporter(given.name, exports_to_keep=given.keep)
+        return Call("estimax.export.FinalExporter", named, (given.name,))
+    if given.keep != 5:
+        named["exports_to_keep"] = given.keep
+    if not isinstance(given, BestExport):
+        return Call("estimax.export.LatestExporter", named, (given.name,))
     metric = given.metric.removeprefix("eval/")
     mode = given.mode or better(metric) or "min"
-    return export.BestExporter(
-        given.name,
-        compare_fn=export.metric_compare(metric, mode),
-        exports_to_keep=given.keep,
-    )
+    compare = Call("estimax.export.metric_compare", {}, (metric, mode))
+    named["compare_fn"] = compare
+    return Call("estimax.export.BestExporter", named, (given.name,))
 
 
-def build_optimizer(given: OptimizerConfig) -> optimizers.Optimizer:
-    """Return the optimizer of a section.
-
-    >>> build_optimizer(AdagradConfig(learning_rate=0.1)).name
-    'Adagrad'
-    """
-    arguments = _arguments(given)
-    arguments["learning_rate"] = build_rate(given.learning_rate)
-    is_lazy = arguments.pop("lazy", False)
-    make = optimizers.LazyAdam if is_lazy else _OPTIMIZERS[type(given)]
-    optimizer: optimizers.Optimizer = make(**arguments)
-    return optimizer
-
-
-_OPTIMIZERS: dict[type, Callable[..., Any]] = {
-    SgdConfig: optimizers.SGD,
-    AdagradConfig: optimizers.Adagrad,
-    AdamConfig: optimizers.Adam,
-    RmsPropConfig: optimizers.RMSProp,
-    FtrlConfig: optimizers.Ftrl,
-}
-
-
-def build_rate(given: float | ScheduleConfig) -> Any:  # a number, or step -> number
-    """Return a learning rate: a number, or a schedule.
-
-    >>> build_rate(PiecewiseConfig(boundaries=(5,), values=(1.0, 0.5)))(6).item()
-    0.5
-    """
-    if isinstance(given, float):
-        return given
-    arguments = _arguments(given)
-    if isinstance(given, CosineConfig) and given.warmup_steps:
-        arguments |= {"learning_rate": 0.0, "warmup_target": given.initial}
-    return _SCHEDULES[type(given)](**arguments)
-
-
-_SCHEDULES: dict[type, Callable[..., Any]] = {
-    ExponentialConfig: optimizers.exponential_decay,
-    InverseTimeConfig: optimizers.inverse_time_decay,
-    PolynomialConfig: optimizers.polynomial_decay,
-    CosineConfig: optimizers.cosine_decay,
-    PiecewiseConfig: optimizers.piecewise_constant,
-}
-
-# Keys of a run file whose argument in Python has another name.
-_ARGUMENT_NAMES = {
-    "classes": "n_classes",
-    "clip_global_norm": "global_clipnorm",
-    "end": "end_learning_rate",
-    "initial": "learning_rate",
-    "initial_accumulator": "initial_accumulator_value",
-    "l1": "l1_regularization_strength",
-    "l2": "l2_regularization_strength",
-    "l2_shrinkage": "l2_shrinkage_regularization_strength",
-}
-
-
-def _arguments(section: Any) -> dict[str, Any]:
-    """Return the fields of a section as keyword arguments.
-
-    Left out are the first field, which is the section's tag (`type`, `schedule`), and
-    fields that are null or empty, whose defaults are those of the function.
-    """
-    values = {f.name: getattr(section, f.name) for f in dataclasses.fields(section)[1:]}
-    return {
-        _ARGUMENT_NAMES.get(name, name): value
-        for name, value in values.items()
-        if value is not None and value != ()
-    }
-
-
-AnyColumn = Any  # one of feature_columns' dense or categorical columns
-
-
-class ColumnBuilder:
-    """Makes the feature columns of a run.
-
-    Args:
-      run: The run, whose `features` section describes the columns.
-      statistics: Means, deviations and vocabularies that features take from the data.
-    """
-
-    def __init__(self, run: Run, statistics: Statistics) -> None:
-        self._features = run.features
-        self._statistics = statistics
-
-    def column(self, name: str) -> AnyColumn:
-        """Return the column of a feature, not yet embedded or made an indicator."""
-        feature = self._features[name]
-        return _COLUMNS[type(feature)](self, name, feature)
-
-    def linear(self, part: LinearPart) -> list[AnyColumn]:
-        """Return the columns of the wide part."""
-        return [self.column(name) for name in part.features]
-
-    def deep(self, features: DeepFeatures) -> list[AnyColumn]:
-        """Return the dense columns of the deep part."""
-        columns = [self.column(name) for name in features.numeric]
-        for group in features.embedding:
-            columns += [
-                fc.embedding_column(self.column(name), group.dim, group.combiner)
-                for name in group.of
-            ]
-        columns += [fc.indicator_column(self.column(n)) for n in features.indicator]
-        return columns
-
-    def all(self) -> dict[str, AnyColumn]:
-        """Return the columns of all features by feature name."""
-        return {name: self.column(name) for name in self._features}
-
-    def fill(self, name: str, feature: NumericConfig) -> float | None:
-        """Return the number that replaces a missing value, or None."""
-        if feature.default == "mean":
-            return self._statistics.raw[name].mean
-        return feature.default
-
-    def _numeric(self, name: str, feature: NumericConfig) -> AnyColumn:
-        mean, std = 0.0, 1.0
-        if feature.normalize == "zscore":
-            moments = self._statistics.moments[name]
-            mean, std = moments.mean, moments.std
-        elif isinstance(feature.normalize, GivenZScore):
-            mean, std = feature.normalize.mean, feature.normalize.std
-        fill = self.fill(name, feature)
-        scaling = Scaling(fill, feature.transform == "log1p", mean, std)
-        return fc.numeric_column(
-            feature.column or name,
-            default_value=fill,
-            normalizer_fn=None if scaling == Scaling() else scaling,
-        )
-
-    def _bucketized(self, name: str, feature: BucketizedConfig) -> AnyColumn:
-        source = self._features[feature.source]
-        assert isinstance(source, NumericConfig)
-        # Boundaries are in the units of the data, so the source is filled, not scaled.
-        fill = self.fill(feature.source, source)
-        raw = fc.numeric_column(
-            source.column or feature.source,
-            default_value=fill,
-            normalizer_fn=None if fill is None else Scaling(fill),
-        )
-        return fc.bucketized_column(raw, feature.boundaries)
-
-    def _vocabulary(self, name: str, feature: VocabularyConfig) -> AnyColumn:
-        key = feature.column or name
-        if feature.file is not None:
-            return fc.categorical_column_with_vocabulary_file(
-                key, feature.file, num_oov_buckets=feature.oov_buckets
-            )
-        words = feature.list_ or self._statistics.vocabularies[name]
-        return fc.categorical_column_with_vocabulary_list(
-            key, list(words), num_oov_buckets=feature.oov_buckets
-        )
-
-    def _hashed(self, name: str, feature: HashedConfig) -> AnyColumn:
-        key = feature.column or name
-        return fc.categorical_column_with_hash_bucket(key, feature.buckets)
-
-    def _identity(self, name: str, feature: IdentityConfig) -> AnyColumn:
-        key = feature.column or name
-        return fc.categorical_column_with_identity(
-            key, feature.buckets, feature.default
-        )
-
-    def _crossed(self, name: str, feature: CrossedConfig) -> AnyColumn:
-        keys: list[AnyColumn] = []
-        for key in feature.keys:
-            part = self._features[key]
-            # A cross hashes text itself, so it takes the name of the data column and
-            # not a hashed column.
-            if isinstance(part, HashedConfig):
-                keys.append(part.column or key)
-            else:
-                keys.append(self.column(key))
-        return fc.crossed_column(keys, feature.buckets)
-
-
-_COLUMNS: dict[type, Callable[[ColumnBuilder, str, Any], AnyColumn]] = {
-    NumericConfig: ColumnBuilder._numeric,
-    BucketizedConfig: ColumnBuilder._bucketized,
-    VocabularyConfig: ColumnBuilder._vocabulary,
-    HashedConfig: ColumnBuilder._hashed,
-    IdentityConfig: ColumnBuilder._identity,
-    CrossedConfig: ColumnBuilder._crossed,
-}
+def _inputs(run: Run) -> list[str]:
+    """Return the features that read a column, once for each column, and weights."""
+    found: dict[str, str] = {}
+    for name, feature in run.features.items():
+        if kind_of(feature) is not None:
+            found.setdefault(column_of(name, feature), name)
+    weighted = [n for n, f in run.features.items() if isinstance(f, WeightedConfig)]
+    return [*found.values(), *weighted]

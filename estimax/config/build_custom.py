@@ -1,4 +1,4 @@
-"""Custom models: import `model.class`, check `model.params` and build the estimator.
+"""Code of the user: import `model.class` and its like, and check `model.params`.
 
     model: {class: "package.module:MyEstimator", params: {depth: 3}}
 
@@ -7,16 +7,19 @@ This module does not import jax; the module that `model.class` names may.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from estimax.config.decode import CodeName, fields_of
+from estimax.config.expressions import Call
 from estimax.config.load import LoadedRun
-from estimax.config.nodes import Problems, shown
+from estimax.config.nodes import Problems, join, shown
 from estimax.config.schema.model import CustomModelConfig
 from estimax.core.errors import did_you_mean
 
@@ -26,10 +29,10 @@ _CHECKED: dict[Any, type] = {
 }
 
 
-def build_custom(
+def custom_call(
     loaded: LoadedRun, columns: Mapping[str, Any], config: Any, warm_start: Any = None
-) -> Any:
-    """Build a custom estimator: call its class with the params and the config.
+) -> Call:
+    """Return the call of a custom estimator, with its params and the config.
 
     `feature_columns` and `warm_start_from` are passed if the class has such arguments.
     """
@@ -38,7 +41,7 @@ def build_custom(
     make = resolve(loaded)
     arguments: dict[str, Any] = {**model.params, "config": config}
     if "feature_columns" in _parameters(make):
-        arguments.setdefault("feature_columns", columns)
+        arguments.setdefault("feature_columns", dict(columns))
     if warm_start is not None:
         if "warm_start_from" not in _parameters(make):
             problems = Problems(str(loaded.path))
@@ -46,7 +49,7 @@ def build_custom(
             problems.add(loaded.origin("warm_start"), "warm_start", text)
             problems.raise_if_any()
         arguments["warm_start_from"] = warm_start
-    return make(**arguments)
+    return Call(model.class_, arguments, name="model")
 
 
 def resolve(loaded: LoadedRun) -> Callable[..., Any]:
@@ -68,9 +71,42 @@ def resolve(loaded: LoadedRun) -> Callable[..., Any]:
     return make
 
 
-def _import(loaded: LoadedRun, name: str, problems: Problems) -> Any:
+def check_code(loaded: LoadedRun) -> None:
+    """Import everything that a run names as `package.module:name`.
+
+    Raises:
+      RunFileError: Something cannot be imported, or `params` do not fit it.
+    """
+    if isinstance(loaded.run.model, CustomModelConfig):
+        resolve(loaded)
+    problems = Problems(str(loaded.path))
+    for path, name in code_names(loaded.run):
+        _import(loaded, name, problems, path)
+    problems.raise_if_any()
+
+
+def code_names(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the addresses of code that sections name, besides `model.class`."""
+    if isinstance(value, CodeName):
+        yield path, str(value)
+    elif dataclasses.is_dataclass(value):
+        kind: Any = type(value)
+        for field in fields_of(kind).values():
+            found = getattr(value, field.name)
+            yield from code_names(found, join(path, field.key))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from code_names(item, join(path, key))
+    elif isinstance(value, tuple | list):
+        for i, item in enumerate(value):
+            yield from code_names(item, join(path, str(i)))
+
+
+def _import(
+    loaded: LoadedRun, name: str, problems: Problems, path: str = "model.class"
+) -> Any:
     module_name, _, attribute = name.partition(":")
-    origin = loaded.origin("model.class")
+    origin = loaded.origin(path)
     here = str(Path.cwd())
     # Import from the working directory as well, as `python -m` does.
     if here not in sys.path:
@@ -81,17 +117,17 @@ def _import(loaded: LoadedRun, name: str, problems: Problems) -> Any:
     # `estimax check` as if the file were valid.
     except (Exception, SystemExit) as error:
         text = f"cannot import {module_name!r}: {_reason(error)} (looked from {here})"
-        problems.add(origin, "model.class", text)
+        problems.add(origin, path, text)
         return None
     for part in attribute.split("."):
         if not hasattr(value, part):
             hint = did_you_mean(part, [n for n in dir(value) if not n.startswith("_")])
             text = f"{module_name} has no {attribute!r}{hint}"
-            problems.add(origin, "model.class", text)
+            problems.add(origin, path, text)
             return None
         value = getattr(value, part)
     if not callable(value):
-        problems.add(origin, "model.class", f"{name} cannot be called")
+        problems.add(origin, path, f"{name} cannot be called")
     return value
 
 

@@ -1,38 +1,48 @@
-"""The CSV files of a source: find them, scan them, and compare them with the run.
+"""Compare the files of a source with the run: what `estimax check --data` prints.
 
     found = report(run, "train")
     found.problems          # empty if the files fit the run
 
-- `report` counts rows, missing values and words for `estimax check --data`.
-- `find_files`, `header`, `scan` and `check_header` read the files of a source.
-- `columns_of`, `kind_of`, `label_kind` and `clashes` say how each column is read.
+`tables` reads the files, and `columns` says how the run reads each column.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from estimax.config.columns import (
+    ColumnKind,
+    column_of,
+    columns_of,
+    data_columns,
+    kind_of,
+    label_columns,
+    weight_columns,
+    words_of_label,
+)
+from estimax.config.csv_rows import line_of
 from estimax.config.nodes import shown
-from estimax.config.schema.data import CsvSource
+from estimax.config.schema.data import AnySource, CsvSource
 from estimax.config.schema.features import (
     FeatureConfig,
-    HashedConfig,
     IdentityConfig,
     NumericConfig,
     VocabularyConfig,
 )
-from estimax.config.schema.model import CustomModelConfig, MultiClassHeadConfig
+from estimax.config.schema.heads import (
+    BinaryHeadConfig,
+    MultiClassHeadConfig,
+    RegressionHeadConfig,
+)
 from estimax.config.schema.run import Run
-from estimax.core.errors import InputError, MissingFileError, did_you_mean
+from estimax.config.tables import find_files, header, missing_columns, text_batches
+from estimax.core.errors import MissingFileError
 
-ColumnKind = Literal["float", "int", "text"]
-_KIND_NAMES = {"float": "numbers", "int": "whole numbers", "text": "text"}
 _MOST_WORDS = 10_000  # distinct words counted in a column; more are shown as "many"
 
 
@@ -56,13 +66,45 @@ class DataReport:
     problems: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """The values of a column in one batch of rows."""
+
+    texts: Any  # a pyarrow array of text
+    missing: Any  # bool [n]: the value is missing
+    numbers: Any  # float64 [n]: NaN where a value is missing or no number
+    unreadable: Any  # bool [n]: there is a value, and it is no number
+
+
+@dataclass
+class _Rule:
+    """A rule for the values of a column, and where it was broken first."""
+
+    text: str  # of the message; {value} is the first value that broke the rule
+    breaks: Callable[[_Batch], Any]  # returns bool [n]
+    count: int = 0
+    path: str = ""
+    row: int = 0
+    value: str = ""
+
+    def look(self, batch: _Batch, path: str, start: int) -> None:
+        """Count the values of a batch that break the rule; keep the first."""
+        broken = self.breaks(batch)
+        total = int(broken.sum())
+        if total and not self.count:
+            row = int(broken.argmax())
+            self.path, self.row = path, start + row
+            self.value = shown(batch.texts[row].as_py())
+        self.count += total
+
+
 @dataclass
 class _Seen:
     """Statistics of a column, of the batches read so far."""
 
     kind: ColumnKind
+    rules: list[_Rule]
     missing: int = 0
-    bad: Counter[str] = field(default_factory=Counter)
     low: float = float("inf")
     high: float = float("-inf")
     words: Counter[str] = field(default_factory=Counter)
@@ -71,130 +113,224 @@ class _Seen:
 def report(run: Run, name: str) -> DataReport:
     """Read all files of a source and compare them with what the run expects."""
     source = run.data.sources[name]
-    files = find_files(source, name)
-    problems = []
+    paths = find_files(source, name)
     kinds = columns_of(run)
-    there = header(files[0], source)
-    for column in kinds:
-        if column not in there:
-            hint = did_you_mean(column, there)
-            problems.append(f"{files[0]}: there is no column {column!r}{hint}")
-    seen = {c: _Seen(kind or "text") for c, kind in kinds.items() if c in there}
+    problems = [
+        text for path in paths for text in header_problems(run, path, name, kinds)
+    ]
+    if problems:
+        return DataReport(0, len(paths), (), tuple(problems))
+    seen = {c: _Seen(k or "text", _rules(run, c, name)) for c, k in kinds.items()}
     rows = 0
     # Every column is read as text, so that values that are not numbers are counted
     # instead of ending the scan.
-    texts: dict[str, ColumnKind] = dict.fromkeys(seen, "text")
-    for batch in scan(source, name, texts):
-        rows += batch.num_rows
+    labels = label_columns(run)
+    read = data_columns(run)
+    single = [c for c, k in read.items() if not k.many and k.shape is None]
+    counted = [*single, *read][0]
+    for path in paths:
+        start = 0
+        for batch in text_batches(path, source, name, list(seen)):
+            for column, so_far in seen.items():
+                values = _parts(batch[column], read[column].delimiter)
+                _look(so_far, values, column in labels, path, start)
+            start += len(batch[counted])
+        rows += start
+    if rows:
         for column, so_far in seen.items():
-            _look(so_far, batch[column], count_words=column == run.data.label)
-    for column, so_far in seen.items():
-        problems += [f"{name}: {text}" for text in _problems(run, column, so_far)]
+            problems += _problems(run, column, so_far, source)
+    else:
+        keys = f"data.sources.{name}.files"
+        problems.append(f"{paths[0]}: no rows below the header ({keys})")
     columns = tuple(
-        ColumnReport(c, s.kind, s.missing, _values(s, c == run.data.label, rows))
+        ColumnReport(c, s.kind, s.missing, _values(s, c in labels, rows))
         for c, s in seen.items()
     )
-    return DataReport(rows, len(files), columns, tuple(problems))
+    return DataReport(rows, len(paths), columns, tuple(problems))
 
 
-def _look(seen: _Seen, values: Any, *, count_words: bool) -> None:
+def _parts(texts: Any, delimiter: str | None) -> Any:
+    """Return the values of delimited text; the texts themselves without a delimiter."""
+    if delimiter is None:
+        return texts
+    import pyarrow.compute as pc
+
+    values = pc.list_flatten(pc.split_pattern(texts, delimiter))
+    return values.filter(pc.not_equal(values, ""))
+
+
+def _look(seen: _Seen, texts: Any, is_label: bool, path: str, start: int) -> None:
     """Add the values of a batch, a pyarrow array of text, to the statistics."""
+    import numpy as np
+
+    batch = _batch(texts, seen.kind)
+    seen.missing += int(batch.missing.sum())
+    is_counted = seen.kind == "text" or is_label
+    if is_counted and len(seen.words) < _MOST_WORDS:
+        for pair in texts.drop_null().value_counts():
+            seen.words[pair["values"].as_py()] += pair["counts"].as_py()
+    numbers = batch.numbers[np.isfinite(batch.numbers)]
+    if numbers.size:
+        seen.low = min(seen.low, float(numbers.min()))
+        seen.high = max(seen.high, float(numbers.max()))
+    for rule in seen.rules:
+        rule.look(batch, path, start)
+
+
+def _batch(texts: Any, kind: ColumnKind) -> _Batch:
+    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    seen.missing += values.null_count
-    present = values.drop_null()
-    if seen.kind == "text" or count_words:
-        if len(seen.words) < _MOST_WORDS:
-            for pair in present.value_counts():
-                seen.words[pair["values"].as_py()] += pair["counts"].as_py()
-        if seen.kind == "text":
-            return
-    wanted = pa.int64() if seen.kind == "int" else pa.float64()
+    missing = np.asarray(texts.is_null())
+    if kind == "text":
+        nan = np.full(len(texts), np.nan)
+        return _Batch(texts, missing, nan, np.zeros(len(texts), bool))
+    wanted = pa.int64() if kind == "int" else pa.float64()
     try:
-        numbers = pc.cast(pc.utf8_trim_whitespace(present), wanted)
+        parsed = pc.cast(pc.utf8_trim_whitespace(texts), wanted)
     except pa.ArrowInvalid:
-        numbers = _numbers_among(seen, present, wanted)
-    if len(numbers):
-        extremes = pc.min_max(numbers)
-        seen.low = min(seen.low, extremes["min"].as_py())
-        seen.high = max(seen.high, extremes["max"].as_py())
+        parsed = pa.array([_number(text, kind) for text in texts.to_pylist()], wanted)
+    numbers = np.asarray(pc.cast(parsed, pa.float64(), safe=False).fill_null(np.nan))
+    unreadable = np.asarray(parsed.is_null()) & ~missing
+    return _Batch(texts, missing, numbers, unreadable)
 
 
-def _numbers_among(seen: _Seen, present: Any, wanted: Any) -> Any:
-    import pyarrow as pa
-
-    kept = []
-    for text in present.to_pylist():
-        try:
-            number = int(text) if seen.kind == "int" else float(text)
-        except ValueError:
-            seen.bad[text] += 1
-            continue
-        if seen.kind == "int" and not -(2**63) <= number < 2**63:
-            seen.bad[text] += 1
-            continue
-        kept.append(number)
-    return pa.array(kept, wanted)
+def _number(text: str | None, kind: ColumnKind) -> float | int | None:
+    if text is None:
+        return None
+    try:
+        number = int(text) if kind == "int" else float(text)
+    except ValueError:
+        return None
+    return None if kind == "int" and not -(2**63) <= number < 2**63 else number
 
 
-def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
+def _rules(run: Run, column: str, source: str) -> list[_Rule]:
+    """Return what training would refuse in the values of a column."""
+    if column in label_columns(run):
+        return _label_rules(run, label_columns(run)[column])
     found = []
-    if seen.bad:
-        word, _ = seen.bad.most_common(1)[0]
-        kind = "whole numbers" if seen.kind == "int" else "numbers"
-        total = sum(seen.bad.values())
-        found.append(
-            f"{column!r} should hold {kind}; {total:,} do not, such as {shown(word)}"
-        )
-    readers = {
+    readers = _readers(run, column)
+    kind = columns_of(run)[column]
+    keys = [f"features.{name}" for name in readers]
+    is_weight = column in weight_columns(run)
+    keys += ["data.weight"] if is_weight else []
+    if kind != "text" and keys:
+        found.append(_Rule(f"{keys[0]}: {_unreadable(kind, source)}", _is_unreadable))
+    if is_weight:
+        text = "data.weight: the weight is missing; correct or remove the row"
+        found.append(_Rule(text, lambda batch: batch.missing))
+    for name, feature in readers.items():
+        if isinstance(feature, NumericConfig) and feature.default is None:
+            text = f"a missing value; set features.{name}.default to a number or mean"
+            found.append(_Rule(f"features.{name}: {text}", lambda batch: batch.missing))
+        if isinstance(feature, IdentityConfig) and feature.default is None:
+            found.append(_id_rule(name, feature.buckets))
+    return found
+
+
+def _readers(run: Run, column: str) -> dict[str, FeatureConfig]:
+    return {
         name: feature
         for name, feature in run.features.items()
-        if (getattr(feature, "column", None) or name) == column
+        if kind_of(feature) is not None and column_of(name, feature) == column
     }
-    for name, feature in readers.items():
-        if (
-            isinstance(feature, NumericConfig)
-            and seen.missing
-            and feature.default is None
-        ):
-            text = f"{column!r} has {seen.missing:,} missing values; set"
-            found.append(f"{text} features.{name}.default to a number or mean")
-        if isinstance(feature, IdentityConfig) and feature.default is None:
-            found += _ids_out_of_range(name, feature, column, seen)
-        if (
-            isinstance(feature, VocabularyConfig)
-            and not seen.words
-            and seen.kind == "text"
-        ):
-            found.append(f"{column!r} has no words; all its values are missing")
-    if column == run.data.label:
-        found += _label_problems(run, column, seen)
-    return found
 
 
-def _ids_out_of_range(
-    name: str, feature: IdentityConfig, column: str, seen: _Seen
-) -> list[str]:
-    if seen.high < feature.buckets:
-        return []
-    text = f"{column!r} has values up to {seen.high:g}, beyond features.{name}.buckets"
-    return [f"{text} ({feature.buckets})"]
+def _is_unreadable(batch: _Batch) -> Any:
+    return batch.unreadable
 
 
-def _label_problems(run: Run, column: str, seen: _Seen) -> list[str]:
-    found = []
-    if seen.missing:
-        found.append(f"the label {column!r} is missing in {seen.missing:,} rows")
-    known = run.data.label_vocabulary
-    unknown = [word for word in seen.words if known is not None and word not in known]
-    if unknown:
-        text = f"the label {column!r} has {shown(unknown[0])}, which is not in"
-        found.append(f"{text} data.label_vocabulary")
-    if len(seen.words) == 1:
+def _unreadable(kind: ColumnKind | None, source: str) -> str:
+    what = "a whole number" if kind == "int" else "a number"
+    return (
+        f"expected {what}, found {{value}}; correct it, or add it to "
+        f"data.sources.{source}.csv.null_values if it means a missing value"
+    )
+
+
+def _id_rule(name: str, buckets: int) -> _Rule:
+    text = (
+        f"features.{name}: id {{value}} is not within 0 and {buckets - 1}; raise "
+        f"features.{name}.buckets ({buckets}) or set features.{name}.default"
+    )
+    # -1 means a missing id.
+    return _Rule(text, lambda b: (b.numbers >= buckets) | (b.numbers < -1))
+
+
+def _label_rules(run: Run, head: Any) -> list[_Rule]:
+    missing = "data.label: the label is missing; correct or remove the row"
+    rules = [_Rule(missing, lambda batch: batch.missing)]
+    words = words_of_label(run, head)
+    if words is not None:
+        listed = shown(list(words))
+        text = f"data.label: {{value}} is not in data.label_vocabulary {listed}"
+        return [*rules, _Rule(text, lambda batch: _is_unknown(batch, words))]
+    hint = "; if the labels are words, list them in data.label_vocabulary"
+    if isinstance(head, RegressionHeadConfig):
+        text = "data.label: a regression needs numbers, found {value}"
+        return [*rules, _Rule(text, lambda b: ~_is_finite(b) & ~b.missing)]
+    if isinstance(head, MultiClassHeadConfig):
+        most = head.classes - 1
+        text = (
+            f"data.label: expected a class from 0 to {most}, found {{value}}; correct "
+            f"it or model.head.classes{hint}"
+        )
+        return [*rules, _Rule(text, lambda b: ~_is_within(b, most) & ~b.missing)]
+    if not isinstance(head, BinaryHeadConfig):
+        return rules
+    text = (
+        "data.label: a binary head needs labels 0 and 1, found {value}; for more "
+        f"classes set model.head to {{type: multi_class, classes: …}}{hint}"
+    )
+    text = text.replace("{type", "{{type").replace("…}", "…}}")
+    return [*rules, _Rule(text, lambda b: ~_is_within(b, 1) & ~b.missing)]
+
+
+def _is_unknown(batch: _Batch, words: Sequence[str]) -> Any:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = pc.is_in(batch.texts, pa.array(words, pa.string()))
+    return ~np.asarray(known) & ~batch.missing
+
+
+def _is_finite(batch: _Batch) -> Any:
+    import numpy as np
+
+    return np.isfinite(batch.numbers)
+
+
+def _is_within(batch: _Batch, most: float) -> Any:
+    return (batch.numbers >= 0) & (batch.numbers <= most)  # False for NaN
+
+
+def _problems(run: Run, column: str, seen: _Seen, source: AnySource) -> list[str]:
+    found = [_located(rule, source) for rule in seen.rules if rule.count]
+    for name, feature in _readers(run, column).items():
+        if not isinstance(feature, VocabularyConfig) or seen.kind != "text":
+            continue
+        known: Sequence[Any] = feature.list_ or ()
+        if not seen.words:
+            text = f"column {column!r} has no words; all its values are missing"
+            found.append(f"features.{name}: {text}")
+        elif known and not feature.oov_buckets and not seen.words.keys() & set(known):
+            text = f"no word of features.{name}.list is in column {column!r}, which has"
+            found.append(f"{text} {shown([w for w, _ in seen.words.most_common(3)])}")
+    if column in label_columns(run) and len(seen.words) == 1:
         only = next(iter(seen.words))
-        found.append(f"the label {column!r} is {shown(only)} in every row")
+        found.append(f"data.label: {column!r} is {shown(only)} in every row")
     return found
+
+
+def _located(rule: _Rule, source: AnySource) -> str:
+    where = f"row {rule.row + 1}"
+    if isinstance(source, CsvSource):
+        where = f"line {line_of(rule.path, source.csv, rule.row)}"
+    rows = f" ({rule.count:,} rows)" if rule.count > 1 else ""
+    return f"{rule.path}, {where}: {rule.text.format(value=rule.value)}{rows}"
 
 
 def _values(seen: _Seen, is_label: bool, rows: int) -> str:
@@ -208,143 +344,40 @@ def _values(seen: _Seen, is_label: bool, rows: int) -> str:
     return f"{seen.low:g} to {seen.high:g}" if seen.low <= seen.high else "none"
 
 
-def find_files(source: CsvSource, name: str) -> tuple[str, ...]:
-    """Return the files of a source: patterns expanded and sorted, each file once.
+def check_files(run: Run, sources: Iterable[str]) -> None:
+    """Raise `MissingFileError` that lists all files of a run that do not exist.
 
-    Raises:
-      MissingFileError: No file matches one of the patterns.
+    Args:
+      run: The run.
+      sources: The names of the sources whose files are needed.
     """
-    found: list[str] = []
-    for pattern in source.files:
-        matches = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
-        found += [path for path in matches if os.path.isfile(path)]
-        if not matches or not all(os.path.exists(path) for path in matches):
-            raise MissingFileError(
-                f"data.sources.{name}.files: no file matches {shown(pattern, 200)} "
-                f"(looked from {Path.cwd()})."
-            )
-    return tuple(dict.fromkeys(found))
-
-
-def header(path: str, source: CsvSource) -> list[str]:
-    """Return the column names of a file."""
-    if source.csv.columns is not None:
-        return list(source.csv.columns)
-    import pyarrow as pa
-
-    try:
-        with _open(path, source, {}) as reader:
-            return list(reader.schema.names)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: {error}") from None
-
-
-def scan(
-    source: CsvSource, name: str, columns: Mapping[str, ColumnKind]
-) -> Iterator[Any]:  # pyarrow.RecordBatch, which has no types
-    """Yield the columns of all files, batch by batch.
-
-    Raises:
-      InputError: A file lacks a column or is not valid CSV.
-    """
-    import pyarrow as pa
-
-    for path in find_files(source, name):
-        check_header(path, source, columns)
+    missing = []
+    for name in sources:
         try:
-            with _open(path, source, columns) as reader:
-                yield from reader
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{path}: {error}") from None
-
-
-def check_header(path: str, source: CsvSource, columns: Mapping[str, object]) -> None:
-    """Raise `InputError` if a file lacks one of the columns."""
-    names = header(path, source)
-    for column in columns:
-        if column not in names:
-            hint = did_you_mean(column, names)
-            raise InputError(f"{path}: there is no column {column!r}{hint}")
-
-
-def _open(path: str, source: CsvSource, columns: Mapping[str, ColumnKind]) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    types = {"float": pa.float64(), "int": pa.int64(), "text": pa.string()}
-    options = source.csv
-    # If a file has a header and the run lists columns, those of the run are used and
-    # the header is skipped.
-    skip = 1 if options.header and options.columns is not None else 0
-    return csv.open_csv(
-        path,
-        read_options=csv.ReadOptions(
-            column_names=list(options.columns) if options.columns else None,
-            skip_rows=skip,
-        ),
-        parse_options=csv.ParseOptions(
-            delimiter=options.delimiter, newlines_in_values=True
-        ),
-        convert_options=csv.ConvertOptions(
-            column_types={name: types[kind] for name, kind in columns.items()},
-            include_columns=list(columns),
-            null_values=["", *options.null_values],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-        ),
-    )
-
-
-def columns_of(run: Run) -> dict[str, ColumnKind | None]:
-    """Return the kind of each column; None lets the reader infer it."""
-    kinds: dict[str, ColumnKind | None] = {}
+            find_files(run.data.sources[name], name)
+        except MissingFileError as error:
+            missing.append(str(error))
     for name, feature in run.features.items():
-        if (kind := kind_of(feature)) is not None:
-            column = getattr(feature, "column", None) or name
-            # If two features read a column as "int" and "float", read it as "int": an
-            # integer converts to a float, but not every float to an integer.
-            kinds[column] = "int" if kinds.get(column) == "int" else kind
-    if run.data.weight is not None:
-        kinds[run.data.weight] = "float"
-    kinds[run.data.label] = label_kind(run)
-    return kinds
+        file = getattr(feature, "file", None)
+        if file is not None and not os.path.isfile(file):
+            looked = f"(looked from {Path.cwd()})"
+            missing.append(f"features.{name}.file: there is no file {file!r} {looked}.")
+    if missing:
+        raise MissingFileError("\n".join(missing))
 
 
-def kind_of(feature: FeatureConfig) -> ColumnKind | None:
-    """Return how a feature reads its column; None if it is made of other features."""
-    if isinstance(feature, NumericConfig):
-        return "float"
-    if isinstance(feature, IdentityConfig):
-        return "int"
-    if isinstance(feature, VocabularyConfig):
-        words = feature.list_ or ()
-        return "int" if words and not isinstance(words[0], str) else "text"
-    return "text" if isinstance(feature, HashedConfig) else None
-
-
-def label_kind(run: Run) -> ColumnKind | None:
-    """Return how the label is read; None lets the reader infer it."""
-    if run.data.label_vocabulary is not None:
-        return "text"
-    if isinstance(run.model, CustomModelConfig):
-        return None
-    return "int" if isinstance(run.model.head, MultiClassHeadConfig) else "float"
-
-
-def clashes(features: Mapping[str, FeatureConfig]) -> list[tuple[str, str]]:
-    """Return features that read a column as text and another as numbers, or vice versa.
-
-    Each result is the name of the later feature and the text of a message.
-    """
-    readers: dict[str, tuple[str, ColumnKind]] = {}
-    found = []
-    for name, feature in features.items():
-        kind = kind_of(feature)
-        if kind is None:
-            continue
-        column = getattr(feature, "column", None) or name
-        first, other = readers.setdefault(column, (name, kind))
-        if (kind == "text") != (other == "text"):
-            text = f"reads column {column!r} as {_KIND_NAMES[kind]}, {first!r} as "
-            found.append((name, text + _KIND_NAMES[other]))
+def header_problems(
+    run: Run, path: str, name: str, columns: Mapping[str, object]
+) -> list[str]:
+    """Return what is wrong with the column names of a file."""
+    source = run.data.sources[name]
+    names = header(path, source, name)
+    for delimiter in ";\t|," if isinstance(source, CsvSource) else "":
+        if len(names) == 1 and delimiter in names[0] and len(columns) > 1:
+            key = f"data.sources.{name}.csv.delimiter"
+            text = f"one column, {shown(names[0])}; set {key} to {delimiter!r}"
+            return [f"{path}, line 1: {text}"]
+    found = [f"{path}: {text}" for text in missing_columns(names, columns)]
+    twice = [n for n, count in Counter(names).items() if count > 1 and n in columns]
+    found += [f"{path}, line 1: two columns are named {n!r}" for n in twice]
     return found

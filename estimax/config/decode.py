@@ -18,8 +18,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import itertools
 import math
 import operator
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -53,6 +55,7 @@ class About:
       below: Numbers must be less than this.
       min_items: The smallest number of items of a list.
       one_or_many: Whether a single item may be written instead of a list.
+      inferred: Whether a file without a model may leave it out; see `complete`.
     """
 
     doc: str
@@ -62,6 +65,7 @@ class About:
     below: float | None = None
     min_items: int | None = None
     one_or_many: bool = False
+    inferred: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,15 @@ def tag_of(section: type) -> tuple[str, str] | None:
     return (first.key, values[0]) if len(values) == 1 else None
 
 
+class CodeName(str):
+    """The type of a key that names code of the user: `package.module:name`."""
+
+    __slots__ = ()
+
+
+_CODE_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
 class Broken:
     """A placeholder for a value that could not be read.
 
@@ -177,9 +190,11 @@ class Decoder:
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
         self.origins: dict[str, ValueOrigin] = {}
+        self._root: type | None = None  # the section that is decoded first
 
     def section(self, node: ConfigNode, section: type, path: str) -> Any:  # a `section`
         """Decode a mapping to a dataclass."""
+        self._root = self._root or section
         if not isinstance(node, MapNode):
             return self._wrong(node, path, "a mapping")
         self.origins.setdefault(path, node.origin)
@@ -203,8 +218,24 @@ class Decoder:
             meant = difflib.get_close_matches(key, absent, n=1)
             near.update(meant)
             hint = did_you_mean(key, meant or known)
+            is_misspelt = meant or difflib.get_close_matches(key, known, n=1)
+            if not is_misspelt and (places := self._places(key, join(path, key))):
+                hint = f"; did you mean {' or '.join(places)}?"
             self.problems.add(entry.key_origin, join(path, key), f"unknown key{hint}")
         return near
+
+    def _places(self, key: str, here: str) -> list[str]:
+        """Return the addresses of sections that have a key; nothing if many do.
+
+        An address that is that of the key itself, in another variant, is left out.
+        """
+        assert self._root is not None
+        # Also the plural: `optimizer` may mean `optimizers`.
+        found = [*addresses(self._root, key)] or addresses(self._root, f"{key}s")
+        places = [p for p in dict.fromkeys(found) if not _is_same(p, here)]
+        if len({place.partition(".")[0] for place in places}) == 1:
+            return places[:_MOST_PLACES]
+        return places if len(places) <= _MOST_PLACES else []
 
     def _field(
         self, node: MapNode, field: SectionField, path: str, near: set[str]
@@ -236,7 +267,9 @@ class Decoder:
         if isinstance(node, MapNode):
             return self._map(node, options, sections, about, path)
         sequence = next((o for o in options if typing.get_origin(o) is tuple), None)
-        if sequence is not None:
+        scalars = {str, int, float, bool, CodeName} & set(options)
+        is_list = isinstance(node, ListNode)
+        if sequence is not None and (is_list or not (scalars or _words(options))):
             return self._list(node, sequence, about, path)
         if isinstance(node, ListNode):
             return self._wrong(node, path, describe(kind))
@@ -271,10 +304,11 @@ class Decoder:
         item_kind = typing.get_args(kind)[0]
         if not isinstance(node, ListNode):
             if not about.one_or_many:
-                return self._wrong(node, path, describe(kind))
+                return self._wrong(node, path, describe(kind), (kind,))
             return (self.value(node, item_kind, About(""), path),)
         if about.min_items is not None and len(node.items) < about.min_items:
-            few = f"needs at least {about.min_items} items, has {len(node.items)}"
+            items = "item" if about.min_items == 1 else "items"
+            few = f"needs at least {about.min_items} {items}, has {len(node.items)}"
             self.problems.add(node.origin, path, few)
             return BROKEN
         # The limits in `about` apply to the items of the list.
@@ -288,7 +322,7 @@ class Decoder:
         if len(sections) == 1:
             return self.section(node, sections[0], path)
         tagged = {tag: s for s in sections if (tag := tag_of(s)) is not None}
-        key = next(iter(tagged))[0]
+        key = next(iter(tagged))[0] if tagged else ""
         entry = node.entries.get(key)
         if entry is None:
             return self._untagged(node, sections, key, [t for _, t in tagged], path)
@@ -312,6 +346,11 @@ class Decoder:
                 and next(iter(fields_of(section))) in node.entries
             ):
                 return self.section(node, section, path)
+        if not tags:
+            firsts = [next(iter(fields_of(section))) for section in sections]
+            text = f"expected a mapping with one of the keys {', '.join(firsts)}"
+            self.problems.add(node.origin, path, text)
+            return BROKEN
         text = f"required key is missing; one of: {', '.join(tags)}"
         self.problems.add(node.origin, join(path, key), text)
         return BROKEN
@@ -319,10 +358,12 @@ class Decoder:
     def _scalar(self, node: ScalarNode, kind: Any, about: About, path: str) -> Any:
         value = node.value
         options = members(kind)
-        words = [word for option in options for word in literals(option)]
+        words = _words(options)
         if isinstance(value, str):
             if value in words or str in options:
                 return value
+            if CodeName in options and (_CODE_NAME.fullmatch(value) or not words):
+                return self._code_name(value, node, path)
             if words and not set(options) & {int, float, bool}:
                 hint = did_you_mean(value, words)
                 self.problems.add(
@@ -330,12 +371,20 @@ class Decoder:
                 )
                 return BROKEN
         if isinstance(value, bool):
-            return value if bool in options else self._wrong(node, path, describe(kind))
+            if bool in options:
+                return value
+            return self._wrong(node, path, describe(kind), options)
         if isinstance(value, int) and int in options:
             return self._limited(value, node, about, path)
         if isinstance(value, int | float) and float in options:
             return self._limited(float(value), node, about, path)
-        return self._wrong(node, path, describe(kind))
+        return self._wrong(node, path, describe(kind), options)
+
+    def _code_name(self, value: str, node: ConfigNode, path: str) -> Any:
+        if _CODE_NAME.fullmatch(value):
+            return CodeName(value)
+        self.problems.add(node.origin, path, 'expected "package.module:name"')
+        return BROKEN
 
     def _limited(self, value: float, node: ConfigNode, about: About, path: str) -> Any:
         limit = _broken_limit(value, about)
@@ -345,10 +394,80 @@ class Decoder:
             return BROKEN
         return value
 
-    def _wrong(self, node: ConfigNode, path: str, expected: str) -> Any:
-        text = f"expected {expected}, got {_found(node)}{_hint(node, expected)}"
+    def _wrong(
+        self,
+        node: ConfigNode,
+        path: str,
+        expected: str,
+        options: tuple[Any, ...] = (),
+    ) -> Any:
+        hint = _section_hint(node, options) or _hint(node, expected)
+        text = f"expected {expected}, got {_found(node)}{hint}"
         self.problems.add(node.origin, path, text)
         return BROKEN
+
+
+def _is_same(place: str, path: str) -> bool:
+    """Return whether an address is one that a place such as `a.<name>.b` means."""
+    pairs = itertools.zip_longest(place.split("."), path.split("."))
+    return all(a == b or a in ("<name>", "<n>") for a, b in pairs)
+
+
+def _words(options: tuple[Any, ...]) -> list[Any]:
+    """Return the values of all Literals among the members of a type."""
+    return [word for option in options for word in literals(option)]
+
+
+_MOST_PLACES = 2
+
+
+def addresses(section: type, key: str, path: str = "") -> Iterator[str]:
+    """Yield the addresses at which a section and those below it have a key.
+
+    >>> from estimax.config.schema import Run
+    >>> sorted(set(addresses(Run, "epochs")))
+    ['data.sources.<name>.epochs']
+    """
+    for field in fields_of(section).values():
+        if field.key == key:
+            yield join(path, field.key)
+    for here, found in below(section, path):
+        yield from addresses(found, key, here)
+
+
+def below(section: type, path: str = "") -> Iterator[tuple[str, type]]:
+    """Yield the sections that the fields of a section hold, with their addresses."""
+    for field in fields_of(section).values():
+        here = join(path, field.key)
+        for kind in members(field.kind):
+            below, inner = here, kind
+            if typing.get_origin(kind) is Mapping:
+                below, inner = join(here, "<name>"), typing.get_args(kind)[1]
+            elif typing.get_origin(kind) is tuple:
+                below, inner = join(here, "<n>"), typing.get_args(kind)[0]
+            for option in members(inner):
+                if is_section(option):
+                    yield below, option
+
+
+def _section_hint(node: ConfigNode, options: tuple[Any, ...]) -> str:
+    """Return how to write a section of which only the type was given, or `true`."""
+    if not isinstance(node, ScalarNode):
+        return ""
+    is_list = any(typing.get_origin(option) is tuple for option in options)
+    items = [typing.get_args(o)[0] if is_list else o for o in options if o is not None]
+    for section in (s for item in items for s in members(item) if is_section(s)):
+        tag = tag_of(section)
+        needed = [f.key for f in fields_of(section).values() if f.required]
+        if tag is not None and node.value == tag[1]:
+            more = "".join(f", {key}: …" for key in needed if key != tag[0])
+            text = f"{{{tag[0]}: {tag[1]}{more}}}"
+            return f"; write {f'[{text}]' if is_list else text}"
+        if tag is None and node.value is True and not needed:
+            return "; write {} for its defaults"
+        if tag is None and isinstance(node.value, str) and len(needed) == 1:
+            return f"; write {{{needed[0]}: {node.value}}}"
+    return ""
 
 
 # Models compute in float32. A larger number would be infinite there, and a smaller one
@@ -386,7 +505,13 @@ def _number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-_NAMES = {int: "int", float: "float", str: "str", bool: "true or false"}
+_NAMES = {
+    int: "int",
+    float: "float",
+    str: "str",
+    bool: "true or false",
+    CodeName: '"package.module:name"',
+}
 
 
 def describe(kind: Any) -> str:

@@ -25,7 +25,7 @@ def to_plain(value: object) -> Any:  # dict, list or scalar
 
     >>> from estimax.config.schema.data import ShuffleConfig
     >>> to_plain(ShuffleConfig(buffer_rows=10))
-    {'buffer_rows': 10, 'seed': None}
+    {'buffer_rows': 10, 'seed': None, 'reshuffle': True}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         items = fields_of(type(value)).values()
@@ -34,7 +34,7 @@ def to_plain(value: object) -> Any:  # dict, list or scalar
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
-    return value
+    return str(value) if isinstance(value, str) else value
 
 
 def dump(run: Run) -> str:
@@ -47,6 +47,23 @@ def dump_plain(value: object) -> str:
     return yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=88
     )
+
+
+def dump_flow(value: object) -> str:
+    """Return dicts, lists and scalars as YAML on one line.
+
+    >>> dump_flow({"type": "adam", "words": ["no", "1"]})
+    "{type: adam, words: [no, '1']}"
+    """
+    text: str = yaml.dump(
+        value,
+        Dumper=_FlowDumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=float("inf"),
+        default_flow_style=True,
+    )
+    return text.removesuffix("...\n").removesuffix("\n")
 
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -76,6 +93,10 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+class _FlowDumper(_Dumper):
+    """Writes mappings and lists in braces and brackets."""
+
+
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     # Escaped, so that a literal "${" is not read as a reference.
     escaped = text.replace("${", "$${")
@@ -100,3 +121,5 @@ for _tag, _pattern in SCALAR_PATTERNS.items():
 _Dumper.add_representer(str, _represent_text)
 _Dumper.add_representer(float, _represent_float)
 _Dumper.add_representer(list, _represent_list)
+# Lists of lists are in brackets, too.
+_FlowDumper.add_representer(list, yaml.SafeDumper.represent_list)

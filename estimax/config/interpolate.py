@@ -1,7 +1,6 @@
-"""Changes to the tree of a run file: references, merged files and overrides.
+"""Changes to the tree of a run file: merged files and references.
 
     tree = merge(included, tree)                                     # include:
-    tree = apply_override(tree, "train.max_steps=5", problems, budget)   # --set
     tree = interpolate(tree, problems, environment)                  # ${…}
 
 The references are `${vars.x}`, `${name}` and `${env:X}`. A value that is a single
@@ -23,7 +22,6 @@ from dataclasses import dataclass
 
 from estimax.config.nodes import (
     MAX_DEPTH,
-    MAX_KEY,
     MAX_REFERENCES,
     Budget,
     ConfigNode,
@@ -277,89 +275,3 @@ def merge(below: MapNode, above: MapNode) -> MapNode:
             node = merge(old.node, node)
         entries[key] = MapEntry(entry.key_origin, node)
     return MapNode(entries, above.origin)
-
-
-def apply_override(
-    tree: MapNode, text: str, problems: Problems, budget: Budget
-) -> MapNode:
-    """Apply one `PATH=VALUE` of `--set`; its problems have the option as origin."""
-    path, equals, value = text.partition("=")
-    origin = _option("--set", text)
-    keys = path.strip().split(".")
-    if not equals or not all(keys):
-        problems.add(origin, "", "expected PATH=VALUE, such as train.max_steps=500")
-        return tree
-    if len(keys) > MAX_DEPTH or not all(_is_key(key) for key in keys):
-        limits = f"at most {MAX_DEPTH} keys of {MAX_KEY} printable characters"
-        problems.add(origin, "", f"expected a PATH of {limits}, joined by dots")
-        return tree
-    if keys[0] == "include":
-        text = "files are included before --set applies; write it in the run file"
-        problems.add(origin, "include", text)
-        return tree
-    node = parse_value(value.strip(), origin, ".".join(keys), problems, budget)
-    return _changed(tree, keys, node, origin, problems)
-
-
-def set_model_dir(tree: MapNode, model_dir: str, problems: Problems) -> MapNode:
-    """Apply `--model-dir`, whose value is always a string."""
-    origin = _option("--model-dir", model_dir)
-    if not check_value_characters(model_dir, origin, "run.model_dir", problems):
-        return tree
-    node = ScalarNode(model_dir, origin)
-    return _changed(tree, ["run", "model_dir"], node, origin, problems)
-
-
-def _option(name: str, text: str) -> ValueOrigin:
-    """Return an origin that shows an option; a long value is shortened."""
-    whole = text if len(text) <= 100 else f"{text[:99]}…"
-    # Characters that cannot be printed are shown as escapes.
-    return ValueOrigin(f"{name} {whole if whole.isprintable() else shown(whole, 120)}")
-
-
-def _is_key(key: str) -> bool:
-    return len(key) <= MAX_KEY and key.isprintable()
-
-
-def _changed(
-    tree: MapNode,
-    keys: list[str],
-    value: ConfigNode,
-    origin: ValueOrigin,
-    problems: Problems,
-) -> MapNode:
-    changed = _set(tree, keys, "", value, origin, problems)
-    assert isinstance(changed, MapNode)
-    return changed
-
-
-def _set(
-    node: ConfigNode | None,
-    keys: list[str],
-    path: str,
-    value: ConfigNode,
-    origin: ValueOrigin,
-    problems: Problems,
-) -> ConfigNode:
-    if not keys:
-        return value
-    key, rest = keys[0], keys[1:]
-    here = join(path, key)
-    if isinstance(node, ListNode):
-        # An index has no more digits than the length of the list. int() may raise an
-        # error for thousands of digits.
-        is_index = key.isdecimal() and len(key) <= len(str(len(node.items)))
-        if not is_index or int(key) >= len(node.items):
-            last = len(node.items) - 1
-            text = f"an index from 0 to {last}" if node.items else "no key: it is empty"
-            problems.add(origin, here, f"expected {text}, got {shown(key)}")
-            return node
-        items = list(node.items)
-        items[int(key)] = _set(items[int(key)], rest, here, value, origin, problems)
-        return ListNode(tuple(items), node.origin)
-    # `--set a.b=1` replaces a scalar `a` by a mapping.
-    old = node if isinstance(node, MapNode) else MapNode({}, origin)
-    below = old.entries[key].node if key in old.entries else None
-    changed = _set(below, rest, here, value, origin, problems)
-    kept = old.entries[key].key_origin if key in old.entries and rest else origin
-    return MapNode({**old.entries, key: MapEntry(kept, changed)}, old.origin)

@@ -15,6 +15,7 @@ from typing import Any
 
 from estimax.config.decode import (
     About,
+    CodeName,
     SectionField,
     fields_of,
     is_section,
@@ -28,6 +29,7 @@ from estimax.config.schema import Run
 Json = dict[str, Any]  # a JSON object, whose values are of any kind
 
 _REFERENCE: Json = {"type": "string", "pattern": r"\$\{"}
+_CODE_NAME = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$|\$\{"
 _TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 
 
@@ -51,7 +53,7 @@ def _section(section: type, definitions: dict[str, Json]) -> Json:
     tag = tag_of(section)
     fields = fields_of(section)
     properties = {key: _property(f, definitions) for key, f in fields.items()}
-    required = [key for key, field in fields.items() if field.required]
+    required = [k for k, f in fields.items() if f.required and not f.about.inferred]
     if tag is not None:
         required = sorted({tag[0], *required})
     schema: Json = {
@@ -76,33 +78,96 @@ def _property(field: SectionField, definitions: dict[str, Json]) -> Json:
 
 
 def _kind(kind: Any, about: About, definitions: dict[str, Json]) -> Json:
-    """Return the schema of a value; `kind` is a type expression."""
+    """Return the schema of a value; `kind` is a type expression.
+
+    Mappings and lists are chosen by `if` and `then`, not by `anyOf`: a validator then
+    blames the key that is wrong, and not the whole mapping.
+    """
     if kind is Any:
         return {}
-    options = [_option(option, about, definitions) for option in members(kind)]
+    options = members(kind)
+    sections = [option for option in options if is_section(option)]
+    lists = [option for option in options if typing.get_origin(option) is tuple]
+    mappings = [o for o in options if typing.get_origin(o) is Mapping]
+    rest = [o for o in options if o not in (*sections, *lists, *mappings)]
+    leaf = _leaf(rest, about)
+    if not (sections or lists or mappings):
+        return leaf
+    types = ["object"] if sections or mappings else []
+    branches: list[Json] = []
+    if mappings:
+        item = _kind(typing.get_args(mappings[0])[1], About(""), definitions)
+        branches.append(_if_type("object", {"additionalProperties": item}))
+    elif sections:
+        branches.append(_if_type("object", _variants(sections, definitions)))
+    if lists:
+        types.append("array")
+        branches.append(_if_type("array", _list(lists[0], about, definitions)))
+        item = typing.get_args(lists[0])[0]
+        if about.one_or_many:
+            single = _kind(item, about, definitions)
+            branches.append({"if": {"not": {"type": "array"}}, "then": single})
+            return {"allOf": branches}
+    several = {"not": {"type": types if len(types) > 1 else types[0]}}
+    return {"allOf": [*branches, {"if": several, "then": leaf}]}
+
+
+def _if_type(name: str, schema: Json) -> Json:
+    return {"if": {"type": name}, "then": {"type": name, **schema}}
+
+
+def _leaf(options: list[Any], about: About) -> Json:
+    """Return the schema of a scalar, which may always be a reference."""
+    found = [_option(option, about) for option in options]
     # Any value may be given as a reference, which is a string until it is resolved.
-    if not any(option.get("type") == "string" for option in options):
-        options.append(_REFERENCE)
-    return options[0] if len(options) == 1 else {"anyOf": options}
+    if {"type": "string"} not in found:
+        found.append(_REFERENCE)
+    return found[0] if len(found) == 1 else {"anyOf": found}
 
 
-def _option(option: Any, about: About, definitions: dict[str, Json]) -> Json:
+def _variants(sections: list[type], definitions: dict[str, Json]) -> Json:
+    """Return the schema of a mapping that is one of several sections, by its tag."""
+    if len(sections) == 1:
+        return _reference(sections[0], definitions)
+    tagged = {tag: s for s in sections if (tag := tag_of(s)) is not None}
+    others = [section for section in sections if tag_of(section) is None]
+    branches: list[Json] = []
+    for section in others:
+        first = next(iter(fields_of(section)))
+        then = _reference(section, definitions)
+        branches.append({"if": {"required": [first]}, "then": then})
+    for (key, word), section in tagged.items():
+        chosen = {"properties": {key: {"const": word}}, "required": [key]}
+        branches.append({"if": chosen, "then": _reference(section, definitions)})
+    firsts = [{"required": [next(iter(fields_of(section)))]} for section in others]
+    needed: Json = {"anyOf": firsts}
+    if tagged:
+        key = next(iter(tagged))[0]
+        words = {"enum": [word for _, word in tagged]}
+        needed = {"properties": {key: words}, "required": [key]}
+        if others:
+            branches.append({"if": {"not": {"anyOf": firsts}}, "then": needed})
+            return {"allOf": branches}
+    return {**needed, "allOf": branches}
+
+
+def _reference(section: type, definitions: dict[str, Json]) -> Json:
+    name = _name(section)
+    if name not in definitions:
+        definitions[name] = {}  # so that a section that contains itself ends
+        definitions[name] = _section(section, definitions)
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _option(option: Any, about: About) -> Json:
     if option is type(None):
         return {"type": "null"}
+    if option is CodeName:
+        return {"type": "string", "pattern": _CODE_NAME}
     if option in _TYPES:
         return {"type": _TYPES[option], **_limits(option, about)}
-    if literals(option):
-        return {"enum": list(literals(option))}
-    if is_section(option):
-        definitions.setdefault(_name(option), {})
-        if not definitions[_name(option)]:
-            definitions[_name(option)] = _section(option, definitions)
-        return {"$ref": f"#/$defs/{_name(option)}"}
-    if typing.get_origin(option) is tuple:
-        return _list(option, about, definitions)
-    assert typing.get_origin(option) is Mapping, option
-    item = _kind(typing.get_args(option)[1], About(""), definitions)
-    return {"type": "object", "additionalProperties": item}
+    assert literals(option), option
+    return {"enum": list(literals(option))}
 
 
 def _name(section: type) -> str:
@@ -111,11 +176,10 @@ def _name(section: type) -> str:
 
 
 def _list(option: Any, about: About, definitions: dict[str, Json]) -> Json:
-    item = _kind(typing.get_args(option)[0], about, definitions)
-    schema: Json = {"type": "array", "items": item}
+    schema: Json = {"items": _kind(typing.get_args(option)[0], about, definitions)}
     if about.min_items is not None:
         schema["minItems"] = about.min_items
-    return {"anyOf": [schema, item]} if about.one_or_many else schema
+    return schema
 
 
 def _limits(option: type, about: About) -> Json:

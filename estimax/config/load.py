@@ -4,7 +4,8 @@
     loaded.run.train.max_steps          # 500
     loaded.origin("train.max_steps")    # --set train.max_steps=500
 
-Nothing here imports jax, so an invalid file is reported in a fraction of a second.
+A file without a model is completed from its data. Nothing here imports jax, so an
+invalid file is reported in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from estimax.config.checks import check_run
-from estimax.config.decode import Decoder
-from estimax.config.interpolate import apply_override, interpolate, set_model_dir
+from estimax.config.complete import completed, named
+from estimax.config.decode import Decoder, fields_of
+from estimax.config.defaults import with_defaults, with_parts
+from estimax.config.interpolate import interpolate
 from estimax.config.nodes import DEFAULT, Budget, Problems, ValueOrigin
+from estimax.config.overrides import apply_override, set_model_dir
 from estimax.config.schema import Run
 from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError, MissingFileError
@@ -33,10 +38,20 @@ class LoadedRun:
     source: str  # the text of the file
     overrides: tuple[str, ...]
     origins: Mapping[str, ValueOrigin]
+    # What was chosen from the data, for a file without a model; see `complete`.
+    inferred: Mapping[str, Any] | None = None
 
     def origin(self, path: str) -> ValueOrigin:
         """Return where the value at an address such as `train.max_steps` comes from."""
         return self.origins.get(path, DEFAULT)
+
+    def origin_of(self, leaf: str) -> str:
+        """Return where the value at a leaf of the resolved run comes from, as text."""
+        # A single item written instead of a list has an address without an index.
+        for path in (leaf, leaf.replace(".0.", ".", 1)):
+            if path in self.origins:
+                return str(self.origins[path])
+        return str(self.origin(leaf))
 
 
 def load(
@@ -78,6 +93,10 @@ def load(
     if source is None or tree is None:
         problems.raise_if_any()
         raise AssertionError("a file that cannot be read has a problem")
+    # A misspelt key may be the model's, so that nothing is chosen in its place.
+    keys = tree.entries.keys()
+    is_short = "data" in keys and "model" not in keys and keys <= fields_of(Run).keys()
+    tree = named(tree, path) if is_short else tree
     for text in overrides:
         tree = apply_override(tree, text, problems, budget)
     if model_dir is not None:
@@ -85,10 +104,15 @@ def load(
     tree = interpolate(
         tree, problems, os.environ if environment is None else environment
     )
+    inferred = None
+    if is_short:
+        problems.raise_if_any()
+        tree, inferred = completed(tree)
     decoder = Decoder(problems)
     run = decoder.section(tree, Run, "")
     check_run(run, decoder.origins, problems)
     problems.raise_if_any()
-    # Includes and variables have been applied, so the run does not need them.
-    run = dataclasses.replace(run, include=(), vars={})
-    return LoadedRun(run, path, source, tuple(overrides), decoder.origins)
+    # Includes, variables and splits have been applied, so the run does not need them.
+    run = with_parts(run, decoder.origins)
+    run = with_defaults(dataclasses.replace(run, include=(), vars={}))
+    return LoadedRun(run, path, source, tuple(overrides), decoder.origins, inferred)

@@ -43,7 +43,7 @@ class ScalarNode:
 
 @dataclass(frozen=True)
 class ListNode:
-    """A sequence."""
+    """A list of a run file, with the place where it was written."""
 
     items: tuple[ConfigNode, ...]
     origin: ValueOrigin

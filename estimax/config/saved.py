@@ -4,7 +4,9 @@
 
     model_dir/config/source.yaml       the run file as written
                      resolved.yaml     every value, defaults included
+                     inferred.json     what was chosen from the data, if anything was
                      overrides.txt     the values of --set, one per line
+                     origins.json      where every value was set
                      environment.json  versions of packages, command and machine
 
 A resumed run must describe the same model and the same data. Values listed in `SAFE`
@@ -22,9 +24,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from estimax.config.complete import INFERRED_FILE
 from estimax.config.dump import dump, leaves, to_plain
 from estimax.config.interpolate import interpolate
-from estimax.config.load import LoadedRun
+from estimax.config.load import LoadedRun, load
 from estimax.config.nodes import (
     Budget,
     Problems,
@@ -35,7 +38,7 @@ from estimax.config.nodes import (
 )
 from estimax.config.schema.run import Run
 from estimax.config.source_files import FileReader
-from estimax.core.errors import ConfigError
+from estimax.core.errors import ConfigError, EstimaxError
 from estimax.wire import atomic, locks
 
 # Addresses whose values change neither the model nor the batches that it is trained on.
@@ -47,8 +50,12 @@ SAFE = (
     "run",
     "data.prefetch",
     "train.max_steps",
+    "train.hooks",
     "eval",
+    "early_stopping",
     "export",
+    "serving",
+    "sweep",
 )
 
 
@@ -93,7 +100,13 @@ def claim_model_dir(loaded: LoadedRun) -> list[str]:
     # First of all, so that nothing changes while another process trains here.
     locks.check_free(model_dir)
     remarks: list[str] = []
-    if model_dir.is_dir() and any(model_dir.iterdir()):
+    if _is_failed_start(model_dir) and _changes(loaded):
+        # Nothing was trained that a corrected run file could contradict.
+        _clear(model_dir)
+        remarks.append(f"{model_dir}: starting anew, the earlier run took no step")
+    elif _is_failed_start(model_dir):
+        pass  # resume, or try again what failed
+    elif model_dir.is_dir() and any(model_dir.iterdir()):
         if run.run.on_existing == "fail":
             raise ConfigError(
                 f"{loaded.origin('run.model_dir')}: run.model_dir: {model_dir} holds a "
@@ -109,6 +122,29 @@ def claim_model_dir(loaded: LoadedRun) -> list[str]:
     return remarks
 
 
+def _is_failed_start(model_dir: Path) -> bool:
+    """Return whether a directory holds what a run leaves that has taken no step."""
+    if not (model_dir / "config" / "resolved.yaml").is_file():
+        return False
+    found = {path.name for path in model_dir.iterdir()}
+    return all(
+        name in _BEFORE_THE_FIRST_STEP or name.startswith("events.out.tfevents")
+        for name in found
+    )
+
+
+# What is in a model directory before the first step. A checkpoint of step 0 holds the
+# initial weights, which a new start makes again.
+_BEFORE_THE_FIRST_STEP = (
+    "checkpoint",
+    "config",
+    "example.json",
+    "last_train_call.json",
+    "model.ckpt-0",
+    locks.FILE,
+)
+
+
 def _clear(model_dir: Path) -> None:
     # Only remove a directory that estimax made: a mistyped model_dir may be the user's
     # home directory.
@@ -122,9 +158,7 @@ def _clear(model_dir: Path) -> None:
 
 def _check_resume(loaded: LoadedRun) -> list[str]:
     saved = config_dir(loaded.run) / "resolved.yaml"
-    if not saved.is_file():
-        return []
-    changes = compare(read_plain(saved), to_plain(loaded.run), loaded.run)
+    changes = _changes(loaded)
     if not changes:
         return []
     lines = [str(change) for change in changes[:_MOST_CHANGES]]
@@ -139,6 +173,25 @@ def _check_resume(loaded: LoadedRun) -> list[str]:
         "Undo the changes, train in another --model-dir, or accept them with "
         "--set run.on_config_change=warn."
     )
+
+
+def _changes(loaded: LoadedRun) -> list[Change]:
+    """Return what differs from the run that is saved; nothing if none is."""
+    saved = config_dir(loaded.run) / "resolved.yaml"
+    if not saved.is_file():
+        return []
+    return compare(saved_run(saved), to_plain(loaded.run), loaded.run)
+
+
+def saved_run(path: Path) -> object:
+    """Return a saved run, with the defaults of keys that did not exist when it began.
+
+    A run that this version of the schema refuses is returned as it is.
+    """
+    try:
+        return to_plain(load(path).run)
+    except EstimaxError:
+        return read_plain(path)
 
 
 def read_plain(path: Path) -> object:
@@ -176,8 +229,17 @@ def compare(old: object, new: object, run: Run) -> list[Change]:
         Change(path, before.get(path, _ABSENT), after.get(path, _ABSENT))
         for path in paths
         if not _is_safe(path, run)
-        and before.get(path, _ABSENT) != after.get(path, _ABSENT)
+        and not _is_same(path, before.get(path, _ABSENT), after.get(path, _ABSENT))
     ]
+
+
+def _is_same(path: str, old: object, new: object) -> bool:
+    """Return whether two values mean the same: an empty list is the same as null."""
+    is_epsilon = path.startswith("optimizers.") and path.endswith(".epsilon")
+    if is_epsilon and (old, new) == (1e-7, None):
+        return True  # older versions saved the number that null stands for
+    old, new = (None if value in ([], {}) else value for value in (old, new))
+    return old == new
 
 
 def _is_safe(path: str, run: Run) -> bool:
@@ -192,9 +254,13 @@ def _save(loaded: LoadedRun) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     atomic.write_bytes(folder / "source.yaml", loaded.source.encode())
     atomic.write_bytes(folder / "resolved.yaml", dump(loaded.run).encode())
+    if loaded.inferred is not None:
+        atomic.write_json(folder / INFERRED_FILE, dict(loaded.inferred))
     overrides = "".join(f"{text}\n" for text in loaded.overrides)
     atomic.write_bytes(folder / "overrides.txt", overrides.encode())
     atomic.write_json(folder / "environment.json", environment())
+    origins = {path: loaded.origin_of(path) for path, _ in leaves(to_plain(loaded.run))}
+    atomic.write_json(folder / "origins.json", origins)
 
 
 _PACKAGES = ("estimax", "jax", "jaxlib", "flax", "optax", "numpy", "pyarrow", "numba")

@@ -1,10 +1,10 @@
-"""Statistics of the train source that features need: means, deviations, vocabularies.
+"""Statistics of the train source that features need: means, deviations, words.
 
     statistics = statistics_for(run, cache=model_dir / "config/statistics.json")
     statistics.moments["age"].mean
     statistics.vocabularies["city"]          # most frequent first
 
-They are computed in one streaming pass and saved in the model directory. A resumed run
+They are computed in a streaming pass and saved in the model directory. A resumed run
 reads them from there: with other means or word ids, the trained weights would be wrong.
 """
 
@@ -14,14 +14,27 @@ import hashlib
 import json
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from estimax.config.data_report import ColumnKind, find_files, scan
-from estimax.config.schema.features import NumericConfig, VocabularyConfig
+from estimax.config.build_input import scan
+from estimax.config.columns import (
+    DataColumn,
+    column_of,
+    data_columns,
+    label_columns,
+)
+from estimax.config.schema.features import (
+    BucketizedConfig,
+    NumericConfig,
+    Quantiles,
+    VocabularyConfig,
+)
+from estimax.config.schema.heads import RegressionHeadConfig
 from estimax.config.schema.run import Run
-from estimax.core.errors import ConfigError, FeatureError
+from estimax.config.tables import find_files, is_remote
+from estimax.core.errors import ConfigError, FeatureError, LabelError
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,8 @@ class Moments:
     count: int = 0
     mean: float = 0.0
     squares: float = 0.0  # sum of squared distances from the mean
+    low: float = math.inf
+    high: float = -math.inf
 
     @property
     def std(self) -> float:
@@ -50,51 +65,106 @@ class Moments:
         gap = other.mean - self.mean
         mean = self.mean + gap * other.count / count
         between = gap * gap * self.count * other.count / count
-        return Moments(count, mean, self.squares + other.squares + between)
+        return Moments(
+            count,
+            mean,
+            self.squares + other.squares + between,
+            min(self.low, other.low),
+            max(self.high, other.high),
+        )
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Moments and vocabularies by feature name; `raw` is before the transform."""
+    """Moments and vocabularies by feature name; `raw` is before the transform.
 
-    raw: dict[str, Moments]
-    moments: dict[str, Moments]
-    vocabularies: dict[str, tuple[str, ...]]
+    Args:
+      raw: Moments of the numbers as they are in the data.
+      moments: Moments after the transform.
+      vocabularies: Words, most frequent first.
+      boundaries: Boundaries at quantiles, of bucketized features.
+      labels: Moments of label columns that are normalised.
+      cuts: The limits of the parts of sources that are split by time.
+    """
+
+    raw: dict[str, Moments] = field(default_factory=dict)
+    moments: dict[str, Moments] = field(default_factory=dict)
+    vocabularies: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    boundaries: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    labels: dict[str, Moments] = field(default_factory=dict)
+    cuts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Request:
-    """The features that need statistics, by name."""
+    """The features that need statistics, by name; and labels and sources that do."""
 
     numeric: dict[str, NumericConfig]
     vocabulary: dict[str, VocabularyConfig]
+    quantiles: dict[str, tuple[str, int]] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    cuts: dict[str, tuple[str, float, float]] = field(default_factory=dict)
+
+    def is_empty(self) -> bool:
+        """Return whether no statistics are needed."""
+        return not any(
+            (self.numeric, self.vocabulary, self.quantiles, self.labels, self.cuts)
+        )
 
     def key(self) -> str:
         """Return a string that is equal for requests of the same statistics."""
-        asked = {
+        asked: dict[str, object] = {
             "numeric": {n: [f.column, f.transform] for n, f in self.numeric.items()},
             "vocabulary": {
                 n: [f.column, f.from_data and asdict(f.from_data)]
                 for n, f in self.vocabulary.items()
             },
         }
+        more = {"quantiles": self.quantiles, "labels": self.labels, "cuts": self.cuts}
+        asked |= {key: value for key, value in more.items() if value}
         return json.dumps(asked, sort_keys=True)
 
 
 def request_of(run: Run) -> Request:
-    """Return the features of a run that need statistics of the data."""
+    """Return the features of a run that need statistics of the data.
+
+    Labels are included if their head normalises them.
+    """
     numeric = {
         name: feature
         for name, feature in run.features.items()
         if isinstance(feature, NumericConfig)
-        and (feature.normalize == "zscore" or feature.default == "mean")
+        and (feature.normalize in ("zscore", "minmax") or feature.default == "mean")
     }
     vocabulary = {
         name: feature
         for name, feature in run.features.items()
         if isinstance(feature, VocabularyConfig) and feature.from_data is not None
     }
-    return Request(numeric, vocabulary)
+    quantiles = {
+        name: (feature.source, feature.boundaries.quantiles)
+        for name, feature in run.features.items()
+        if isinstance(feature, BucketizedConfig)
+        and isinstance(feature.boundaries, Quantiles)
+    }
+    labels = tuple(
+        column for column, head in label_columns(run).items() if is_scaled(head)
+    )
+    cuts = {
+        name: (source.part.key or "", source.part.start, source.part.stop)
+        for name, source in run.data.sources.items()
+        if source.part is not None and source.part.by == "time"
+    }
+    return Request(numeric, vocabulary, quantiles, labels, cuts)
+
+
+def is_scaled(head: Any) -> bool:
+    """Return whether a head is trained on a normalised label."""
+    return (
+        isinstance(head, RegressionHeadConfig)
+        and head.normalize_label
+        and head.label_dimension == 1
+    )
 
 
 def statistics_for(run: Run, cache: Path, *, keep: bool = False) -> Statistics:
@@ -111,8 +181,8 @@ def statistics_for(run: Run, cache: Path, *, keep: bool = False) -> Statistics:
       FeatureError: A feature has no value or word in the source.
     """
     request = request_of(run)
-    if not request.numeric and not request.vocabulary:
-        return Statistics({}, {}, {})
+    if request.is_empty():
+        return Statistics()
     files = _fingerprint(run) if not keep else ""
     if cache.is_file():
         saved = _read(cache, request, None if keep else files)
@@ -134,8 +204,15 @@ def statistics_for(run: Run, cache: Path, *, keep: bool = False) -> Statistics:
 def _fingerprint(run: Run) -> str:
     source = run.data.sources[run.train.source]
     files = find_files(source, run.train.source)
-    seen = [(f, Path(f).stat().st_size, Path(f).stat().st_mtime_ns) for f in files]
+    seen = [_seen(file) for file in files]
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def _seen(file: str) -> tuple[str, int, int]:
+    if is_remote(file):
+        return (file, 0, 0)
+    found = Path(file).stat()
+    return (file, found.st_size, found.st_mtime_ns)
 
 
 def _read(cache: Path, request: Request, files: str | None) -> Statistics | None:
@@ -158,14 +235,33 @@ def _from_json(saved: dict[str, Any], request: Request) -> Statistics:
     """Return statistics from parsed JSON; raise if some of the request are missing."""
     return Statistics(
         {name: _moments_from(saved["raw"][name]) for name in request.numeric},
-        {name: _moments_from(saved["moments"][name]) for name in request.numeric},
+        {
+            name: _moments_from(saved["moments"][name], feature.normalize == "minmax")
+            for name, feature in request.numeric.items()
+        },
         {name: _words_from(saved["vocabularies"][name]) for name in request.vocabulary},
+        {n: _numbers_from(saved["boundaries"][n]) for n in request.quantiles},
+        {column: _moments_from(saved["labels"][column]) for column in request.labels},
+        {
+            name: (saved["cuts"][name][0], saved["cuts"][name][1])
+            for name in request.cuts
+        },
     )
 
 
-def _moments_from(saved: dict[str, Any]) -> Moments:
-    moments = Moments(saved["count"], saved["mean"], saved["squares"])
-    numbers = (moments.count, moments.mean, moments.squares)
+def _numbers_from(saved: object) -> tuple[float, ...]:
+    if not isinstance(saved, list) or not all(isinstance(x, float) for x in saved):
+        raise TypeError("expected a list of numbers")
+    return tuple(saved)
+
+
+def _moments_from(saved: dict[str, Any], with_range: bool = False) -> Moments:
+    keys = ["count", "mean", "squares"]
+    # Runs that began before ranges were saved have none, and need none.
+    if with_range or "low" in saved:
+        keys += ["low", "high"]
+    numbers = tuple(saved[key] for key in keys)
+    moments = Moments(*numbers)
     if not all(math.isfinite(number) for number in numbers):
         raise ValueError(f"expected finite numbers, got {numbers}")
     if moments.count < 1 or moments.squares < 0:
@@ -180,37 +276,130 @@ def _words_from(saved: object) -> tuple[str, ...]:
 
 
 def collect(run: Run, request: Request) -> Statistics:
-    """Compute the statistics in one pass over the train source."""
-    columns: dict[str, ColumnKind] = {}
-    columns |= {f.column or name: "float" for name, f in request.numeric.items()}
-    columns |= {f.column or name: "text" for name, f in request.vocabulary.items()}
+    """Compute the statistics: of times in one pass, of the rest in another."""
+    cuts = {name: _cuts(run, name, *asked) for name, asked in request.cuts.items()}
+    source = run.train.source
+    every = data_columns(run)
+    names = {
+        *(column_of(name, f) for name, f in request.numeric.items()),
+        *(column_of(name, f) for name, f in request.vocabulary.items()),
+        *(column_of(of, run.features[of]) for of, _ in request.quantiles.values()),
+        *request.labels,
+    }
+    label = dict.fromkeys(request.labels, Moments())
     raw = {name: Moments() for name in request.numeric}
     scaled = dict(raw)
     counts: dict[str, Counter[str]] = {name: Counter() for name in request.vocabulary}
-    source = run.train.source
-    for batch in scan(run.data.sources[source], source, columns):
+    samples = {name: _Sample() for name in request.quantiles}
+    columns = {c: k for c, k in every.items() if c in names}
+    for batch in scan(run, source, columns, cuts) if columns else ():
         for name, number in request.numeric.items():
-            values = batch[number.column or name]
+            values = _numbers(batch[column_of(name, number)])
             raw[name] = raw[name].merge(_moments_of(values, name, None))
             found = _moments_of(values, name, number.transform)
             scaled[name] = scaled[name].merge(found)
+        for column in request.labels:
+            found = _moments_of(_numbers(batch[column]), column, None)
+            label[column] = label[column].merge(found)
         for name, words in request.vocabulary.items():
-            for pair in batch[words.column or name].drop_null().value_counts():
-                counts[name][pair["values"].as_py()] += pair["counts"].as_py()
+            _count(counts[name], batch[column_of(name, words)])
+        for name, (of, _) in request.quantiles.items():
+            samples[name].add(_numbers(batch[column_of(of, run.features[of])]))
     empty = [name for name, moments in raw.items() if moments.count == 0]
+    empty += [name for name, sample in samples.items() if not sample.count]
     if empty:
         raise FeatureError(f"features.{empty[0]}: the train source has no value of it.")
+    for column, moments in label.items():
+        if moments.count == 0:
+            raise LabelError(
+                f"data.label: column {column!r} has no value in the train source."
+            )
     chosen = {
         name: _words(counts[name], name, f) for name, f in request.vocabulary.items()
     }
-    return Statistics(raw, scaled, chosen)
+    boundaries = {
+        name: samples[name].quantiles(n) for name, (_, n) in request.quantiles.items()
+    }
+    return Statistics(raw, scaled, chosen, boundaries, label, cuts)
 
 
-def _moments_of(values: Any, name: str, transform: str | None) -> Moments:
+def _cuts(run: Run, name: str, key: str, start: float, stop: float) -> tuple[Any, Any]:
+    """Return the values between which the rows of a part by time are."""
     import numpy as np
 
-    numbers = values.drop_null().to_numpy(zero_copy_only=False)
-    numbers = numbers[np.isfinite(numbers)]
+    columns = {key: data_columns(run).get(key, DataColumn(None))}
+    found = [batch[key] for batch in scan(run, name, columns, None)]
+    values = np.sort(np.concatenate([_plain(column) for column in found]))
+    if not len(values):
+        raise FeatureError(f"data.sources.{name}: there are no rows to split.")
+
+    def at(share: float) -> Any:
+        if share <= 0 or share >= 1:
+            return None
+        value = values[min(int(share * len(values)), len(values) - 1)]
+        return value.decode() if isinstance(value, bytes) else value.item()
+
+    return at(start), at(stop)
+
+
+def _plain(column: Any) -> Any:
+    import numpy as np
+
+    is_text = hasattr(column, "tolist") and not isinstance(column, np.ndarray)
+    return np.array(column.tolist(), dtype=object) if is_text else column
+
+
+def _numbers(column: Any) -> Any:
+    """Return the finite numbers of a column, those of lists in one array."""
+    import numpy as np
+
+    flat = np.asarray(getattr(column, "values", column)).reshape(-1)
+    return flat[np.isfinite(flat)]
+
+
+def _count(counts: Counter[str], column: Any) -> None:
+    """Count the words of a column; empty text is a missing value."""
+    import pyarrow as pa
+
+    words = getattr(column, "values", column)
+    texts = pa.array(words.tolist(), pa.binary())
+    for pair in texts.value_counts():
+        word = pair["values"].as_py()
+        if word:
+            counts[word.decode()] += pair["counts"].as_py()
+
+
+class _Sample:
+    """Up to 4 million of the values of a column, evenly chosen."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._parts: list[Any] = []
+        self._stride = 1
+
+    def add(self, values: Any) -> None:
+        """Add the values of a batch; halve the sample when it is too large."""
+        self._parts.append(values[:: self._stride])
+        self.count = sum(len(part) for part in self._parts)
+        if self.count > _MOST_VALUES:
+            self._parts = [part[::2] for part in self._parts]
+            self._stride *= 2
+
+    def quantiles(self, buckets: int) -> tuple[float, ...]:
+        """Return the distinct boundaries of buckets with about as many values each."""
+        import numpy as np
+
+        shares = np.arange(1, buckets) / buckets
+        found = np.unique(np.quantile(np.concatenate(self._parts), shares))
+        return tuple(float(boundary) for boundary in found)
+
+
+_MOST_VALUES = 1 << 22
+
+
+def _moments_of(numbers: Any, name: str, transform: str | None) -> Moments:
+    import numpy as np
+
     if transform == "log1p":
         if numbers.size and numbers.min() <= -1:
             raise FeatureError(
@@ -220,8 +409,12 @@ def _moments_of(values: Any, name: str, transform: str | None) -> Moments:
         numbers = np.log1p(numbers)
     if not numbers.size:
         return Moments()
+    numbers = numbers.astype(np.float64)
     mean = float(numbers.mean())
-    return Moments(len(numbers), mean, float(np.square(numbers - mean).sum()))
+    squares = float(np.square(numbers - mean).sum())
+    return Moments(
+        len(numbers), mean, squares, float(numbers.min()), float(numbers.max())
+    )
 
 
 def _words(

@@ -53,7 +53,7 @@ WRONG = [
     (
         "hidden_units: [8]",
         "hidden_units: []",
-        "run.yaml:15:19: model.dnn.hidden_units: needs at least 1 items, has 0",
+        "run.yaml:15:19: model.dnn.hidden_units: needs at least 1 item, has 0",
     ),
     (
         "hidden_units: [8]",
@@ -106,9 +106,9 @@ WRONG = [
     (
         "name: small",
         "name: small\nfoo: {}",
-        "run.yaml:3:1: foo: unknown key; expected one of: data, eval, export, "
-        "features, include, metadata, model, name, optimizers, run, schema, seed, "
-        "train, vars, warm_start",
+        "run.yaml:3:1: foo: unknown key; expected one of: data, early_stopping, eval, "
+        "export, features, include, metadata, model, name, optimizers, run, schema, "
+        "seed, serving, sweep, train, vars, warm_start",
     ),
     (
         "schema: estimax/run/v1",
@@ -119,7 +119,8 @@ WRONG = [
     (
         "run: {model_dir: runs/small}",
         "run: runs/small",
-        "run.yaml:3:6: run: expected a mapping, got str 'runs/small'",
+        "run.yaml:3:6: run: expected a mapping, got str 'runs/small'; "
+        "write {model_dir: runs/small}",
     ),
     (
         "type: hashed",
@@ -131,7 +132,7 @@ WRONG = [
         "{type: hashed, buckets: 100}",
         "{buckets: 100}",
         "run.yaml:10:9: features.city.type: required key is missing; one of: "
-        "numeric, bucketized, vocabulary, hashed, identity, crossed",
+        "numeric, bucketized, vocabulary, hashed, identity, crossed, weighted",
     ),
     (
         "numeric: [age]",

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from run_files import GOOD, load_text
 
 from estimax.config import load
-from estimax.config.saved import claim_model_dir
+from estimax.config.saved import claim_model_dir, compare
 from estimax.core.errors import ConfigError, InUseError
 from estimax.wire import locks
 
@@ -20,7 +20,21 @@ from estimax.wire import locks
 def started(folder: Path, *overrides: str, text: str = GOOD):
     text = text.replace("runs/small", str(folder / "model"))
     loaded = load_text(folder, text, *overrides)
-    return loaded, claim_model_dir(loaded)
+    remarks = claim_model_dir(loaded)
+    (folder / "model" / "model.ckpt-5").mkdir(exist_ok=True)  # as if it was trained
+    return loaded, remarks
+
+
+@pytest.mark.parametrize("option", ["run.on_existing=resume", "run.on_existing=fail"])
+def test_a_run_that_took_no_step_does_not_block_its_correction(tmp_path, option):
+    model = tmp_path / "model"
+    started(tmp_path)
+    model.joinpath("model.ckpt-5").rename(model / "model.ckpt-0")
+    remarks = started(tmp_path, "model.dnn.hidden_units=[16]", option)[1]
+    assert remarks == [f"{model}: starting anew, the earlier run took no step"]
+    assert not model.joinpath("model.ckpt-0").exists()
+    saved = model.joinpath("config", "resolved.yaml").read_text()
+    assert "hidden_units: [16]" in saved
 
 
 def test_the_run_is_kept_as_written_and_as_resolved(tmp_path):
@@ -31,6 +45,31 @@ def test_the_run_is_kept_as_written_and_as_resolved(tmp_path):
     assert load(config / "resolved.yaml").run == loaded.run
     environment = json.loads(config.joinpath("environment.json").read_text())
     assert environment["packages"]["jax"]
+
+
+def test_a_run_that_was_saved_before_a_key_existed_may_go_on(tmp_path):
+    started(tmp_path)
+    saved = tmp_path / "model" / "config" / "resolved.yaml"
+    lines = saved.read_text().splitlines(keepends=True)
+    older = [line for line in lines if "dropout:" not in line]
+    assert len(older) < len(lines)
+    saved.write_text("".join(older))
+    assert started(tmp_path)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "other"),
+    [("model.thresholds", [], [0.5]), ("optimizers.dnn.epsilon", 1e-7, 1e-8)],
+)
+def test_what_older_versions_saved_for_null_is_no_change(tmp_path, path, old, other):
+    def tree(value):
+        for key in reversed(path.split(".")):
+            value = {key: value}
+        return value
+
+    run = started(tmp_path)[0].run
+    assert compare(tree(old), tree(None), run) == []
+    assert [change.path for change in compare(tree(other), tree(None), run)] == [path]
 
 
 def test_the_same_run_may_go_on(tmp_path):

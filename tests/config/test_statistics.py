@@ -1,5 +1,6 @@
 """Figures taken from the data before training."""
 
+import dataclasses
 import json
 import os
 import sys
@@ -173,6 +174,23 @@ def test_figures_that_cannot_be_are_refused(tmp_path, key, value):
     cache.write_text(json.dumps(saved))
     with pytest.raises(ConfigError, match=r"s\.json: expected the statistics"):
         statistics_for(run, cache)
+
+
+def test_figures_without_ranges_serve_runs_that_need_none(tmp_path):
+    run, cache = run_over(tmp_path), tmp_path / "s.json"
+    first = statistics_for(run, cache)
+    saved = json.loads(cache.read_text())
+    for group in ("raw", "moments"):
+        for key in ("low", "high"):
+            del saved["statistics"][group]["age"][key]
+    cache.write_text(json.dumps(saved))
+    found = statistics_for(run, cache, keep=True).moments["age"]
+    assert found.mean == first.moments["age"].mean
+    assert found.std == first.moments["age"].std
+    age = dataclasses.replace(run.features["age"], normalize="minmax")
+    ranged = dataclasses.replace(run, features={**run.features, "age": age})
+    with pytest.raises(ConfigError, match="'low'"):
+        statistics_for(ranged, cache, keep=True)
 
 
 def test_a_file_of_figures_that_is_not_utf_8_is_an_error(tmp_path):

@@ -5,208 +5,305 @@ optimizers:
   dnn:
     type: adam
     learning_rate: {schedule: cosine, initial: 1e-3, decay_steps: 20000}
+
+Optimizers and schedules are derived from the constructors in `estimax.optimizers`; the
+tables below say only what a signature does not: shorter keys and limits.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+import functools
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from estimax.config.decode import About
+from estimax.config.schema.derive import CodeName, derive, described
+from estimax.config.schema.signatures import REQUIRED
 
-_INITIAL = About("The learning rate at step 0.", above=0)
-_STAIRCASE = About("Decay in steps of decay_steps instead of smoothly.")
+_POSITIVE = About("", above=0)
+_NOT_NEGATIVE = About("", at_least=0)
+_DECAY = About("", at_least=0, below=1)
+_STEPS = About("", at_least=1)
+
+# ------------------------------------------------------------------------- schedules
+_SCHEDULE_KEYS = {"learning_rate": "initial", "end_learning_rate": "end"}
+_SCHEDULE_LIMITS = {
+    "learning_rate": About("The learning rate at step 0.", above=0),
+    "decay_steps": _STEPS,
+    "first_decay_steps": _STEPS,
+    "decay_rate": _POSITIVE,
+    "end_learning_rate": _NOT_NEGATIVE,
+    "power": _POSITIVE,
+    "alpha": About("", at_least=0, at_most=1),
+    "warmup_steps": _NOT_NEGATIVE,
+    "t_mul": About("", at_least=1),
+    "m_mul": _POSITIVE,
+    "initial_variance": _NOT_NEGATIVE,
+}
+# In Python these are floats; a number of steps is a whole number.
+_WHOLE = dict.fromkeys(("decay_steps", "first_decay_steps", "warmup_steps"), int)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExponentialConfig:
-    """Exponential decay: initial * decay_rate ^ (step / decay_steps)."""
-
-    schedule: Annotated[Literal["exponential"], About("Exponential decay.")] = (
-        "exponential"
+def _schedule(title: str, name: str, tag: str, **options: Any) -> Any:
+    limits = {**_SCHEDULE_LIMITS, **options.pop("limits", {})}
+    return derive(
+        title,
+        "optimizers/schedules.py",
+        name,
+        calls=f"estimax.optimizers.{name}",
+        tag=("schedule", tag),
+        tag_doc=f"`ex.optimizers.{name}`.",
+        keys=_SCHEDULE_KEYS,
+        kinds={**_WHOLE, **options.pop("kinds", {})},
+        limits=limits,
+        **options,
     )
-    initial: Annotated[float, _INITIAL]
-    decay_steps: Annotated[
-        int, About("Steps after which the rate is multiplied once.", at_least=1)
-    ]
-    decay_rate: Annotated[float, About("The factor.", above=0)]
-    staircase: Annotated[bool, _STAIRCASE] = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class InverseTimeConfig:
-    """Inverse time decay: initial / (1 + decay_rate * step / decay_steps)."""
-
-    schedule: Annotated[Literal["inverse_time"], About("Inverse time decay.")] = (
-        "inverse_time"
-    )
-    initial: Annotated[float, _INITIAL]
-    decay_steps: Annotated[
-        int, About("Steps by which the step number is divided.", at_least=1)
-    ]
-    decay_rate: Annotated[float, About("The speed of the decay.", above=0)]
-    staircase: Annotated[bool, _STAIRCASE] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolynomialConfig:
-    """Polynomial decay from initial to end in decay_steps steps."""
-
-    schedule: Annotated[Literal["polynomial"], About("Polynomial decay.")] = (
-        "polynomial"
-    )
-    initial: Annotated[float, _INITIAL]
-    decay_steps: Annotated[
-        int, About("Steps until the final rate is reached.", at_least=1)
-    ]
-    end: Annotated[float, About("The final rate.", at_least=0)] = 1e-4
-    power: Annotated[float, About("The exponent; 1 decays linearly.", above=0)] = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class CosineConfig:
-    """Cosine decay from initial to alpha * initial, after an optional warm-up."""
-
-    schedule: Annotated[Literal["cosine"], About("Cosine decay.")] = "cosine"
-    initial: Annotated[float, About("The highest rate.", above=0)]
-    decay_steps: Annotated[
-        int, About("Steps from the highest to the lowest rate.", at_least=1)
-    ]
-    alpha: Annotated[
-        float,
-        About("The lowest rate, as a fraction of the highest.", at_least=0, at_most=1),
-    ] = 0.0
-    warmup_steps: Annotated[
-        int,
-        About("Steps in which the rate first rises from 0 to initial.", at_least=0),
-    ] = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class PiecewiseConfig:
-    """Piecewise constant rates, which change after given steps."""
-
-    schedule: Annotated[Literal["piecewise"], About("Piecewise constant.")] = (
-        "piecewise"
-    )
-    boundaries: Annotated[
-        tuple[int, ...],
-        About("The last step of each rate except the last.", at_least=1, min_items=1),
-    ]
-    values: Annotated[
-        tuple[float, ...],
-        About("The rates, one more than boundaries.", above=0, min_items=2),
-    ]
-
-
-ScheduleConfig = (
-    ExponentialConfig
-    | InverseTimeConfig
-    | PolynomialConfig
-    | CosineConfig
-    | PiecewiseConfig
+ExponentialConfig = _schedule("ExponentialConfig", "exponential_decay", "exponential")
+NaturalExpConfig = _schedule("NaturalExpConfig", "natural_exp_decay", "natural_exp")
+InverseTimeConfig = _schedule("InverseTimeConfig", "inverse_time_decay", "inverse_time")
+PolynomialConfig = _schedule("PolynomialConfig", "polynomial_decay", "polynomial")
+CosineConfig = _schedule(
+    "CosineConfig",
+    "cosine_decay",
+    "cosine",
+    limits={
+        "learning_rate": About("The highest rate.", above=0),
+        "warmup_steps": About(
+            "Steps in which the rate first rises from 0 to initial.", at_least=0
+        ),
+    },
+    elsewhere={"warmup_target": "`initial`, if there are `warmup_steps`"},
 )
-_RATE = About("The learning rate: a number, or a schedule.", above=0)
-_CLIP = About("Clip gradients to this global norm.", above=0)
-_ACCUMULATOR = About("Initial value of the sums of squared gradients.", at_least=0)
-_EPSILON = About("Added to the divisor for numerical stability.", above=0)
+CosineRestartsConfig = _schedule(
+    "CosineRestartsConfig", "cosine_decay_restarts", "cosine_restarts"
+)
+LinearCosineConfig = _schedule(
+    "LinearCosineConfig", "linear_cosine_decay", "linear_cosine"
+)
+NoisyLinearCosineConfig = _schedule(
+    "NoisyLinearCosineConfig", "noisy_linear_cosine_decay", "noisy_linear_cosine"
+)
+PiecewiseConfig = _schedule(
+    "PiecewiseConfig",
+    "piecewise_constant",
+    "piecewise",
+    kinds={"boundaries": tuple[int, ...]},
+    limits={
+        "boundaries": About(
+            "The last step of each rate except the last.", at_least=1, min_items=1
+        ),
+        "values": About("The rates, one more than boundaries.", above=0, min_items=2),
+    },
+)
+_SCHEDULES = (
+    ExponentialConfig,
+    NaturalExpConfig,
+    InverseTimeConfig,
+    PolynomialConfig,
+    CosineConfig,
+    CosineRestartsConfig,
+    LinearCosineConfig,
+    NoisyLinearCosineConfig,
+    PiecewiseConfig,
+)
+if TYPE_CHECKING:
+    # Derived sections are classes made at run time.
+    PlainScheduleConfig = Any
+    ScheduleConfig = Any
+else:
+    PlainScheduleConfig = functools.reduce(operator.or_, _SCHEDULES)
 
 
+@described(
+    "estimax.optimizers.linear_warmup",
+    "optimizers/schedules.py",
+    "linear_warmup",
+    keys={"schedule": "then"},
+)
 @dataclass(frozen=True, kw_only=True)
-class SgdConfig:
-    """Stochastic gradient descent, with optional momentum."""
+class WarmupConfig:
+    """A rate that first rises from 0 linearly, then follows another schedule."""
 
-    type: Annotated[Literal["sgd"], About("Stochastic gradient descent.")] = "sgd"
-    learning_rate: Annotated[float | ScheduleConfig, _RATE]
-    momentum: Annotated[
-        float, About("Momentum; 0 for none.", at_least=0, at_most=1)
-    ] = 0.0
-    nesterov: Annotated[bool, About("Use Nesterov momentum.")] = False
-    clip_global_norm: Annotated[float | None, _CLIP] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdagradConfig:
-    """Adagrad: the rate of each weight falls with the gradients it has had."""
-
-    type: Annotated[Literal["adagrad"], About("Adagrad.")] = "adagrad"
-    learning_rate: Annotated[float | ScheduleConfig, _RATE]
-    initial_accumulator: Annotated[float, _ACCUMULATOR] = 0.1
-    clip_global_norm: Annotated[float | None, _CLIP] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdamConfig:
-    """Adam: steps from running means of gradients and of squared gradients."""
-
-    type: Annotated[Literal["adam"], About("Adam.")] = "adam"
-    learning_rate: Annotated[float | ScheduleConfig, _RATE]
-    beta_1: Annotated[
-        float, About("Decay rate of the first moment.", at_least=0, below=1)
-    ] = 0.9
-    beta_2: Annotated[
-        float, About("Decay rate of the second moment.", at_least=0, below=1)
-    ] = 0.999
-    epsilon: Annotated[float, _EPSILON] = 1e-7
-    lazy: Annotated[
-        bool, About("Update only the embedding rows that are in the batch.")
-    ] = False
-    clip_global_norm: Annotated[float | None, _CLIP] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RmsPropConfig:
-    """RMSProp: gradients divided by a running root mean square."""
-
-    type: Annotated[Literal["rmsprop"], About("RMSProp.")] = "rmsprop"
-    learning_rate: Annotated[float | ScheduleConfig, _RATE]
-    rho: Annotated[
-        float, About("Decay rate of the mean square.", at_least=0, below=1)
-    ] = 0.9
-    momentum: Annotated[float, About("Momentum; 0 for none.", at_least=0, below=1)] = (
-        0.0
+    schedule: Annotated[Literal["warmup"], About("`ex.optimizers.linear_warmup`.")] = (
+        "warmup"
     )
-    epsilon: Annotated[float, _EPSILON] = 1e-7
-    centered: Annotated[
-        bool, About("Divide by the variance: subtract the squared mean gradient.")
-    ] = False
-    clip_global_norm: Annotated[float | None, _CLIP] = None
+    then: Annotated[
+        float | PlainScheduleConfig,
+        About("The rate afterwards: a number, or a schedule.", above=0),
+    ]
+    warmup_steps: Annotated[int, About("Steps of the rise.", at_least=1)]
+
+
+if not TYPE_CHECKING:
+    ScheduleConfig = PlainScheduleConfig | WarmupConfig
+
+# ------------------------------------------------------------------------ optimizers
+_OPTIMIZER_KEYS = {
+    "global_clipnorm": "clip_global_norm",
+    "clipnorm": "clip_norm",
+    "clipvalue": "clip_value",
+    "initial_accumulator_value": "initial_accumulator",
+    "l1_regularization_strength": "l1",
+    "l2_regularization_strength": "l2",
+    "l2_shrinkage_regularization_strength": "l2_shrinkage",
+    "use_nesterov": "nesterov",
+}
+_OPTIMIZER_LIMITS = {
+    "learning_rate": About("The learning rate: a number, or a schedule.", above=0),
+    "momentum": About("", at_least=0, at_most=1),
+    "rho": _DECAY,
+    "beta_1": _DECAY,
+    "beta_2": _DECAY,
+    "epsilon": _POSITIVE,
+    "initial_accumulator_value": _NOT_NEGATIVE,
+    "learning_rate_power": About("", at_most=0),
+    "l1_regularization_strength": _NOT_NEGATIVE,
+    "l2_regularization_strength": _NOT_NEGATIVE,
+    "l2_shrinkage_regularization_strength": _NOT_NEGATIVE,
+    "beta": _NOT_NEGATIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "global_clipnorm": About("Clip gradients to this global norm.", above=0),
+    "clipnorm": About("Clip the gradient of each variable to this norm.", above=0),
+    "clipvalue": About("Clip each element of the gradients to +-this.", above=0),
+    "decay": About("Divide the learning rate by 1 + decay * step.", at_least=0),
+}
+
+
+def _optimizer(title: str, name: str, tag: str, **options: Any) -> Any:
+    return derive(
+        title,
+        "optimizers/constructors.py",
+        name,
+        calls=f"estimax.optimizers.{name}",
+        tag=("type", tag),
+        tag_doc=f"`ex.optimizers.{name}`.",
+        keys=_OPTIMIZER_KEYS,
+        python_only={"lr": "an alias of learning_rate"},
+        kinds={
+            "Rate": float | ScheduleConfig,
+            "Generation": Literal["v1", "legacy", "keras"],
+        },
+        limits=_OPTIMIZER_LIMITS,
+        defaults={"learning_rate": REQUIRED},
+        **options,
+    )
+
+
+SgdConfig = _optimizer("SgdConfig", "SGD", "sgd")
+MomentumConfig = _optimizer("MomentumConfig", "Momentum", "momentum")
+AdagradConfig = _optimizer("AdagradConfig", "Adagrad", "adagrad")
+AdadeltaConfig = _optimizer("AdadeltaConfig", "Adadelta", "adadelta")
+AdamConfig = _optimizer(
+    "AdamConfig",
+    "Adam",
+    "adam",
+    extra={
+        "lazy": (
+            Annotated[
+                bool,
+                About(
+                    "Update only the embedding rows that are in the batch "
+                    "(`ex.optimizers.LazyAdam`)."
+                ),
+            ],
+            False,
+        )
+    },
+)
+AdamWConfig = _optimizer("AdamWConfig", "AdamW", "adamw")
+AdamaxConfig = _optimizer("AdamaxConfig", "Adamax", "adamax")
+NadamConfig = _optimizer("NadamConfig", "Nadam", "nadam")
+RmsPropConfig = _optimizer("RmsPropConfig", "RMSProp", "rmsprop")
+FtrlConfig = _optimizer("FtrlConfig", "Ftrl", "ftrl")
+ProximalAdagradConfig = _optimizer(
+    "ProximalAdagradConfig", "ProximalAdagrad", "proximal_adagrad"
+)
+ProximalSgdConfig = _optimizer(
+    "ProximalSgdConfig", "ProximalGradientDescent", "proximal_sgd"
+)
+LazyAdamConfig = _optimizer("LazyAdamConfig", "LazyAdam", "lazy_adam")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FtrlConfig:
-    """FTRL-Proximal: makes many weights exactly zero; suited to linear models."""
+class OptaxConfig:
+    """Any optimizer of optax, by name."""
 
-    type: Annotated[Literal["ftrl"], About("FTRL.")] = "ftrl"
-    learning_rate: Annotated[float | ScheduleConfig, _RATE]
-    learning_rate_power: Annotated[
-        float,
-        About("Exponent with which rates fall; 0 keeps them constant.", at_most=0),
-    ] = -0.5
-    initial_accumulator: Annotated[float, _ACCUMULATOR] = 0.1
-    l1: Annotated[
-        float, About("L1 regularization; makes weights exactly zero.", at_least=0)
-    ] = 0.0
-    l2: Annotated[float, About("L2 regularization.", at_least=0)] = 0.0
-    l2_shrinkage: Annotated[
-        float, About("L2 penalty that is added to the gradient.", at_least=0)
-    ] = 0.0
-    beta: Annotated[
-        float, About("Added to the divisor of the rate; slows early steps.", at_least=0)
-    ] = 0.0
-    clip_global_norm: Annotated[float | None, _CLIP] = None
+    type: Annotated[Literal["optax"], About("An optimizer of optax.")] = "optax"
+    name: Annotated[str, About("A function of optax, such as `lion` or `adabelief`.")]
+    learning_rate: Annotated[
+        float | ScheduleConfig | None,
+        About("The learning rate: a number, or a schedule.", above=0),
+    ] = None
+    args: Annotated[
+        Mapping[str, Any], About("More keyword arguments of the function.")
+    ] = field(default_factory=dict)
 
 
-OptimizerConfig = SgdConfig | AdagradConfig | AdamConfig | RmsPropConfig | FtrlConfig
+@dataclass(frozen=True, kw_only=True)
+class CustomOptimizerConfig:
+    """A function of your own that returns an optimizer."""
+
+    class_: Annotated[CodeName, About('"package.module:name" of the function.')]
+    params: Annotated[Mapping[str, Any], About("Its keyword arguments.")] = field(
+        default_factory=dict
+    )
+
+
+DERIVED_OPTIMIZERS = (
+    SgdConfig,
+    MomentumConfig,
+    AdagradConfig,
+    AdadeltaConfig,
+    AdamConfig,
+    LazyAdamConfig,
+    AdamWConfig,
+    AdamaxConfig,
+    NadamConfig,
+    RmsPropConfig,
+    FtrlConfig,
+    ProximalAdagradConfig,
+    ProximalSgdConfig,
+)
+if TYPE_CHECKING:
+    OptimizerConfig = Any
+else:
+    OptimizerConfig = functools.reduce(
+        operator.or_, (*DERIVED_OPTIMIZERS, OptaxConfig, CustomOptimizerConfig)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizersSection:
-    """An optimizer for each part; null uses the default of the model."""
+    """An optimizer for each part; null uses the default of a run file."""
 
     linear: Annotated[
-        OptimizerConfig | None, About("Of the linear part; FTRL by default.")
+        OptimizerConfig | None,
+        About("Of the linear part; by default FTRL with a learning rate of 0.05."),
     ] = None
     dnn: Annotated[
-        OptimizerConfig | None, About("Of the deep part; Adagrad by default.")
+        OptimizerConfig | None,
+        About(
+            "Of the deep part; by default Adagrad with a learning rate of 0.05, for "
+            "click and multi-task models lazy Adam with 0.001."
+        ),
     ] = None
+    rnn: Annotated[
+        OptimizerConfig | None,
+        About("Of a recurrent model; by default Adagrad with a rate of 0.05."),
+    ] = None
+    baseline: Annotated[
+        OptimizerConfig | None,
+        About("Of a baseline; by default FTRL with a learning rate of 0.3."),
+    ] = None
+    freeze: Annotated[
+        tuple[str, ...],
+        About(
+            "Regular expressions of variable names that are not trained, such as "
+            "`dnn/.*` or `.*embedding_weights`.",
+            one_or_many=True,
+        ),
+    ] = ()

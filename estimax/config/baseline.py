@@ -1,0 +1,61 @@
+"""What a constant answer would score on a source, to print beside a model's metrics.
+
+    baseline(run, built.input_fn("test"))       # {"accuracy": 0.627, "auc": 0.5, …}
+
+The constant is the best one for the labels of the source itself: their mean, or their
+most frequent class. A model that is not better has learned nothing from the features.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from estimax.config.schema.run import Run
+
+_TASKS = ("binary", "multi_class", "regression")  # types of heads
+
+
+def baseline(
+    run: Run, input_fn: Callable[[], Iterable[Any]], steps: int | None = None
+) -> Mapping[str, float]:
+    """Return the metrics of the best constant answer by name.
+
+    Args:
+      run: The run. Its head says which metrics there are.
+      input_fn: Returns the batches of the source, each of features and labels.
+      steps: The number of batches; None for all.
+
+    Returns:
+      The metrics; none for a head of another kind, or if examples have weights.
+    """
+    task = getattr(getattr(run.model, "head", None), "type", None)
+    if run.data.weight is not None or task not in _TASKS:
+        return {}
+    batches = itertools.islice(iter(input_fn()), steps)
+    if task == "regression":
+        return _of_numbers(np.asarray(labels, np.float64) for _, labels in batches)
+    counts: Counter[Any] = Counter()
+    for _, labels in batches:
+        counts.update(np.asarray(labels).reshape(-1).tolist())
+    return _of_classes(counts, is_binary=task == "binary")
+
+
+def _of_numbers(batches: Iterable[Any]) -> dict[str, float]:
+    values = np.concatenate([batch.reshape(-1) for batch in batches] or [np.zeros(0)])
+    return {"average_loss": float(values.var())} if values.size else {}
+
+
+def _of_classes(counts: Counter[Any], *, is_binary: bool) -> dict[str, float]:
+    total = sum(counts.values())
+    if not total:
+        return {}
+    shares = [count / total for count in counts.values()]
+    entropy = -sum(share * math.log(share) for share in shares)
+    found = {"accuracy": max(shares), "average_loss": entropy}
+    return found | {"auc": 0.5} if is_binary else found

@@ -1,0 +1,273 @@
+"""The model of a run, as an expression: heads, optimizers and the estimator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from estimax.config.build_columns import ColumnBuilder
+from estimax.config.calls import call_of, expression_of
+from estimax.config.columns import words_of_label
+from estimax.config.decode import fields_of
+from estimax.config.expressions import Call, Reference
+from estimax.config.schema.heads import MultiHeadConfig, RegressionHeadConfig
+from estimax.config.schema.model import (
+    BaselineModelConfig,
+    CombinedModelConfig,
+    DcnModelConfig,
+    DeepFmModelConfig,
+    DinModelConfig,
+    DnnModelConfig,
+    DnnPart,
+    EsmmModelConfig,
+    KMeansModelConfig,
+    LinearModelConfig,
+    MmoeModelConfig,
+    ModelFnConfig,
+    RnnModelConfig,
+    RnnPart,
+)
+from estimax.config.schema.optimizers import (
+    AdamConfig,
+    CosineConfig,
+    CustomOptimizerConfig,
+    OptaxConfig,
+    WarmupConfig,
+)
+from estimax.config.schema.run import Run
+from estimax.config.statistics import Statistics, is_scaled
+
+
+def model_call(
+    run: Run,
+    columns: ColumnBuilder,
+    statistics: Statistics,
+    config: Call,
+    warm_start: Call | None,
+) -> Call:
+    """Return the estimator of a run whose model is not a class of the user's."""
+    model = run.model
+    shared: dict[str, Any] = {"config": config}
+    if warm_start is not None:
+        shared["warm_start_from"] = warm_start
+    if isinstance(model, ModelFnConfig):
+        params = {"columns": columns.all(), **expression_of(model.params)}
+        given = {"model_fn": Reference(model.model_fn), "params": params, **shared}
+        return Call("estimax.estimator.Estimator", given, name="model")
+    if isinstance(model, KMeansModelConfig):
+        features = {}
+        if model.features is not None:
+            features["feature_columns"] = columns.deep(model.features)
+        return call_of(model, variable="model", **features, config=config)
+    if not isinstance(model, EsmmModelConfig):
+        shared["head"] = head_call(run, model.head, statistics)
+    elif run.data.weight is not None:
+        shared["weight_column"] = run.data.weight
+    arguments = _ARGUMENTS[type(model)](run, columns, model)
+    path = type(model).DESCRIBES[-1].calls
+    if isinstance(model, RnnModelConfig) and model.rnn.return_sequences:
+        mask = {"sequence_length_mask": model.rnn.sequence_mask}
+        wrapper = "estimax.heads.SequentialHeadWrapper"
+        shared["head"] = Call(wrapper, mask, (shared["head"],))
+    return Call(path, {**arguments, **shared}, name="model")
+
+
+def _combined(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    linear = _linear(run, columns, model)
+    dnn = _dnn(run, columns, model)
+    batch_norm = {k: dnn.pop(k) for k in ("batch_norm",) if k in dnn}
+    return {
+        **{f"linear_{key}": value for key, value in linear.items()},
+        **{f"dnn_{key}": value for key, value in dnn.items()},
+        **batch_norm,
+    }
+
+
+def _linear(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    part = model.linear
+    arguments: dict[str, Any] = {"feature_columns": columns.columns(part.features)}
+    if part.combiner != "sum":
+        arguments["sparse_combiner"] = part.combiner
+    return arguments | _optimizer(run, "linear")
+
+
+def _dnn(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    part = model.dnn
+    arguments: dict[str, Any] = {
+        "hidden_units": list(part.hidden_units),
+        "feature_columns": columns.deep(part.features),
+    }
+    if getattr(part, "dropout", None) is not None:
+        arguments["dropout"] = part.dropout
+    if isinstance(part, DnnPart):
+        if part.activation_fn is not None:
+            arguments["activation_fn"] = Reference(part.activation_fn)
+        elif part.activation != "relu":
+            arguments["activation_fn"] = Reference(f"flax.linen.{part.activation}")
+        if part.batch_norm:
+            arguments["batch_norm"] = True
+    return arguments | _optimizer(run, "dnn")
+
+
+def _deepfm(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    arguments = _dnn(run, columns, model)
+    if model.linear_features is not None:
+        linear = columns.columns(model.linear_features)
+        arguments["linear_feature_columns"] = linear
+    return arguments
+
+
+def _dcn(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    arguments = {
+        **_dnn(run, columns, model),
+        "cross_layers": model.cross_layers,
+        "structure": model.structure,
+    }
+    if model.projection is not None:
+        arguments["projection"] = model.projection
+    return arguments
+
+
+def _din(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    pairs = []
+    for pair in model.attend:
+        both = columns.columns([pair.candidate, pair.history])
+        path = "estimax.feature_columns.shared_embeddings"
+        shared = Call(path, {}, (both, pair.dim), name=f"{pair.candidate}_pair")
+        pairs.append(Call("builtins.tuple", {}, (shared,)))
+    return {
+        **_dnn(run, columns, model),
+        "attend": pairs,
+        "attention_units": list(model.attention_units),
+    }
+
+
+def _mmoe(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    part = model.dnn
+    return {
+        "feature_columns": columns.deep(part.features),
+        "expert_units": list(part.expert_units),
+        "tower_units": list(part.tower_units),
+        "experts": part.experts,
+        **_optimizer(run, "dnn"),
+    }
+
+
+def _rnn(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    part: RnnPart = model.rnn
+    arguments: dict[str, Any] = {
+        "sequence_feature_columns": columns.deep(part.sequence),
+    }
+    if part.context is not None:
+        arguments["context_feature_columns"] = columns.deep(part.context)
+    if part.units is not None:
+        arguments["units"] = list(part.units)
+    if part.cell is not None:
+        arguments["cell_type"] = part.cell
+    if part.cell_fn is not None:
+        arguments["rnn_cell_fn"] = Reference(part.cell_fn)
+    for key in ("return_sequences", "bidirectional"):
+        if getattr(part, key):
+            arguments[key] = True
+    return arguments | _optimizer(run, "rnn")
+
+
+def _baseline(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    return _optimizer(run, "baseline")
+
+
+_ARGUMENTS = {
+    CombinedModelConfig: _combined,
+    DnnModelConfig: _dnn,
+    LinearModelConfig: _linear,
+    BaselineModelConfig: _baseline,
+    DeepFmModelConfig: _deepfm,
+    DcnModelConfig: _dcn,
+    DinModelConfig: _din,
+    MmoeModelConfig: _mmoe,
+    EsmmModelConfig: _dnn,
+    RnnModelConfig: _rnn,
+}
+
+
+# ------------------------------------------------------------------------------ heads
+def head_call(run: Run, head: Any, statistics: Statistics) -> Call:
+    """Return the head of a section, with the label's words and the weight column."""
+    if not isinstance(head, MultiHeadConfig):
+        return _single_head(run, head, statistics, run.data.label, {})
+    heads = [
+        _single_head(run, one, statistics, run.data.labels.get(name), {"name": name})
+        for name, one in head.heads.items()
+    ]
+    weights = {}
+    if head.weights:
+        found = [head.weights.get(name, 1.0) for name in head.heads]
+        weights["head_weights"] = found
+    return Call("estimax.heads.MultiHead", weights, (heads,))
+
+
+def _single_head(
+    run: Run, head: Any, statistics: Statistics, label: str | None, more: dict[str, Any]
+) -> Call:
+    given = dict(more)
+    kind: Any = type(head)
+    fields = {field.name for field in fields_of(kind).values()}
+    if head.weight is None and run.data.weight is not None:
+        given["weight_column"] = run.data.weight
+    words = words_of_label(run, head)
+    if "label_vocabulary" in fields and words is not None:
+        given["label_vocabulary"] = list(words)
+    if isinstance(head, RegressionHeadConfig) and is_scaled(head):
+        found = statistics.labels.get(label or "")
+        if found is not None:
+            given |= {"label_mean": found.mean, "label_std": found.std}
+    return call_of(head, **given)
+
+
+# ------------------------------------------------------------------------- optimizers
+def _optimizer(run: Run, part: str) -> dict[str, Any]:
+    """Return the optimizer as an argument; nothing keeps the estimator's default."""
+    given = getattr(run.optimizers, part)
+    if given is None:
+        return {}
+    return {"optimizer": _frozen(run, part, optimizer_call(given))}
+
+
+def _frozen(run: Run, part: str, optimizer: Call) -> Call:
+    """Return an optimizer that leaves the variables of `optimizers.freeze` alone."""
+    if not run.optimizers.freeze:
+        return optimizer
+    frozen = "|".join(f"(?:{pattern})" for pattern in run.optimizers.freeze)
+    mine = ""
+    if isinstance(run.model, CombinedModelConfig):
+        # As the estimator itself divides its variables.
+        mine = "linear/" if part == "linear" else "(?!linear/)"
+    pattern = f"(?!{frozen}){mine}"
+    return Call("estimax.optimizers.minimize", {"var_list": pattern}, (optimizer,))
+
+
+def optimizer_call(given: Any) -> Call:
+    """Return the optimizer of a section."""
+    if isinstance(given, CustomOptimizerConfig):
+        return Call(str(given.class_), expression_of(given.params))
+    if isinstance(given, OptaxConfig):
+        arguments = dict(given.args)
+        if given.learning_rate is not None:
+            arguments["learning_rate"] = rate_of(given.learning_rate)
+        return Call(f"optax.{given.name}", arguments)
+    call = call_of(given, learning_rate=rate_of(given.learning_rate))
+    if isinstance(given, AdamConfig) and given.lazy:
+        return Call("estimax.optimizers.LazyAdam", call.named)
+    return call
+
+
+def rate_of(given: Any) -> Any:
+    """Return a learning rate: a number, or the call of a schedule."""
+    if isinstance(given, float):
+        return given
+    if isinstance(given, WarmupConfig):
+        path = "estimax.optimizers.linear_warmup"
+        return Call(path, {}, (rate_of(given.then), given.warmup_steps))
+    if isinstance(given, CosineConfig) and given.warmup_steps:
+        rising = {"learning_rate": 0.0, "warmup_target": given.initial}
+        return call_of(given, **rising)
+    return call_of(given)

@@ -1,0 +1,212 @@
+"""Checks of the section `features`: references between features, and contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from estimax.config.decode import is_broken
+from estimax.config.nodes import shown
+from estimax.config.schema.features import (
+    BucketizedConfig,
+    CrossedConfig,
+    FeatureConfig,
+    GivenRange,
+    HashedConfig,
+    IdentityConfig,
+    NumericConfig,
+    Quantiles,
+    VocabularyConfig,
+    WeightedConfig,
+)
+from estimax.core.errors import did_you_mean
+
+Note = Callable[[str, str], None]  # (address, text): report a problem
+FeatureConfigs = Mapping[str, FeatureConfig]
+CATEGORICAL = (
+    VocabularyConfig,
+    HashedConfig,
+    IdentityConfig,
+    BucketizedConfig,
+    CrossedConfig,
+    WeightedConfig,
+)
+
+
+def check_features(
+    features: FeatureConfigs, labels: Collection[object], note: Note
+) -> None:
+    """Report problems of features and of the references between them."""
+    for name, feature in features.items():
+        path = f"features.{name}"
+        if "." in name or "*" in name:
+            note(
+                path,
+                "a feature name must not contain dots or stars; use `column` for those",
+            )
+        if (key := column_key(name, feature)) in labels and isinstance(key, str):
+            note(path, f"reads the label {key!r}; a model may not see it")
+        delimiter = getattr(feature, "delimiter", None)
+        if delimiter == "":
+            note(f"{path}.delimiter", "must not be empty")
+        check = _FEATURE_CHECKS.get(type(feature))
+        if check is not None:
+            check(feature, features, path, note)
+
+
+def column_key(name: str, feature: FeatureConfig) -> str | None:
+    """Return the data column that a feature reads; None if it reads other features."""
+    if isinstance(
+        feature, NumericConfig | VocabularyConfig | HashedConfig | IdentityConfig
+    ):
+        return feature.column or name
+    return None
+
+
+def is_sequence(feature: FeatureConfig) -> bool:
+    """Return whether the values of a feature are a sequence."""
+    return bool(getattr(feature, "sequence", False))
+
+
+def known_feature(
+    name: str, features: FeatureConfigs, path: str, note: Note
+) -> FeatureConfig | None:
+    """Return the feature of a name; report a problem and return None without one."""
+    if is_broken(name):
+        return None
+    if name not in features:
+        note(path, f"unknown feature {shown(name)}{did_you_mean(name, features)}")
+        return None
+    feature = features[name]
+    return None if is_broken(feature) else feature
+
+
+def _check_vocabulary(
+    feature: VocabularyConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    given = [
+        key
+        for key, value in (
+            ("list", feature.list_),
+            ("file", feature.file),
+            ("from_data", feature.from_data),
+        )
+        if value is not None
+    ]
+    if not given:
+        note(path, "needs its words: one of list, file, from_data")
+    elif len(given) > 1:
+        note(f"{path}.{given[1]}", f"conflicts with {given[0]}; keep one of the two")
+    for key in ("size", "file_format"):
+        if isinstance(getattr(feature, key), int | str) and feature.file is None:
+            note(f"{path}.{key}", "is for words of a file; remove it")
+    if isinstance(feature.default, int) and feature.oov_buckets:
+        note(f"{path}.default", "conflicts with oov_buckets; keep one of the two")
+    words = list(feature.list_ or ())
+    if len({isinstance(word, str) for word in words}) > 1:
+        note(f"{path}.list", "mixes texts and numbers; quote the numbers")
+    for i, word in repeats(words):
+        note(f"{path}.list.{i}", f"{shown(word)} is listed twice")
+
+
+def repeats(words: Sequence[str | int]) -> list[tuple[int, str | int]]:
+    """Return the words that occurred before in the list, with their positions.
+
+    >>> repeats(["a", "b", "a"])
+    [(2, 'a')]
+    """
+    seen: set[str | int] = set()
+    found = []
+    for i, word in enumerate(words):
+        if word in seen:
+            found.append((i, word))
+        if not is_broken(word):
+            seen.add(word)
+    return found
+
+
+def _check_identity(
+    feature: IdentityConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    default, buckets = feature.default, feature.buckets
+    if isinstance(default, int) and isinstance(buckets, int) and default >= buckets:
+        note(f"{path}.default", f"must be < buckets ({buckets}), got {default}")
+
+
+def _check_bucketized(
+    feature: BucketizedConfig,
+    features: FeatureConfigs,
+    path: str,
+    note: Note,
+) -> None:
+    source = known_feature(feature.source, features, f"{path}.source", note)
+    if source is not None and not isinstance(source, NumericConfig):
+        text = f"{feature.source!r} is {source.type}; name a numeric feature"
+        note(f"{path}.source", text)
+    if isinstance(feature.boundaries, Quantiles):
+        return
+    boundaries = [b for b in feature.boundaries if isinstance(b, float)]
+    for i in range(1, len(boundaries)):
+        if boundaries[i] <= boundaries[i - 1]:
+            text = f"must increase, got {boundaries[i]:g} after {boundaries[i - 1]:g}"
+            note(f"{path}.boundaries.{i}", text)
+
+
+def _check_crossed(
+    feature: CrossedConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    seen: set[str] = set()
+    for i, key in enumerate(feature.keys):
+        here = f"{path}.keys.{i}"
+        part = known_feature(key, features, here, note)
+        if isinstance(part, NumericConfig):
+            note(here, f"{key!r} is numeric; cross a bucketized feature of it")
+        elif isinstance(part, CrossedConfig):
+            note(here, f"{key!r} is a cross itself; list its keys instead")
+        elif isinstance(part, WeightedConfig):
+            note(here, f"{key!r} is weighted; cross {part.source!r} instead")
+        elif part is not None and is_sequence(part):
+            note(here, f"{key!r} is a sequence, which cannot be crossed")
+        if key in seen:
+            note(here, f"{key!r} is listed twice")
+        if isinstance(key, str):
+            seen.add(key)
+
+
+def _check_numeric(
+    feature: NumericConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    if feature.normalizer_fn is not None:
+        for key in ("transform", "normalize"):
+            if getattr(feature, key) is not None:
+                text = "conflicts with normalizer_fn; keep one of the two"
+                note(f"{path}.{key}", text)
+    given = feature.normalize
+    if (
+        isinstance(given, GivenRange)
+        and isinstance(given.min, float)
+        and isinstance(given.max, float)
+        and given.min >= given.max
+    ):
+        text = f"must be > min ({given.min:g}), got {given.max:g}"
+        note(f"{path}.normalize.max", text)
+
+
+def _check_weighted(
+    feature: WeightedConfig, features: FeatureConfigs, path: str, note: Note
+) -> None:
+    source = known_feature(feature.source, features, f"{path}.source", note)
+    if source is not None and not isinstance(source, CATEGORICAL):
+        note(f"{path}.source", f"{feature.source!r} is numeric; name a categorical one")
+    elif isinstance(source, WeightedConfig):
+        note(f"{path}.source", f"{feature.source!r} is weighted itself")
+
+
+_FEATURE_CHECKS: dict[type, Callable[[Any, FeatureConfigs, str, Note], None]] = {
+    NumericConfig: _check_numeric,
+    VocabularyConfig: _check_vocabulary,
+    IdentityConfig: _check_identity,
+    BucketizedConfig: _check_bucketized,
+    CrossedConfig: _check_crossed,
+    WeightedConfig: _check_weighted,
+}

@@ -1,0 +1,412 @@
+"""Choose features, model and training for a table.
+
+    table = profile("flights.csv")
+    inferred = infer(table, "late")
+    inferred.sections()["model"]         # as in a run file
+
+`estimax init` writes the choice as a run file; a run file without `model` is completed
+with it when it is loaded. The rules are plain:
+
+- A number is scaled for the deep part, and cut at its deciles for the linear part.
+- A whole number with few small values is a category.
+- Text is a vocabulary of the words in the data, or hashed if there are too many.
+- Columns that cannot help are left out: constants, dates, numbered rows, free text.
+- The task follows from the label: two values are binary, a few are classes, other
+  numbers are a regression.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from estimax.config.profile import ColumnProfile, TableProfile
+from estimax.core.errors import ConfigError, LabelError, did_you_mean
+
+_MOST_CLASSES = 100
+_MOST_INT_CLASSES = 20  # whole numbers with more values are a regression
+_MOST_WORDS = 10_000  # of a vocabulary; a column with more is hashed
+_MOST_IDS = 24  # values of a whole number that is a category
+_FEW_WORDS = 8  # one-hot encoded instead of embedded
+_LONG_TAIL = 3.0  # skew from which the logarithm is taken
+_LABEL_NAMES = (
+    *("label", "labels", "target", "class", "y", "outcome", "response", "output"),
+    *("is_fraud", "clicked", "click", "churn", "churned", "survived", "converted"),
+    *("income", "species", "diagnosis", "price", "quality", "late", "default"),
+)
+_ID_NAME = re.compile(r"(^|[_ .])(id|uuid|guid|index|row|rownum|rowid|key)$", re.I)
+
+
+@dataclass(frozen=True)
+class InferredFeature:
+    """A feature, and the parts of the model that use it."""
+
+    name: str
+    section: Mapping[str, Any]  # as in a run file
+    remark: str
+    deep: Literal["numeric", "indicator", "embedding"] | None = None
+    is_wide: bool = False
+    words: int = 0
+
+
+@dataclass(frozen=True)
+class InferredTask:
+    """The head, the vocabulary and the metric that fit a label."""
+
+    head: Mapping[str, Any]
+    vocabulary: tuple[str, ...] | None
+    metric: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """Features, task and input format that were chosen for a table."""
+
+    label: str
+    task: InferredTask
+    features: tuple[InferredFeature, ...]
+    skipped: tuple[tuple[str, str], ...]  # column and reason
+    null_words: tuple[str, ...]
+    delimiter: str
+    format: str
+    train_rows: int
+
+    @property
+    def batch_size(self) -> int:
+        """Larger for more rows, so that an epoch has a few hundred steps."""
+        limits = ((2_000, 32), (10_000, 64), (50_000, 128))
+        return next((size for rows, size in limits if self.train_rows < rows), 256)
+
+    @property
+    def epochs(self) -> int:
+        """Two for a large table, up to 50 for a small one."""
+        wanted = math.ceil(2_000 * self.batch_size / self.train_rows)
+        return max(2, min(50, wanted))
+
+    @property
+    def steps(self) -> int:
+        """The number of training steps."""
+        return math.ceil(self.epochs * self.train_rows / self.batch_size)
+
+    def data(self) -> dict[str, Any]:
+        """Return the section `data` without its sources."""
+        words = self.task.vocabulary
+        return {
+            "label": self.label,
+            **({} if words is None else {"label_vocabulary": list(words)}),
+        }
+
+    def source(self, *, for_training: bool) -> dict[str, Any]:
+        """Return a source without its files."""
+        options: dict[str, Any] = {}
+        if self.format == "csv" and self.delimiter != ",":
+            options["delimiter"] = self.delimiter
+        if self.format == "csv" and self.null_words:
+            options["null_values"] = list(self.null_words)
+        source: dict[str, Any] = {"format": self.format}
+        if options:
+            source["csv"] = options
+        if not for_training:
+            return source | {"batch_size": 4096}
+        rows = min(self.train_rows, 300_000)
+        return source | {
+            "shuffle": {"buffer_rows": rows},
+            "batch_size": self.batch_size,
+            "epochs": self.epochs,
+        }
+
+    def model(self) -> dict[str, Any]:
+        """Return the section `model`."""
+        return model_of(self.features, self.task.head, self.train_rows)
+
+    def sections(self) -> dict[str, Any]:
+        """Return the sections that a run file may leave out."""
+        every = max(1, min(1_000, self.steps // 5))
+        return {
+            "run": {"save_checkpoints": {"every_steps": every, "keep_last": 3}},
+            "data": self.data(),
+            "features": {f.name: dict(f.section) for f in self.features},
+            "model": self.model(),
+            "optimizers": optimizers_of(self.model()),
+            "train": {"max_steps": self.steps},
+        }
+
+
+def infer(
+    table: TableProfile,
+    label: str,
+    *,
+    train_share: float = 1.0,
+    weight: str | None = None,
+) -> Inferred:
+    """Choose features, model and training for a table.
+
+    Args:
+      table: The columns of the data.
+      label: The column to predict.
+      train_share: The part of the rows that is trained on.
+      weight: A column of example weights, which is not a feature.
+
+    Raises:
+      ConfigError: There is no such column, or no column that can be a feature.
+      LabelError: The label cannot be learned: it has one value, or is text of too many.
+    """
+    if label not in table.names:
+        raise ConfigError(
+            f"{table.path}: there is no column {label!r} to predict"
+            f"{did_you_mean(label, table.names)}; the columns are: "
+            f"{', '.join(table.names)}."
+        )
+    task = _task(table.column(label), table.path)
+    features: list[InferredFeature] = []
+    skipped: list[tuple[str, str]] = []
+    taken: set[str] = set()
+    for column in table.columns:
+        if column.name in (label, weight):
+            continue
+        reason = _useless(column)
+        if reason is not None:
+            skipped.append((column.name, reason))
+            continue
+        features += _features(column, taken)
+    if not features:
+        raise ConfigError(
+            f"{table.path}: no column besides {label!r} can be a feature: "
+            + "; ".join(f"{name!r}: {reason}" for name, reason in skipped)
+        )
+    rows = max(1, round(table.column(label).present * train_share))
+    return Inferred(
+        label,
+        task,
+        tuple(features),
+        tuple(skipped),
+        table.null_words,
+        table.delimiter,
+        table.format,
+        rows,
+    )
+
+
+def guess_label(table: TableProfile) -> str:
+    """Return the column that is probably the label: by its name, or the last.
+
+    >>> from estimax.config.profile import ColumnProfile, TableProfile
+    >>> columns = [ColumnProfile(n, "int", 9, 0, 2, ()) for n in ("Target", "age")]
+    >>> guess_label(TableProfile("t.csv", "csv", 9, True, tuple(columns)))
+    'Target'
+    """
+    usable = [c.name for c in table.columns if c.distinct > 1 and not c.is_date]
+    if not usable:
+        raise LabelError(f"{table.path}: no column has two different values.")
+    by_name = {name.strip().lower(): name for name in usable}
+    named = [by_name[word] for word in _LABEL_NAMES if word in by_name]
+    return named[0] if named else usable[-1]
+
+
+def _task(column: ColumnProfile, path: str) -> InferredTask:
+    where = f"{path}: the label {column.name!r}"
+    if column.distinct < 2:
+        raise LabelError(f"{where} has the same value in every row.")
+    words = tuple(sorted(word for word, _ in column.words))
+    share = column.words[0][1] / column.present
+    most = f"most frequent is {column.words[0][0]!r}, {share:.1%}"
+    if column.distinct == 2:
+        numeric = column.kind != "text" and (column.low, column.high) == (0, 1)
+        remark = f"two values ({', '.join(words)}); {most}"
+        vocabulary = None if numeric else words
+        return InferredTask({"type": "binary"}, vocabulary, "auc", remark)
+    is_few = column.distinct <= _MOST_INT_CLASSES and column.present >= (
+        5 * column.distinct
+    )
+    if column.kind == "text" or (column.kind == "int" and is_few):
+        if column.distinct > _MOST_CLASSES:
+            raise LabelError(
+                f"{where} is text with {column.distinct:,} different values. A label "
+                f"is a number, or text with at most {_MOST_CLASSES}; choose another "
+                "column with --label."
+            )
+        classes = column.distinct
+        by_number = column.kind == "int" and column.low == 0
+        numbered = by_number and column.high == classes - 1
+        head = {"type": "multi_class", "classes": classes}
+        remark = f"{classes} classes; {most}"
+        vocabulary = None if numbered else _in_order(column)
+        return InferredTask(head, vocabulary, "accuracy", remark)
+    remark = f"numbers from {column.low:g} to {column.high:g}"
+    return InferredTask({"type": "regression"}, None, "average_loss", remark)
+
+
+def _in_order(column: ColumnProfile) -> tuple[str, ...]:
+    words = [word for word, _ in column.words]
+    return tuple(sorted(words, key=float if column.kind == "int" else str))
+
+
+def _useless(column: ColumnProfile) -> str | None:
+    """Return why a column is left out; None if it is a feature."""
+    if not column.name.strip():
+        return "has no name"
+    if column.present == 0:
+        return "has no values"
+    if column.distinct == 1:
+        return f"is {column.words[0][0]!r} in every row"
+    if column.is_date:
+        return "holds dates; derive numbers such as month or weekday from them"
+    is_unique = column.distinct == column.present and column.rows > 20
+    is_id = column.is_rising or _ID_NAME.search(column.name)
+    if column.kind == "int" and is_unique and is_id:
+        return "numbers the rows"
+    if column.kind == "text":
+        many = column.distinct > 0.5 * column.present and column.rows > 20
+        return "is different in most rows: a name or free text" if many else None
+    return None
+
+
+def _features(column: ColumnProfile, taken: set[str]) -> list[InferredFeature]:
+    if column.kind == "text":
+        return [_words_feature(column, taken)]
+    name = _name(column.name, taken)
+    key = _column_key(name, column)
+    remark = f"{column.low:g} to {column.high:g}"
+    if _is_category(column):
+        # One-hot encoded, so that a value that is not listed counts for nothing.
+        values = sorted(int(word) for word, _ in column.words)
+        listed = {"type": "vocabulary", **key, "list": values}
+        remark += f", {column.distinct} different values"
+        remark += _missing(column)
+        return [InferredFeature(name, listed, remark, "indicator", True)]
+    section: dict[str, Any] = {"type": "numeric", **key}
+    if column.missing:
+        section["default"] = "mean"
+        remark += _missing(column)
+    if column.low >= 0 and column.skew > _LONG_TAIL:
+        section["transform"] = "log1p"
+        remark += ", long tail"
+    section["normalize"] = "zscore"
+    if column.distinct == 2 or not column.quantiles:
+        return [InferredFeature(name, section, remark, "numeric", True)]
+    edges = [_short(edge) for edge in column.quantiles]
+    cut = {"type": "bucketized", "source": name, "boundaries": edges}
+    return [
+        InferredFeature(name, section, remark, "numeric"),
+        InferredFeature(_name(f"{name}_buckets", taken), cut, "deciles", None, True),
+    ]
+
+
+def _missing(column: ColumnProfile) -> str:
+    share = column.missing / column.rows
+    return f", {share:.1%} missing" if column.missing else ""
+
+
+def _short(edge: float) -> float | int:
+    """Return a whole number as an int, which is shorter in a run file."""
+    return int(edge) if edge.is_integer() else edge
+
+
+def _is_category(column: ColumnProfile) -> bool:
+    """Return whether a whole number has few values, all of them small."""
+    return (
+        column.kind == "int"
+        and abs(column.low) < 4 * _MOST_IDS
+        and abs(column.high) < 4 * _MOST_IDS
+        and 2 < column.distinct <= _MOST_IDS
+        and column.present >= 20 * column.distinct
+    )
+
+
+def _words_feature(column: ColumnProfile, taken: set[str]) -> InferredFeature:
+    name = _name(column.name, taken)
+    key = _column_key(name, column)
+    listed = ", ".join(word for word, _ in column.words[:3])
+    remark = f"{column.distinct:,} words: {listed}"
+    if column.distinct > 3:
+        remark += ", …"
+    remark += _missing(column)
+    if column.distinct > _MOST_WORDS:
+        buckets = 2 ** math.ceil(math.log2(column.distinct))
+        section: dict[str, Any] = {"type": "hashed", **key, "buckets": buckets}
+        return InferredFeature(name, section, remark, "embedding", True, buckets)
+    # A word of a few rows would be learned by heart; such words share one id.
+    enough = min(20, column.rows // 1_000)
+    is_cut = 1 < enough <= column.words[0][1]
+    section = {
+        "type": "vocabulary",
+        **key,
+        "from_data": {"min_count": enough} if is_cut else {},
+        **({"oov_buckets": 1} if is_cut else {}),
+    }
+    is_few = column.distinct <= _FEW_WORDS
+    deep: Literal["indicator", "embedding"] = "indicator" if is_few else "embedding"
+    return InferredFeature(name, section, remark, deep, True, column.distinct)
+
+
+def _name(column: str, taken: set[str]) -> str:
+    """Return a feature name of letters, digits and underscores that is not taken."""
+    plain = re.sub(r"\W+", "_", column).strip("_") or "column"
+    plain = plain[:100]
+    name, number = plain, 2
+    while name in taken:
+        name, number = f"{plain}_{number}", number + 1
+    taken.add(name)
+    return name
+
+
+def _column_key(name: str, column: ColumnProfile) -> dict[str, str]:
+    return {} if name == column.name else {"column": column.name}
+
+
+def model_of(
+    features: tuple[InferredFeature, ...], head: Mapping[str, Any], rows: int
+) -> dict[str, Any]:
+    """Return a model of a deep and a linear part that uses all features.
+
+    >>> age = InferredFeature("age", {"type": "numeric"}, "", "numeric")
+    >>> model_of((age,), {"type": "binary"}, 100)["dnn"]["hidden_units"]
+    [32, 16]
+    """
+    inputs: dict[str, Any] = {}
+    numeric = [f.name for f in features if f.deep == "numeric"]
+    indicator = [f.name for f in features if f.deep == "indicator"]
+    groups: dict[int, list[str]] = {}
+    for feature in features:
+        if feature.deep == "embedding":
+            groups.setdefault(_width(feature.words), []).append(feature.name)
+    if numeric:
+        inputs["numeric"] = numeric
+    if groups:
+        made = [{"dim": dim, "of": names} for dim, names in sorted(groups.items())]
+        inputs["embedding"] = made[0] if len(made) == 1 else made
+    if indicator:
+        inputs["indicator"] = indicator
+    limits = ((2_000, [32, 16]), (100_000, [64, 32]))
+    units = next((u for most, u in limits if rows < most), [128, 64, 32])
+    dnn = {"features": inputs, "hidden_units": units, "dropout": 0.1}
+    wide = [f.name for f in features if f.is_wide]
+    if not wide:
+        return {"type": "dnn", "dnn": dnn, "head": dict(head)}
+    if not inputs:
+        return {"type": "linear", "linear": {"features": wide}, "head": dict(head)}
+    return {
+        "type": "dnn_linear_combined",
+        "linear": {"features": wide},
+        "dnn": dnn,
+        "head": dict(head),
+    }
+
+
+def _width(words: int) -> int:
+    """Return the width of an embedding: 4 up to 30 words, 8 up to 1000, else 16."""
+    return 4 if words <= 30 else 8 if words <= 1_000 else 16
+
+
+def optimizers_of(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an optimizer for each part of a model."""
+    found: dict[str, Any] = {}
+    if "linear" in model:
+        found["linear"] = {"type": "ftrl", "learning_rate": 0.02, "l1": 0.0005}
+    if "dnn" in model:
+        found["dnn"] = {"type": "adagrad", "learning_rate": 0.1}
+    return found

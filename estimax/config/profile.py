@@ -1,0 +1,325 @@
+"""The contents of a table, column by column: types, missing values, words, ranges.
+
+    table = profile("flights.csv")
+    table.rows                              # 336776
+    table.column("carrier").distinct        # 16
+
+`infer` chooses features and a model from it. The file is read once, up to
+`MOST_ROWS` rows, with every value as text, so that one bad value does not stop it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from estimax.core.errors import InputError, MissingFileError
+
+ProfileKind = Literal["int", "float", "text"]
+MOST_ROWS = 500_000
+_QUANTILES = 10
+_MOST_WORDS = 50  # kept of a column, most frequent first
+# Texts that other programs write for a missing value.
+NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
+_PARQUET = (".parquet", ".pq")
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """What a column holds. Numbers are of the values that are not missing."""
+
+    name: str
+    kind: ProfileKind
+    rows: int
+    missing: int
+    distinct: int
+    words: tuple[tuple[str, int], ...]  # the most frequent, with their counts
+    null_words: tuple[str, ...] = ()  # texts that mean a missing value
+    low: float = 0.0
+    high: float = 0.0
+    skew: float = 0.0  # the third standardized moment
+    quantiles: tuple[float, ...] = ()  # increasing, at most nine
+    is_rising: bool = False  # every value is above the one before
+    is_date: bool = False
+
+    @property
+    def present(self) -> int:
+        """The number of rows with a value."""
+        return self.rows - self.missing
+
+
+@dataclass(frozen=True)
+class TableProfile:
+    """The columns of a table, and how its file is read."""
+
+    path: str
+    format: Literal["csv", "parquet"]
+    rows: int
+    is_complete: bool  # whether all rows were read
+    columns: tuple[ColumnProfile, ...]
+    delimiter: str = ","
+
+    def column(self, name: str) -> ColumnProfile:
+        """Return a column by its name."""
+        return next(column for column in self.columns if column.name == name)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def null_words(self) -> tuple[str, ...]:
+        """The texts that mean a missing value in some column, sorted."""
+        return tuple(sorted({w for c in self.columns for w in c.null_words}))
+
+
+def format_of(path: str) -> Literal["csv", "parquet"]:
+    """Return the format of a file by its suffix; anything but Parquet is CSV."""
+    return "parquet" if path.lower().endswith(_PARQUET) else "csv"
+
+
+def profile(
+    path: str,
+    *,
+    delimiter: str | None = None,
+    names: Sequence[str] | None = None,
+    has_header: bool = True,
+    most_rows: int = MOST_ROWS,
+) -> TableProfile:
+    """Read a CSV or Parquet file and describe its columns.
+
+    Args:
+      path: The file; `.parquet` and `.pq` are Parquet, all else CSV.
+      delimiter: The character between values; found by itself if None.
+      names: The names of the columns; by default those of the header.
+      has_header: Whether the first line has names.
+      most_rows: Rows to read.
+
+    Raises:
+      MissingFileError: There is no such file.
+      InputError: The file is not a table, or has no rows.
+    """
+    table, delimiter = read_texts(
+        path,
+        delimiter=delimiter,
+        names=names,
+        has_header=has_header,
+        most_rows=most_rows + 1,
+    )
+    if not table.num_rows:
+        raise InputError(f"{path}: the file has no rows.")
+    is_complete = table.num_rows <= most_rows
+    table = table.slice(0, most_rows)
+    columns = tuple(
+        _column(name, table.column(i).combine_chunks())
+        for i, name in enumerate(table.column_names)
+    )
+    form = format_of(path)
+    return TableProfile(path, form, table.num_rows, is_complete, columns, delimiter)
+
+
+def read_texts(
+    path: str,
+    *,
+    delimiter: str | None = None,
+    names: Sequence[str] | None = None,
+    has_header: bool = True,
+    most_rows: int | None = None,
+) -> tuple[Any, str]:  # pyarrow has no types
+    """Return a table with all values as text, and its delimiter.
+
+    Raises:
+      MissingFileError: There is no such file.
+      InputError: The file is not a table.
+    """
+    if not Path(path).is_file():
+        raise MissingFileError(f"{path}: there is no such file (CSV or Parquet).")
+    if format_of(path) == "parquet":
+        return _read_parquet(path, most_rows), ","
+    delimiter = delimiter or _delimiter(path)
+    return _read_csv(path, delimiter, names, has_header, most_rows), delimiter
+
+
+def _delimiter(path: str) -> str:
+    """Return the character that separates the values of the first line."""
+    import pyarrow as pa
+
+    try:
+        with io.TextIOWrapper(
+            io.BufferedReader(pa.input_stream(path)), "utf-8-sig"
+        ) as file:
+            line = file.readline(1_000_000)
+    except (UnicodeDecodeError, OSError) as error:
+        raise InputError(
+            f"{path}: expected a CSV file in UTF-8 or a Parquet file ({error})."
+        ) from None
+    counts = {
+        mark: len(next(csv.reader([line], delimiter=mark), ())) for mark in _MARKS
+    }
+    return max(_MARKS, key=lambda mark: counts[mark])
+
+
+_MARKS = (",", ";", "\t", "|")
+
+
+def _read_csv(
+    path: str,
+    delimiter: str,
+    names: Sequence[str] | None,
+    has_header: bool,
+    most_rows: int | None,
+) -> Any:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    read = pyarrow.csv.ReadOptions(
+        column_names=list(names) if names else None,
+        skip_rows=1 if names and has_header else 0,
+    )
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    try:
+        with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse) as head:
+            found = list(head.schema.names)
+        twice = next((name for name in found if found.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"{path}, line 1: two columns are named {twice!r}.")
+        convert = pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(found, pa.string()), strings_can_be_null=False
+        )
+        batches, rows = [], 0
+        with pyarrow.csv.open_csv(path, read, parse, convert) as reader:
+            schema = reader.schema
+            for batch in reader:
+                batches.append(batch)
+                rows += batch.num_rows
+                if most_rows is not None and rows >= most_rows:
+                    break
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: the file cannot be read as CSV: {error}") from None
+    table = pa.Table.from_batches(batches, schema)
+    return table if most_rows is None else table.slice(0, most_rows)
+
+
+def _read_parquet(path: str, most_rows: int | None) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet
+
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: not a Parquet file: {error}") from None
+    batches, rows = [], 0
+    for batch in file.iter_batches():
+        batches.append(batch)
+        rows += batch.num_rows
+        if most_rows is not None and rows >= most_rows:
+            break
+    table = pa.Table.from_batches(batches, file.schema_arrow)
+    texts = {}
+    for name in table.column_names:
+        try:
+            texts[name] = pc.cast(table[name], pa.string()).fill_null("")
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            continue  # lists and structures, which no feature of a run file reads
+    made = pa.table(texts)
+    return made if most_rows is None else made.slice(0, most_rows)
+
+
+def _column(name: str, texts: Any) -> ColumnProfile:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # Everything is computed of the distinct values, which are few in most columns.
+    coded = texts.dictionary_encode()
+    words = pc.utf8_trim_whitespace(coded.dictionary)
+    codes = np.asarray(coded.indices)
+    counts = np.bincount(codes, minlength=len(words))
+    is_null = np.asarray(pc.is_in(words, pa.array(NULL_WORDS)), bool)
+    shown = coded.dictionary.to_pylist()
+    kept = [i for i in np.argsort(-counts, kind="stable") if not is_null[i]]
+    pairs = sorted(((shown[i], int(counts[i])) for i in kept), key=_most_frequent)
+    missing = int(counts[is_null].sum())
+    common: dict[str, Any] = {
+        "name": name,
+        "rows": len(texts),
+        "missing": missing,
+        "distinct": len(pairs),
+        "words": tuple(pairs[:_MOST_WORDS]),
+        "null_words": tuple(
+            sorted(shown[i] for i in np.flatnonzero(is_null) if shown[i])
+        ),
+    }
+    numbers = _numbers(words.filter(pa.array(~is_null))) if pairs else None
+    if numbers is None:
+        dated = all(_DATE.match(word) for word, _ in pairs[:_MOST_WORDS])
+        return ColumnProfile(kind="text", is_date=bool(pairs) and dated, **common)
+    kind, distinct = numbers
+    of_code = np.full(len(words), np.nan)
+    of_code[~is_null] = distinct
+    values = of_code[codes][~is_null[codes]]
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return ColumnProfile(kind="text", **common)
+    std = float(finite.std())
+    skew = float(((finite - finite.mean()) ** 3).mean()) / std**3 if std else 0.0
+    return ColumnProfile(
+        kind=kind,
+        low=float(finite.min()),
+        high=float(finite.max()),
+        skew=skew,
+        quantiles=_edges(finite),
+        is_rising=bool(len(values) > 1 and (np.diff(values) > 0).all()),
+        **common,
+    )
+
+
+def _most_frequent(pair: tuple[str, int]) -> tuple[int, str]:
+    return -pair[1], pair[0]
+
+
+def _edges(values: Any) -> tuple[float, ...]:
+    """Return boundaries between equal parts of the values, each above the lowest.
+
+    If one value fills most parts, the parts are those of the other values.
+    """
+    import numpy as np
+
+    parts = np.arange(1, _QUANTILES) / _QUANTILES
+    low = values.min()
+    edges = {float(f"{edge:.6g}") for edge in np.quantile(values, parts)}
+    edges = {edge for edge in edges if edge > low}
+    if len(edges) < _FEW_EDGES and (others := values[values > low]).size:
+        more = {float(f"{edge:.6g}") for edge in np.quantile(others, parts)}
+        edges |= {edge for edge in more if edge > low}
+    return tuple(sorted(edges))
+
+
+_FEW_EDGES = 3
+
+
+def _numbers(texts: Any) -> tuple[Literal["int", "float"], Any] | None:
+    """Return the kind and the values of a column of numbers; None for other text."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kinds: tuple[tuple[Literal["int", "float"], Any], ...] = (
+        ("int", pa.int64()),
+        ("float", pa.float64()),
+    )
+    for kind, wanted in kinds:
+        try:
+            found = pc.cast(texts, wanted)
+        except pa.ArrowInvalid:
+            continue
+        return kind, np.asarray(pc.cast(found, pa.float64(), safe=False))
+    return None

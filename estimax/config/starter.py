@@ -1,0 +1,205 @@
+"""Write the run file that `estimax init` makes, with comments that explain it.
+
+    text = starter_text(infer(table, "late"), sources, name="flights", command="…")
+
+Everything that the data decided is written out, so that the file can be edited; what
+was left out stands in a comment with the reason.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from estimax.config.dump import dump_flow
+from estimax.config.infer import Inferred, InferredFeature
+
+SCHEMA_FILE = "estimax-run.v1.schema.json"
+ALL = "all"  # the name of a source that is split into train and test
+TEST_SHARE = 0.2
+_WIDTH = 88
+
+
+def starter_text(
+    inferred: Inferred, files: Mapping[str, str], *, name: str, path: str, made_by: str
+) -> str:
+    """Return a commented run file.
+
+    Args:
+      inferred: The choice to write.
+      files: The file of each source: "train" and "test", or `ALL`, to be split.
+      name: The name of the run.
+      path: The path of the run file, for the commands in its comments.
+      made_by: The command that wrote it.
+    """
+    parts = [
+        _head(inferred, name, path, made_by),
+        _run(inferred),
+        _data(inferred, files),
+        _features(inferred),
+        _model(inferred),
+        _training(inferred, has_test=bool({"test", ALL} & files.keys())),
+    ]
+    return "\n".join(parts)
+
+
+def _head(inferred: Inferred, name: str, path: str, made_by: str) -> str:
+    about = f"Predict {_plain(inferred.label)!r}: {_plain(inferred.task.remark)}."
+    return "\n".join(
+        [
+            # Editors with the YAML language server complete and check the file.
+            f"# yaml-language-server: $schema={SCHEMA_FILE}",
+            *_comment(about),
+            "#",
+            f"#   estimax check {path} --data",
+            f"#   estimax train {path}",
+            f"#   estimax show {path}                # every value, also the defaults",
+            "#",
+            *_comment(f"Written by `{made_by}`. It is yours to edit."),
+            "schema: estimax/run/v1",
+            f"name: {dump_flow(name)}",
+            "seed: 42",
+            "",
+        ]
+    )
+
+
+def _run(inferred: Inferred) -> str:
+    saving = inferred.sections()["run"]["save_checkpoints"]
+    return "\n".join(
+        [
+            "run:",
+            "  model_dir: runs/${name}",
+            "  # The model is evaluated whenever a checkpoint is saved.",
+            f"  save_checkpoints: {dump_flow(saving)}",
+            "",
+        ]
+    )
+
+
+def _data(inferred: Inferred, files: Mapping[str, str]) -> str:
+    lines = [_rule("data"), "data:", f"  label: {dump_flow(inferred.label)}"]
+    words = inferred.task.vocabulary
+    if words is not None:
+        lines += ["  # The words of the label, in the order of the classes."]
+        lines += _listed("  label_vocabulary: ", words)
+    lines += ["  sources:"]
+    for name, file in files.items():
+        is_train = name in ("train", ALL)
+        source = inferred.source(for_training=is_train)
+        lines += [f"    {name}:", f"      format: {source.pop('format')}"]
+        lines += [f"      files: {dump_flow(file)}"]
+        if name == ALL:
+            share = {"train": round(1 - TEST_SHARE, 6), "test": TEST_SHARE}
+            lines += [
+                "      # `train` and `test` are sources then; by: hash or time, too."
+            ]
+            lines += [f"      split: {dump_flow({'parts': share, 'by': 'random'})}"]
+        if is_train:
+            count = f"{inferred.train_rows:,} rows: {inferred.steps:,} steps in all."
+            lines += [f"      # {count}"]
+        lines += [f"      {key}: {dump_flow(value)}" for key, value in source.items()]
+    return "\n".join([*lines, ""])
+
+
+def _features(inferred: Inferred) -> str:
+    lines = [_rule("features")]
+    if inferred.skipped:
+        lines += ["# Left out:"]
+        for column, reason in inferred.skipped:
+            lines += _comment(f"- {_plain(column)}: {_plain(reason)}", indent="#   ")
+    lines += ["features:"]
+    for feature in inferred.features:
+        lines += _feature(feature)
+    return "\n".join([*lines, ""])
+
+
+def _feature(feature: InferredFeature) -> list[str]:
+    line = f"  {dump_flow(feature.name)}: {dump_flow(feature.section)}"
+    remark = f"# {_plain(feature.remark)}"
+    if len(line) + 2 + len(remark) <= _WIDTH:
+        return [f"{line}  {remark}"]
+    if len(line) > _WIDTH and "boundaries" in feature.section:
+        section = dict(feature.section)
+        edges = section.pop("boundaries")
+        keys = [f"    {key}: {dump_flow(value)}" for key, value in section.items()]
+        name = f"  {dump_flow(feature.name)}:  {remark}"
+        return [name, *keys, *_listed("    boundaries: ", edges)]
+    return [f"  {remark}", line] if len(remark) < _WIDTH else [line]
+
+
+def _model(inferred: Inferred) -> str:
+    model = inferred.model()
+    lines = [_rule("model"), "model:", f"  type: {model['type']}"]
+    if "linear" in model:
+        lines += ["  linear:"]
+        lines += _listed("    features: ", model["linear"]["features"])
+    if "dnn" in model:
+        lines += ["  dnn:", "    features:"]
+        lines += _inputs(model["dnn"]["features"])
+        lines += [f"    hidden_units: {dump_flow(model['dnn']['hidden_units'])}"]
+        lines += [f"    dropout: {model['dnn']['dropout']}"]
+    lines += [f"  head: {dump_flow(model['head'])}", "", "optimizers:"]
+    chosen = inferred.sections()["optimizers"]
+    lines += [f"  {part}: {dump_flow(given)}" for part, given in chosen.items()]
+    return "\n".join([*lines, ""])
+
+
+def _inputs(inputs: Mapping[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for kind in ("numeric", "indicator"):
+        if kind in inputs:
+            lines += _listed(f"      {kind}: ", inputs[kind])
+    groups = inputs.get("embedding", [])
+    groups = groups if isinstance(groups, list) else [groups]
+    if groups:
+        lines += ["      embedding:"]
+    for group in groups:
+        lines += _listed(f"        - {{dim: {group['dim']}, of: ", group["of"], "}")
+    return lines
+
+
+def _training(inferred: Inferred, *, has_test: bool) -> str:
+    lines = [_rule("training"), f"train: {{max_steps: {inferred.steps}}}"]
+    if has_test:
+        metric = inferred.task.metric
+        lines += [
+            "eval: {source: test}",
+            f"# The model with the best {metric} on the test rows, for `estimax run`.",
+            "export:",
+            f"  - {{type: best, metric: {metric}, keep: 3}}",
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _rule(title: str) -> str:
+    return f"# {'-' * (_WIDTH - 3 - len(title))} {title}"
+
+
+def _listed(start: str, items: Sequence[Any], end: str = "") -> list[str]:
+    """Return a list in lines of at most 88 characters where they can be broken."""
+    text = f"{start}[{', '.join(dump_flow(item) for item in items)}]{end}"
+    if len(text) <= _WIDTH or any(" " in dump_flow(item) for item in items):
+        return [text]
+    indent = " " * (len(start) + 1)
+    # The start has spaces of its own, so only the items are broken.
+    body = textwrap.wrap(
+        text[len(start) :],
+        _WIDTH - len(start),
+        subsequent_indent=" ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [start + body[0], *(indent[:-1] + line for line in body[1:])]
+
+
+def _comment(text: str, indent: str = "# ") -> list[str]:
+    return [indent + line for line in textwrap.wrap(text, _WIDTH - len(indent))]
+
+
+def _plain(text: str) -> str:
+    """Return text of the data for a comment: one line of printable characters."""
+    line = " ".join(text.split())
+    line = "".join(c if c.isprintable() else "?" for c in line)
+    return line if len(line) <= 200 else f"{line[:199]}…"

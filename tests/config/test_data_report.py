@@ -1,0 +1,80 @@
+"""`estimax check --data` reads every format, and names the row that does not fit."""
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from run_files import GOOD, load_text
+
+from estimax import input as inputs
+from estimax.config.data_report import report
+
+FORMATS = ("csv", "parquet", "jsonl", "tfrecord")
+
+
+def run_over(folder, form, rows):
+    path = folder / f"a.{form}"
+    if form == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif form == "jsonl":
+        import json
+
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif form == "tfrecord":
+        with inputs.TFRecordWriter(path) as writer:
+            for row in rows:
+                given = {k: v for k, v in row.items() if v is not None}
+                writer.write(inputs.Example.of(given).serialize())
+    else:
+        lines = [
+            ",".join("" if v is None else str(v) for v in r.values()) for r in rows
+        ]
+        path.write_text("\n".join([",".join(rows[0]), *lines]) + "\n")
+    text = GOOD.replace("csv, files: train.csv", f'{form}, files: "{path}"')
+    return load_text(folder, text).run
+
+
+ROWS = [
+    {"age": 1.5, "city": "Oslo", "late": 0},
+    {"age": 2.5, "city": "Rome", "late": 1},
+    {"age": 3.5, "city": None, "late": 1},
+]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_file_that_fits_has_no_problems(tmp_path, form):
+    found = report(run_over(tmp_path, form, ROWS), "train")
+    assert found.problems == ()
+    assert found.rows == 3
+    columns = {column.name: column for column in found.columns}
+    assert columns["age"].values == "1.5 to 3.5"
+    assert columns["city"].missing == 1
+    assert columns["late"].values.startswith("label: 1 66.7%")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_label_out_of_range_is_found_with_its_row(tmp_path, form):
+    rows = [*ROWS, {"age": 1.0, "city": "x", "late": 7}]
+    (problem,) = report(run_over(tmp_path, form, rows), "train").problems
+    where = "line 5" if form == "csv" else "row 4"
+    assert (
+        f"a.{form}, {where}: data.label: a binary head needs labels 0 and 1" in problem
+    )
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_missing_column_and_a_missing_number_are_found(tmp_path, form):
+    rows = [
+        {"agee": 1.0, "city": "a", "late": 0},
+        {"agee": 2.0, "city": "a", "late": 1},
+    ]
+    (problem,) = report(run_over(tmp_path, form, rows), "train").problems
+    assert "there is no column 'age'; did you mean 'agee'?" in problem
+    rows = [*ROWS, {"age": None, "city": "x", "late": 0}]
+    (problem,) = report(run_over(tmp_path, form, rows), "train").problems
+    assert "features.age: a missing value; set features.age.default" in problem

@@ -1,0 +1,86 @@
+"""The values that trials try, and when one is stopped."""
+
+import pytest
+
+from estimax.config.load import load
+from estimax.config.schema.sweep import PruneSection
+from estimax.config.sweep import overrides, sweep_plan, sweep_section
+from estimax.core.errors import ConfigError
+from tests.cli.conftest import write_run
+
+RATE = {"optimizers.dnn.learning_rate": {"log_uniform": [0.01, 1.0]}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    return load(write_run(tmp_path)).run
+
+
+def plan_of(run, **changes):
+    return sweep_plan(run, sweep_section(run, {"space": RATE, **changes}))
+
+
+def test_a_random_trial_depends_on_seed_and_number_alone(run):
+    plan = plan_of(run)
+    values = [plan.sample(n)["optimizers.dnn.learning_rate"] for n in range(50)]
+    assert values == [plan_of(run).sample(n)[next(iter(RATE))] for n in range(50)]
+    assert len(set(values)) == 50
+    assert 0.01 <= min(values) < 0.1 < max(values) <= 1.0
+
+
+def test_a_grid_has_every_combination_once(run):
+    space = {"seed": {"choice": [1, 2]}, "train.max_steps": {"choice": [5, 6, 7]}}
+    plan = plan_of(run, method="grid", space=space)
+    assert plan.trials == 6
+    tried = [tuple(plan.sample(n).values()) for n in range(6)]
+    assert sorted(tried) == [(1, 5), (1, 6), (1, 7), (2, 5), (2, 6), (2, 7)]
+
+
+def test_values_are_written_as_set_reads_them():
+    given = {"a.b": [8, 4], "c": "no", "d": "1", "e": None, "f": 0.001}
+    assert overrides(given) == ["a.b=[8, 4]", "c=no", "d='1'", "e=null", "f=0.001"]
+
+
+def test_the_metric_is_that_of_the_head(run):
+    plan = plan_of(run)
+    assert (plan.metric, plan.mode) == ("auc", "max")
+    plan = plan_of(run, metric="eval/average_loss")
+    assert (plan.metric, plan.mode) == ("average_loss", "min")
+
+
+def test_a_trial_below_the_median_of_those_that_came_as_far_is_stopped(run):
+    plan = plan_of(run, prune={"min_evals": 2, "min_trials": 2})
+    assert plan.prune == PruneSection(min_evals=2, min_trials=2)
+    others = [[(10, 0.6), (20, 0.8)], [(10, 0.6), (20, 0.7)], [(10, 0.9)]]
+    assert plan.should_prune([(10, 0.5), (20, 0.6)], others)
+    assert not plan.should_prune([(10, 0.5), (20, 0.8)], others)
+    assert not plan.should_prune([(10, 0.1)], others), "too few evaluations"
+    assert not plan.should_prune([(10, 0.1), (20, 0.1)], others[1:]), "too few trials"
+    assert plan.should_prune([(10, float("nan")), (20, float("nan"))], others)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"space": {"seed": {}}}, "give one of choice, uniform"),
+        ({"space": {"seed": {"uniform": [2, 1]}}}, "the lower one first"),
+        ({"method": "grid"}, "a grid needs a choice"),
+        ({"metric": "acu"}, "unknown metric 'acu'; did you mean 'auc'"),
+        ({"metric": "label/mean"}, "set it to min or max"),
+        ({"method": "bayes"}, "unknown value 'bayes'"),
+        ({"trials": 0}, "must be >= 1"),
+    ],
+)
+def test_a_sweep_that_cannot_run_is_told(run, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        plan_of(run, **changes)
+
+
+def test_a_sweep_without_values_or_evaluation_is_told(tmp_path):
+    path = write_run(tmp_path)
+    run = load(path).run
+    with pytest.raises(ConfigError, match="nothing to try"):
+        sweep_plan(run, sweep_section(run, {}))
+    run = load(path, ["eval=null", "export=[]"]).run
+    with pytest.raises(ConfigError, match="no eval section"):
+        plan_of(run)
