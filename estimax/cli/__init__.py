@@ -1,4 +1,4 @@
-"""The command line: `main.py` has the arguments, one module per command the rest."""
+"""The command line: `main.py` has the arguments; a module implements each command."""
 
 from estimax.cli.main import main
 

@@ -8,9 +8,12 @@ from pathlib import Path
 from rich.text import Text
 
 from estimax import config
-from estimax.cli.screen import note, results, say
+from estimax.cli.data_errors import misfit
+from estimax.cli.screen import results, say
+from estimax.config.build_custom import check_code, code_names
+from estimax.config.data_report import check_files, report
 from estimax.config.schema.model import CustomModelConfig
-from estimax.core.errors import InputError, MissingFileError
+from estimax.core.errors import InputError
 
 
 def check(
@@ -22,58 +25,53 @@ def check(
       path: The run file.
       overrides: Values of --set.
       with_data: Also read the data files.
-      with_import: Import `model.class`, which runs the code of its module.
+      with_import: Import `model.class` and other code that the file names, which
+        runs that code.
 
     Raises:
       ConfigError: The run file is invalid. The message lists all problems.
+      MissingFileError: A file that the run names does not exist.
       InputError: The data files do not fit the run.
     """
     loaded = config.load(path, overrides)
     run = loaded.run
     is_custom = isinstance(run.model, CustomModelConfig)
-    if is_custom and with_import:
-        from estimax.config.build_custom import resolve
-
-        resolve(loaded)
+    named = [path for path, _ in code_names(run)]
+    if with_import:
+        check_code(loaded)
+    check_files(run, run.data.sources)
     results.print(
         Text.assemble(f"{path}: ", ("ok", "green"), f", {_summary(run)}"),
         soft_wrap=True,
     )
     if is_custom and not with_import:
         say("model.class and model.params were not checked, because of --no-import")
+    if named and not with_import:
+        say(f"{', '.join(named)}: not imported, because of --no-import")
     if with_data:
         _check_data(run)
-    else:
-        _remark_on_files(run)
 
 
 def _summary(run: config.Run) -> str:
     model = run.model
-    kind = model.class_ if isinstance(model, CustomModelConfig) else model.type
+    kind = getattr(model, "class_", None) or getattr(model, "model_fn", None)
+    kind = kind or model.type
     steps = run.train.max_steps
     length = f"{steps:,} steps" if steps else "until the data ends"
     sources = ", ".join(run.data.sources)
     return f"{kind}, {len(run.features)} features, sources: {sources}; {length}"
 
 
-def _remark_on_files(run: config.Run) -> None:
-    from estimax.config.data_report import find_files
-
-    for name, source in run.data.sources.items():
-        try:
-            find_files(source, name)
-        except MissingFileError as error:
-            note(f"note: {error}", "yellow")
-
-
 def _check_data(run: config.Run) -> None:
     from rich.table import Table
 
-    from estimax.config.data_report import report
-
     wrong: list[str] = []
     for name in run.data.sources:
-        found = report(run, name)
+        try:
+            found = report(run, name)
+        except InputError as error:
+            wrong.append(str(error))
+            continue
         title = f"{name}: {found.rows:,} rows in {found.files} files"
         table = Table(title=title, title_justify="left")
         for heading in ("column", "read as", "missing", "values"):
@@ -84,4 +82,4 @@ def _check_data(run: config.Run) -> None:
         results.print(table)
         wrong += found.problems
     if wrong:
-        raise InputError("\n  ".join(["the files do not fit the run:", *wrong]))
+        raise misfit(wrong)

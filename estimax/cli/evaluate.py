@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from estimax import config
+from estimax.cli.data_errors import located
+from estimax.cli.events import emit, output
 from estimax.cli.screen import log_to, metrics_table, notes, results
-from estimax.config.data_report import find_files
+from estimax.config.data_report import check_files
 from estimax.core.errors import ConfigError, did_you_mean
 
 
@@ -19,29 +20,36 @@ def evaluate(
     source: str | None,
     checkpoint: str | None,
     *,
+    quiet: bool = False,
     as_json: bool,
 ) -> None:
-    """Evaluate the model and print its metrics, as a table or as JSON."""
-    loaded = config.load(path, overrides, model_dir=model_dir)
-    name = _source(loaded.run, source)
-    find_files(loaded.run.data.sources[name], name)
-    with notes.status("starting"):
-        from estimax.config.build import build
+    """Evaluate the model and print its metrics, as a table or as an event."""
+    with output(quiet=quiet, as_json=as_json):
+        loaded = config.load(path, overrides, model_dir=model_dir)
+        run = loaded.run
+        name = _source(run, source)
+        check_files(run, [name])
+        with notes.status("starting"):
+            from estimax.config.baseline import baseline
+            from estimax.config.build import build, evaluation_name
 
-        log_to(notes)
-        built = build(loaded)
-    steps = loaded.run.eval.steps if loaded.run.eval else None
-    metrics = built.estimator.evaluate(
-        built.input_fn(name),
-        steps=steps,
-        checkpoint_path=checkpoint,
-        name=None if source is None else source,
-    )
-    if as_json:
-        plain = {key: _plain(value) for key, value in sorted(metrics.items())}
-        results.print_json(json.dumps(plain))
-    else:
-        results.print(metrics_table(metrics, f"{loaded.run.name} on {name}"))
+            log_to(notes)
+            built = build(loaded)
+        steps = run.eval.steps if run.eval else None
+        with located(run, [name]):
+            metrics = built.estimator.evaluate(
+                built.input_fn(name),
+                steps=steps,
+                checkpoint_path=checkpoint,
+                name=evaluation_name(run) if source is None else source,
+            )
+        constant = baseline(run, built.input_fn(name), steps)
+        if as_json:
+            step = metrics.pop("global_step")
+            found = {"step": step, "metrics": metrics, "baseline": constant}
+            emit("evaluation", source=name, **found)
+        else:
+            results.print(metrics_table(metrics, f"{run.name} on {name}", constant))
 
 
 def _source(run: config.Run, given: str | None) -> str:
@@ -56,8 +64,3 @@ def _source(run: config.Run, given: str | None) -> str:
     if source.epochs is None:
         raise ConfigError(f"--source: {given!r} repeats forever; set its epochs.")
     return given
-
-
-def _plain(value: object) -> object:
-    to_list = getattr(value, "tolist", None)
-    return value if to_list is None else to_list()

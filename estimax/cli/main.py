@@ -6,6 +6,7 @@ not need it or report errors before they do.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +15,26 @@ import typer
 
 from estimax.core.errors import ConfigError, EstimaxError
 
+_EPILOG = """To begin: `estimax init DATA.csv`, then `estimax train DATA.yaml`.
+
+Exit status:
+
+- 0: done
+
+- 1: failed: a file is missing, the data does not fit, training cannot continue
+
+- 2: the command line or the run file is not valid; nothing was started
+
+- 70: an error in estimax, or in your own model code; the traceback is printed
+
+- 130, 143: stopped by Ctrl-C or SIGTERM; start `train` and `sweep` again to continue
+"""
+_START, _USE, _RUNS, _OTHER = "Start", "Use a model", "Look at runs", "Other"
+
 app = typer.Typer(
     name="estimax",
     help="Train, evaluate and run models described by a YAML file.",
-    epilog="To begin, run: estimax check run.yaml, then: estimax train run.yaml",
+    epilog=_EPILOG,
     no_args_is_help=True,
     add_completion=False,
     # `main` prints errors of estimax; other exceptions keep Python's traceback.
@@ -47,23 +64,61 @@ CheckpointOption = Annotated[
 OutputOption = Annotated[
     Path | None,
     typer.Option(
-        help="File to write: .csv, .json or .jsonl.  [default: CSV to standard output]"
+        help="File to write: .csv, .json, .jsonl, .parquet or .tfrecord; `-` for "
+        "standard output.  [default: CSV to standard output]"
     ),
 ]
+OutputFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Format of the output: csv, json, jsonl, parquet or tfrecord.  "
+        "[default: by suffix]"
+    ),
+]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", help="Print results and errors only.")
+]
+JsonOption = Annotated[
+    bool,
+    typer.Option("--json", help="Print events as JSON, one per line, and no remarks."),
+]
+_SIGPIPE = 13  # signal.SIGPIPE, which Windows lacks
 
 
 def main() -> None:
-    """Run the command line; errors of estimax are printed without a traceback.
+    """Run the command line; mistakes of users are printed without a traceback.
 
-    The exit status is 2 for an invalid run file or option, and 1 for other errors.
+    `_EPILOG` lists the exit status.
     """
     try:
         app()
     except EstimaxError as error:
         from estimax.cli.screen import print_error
 
-        print_error(error)
+        print_error(str(error))
         sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except BrokenPipeError:
+        # The reader of the output, such as `head`, has ended. Python would complain
+        # when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + _SIGPIPE)
+    except OSError as error:
+        from estimax.cli.screen import print_error
+
+        where = "" if error.filename is None else f"{error.filename}: "
+        notes = "".join(f"\n{text}" for text in getattr(error, "__notes__", ()))
+        print_error(f"{where}{error.strerror or error}{notes}")
+        sys.exit(1)
+    except UnicodeDecodeError as error:
+        from estimax.cli.screen import print_error
+
+        print_error(f"expected text in UTF-8: {error}")
+        sys.exit(1)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        sys.exit(70)
 
 
 @app.callback(invoke_without_command=True)
@@ -80,13 +135,71 @@ def estimax(
         raise typer.Exit
 
 
-@app.command()
+@app.command(rich_help_panel=_START)
+def init(
+    data: Annotated[
+        Path, typer.Argument(help="CSV or Parquet file with a header.", metavar="DATA")
+    ],
+    label: Annotated[
+        str | None,
+        typer.Option(help="Column to predict.  [default: asked, or guessed]"),
+    ] = None,
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the test rows.  [default: a fifth of DATA, chosen at "
+            "random]"
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Run file to write.  [default: NAME-OF-DATA.yaml, here]"),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the run.  [default: that of the run file]"),
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Replace files that exist.")] = False,
+) -> None:
+    """Look at a table and write a run file that trains on it.
+
+    The run file has comments, and trains as it is: types, missing values, vocabularies
+    and the task are taken from the data. On a terminal, the label is asked for.
+
+    Beside the run file, the JSON Schema is written, with which editors complete and
+    check the file. Without --test, the run file splits the rows into train and test.
+
+    Examples:
+
+        estimax init flights.csv --label late
+
+        estimax init train.parquet --label income --output runs/income.yaml
+
+        estimax init train.csv --label late --test test.csv
+    """
+    from estimax.cli.init import init as command
+
+    command(data, label, test, output, name, force=force)
+
+
+@app.command(rich_help_panel=_START)
 def train(
-    run: RunFileArgument, set_: OverridesOption = None, model_dir: ModelDirOption = None
+    run: RunFileArgument,
+    set_: OverridesOption = None,
+    model_dir: ModelDirOption = None,
+    no_report: Annotated[
+        bool,
+        typer.Option(
+            "--no-report", help="Write no report.html; as does run.report: false."
+        ),
+    ] = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Train a model, and evaluate and export it as the run file says.
 
-    If the model directory has a checkpoint, training resumes from it.
+    If the model directory has a checkpoint, training resumes from it. At the end,
+    report.html is written to the model directory, if matplotlib is installed.
 
     Examples:
 
@@ -96,10 +209,59 @@ def train(
     """
     from estimax.cli.train import train as command
 
-    command(run, set_ or [], model_dir)
+    command(
+        run,
+        set_ or [],
+        model_dir,
+        with_report=not no_report,
+        quiet=quiet,
+        as_json=json,
+    )
 
 
-@app.command()
+@app.command(
+    rich_help_panel=_START,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def launch(
+    context: typer.Context,
+    program: Annotated[
+        Path,
+        typer.Argument(help="Run file or Python program.", metavar="RUN.yaml|TRAIN.py"),
+    ],
+    processes: Annotated[
+        int, typer.Option(help="Number of processes that train together.")
+    ] = 2,
+    evaluator: Annotated[
+        bool,
+        typer.Option(
+            "--evaluator",
+            help="Start one more process, which evaluates and exports the checkpoints. "
+            "By default the first process does, and the others wait for it.",
+        ),
+    ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port of the first process.  [default: a free one]"),
+    ] = None,
+) -> None:
+    """Train one model in several processes on this machine.
+
+    Options of this command come before the file; what follows it is passed to the
+    program, or to `estimax train`. Every process finds its role in TF_CONFIG.
+
+    Examples:
+
+        estimax launch --processes 4 run.yaml --set train.max_steps=500
+
+        estimax launch --processes 2 --evaluator train.py --epochs 3
+    """
+    from estimax.cli.launch import launch as command
+
+    command(program, context.args, processes, evaluator=evaluator, port=port)
+
+
+@app.command(rich_help_panel=_START)
 def evaluate(
     run: RunFileArgument,
     set_: OverridesOption = None,
@@ -111,9 +273,8 @@ def evaluate(
         ),
     ] = None,
     checkpoint: CheckpointOption = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the metrics as JSON.")
-    ] = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Evaluate a trained model on a source of the run file.
 
@@ -127,24 +288,89 @@ def evaluate(
     """
     from estimax.cli.evaluate import evaluate as command
 
-    command(run, set_ or [], model_dir, source, checkpoint, as_json=json)
+    options = (run, set_ or [], model_dir, source, checkpoint)
+    command(*options, quiet=quiet, as_json=json)
 
 
-@app.command()
+@app.command(rich_help_panel=_RUNS)
+def report(
+    run: Annotated[
+        Path,
+        typer.Argument(help="Run file, or model directory of `estimax train`."),
+    ],
+    set_: OverridesOption = None,
+    model_dir: ModelDirOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="File to write.  [default: report.html in the model dir]"),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="Source to look at, a name in data.sources.  [default: eval.source]"
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that groups rows for ranking, such as a query or a user.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    rows: Annotated[
+        int,
+        typer.Option(
+            help="Most rows to look at, spread evenly over the data; with --group, the "
+            "first rows.",
+            min=1,
+        ),
+    ] = 20_000,
+) -> None:
+    """Write a report of a trained model: one HTML file that needs no network.
+
+    It shows metrics, learning curves, ROC and precision-recall curves, calibration,
+    the confusion matrix, slices, feature importance, the worst errors, and how to
+    reproduce the run. It needs matplotlib: pip install 'estimax[report]'.
+
+    Examples:
+
+        estimax report run.yaml
+
+        estimax report runs/flights --source holdout --output holdout.html
+    """
+    from estimax.cli.report import report as command
+
+    command(
+        run,
+        set_ or [],
+        model_dir,
+        output=output,
+        source=source,
+        group=group,
+        max_rows=rows,
+    )
+
+
+@app.command(rich_help_panel=_START)
 def predict(
     run: RunFileArgument,
     input: Annotated[
         str,
         typer.Option(
-            "--input", help="CSV file or pattern; the label column is not needed."
+            "--input",
+            help="File or pattern, in the format of the source in eval, or else in "
+            "train. Labels are not needed.",
         ),
     ],
     output: OutputOption = None,
+    output_format: OutputFormatOption = None,
     set_: OverridesOption = None,
     model_dir: ModelDirOption = None,
     checkpoint: CheckpointOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
-    """Predict every row of a CSV file with a trained model.
+    """Predict every row of files with a trained model.
 
     Predictions are written in the order of the rows.
 
@@ -154,10 +380,11 @@ def predict(
     """
     from estimax.cli.predict import predict as command
 
-    command(run, input, output, set_ or [], model_dir, checkpoint)
+    options = (run, input, output, output_format, set_ or [], model_dir, checkpoint)
+    command(*options, quiet=quiet, as_json=json)
 
 
-@app.command()
+@app.command(rich_help_panel=_START)
 def check(
     run: RunFileArgument,
     set_: OverridesOption = None,
@@ -172,16 +399,16 @@ def check(
         bool,
         typer.Option(
             "--no-import",
-            help="Do not import model.class, so that no code named by the file runs.",
+            help="Do not import code that the file names, so that none of it runs.",
         ),
     ] = False,
 ) -> None:
     """Check a run file, and print all errors at once.
 
-    If the file has a model.class, its module is imported to check model.params against
-    the signature. **This runs the code of that module.** The working directory is
-    searched as well. Use --no-import for a file that you do not trust; everything else
-    is still checked.
+    If the file names code, such as a model.class, a hook or a loss, its module is
+    imported to check the name and the parameters. **This runs the code of that
+    module.** The working directory is searched as well. Use --no-import for a file that
+    you do not trust; everything else is still checked.
 
     Examples:
 
@@ -196,22 +423,32 @@ def check(
     command(run, set_ or [], with_data=data, with_import=not no_import)
 
 
-@app.command()
+@app.command(rich_help_panel=_RUNS)
 def show(
     path: Annotated[
         Path,
-        typer.Argument(help="Run file, exported bundle or model directory."),
+        typer.Argument(
+            help="Run file, exported bundle, model directory or checkpoint."
+        ),
     ],
     set_: OverridesOption = None,
     yaml: Annotated[
         bool,
         typer.Option("--yaml", help="Print a run file as YAML with all defaults."),
     ] = False,
+    all_: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show the state of optimizers in a checkpoint, too.",
+        ),
+    ] = False,
 ) -> None:
-    """Show the contents of a run file, a bundle or a model directory.
+    """Show the contents of a run file, a bundle, a model directory or a checkpoint.
 
     For a run file: every value, and where it was set. For a bundle: its features,
-    signatures and weights. For a model directory: its checkpoints and variables.
+    signatures and weights. For a model directory or a checkpoint: its variables and
+    the last metrics.
 
     Examples:
 
@@ -220,38 +457,496 @@ def show(
         estimax show runs/flights/export/best
 
         estimax show runs/flights
+
+        estimax show runs/flights/model.ckpt-1000 --all
     """
     from estimax.cli.show import show as command
 
-    command(path, set_ or [], as_yaml=yaml)
+    command(path, set_ or [], as_yaml=yaml, with_slots=all_)
 
 
-@app.command()
+@app.command(rich_help_panel=_USE)
 def run(
     bundle: Annotated[
         Path,
         typer.Argument(help="Exported bundle, or directory of versions of one."),
     ],
-    input: Annotated[str, typer.Option("--input", help="CSV file or pattern.")],
+    input: Annotated[
+        str,
+        typer.Option("--input", help="File or pattern, or `-` for standard input."),
+    ],
     output: OutputOption = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Format of the input: csv, jsonl, npz, parquet or tfrecord "
+            "(tf.Example).  [default: by suffix or content]",
+        ),
+    ] = None,
+    output_format: OutputFormatOption = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns of the input to write beside the predictions, e.g. "
+            "`--keep id,name`.",
+            metavar="COLUMNS",
+        ),
+    ] = None,
     signature: Annotated[
-        str, typer.Option(help="Signature of the bundle to call.")
-    ] = "predict",
+        str | None,
+        typer.Option(
+            help="Signature of the bundle to call.  [default: predict if there is one, "
+            "else serving_default]"
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            help="Score in this many processes, into a folder of shards (--output). "
+            "The same command continues after a kill.",
+            metavar="N",
+        ),
+    ] = None,
+    shard_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="With --processes: most rows of a shard.  [default: 131072]",
+            metavar="N",
+        ),
+    ] = None,
 ) -> None:
-    """Predict every row of a CSV file with an exported bundle.
+    """Predict every row of a table with an exported bundle.
 
-    Neither the run file nor the code of the model is needed.
+    Neither the run file nor the code of the model is needed. Columns that the model
+    does not use are ignored. A missing value is an error unless its column has a
+    default.
+
+    With --processes, the output is a folder of shards, and large files are shared by
+    the processes. If the command is killed, the same command continues.
+
+    Examples:
+
+        estimax run runs/flights/export/best --input new.csv --output out.csv
+
+        estimax run BUNDLE --input new.parquet --keep id --output out.parquet
+
+        cat new.jsonl | estimax run BUNDLE --input - --output-format jsonl
+
+        estimax run BUNDLE --input "new-*.parquet" --keep id --output out --processes 4
+    """
+    from estimax.cli import run as command
+
+    columns = [name.strip() for name in (keep or "").split(",") if name.strip()]
+    options = (bundle, input, format, output, output_format, signature, columns)
+    if processes is None:
+        if shard_rows is not None:
+            raise ConfigError("--shard-rows: only --processes writes shards.")
+        command.run(*options)
+    else:
+        command.run_processes(*options, processes, shard_rows)
+
+
+@app.command(rich_help_panel=_USE)
+def convert(
+    bundle: Annotated[
+        Path,
+        typer.Argument(help="Exported bundle, or directory of versions of one."),
+    ],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to write, such as models/clicks/1.")
+    ],
+    transformed: Annotated[
+        bool,
+        typer.Option(
+            help="Take the results of the host transforms in place of raw features. "
+            "Needed for sequences and for some crosses."
+        ),
+    ] = False,
+) -> None:
+    """Write a bundle as a SavedModel, for TensorFlow Serving.
+
+    TensorFlow is not needed for it. TensorFlow Serving must run with
+    --xla_cpu_compilation_enabled=true. `estimax serve` needs no SavedModel.
 
     Example:
 
-        estimax run runs/flights/export/best --input new.csv --output out.csv
+        estimax convert runs/flights/export/best models/late/1
     """
-    from estimax.cli.run import run as command
+    from estimax import export
 
-    command(bundle, input, output, signature)
+    made = export.write_saved_model(
+        export.load(bundle), folder, transformed=transformed
+    )
+    typer.echo(f"wrote {made}")
 
 
-@app.command()
+# TensorFlow Serving writes its flags with underscores; both are accepted.
+@app.command(
+    rich_help_panel=_USE,
+    context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
+)
+def serve(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Models to serve: NAME=PATH, or PATH alone for one model. A path is a "
+            "bundle, or a folder of versions of one. Or one run file, whose `serving` "
+            "section then replaces the options below.",
+            metavar="[NAME=]PATH...",
+        ),
+    ] = None,
+    model_name: Annotated[
+        str, typer.Option(help="Name of a model that is given without one.")
+    ] = "default",
+    model_base_path: Annotated[
+        str | None,
+        typer.Option(help="Folder of one model, as TensorFlow Serving has the option."),
+    ] = None,
+    model_config_file: Annotated[
+        str | None,
+        typer.Option(
+            help="File of models, instead of arguments: TensorFlow Serving's text "
+            "format, YAML or JSON. Changes are applied while the server runs."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="Port of gRPC; 0 turns it off.")] = 8500,
+    rest_api_port: Annotated[
+        int, typer.Option(help="Port of REST and of the page; 0 turns it off.")
+    ] = 8501,
+    rest_api_timeout_in_ms: Annotated[
+        int, typer.Option(help="Time until a REST request is answered with 504.")
+    ] = 30000,
+    max_request_bytes: Annotated[int, typer.Option(help="Largest request.")] = 64
+    * 1024
+    * 1024,
+    max_request_rows: Annotated[
+        int, typer.Option(help="Most rows of a request.")
+    ] = 100_000,
+    enable_batching: Annotated[
+        bool, typer.Option(help="Join waiting requests into batches.")
+    ] = True,
+    batching_parameters_file: Annotated[
+        Path | None, typer.Option(help="BatchingParameters of TensorFlow Serving.")
+    ] = None,
+    batch_sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Batch sizes to compile, e.g. 1,8,64.  [default: 1,2,4,...,1024]"
+        ),
+    ] = None,
+    file_system_poll_wait_seconds: Annotated[
+        float, typer.Option(help="How often to look for new versions; 0: once.")
+    ] = 1.0,
+    max_num_load_retries: Annotated[
+        int, typer.Option(help="How often a version that fails to load is tried again.")
+    ] = 5,
+    load_retry_interval_micros: Annotated[
+        int, typer.Option(help="Time between two tries.")
+    ] = 60_000_000,
+    drain_delay: Annotated[
+        float, typer.Option(help="Seconds from SIGTERM until requests are refused.")
+    ] = 2.0,
+    shutdown_grace: Annotated[
+        float, typer.Option(help="Seconds for requests under way after that.")
+    ] = 25.0,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the bearer token that requests must carry."),
+    ] = None,
+    ssl_key: Annotated[str | None, typer.Option(help="Private key, for TLS.")] = None,
+    ssl_certificate: Annotated[
+        str | None, typer.Option(help="Certificate chain, for TLS.")
+    ] = None,
+    rest_api_enable_cors_support: Annotated[
+        bool, typer.Option(help="Let pages of other origins send requests.")
+    ] = False,
+    enable_serialization_as_tensor_content: Annotated[
+        bool, typer.Option(help="Answer gRPC requests in tensor_content.")
+    ] = False,
+    compilation_cache_dir: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder for compiled programs; '' turns the cache off.  "
+            "[default: in the user's cache folder]"
+        ),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(help="Processes that share the ports, each with the models.")
+    ] = 1,
+    request_log: Annotated[
+        str | None,
+        typer.Option(help="File for a sample of requests and answers, as JSON lines."),
+    ] = None,
+    request_log_rate: Annotated[
+        float, typer.Option(help="Part of the requests that is written there.")
+    ] = 0.01,
+    access_log: Annotated[
+        bool, typer.Option(help="Log a line for every REST request.")
+    ] = False,
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+) -> None:
+    """Serve exported bundles to clients of TensorFlow Serving.
+
+    REST, gRPC, metrics and a page to try predictions. New versions are loaded as they
+    appear; a version is replaced without losing a request. SIGTERM stops the server
+    after the requests under way.
+
+    Examples:
+
+        estimax serve runs/flights/export/best
+
+        estimax serve late=runs/flights/export/best --rest-api-port 8080
+
+        estimax serve --model-config-file models.config
+
+        estimax serve run.yaml
+    """
+    from estimax.cli.serve import serve as command
+
+    command(
+        [*(models or []), *([model_base_path] if model_base_path else [])],
+        model_name=model_name,
+        token_file=token_file,
+        batching_parameters_file=batching_parameters_file,
+        enable_batching=enable_batching,
+        batch_sizes=batch_sizes,
+        cache_dir=compilation_cache_dir,
+        log_format=log_format,
+        logs_access=access_log,
+        workers=workers,
+        rest={
+            "timeout": rest_api_timeout_in_ms / 1000,
+            "max_body": max_request_bytes,
+            "allows_cors": rest_api_enable_cors_support,
+        },
+        settings={
+            "model_config_file": model_config_file,
+            "host": host,
+            "grpc_port": port,
+            "rest_port": rest_api_port,
+            "poll_seconds": file_system_poll_wait_seconds,
+            "max_rows": max_request_rows,
+            "load_retries": max_num_load_retries,
+            "load_retry_seconds": load_retry_interval_micros / 1e6,
+            "drain_delay": drain_delay,
+            "shutdown_grace": shutdown_grace,
+            "ssl_key": ssl_key,
+            "ssl_certificate": ssl_certificate,
+            "as_content": enable_serialization_as_tensor_content,
+            "request_log": request_log,
+            "request_log_rate": request_log_rate,
+        },
+    )
+
+
+@app.command(rich_help_panel=_RUNS)
+def python(
+    run: RunFileArgument,
+    set_: OverridesOption = None,
+    model_dir: ModelDirOption = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write.  [default: standard output]")
+    ] = None,
+) -> None:
+    """Print the Python script that a run file stands for.
+
+    The script trains the same model to the same weights, bit for bit. Use it to
+    continue in Python. Means and vocabularies are written out; they are
+    computed from the train source unless the model directory has them.
+
+    Example:
+
+        estimax python run.yaml --output train.py
+    """
+    from estimax.cli.python import python as command
+
+    command(run, set_ or [], model_dir, output)
+
+
+@app.command(rich_help_panel=_USE)
+def export(
+    run: Annotated[
+        Path,
+        typer.Argument(help="Model directory, or run file.", metavar="RUN"),
+    ],
+    set_: OverridesOption = None,
+    model_dir: ModelDirOption = None,
+    checkpoint: CheckpointOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder in which the bundle gets a numbered folder.  "
+            "[default: MODEL_DIR/export/manual]"
+        ),
+    ] = None,
+) -> None:
+    """Export a checkpoint of a trained run as a bundle.
+
+    The bundle predicts without the run file and without code. The section `export` of a
+    run file writes bundles during training; this command does it afterwards. The data
+    of the run is not needed.
+
+    Examples:
+
+        estimax export runs/flights
+
+        estimax export run.yaml --checkpoint runs/flights/model.ckpt-700 --output best
+    """
+    from estimax.cli.export import export as command
+
+    command(run, set_ or [], model_dir, checkpoint, output)
+
+
+@app.command(rich_help_panel=_RUNS)
+def diff(
+    first: Annotated[
+        Path, typer.Argument(help="Model directory of a run.", metavar="A")
+    ],
+    second: Annotated[
+        Path, typer.Argument(help="Model directory of another run.", metavar="B")
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare two runs: config, data, metrics and packages, side by side.
+
+    Only values that differ are shown, and all metrics of the last evaluation.
+
+    Example:
+
+        estimax diff runs/first runs/second
+    """
+    from estimax.cli.compare import diff as command
+
+    command(first, second, as_json=json)
+
+
+@app.command(rich_help_panel=_RUNS)
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Model directories; the folder of a sweep stands for its trials.",
+            metavar="RUN...",
+        ),
+    ],
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Sort by this metric, best first, and show only it and loss."
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON for each run.")
+    ] = False,
+) -> None:
+    """Print a table of runs: metrics of the last evaluation, and what differs.
+
+    Examples:
+
+        estimax compare runs/*
+
+        estimax compare runs/flights-sweep --metric auc
+    """
+    from estimax.cli.compare import compare as command
+
+    command(runs, metric, as_json=json)
+
+
+@app.command(rich_help_panel=_START)
+def sweep(
+    run: RunFileArgument,
+    set_: OverridesOption = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--space",
+            help="Values to try at an address, e.g. `--space "
+            "'optimizers.dnn.learning_rate={log_uniform: [0.01, 0.3]}'`. May be given "
+            "several times; added to sweep.space.",
+            metavar="PATH=VALUES",
+        ),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="random, grid or optuna.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Number of trials.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(help="Trials that run at the same time.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric to improve.  [default: by the head]")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="min or max.  [default: by the metric]")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the sweep.  [default: MODEL_DIR-sweep]"),
+    ] = None,
+) -> None:
+    """Train a run with different values, and show which are best.
+
+    The values to try are in the section `sweep` of the run file, or in --space: a
+    `choice` of values, or `uniform`, `log_uniform` or `int_uniform` between two limits.
+    Options replace values of the section.
+
+    If the sweep is killed, the same command continues it: trials that have ended are
+    not repeated, and others go on from their last checkpoint. With sweep.prune, a trial
+    that is worse than the median of the others is stopped early.
+
+    The result is a table, and a plot in FOLDER/sweep.svg.
+
+    Examples:
+
+        estimax sweep run.yaml --trials 40 --processes 2
+
+        estimax sweep run.yaml --method grid --space 'seed={choice: [1, 2, 3]}'
+    """
+    from estimax.cli.sweep import space_options
+    from estimax.cli.sweep import sweep as command
+
+    given = {
+        "method": method,
+        "trials": trials,
+        "processes": processes,
+        "metric": metric,
+        "mode": mode,
+        "space": space_options(space or []),
+    }
+    command(run, set_ or [], {k: v for k, v in given.items() if v is not None}, output)
+
+
+@app.command(rich_help_panel=_OTHER)
+def port(
+    program: Annotated[
+        Path, typer.Argument(help="Python program for tf.estimator.", metavar="FILE.py")
+    ],
+    output: Annotated[
+        Path | None, typer.Option(help="File to write.  [default: FILE_estimax.py]")
+    ] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Rewrite the file itself.")
+    ] = False,
+) -> None:
+    """Rewrite the names of a tf.estimator program to those of estimax.
+
+    A name that estimax has is replaced: `tf.estimator.DNNClassifier` becomes
+    `ex.DNNClassifier`. All other names of TensorFlow are listed with file, line and
+    what to write, as in the guide "Migrate a tf.estimator program". TensorFlow is not
+    needed. Requires `pip install 'estimax[port]'`.
+
+    Examples:
+
+        estimax port census.py
+
+        estimax port census.py --in-place
+    """
+    from estimax.cli.port import port as command
+
+    command(program, output, in_place=in_place)
+
+
+@app.command(rich_help_panel=_OTHER)
 def schema(
     output: Annotated[
         Path | None, typer.Option(help="File to write.  [default: standard output]")

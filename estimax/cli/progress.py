@@ -10,18 +10,15 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
+from rich.text import Text
 
+from estimax.cli.events import emit
+from estimax.cli.screen import wrapped
 from estimax.hooks import Hook, RunContext, Values
 
 _SECONDS_BETWEEN_LINES = 5.0  # without a terminal
@@ -60,15 +57,11 @@ class TrainingProgress(Hook):
         self._loss = "-"
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[status]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            _FittingColumn(console),
             console=console,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("starting", total=max_steps, status="")
+        self._task = self._bar.add_task("starting", total=max_steps, texts=[])
 
     def __enter__(self) -> TrainingProgress:
         self._bar.start()
@@ -83,12 +76,10 @@ class TrainingProgress(Hook):
         self._bar.stop()
 
     def begin(self, context: RunContext) -> None:
-        """Start the clock, and print the step at which training resumes."""
+        """Start the clock."""
         self._started = self._clock()
         self._first_step = context.step
         self._mark = None
-        if context.step:
-            self._console.print(f"resuming at step {context.step}", highlight=False)
         self._bar.update(self._task, description="compiling", completed=context.step)
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
@@ -97,23 +88,26 @@ class TrainingProgress(Hook):
 
     def after_run(self, context: RunContext, values: Values) -> None:
         """Show step, loss and speed."""
-        self._loss = f"{float(values['loss']):.4f}"
-        status = f"step {self._step(context.step)}  loss {self._loss}"
+        loss, speed = float(values["loss"]), None
+        self._loss = f"{loss:.4f}"
+        texts = [f"step {self._step(context.step)}", f"loss {self._loss}"]
         now = self._clock()
         if self._mark is not None and now > self._mark[0]:
             speed = (context.examples - self._mark[1]) / (now - self._mark[0])
             self._speeds.append(speed)
-            status += f"  {statistics.median(self._speeds):,.0f} examples/s"
+            speed = statistics.median(self._speeds)
+            texts.append(f"{speed:,.0f} examples/s")
         self._mark = (now, context.examples)
+        emit("step", step=context.step, loss=loss, examples_per_second=speed)
         self._bar.update(
-            self._task, description="training", completed=context.step, status=status
+            self._task, description="training", completed=context.step, texts=texts
         )
         if (
             not self._console.is_terminal
             and now - self._last_line >= _SECONDS_BETWEEN_LINES
         ):
             self._last_line = now
-            self._console.print(status, highlight=False, soft_wrap=True)
+            self._console.print("  ".join(texts), highlight=False, soft_wrap=True)
 
     def end(self, context: RunContext) -> None:
         """Show the number of steps, the time they took and the last loss."""
@@ -124,6 +118,7 @@ class TrainingProgress(Hook):
             f"(step {self._step(context.step)})"
         )
         self._bar.update(self._task, visible=False)
+        status = wrapped(status, self._console)
         self._console.print(status, highlight=False, soft_wrap=True)
 
     def next_step(self, step: int) -> int:
@@ -134,3 +129,52 @@ class TrainingProgress(Hook):
         return (
             f"{step:,}" if self._max_steps is None else f"{step:,}/{self._max_steps:,}"
         )
+
+
+class _FittingColumn(ProgressColumn):
+    """Shows as much as fits into the terminal, the most important first.
+
+    The terminal may be resized meanwhile, so its width is read each time.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def render(self, task: Task) -> Text:
+        """Return one line: a bar if there is room, step, loss, speed, time left."""
+        width = self._console.width - 3  # beside the spinner
+        seconds = task.time_remaining
+        left = "" if seconds is None else str(timedelta(seconds=int(seconds)))
+        texts = [*task.fields["texts"], left] if left else task.fields["texts"]
+        return Text(fitting_line(width, task.description, texts, task.percentage))
+
+
+def fitting_line(width: int, name: str, texts: Sequence[str], percent: float) -> str:
+    """Return a line of at most `width` characters.
+
+    Args:
+      width: The characters that fit.
+      name: What is going on, shown in front if there is room.
+      texts: What to show, the most important first; the last ones are left out first.
+      percent: How long the bar is, of what the rest leaves.
+
+    >>> fitting_line(24, "training", ["step 5/10", "loss 0.5", "0:01:00"], 50.0)
+    'step 5/10  loss 0.5'
+    >>> fitting_line(45, "training", ["step 5/10", "loss 0.5"], 50.0)
+    'training ━━━━━━━━         step 5/10  loss 0.5'
+    """
+    shown = list(texts)
+    while len(shown) > 1 and len("  ".join(shown)) > width:
+        shown.pop()
+    line = "  ".join(shown) or name
+    if len(line) + len(name) + 1 <= width and shown:
+        room = width - len(line) - len(name) - 2
+        if room >= _SHORTEST_BAR:
+            bar = "━" * round(room * percent / 100)
+            return f"{name} {bar.ljust(room)} {line}"
+        return f"{name} {line}"
+    return line[: max(width, 0)]
+
+
+_SHORTEST_BAR = 8

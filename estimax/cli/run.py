@@ -1,65 +1,175 @@
-"""`estimax run`: predict every row of a CSV file with an exported bundle.
+"""`estimax run`: predict every row of a table with an exported bundle.
 
-No training code is imported, as in a server.
+One process writes a file or standard output. With --processes, several write a folder
+of shards. No training code is imported, as in a server.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from estimax.cli.screen import note, notes
-from estimax.core.errors import InputError, did_you_mean
+from estimax.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from estimax.scoring import ScoringProgress
+
+_SECONDS_BETWEEN_LINES = 5.0  # without a terminal
+_FILE_SUFFIXES = (".csv", ".json", ".jsonl", ".parquet", ".tfrecord")
 
 
-def run(path: Path, input_files: str, output: Path | None, signature: str) -> None:
+def run(
+    path: Path,
+    input_files: str,
+    input_form: str | None,
+    output: Path | None,
+    output_form: str | None,
+    signature: str | None,
+    keep: Sequence[str],
+) -> None:
     """Write the predictions of each row of the input, in its order."""
     with notes.status("loading"):
         from estimax import export
-        from estimax.cli.rows import open_rows
+        from estimax.scoring.predicting import predict_batch
+        from estimax.scoring.rows import open_rows
+        from estimax.scoring.tables import Wanted, check_keep, read_tables
 
         bundle = export.load(path)
-        bundle.signature(signature)  # raises for an unknown one before data is read
-        batches = _read(bundle, input_files)
+        # Raises for an unknown one before data is read.
+        called = bundle.signature(signature or bundle.default_signature)
+        check_keep(keep, [spec.name for spec in called.outputs])
+    features = {spec.name: spec for spec in called.inputs}
     started = time.monotonic()
-    with open_rows(output) as rows:
-        for features in batches:
-            rows.write(bundle.predict(features, signature))
+    with open_rows(output, output_form) as rows:
+        for batch in read_tables(input_files, input_form, Wanted(features, keep)):
+            kept = {name: batch.columns[name] for name in keep}
+            rows.write(kept | predict_batch(bundle, called, batch))
     seconds = time.monotonic() - started
     where = "" if output is None else f" in {output}"
     note(f"{rows.count:,} rows{where}, {rows.count / seconds:,.0f} rows/s")
 
 
-def _read(bundle: Any, files: str) -> Any:  # a Bundle; batches of features
-    from estimax import input as inputs
+def run_processes(
+    path: Path,
+    input_files: str,
+    input_form: str | None,
+    output: Path | None,
+    output_form: str | None,
+    signature: str | None,
+    keep: Sequence[str],
+    processes: int,
+    shard_rows: int | None,
+) -> None:
+    """Write a folder of shards with the predictions of each row of the input."""
+    # Light imports only: the processes start at once.
+    from estimax.scoring import score_files
+    from estimax.scoring.plan import SHARD_ROWS
 
-    features: Mapping[str, Mapping[str, Any]] = bundle.describe()["features"]
-    # Missing numbers are NaN, missing ids -1: the model fills them as in training.
-    defaults = {
-        name: float("nan") if spec["dtype"].startswith("float") else -1
-        for name, spec in features.items()
-        if spec["dtype"] != "string"
-    }
-    _check_columns(files, features)
-    data = inputs.csv_files(
-        files,
-        select=features,
-        dtypes={name: spec["dtype"] for name, spec in features.items()},
-        defaults=defaults,
+    folder = _folder(input_files, output)
+    with _Shown() as shown:
+        try:
+            result = score_files(
+                path,
+                input_files,
+                folder,
+                processes=processes,
+                keep=keep,
+                signature=signature,
+                input_format=input_form,
+                output_format=output_form or "parquet",
+                shard_rows=SHARD_ROWS if shard_rows is None else shard_rows,
+                on_progress=shown,
+            )
+        except KeyboardInterrupt:
+            note("interrupted; the same command continues with the missing shards")
+            raise
+    if not result.new_rows:
+        note(f"{result.rows:,} rows in {folder}: all of them were complete before")
+        return
+    before = result.rows - result.new_rows
+    note(
+        f"{result.rows:,} rows in {len(result.files)} shards in {folder}"
+        f"{f', of which {before:,} were complete before' if before else ''}, "
+        f"{result.new_rows / max(result.seconds, 1e-9):,.0f} rows/s"
     )
-    return data.batch(4096)
 
 
-def _check_columns(files: str, features: Mapping[str, object]) -> None:
-    from estimax.config.data_report import find_files, header
-    from estimax.config.schema.data import CsvSource
+def _folder(input_files: str, output: Path | None) -> Path:
+    """Return the folder of the shards; raise if the options name none."""
+    if input_files == "-":
+        raise ConfigError(
+            "--processes: standard input cannot be shared by processes. Write it to a "
+            "file, or leave --processes out."
+        )
+    if output is None or str(output) == "-":
+        raise ConfigError(
+            "--processes: several processes write a folder of shards; name it with "
+            "--output, and the format with --output-format (parquet by default)."
+        )
+    if output.suffix in _FILE_SUFFIXES and not output.is_dir():
+        form = output.suffix.removeprefix(".")
+        raise ConfigError(
+            f"--output: {output} is the name of a file, and --processes writes a "
+            f"folder of shards: --output {output.with_suffix('')} --output-format "
+            f"{'jsonl' if form == 'json' else form}"
+        )
+    return output
 
-    source = CsvSource(format="csv", files=(files,), batch_size=1)
-    path = find_files(source, "--input")[0]
-    names = header(path, source)
-    for name in features:
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise InputError(f"{path}: the bundle needs a column {name!r}{hint}")
+
+class _Shown:
+    """Shows progress: a bar on a terminal, else a line every five seconds."""
+
+    def __init__(self) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),  # what the other columns leave of the width
+            TextColumn("{task.fields[status]}"),
+            TimeRemainingColumn(),
+            console=notes,
+            disable=not notes.is_terminal,
+            transient=True,
+        )
+        self._task = self._bar.add_task("loading", total=None, status="")
+        self._first: tuple[float, int] | None = None  # time and rows when it began
+        self._last_line = 0.0
+
+    def __enter__(self) -> _Shown:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, progress: ScoringProgress) -> None:
+        """Show how far the scoring is."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first, self._last_line = (now, progress.rows), now
+        seconds, rows = now - self._first[0], progress.rows - self._first[1]
+        total = progress.total_rows
+        status = (
+            f"{progress.rows:,}{'' if total is None else f'/{total:,}'} rows, "
+            f"{progress.shards}/{progress.total_shards} shards"
+            f"{f', {rows / seconds:,.0f} rows/s' if seconds > 0.5 else ''}"
+        )
+        self._bar.update(
+            self._task,
+            description="scoring",
+            completed=progress.rows,
+            total=total,
+            status=status,
+        )
+        if not notes.is_terminal and now - self._last_line >= _SECONDS_BETWEEN_LINES:
+            self._last_line = now
+            note(status)

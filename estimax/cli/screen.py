@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,22 +11,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from estimax.core.errors import EstimaxError
-
 # Names and values come from files, so "[/b]" in them is text and not markup of rich.
 _PLAIN: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+_EQUALS = "\xa0=\xa0"  # lines do not break at these spaces
 results = Console(**_PLAIN)
 notes = Console(stderr=True, **_PLAIN)
 
 
-def print_error(error: EstimaxError) -> None:
-    """Print an error in red, without wrapping lines: editors parse file positions."""
+def print_error(message: str) -> None:
+    """Print an error in red, without wrapping lines: editors parse file positions.
+
+    It is printed with --quiet as well.
+    """
+    console = Console(stderr=True, **_PLAIN)
     # A path may contain bytes that are not UTF-8, which cannot be printed.
-    text = str(error).encode(errors="backslashreplace").decode()
+    text = message.encode(errors="backslashreplace").decode()
     first, _, rest = text.partition("\n")
-    notes.print(Text(first, style="bold red"), soft_wrap=True)
+    console.print(Text(first, style="bold red"), soft_wrap=True)
     if rest:
-        notes.print(Text(rest, style="red"), soft_wrap=True)
+        console.print(Text(rest, style="red"), soft_wrap=True)
 
 
 def note(text: str, style: str = "") -> None:
@@ -38,13 +42,24 @@ def say(text: str) -> None:
     results.print(Text(text), soft_wrap=True)
 
 
-def metrics_table(metrics: Mapping[str, object], title: str) -> Table:
-    """Return a table of metrics, sorted by name."""
+def metrics_table(
+    metrics: Mapping[str, object],
+    title: str,
+    baseline: Mapping[str, float] | None = None,
+) -> Table:
+    """Return a table of metrics, sorted by name.
+
+    `baseline` has the metrics of a constant answer, for a column of their own.
+    """
     table = Table(title=title, title_justify="left")
-    table.add_column("metric")
-    table.add_column("value", justify="right")
+    table.add_column("metric", overflow="fold")
+    table.add_column("value", justify="right", overflow="fold")
+    if baseline:
+        table.add_column("baseline", justify="right", overflow="fold")
     for name, value in sorted(metrics.items()):
-        table.add_row(name, number(value))
+        beside = (baseline or {}).get(name)
+        row = [name, number(value), "" if beside is None else number(beside)]
+        table.add_row(*row[: len(table.columns)])
     return table
 
 
@@ -75,6 +90,32 @@ def size(count: float) -> str:
     return f"{count:.3g} GB"
 
 
+def wrapped(text: str, console: Console) -> str:
+    """Return a text in lines that fit the terminal; unchanged if there is none.
+
+    Lines break between words only, so that a path can be copied, and later lines are
+    indented.
+    """
+    if not console.is_terminal:
+        return text
+    lines = [
+        textwrap.fill(
+            line.replace(" = ", _EQUALS),
+            console.width,
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.splitlines()
+    ]
+    return "\n".join(lines).replace(_EQUALS, " = ")
+
+
+def _is_in_progress(record: logging.LogRecord) -> bool:
+    """Return whether the progress display shows what a record says: losses, the end."""
+    return record.module == "progress" or record.funcName == "log_training"
+
+
 def log_to(console: Console) -> None:
     """Send the log messages of estimax to a console."""
     logger = logging.getLogger("estimax")
@@ -87,9 +128,9 @@ class _ConsoleHandler(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        # The progress display shows steps and losses already.
-        self.addFilter(lambda record: record.module != "progress")
+        self.addFilter(lambda record: not _is_in_progress(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         style = "yellow" if record.levelno >= logging.WARNING else "dim"
-        self._console.print(Text(record.getMessage(), style=style), soft_wrap=True)
+        text = wrapped(record.getMessage(), self._console)
+        self._console.print(Text(text, style=style), soft_wrap=True)

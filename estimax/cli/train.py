@@ -3,63 +3,148 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
 
 from estimax import config
+from estimax.cli.board import write_config
+from estimax.cli.chief import chief_first
+from estimax.cli.data_errors import located
+from estimax.cli.events import EvaluationEvents, emit, output, with_exporter
+from estimax.cli.report import report_after_training
 from estimax.cli.screen import log_to, metrics_table, note, notes, results
-from estimax.config.data_report import find_files
+from estimax.config.checks import sources_of
+from estimax.config.data_report import check_files
 from estimax.config.saved import claim_model_dir
 
-
-def train(path: Path, overrides: Sequence[str], model_dir: str | None) -> None:
-    """Train a run to its end; resume it if the model directory has a checkpoint."""
-    loaded = config.load(path, overrides, model_dir=model_dir)
-    _check_files(loaded.run)
-    for remark in claim_model_dir(loaded):
-        note(remark, "yellow")
-    note(f"{loaded.run.name}: training in {loaded.run.run.model_dir}")
-    # The imports below load jax, which takes seconds. All checks that do without it are
-    # above.
-    with notes.status("starting"):
-        from estimax.cli.progress import TrainingProgress
-        from estimax.config.build import build
-
-        log_to(notes)
-        built = build(loaded)
-    run = loaded.run
-    every = run.run.log_step_count_steps or 100
-    eval_spec = built.eval_spec()
-    with TrainingProgress(run.train.max_steps, every, notes) as progress:
-        train_spec = built.train_spec([progress])
-        if eval_spec is None:
-            built.estimator.train(
-                train_spec.input_fn, [progress], max_steps=train_spec.max_steps
-            )
-            metrics: Mapping[str, object] = {}
-        else:
-            from estimax.estimator import train_and_evaluate
-
-            metrics, _ = train_and_evaluate(built.estimator, train_spec, eval_spec)
-    if run.eval is not None and metrics:
-        title = f"{run.name} on {run.eval.source}"
-        results.print(metrics_table(metrics, title))
-    _print_next(path, run, model_dir, overrides)
+if TYPE_CHECKING:  # both load jax
+    from estimax.cli.progress import TrainingProgress
+    from estimax.config.build import Built
 
 
-def _check_files(run: config.Run) -> None:
-    find_files(run.data.sources[run.train.source], run.train.source)
-    if run.eval is not None:
-        find_files(run.data.sources[run.eval.source], run.eval.source)
-
-
-def _print_next(
-    path: Path, run: config.Run, model_dir: str | None, overrides: Sequence[str]
+def train(
+    path: Path,
+    overrides: Sequence[str],
+    model_dir: str | None,
+    *,
+    with_report: bool = True,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
-    """Print commands that are useful after this one."""
+    """Train a run to its end; resume it if the model directory has a checkpoint.
+
+    `with_report` writes a report at the end, unless the run file says otherwise.
+    """
+    with output(quiet=quiet, as_json=as_json):
+        _train(path, overrides, model_dir, with_report=with_report, as_json=as_json)
+
+
+def _train(
+    path: Path,
+    overrides: Sequence[str],
+    model_dir: str | None,
+    *,
+    with_report: bool,
+    as_json: bool,
+) -> None:
+    loaded = config.load(path, overrides, model_dir=model_dir)
+    run = loaded.run
+    sources = sources_of(run)
+    check_files(run, sources)
+    with chief_first(run) as is_first:
+        if is_first:
+            for remark in claim_model_dir(loaded):
+                note(remark, "yellow")
+        note(f"{run.name}: training in {run.run.model_dir}")
+        limit = run.train.max_steps
+        emit("start", name=run.name, model_dir=run.run.model_dir, max_steps=limit)
+        # The imports below load jax, which takes seconds. All checks that do without
+        # it are above.
+        with notes.status("starting"):
+            from estimax.cli.progress import TrainingProgress
+            from estimax.config.build import build
+
+            log_to(notes)
+            with located(run, sources):
+                built = build(loaded)
+            if is_first:
+                write_config(loaded, built)
+    every = run.run.log_step_count_steps or 100
+    again = _command(path, model_dir, overrides)
+    try:
+        with (
+            located(run, sources),
+            TrainingProgress(run.train.max_steps, every, notes) as progress,
+        ):
+            metrics = _run(built, progress)
+    except KeyboardInterrupt:
+        # Training itself has told what it saved.
+        note(f"to resume: estimax train {again}", "cyan")
+        raise typer.Exit(128 + signal.SIGINT) from None
+    _print_metrics(built, metrics, as_json=as_json)
+    if is_first:
+        if with_report and run.run.report:
+            report_after_training(loaded, built)
+        _print_next(run, again)
+
+
+def _print_metrics(
+    built: Built, metrics: Mapping[str, Mapping[str, object]], *, as_json: bool
+) -> None:
+    """Print the metrics of the last evaluations; beside the first, a constant answer.
+
+    `metrics` has those of each evaluation by name, as `_run` returns them.
+    """
+    run = built.run
+    if run.eval is None or not metrics:
+        emit("end", metrics={})
+        return
+    from estimax.config.baseline import baseline
+
+    constant = baseline(run, built.input_fn(run.eval.source), run.eval.steps)
+    first, *others = metrics
+    more = {"also": {name: metrics[name] for name in others}} if others else {}
+    emit("end", metrics=metrics[first], baseline=constant, **more)
+    if as_json:
+        return
+    for name, found in metrics.items():
+        beside = constant if name == first else {}
+        results.print(metrics_table(found, f"{run.name} on {name}", beside))
+
+
+def _run(
+    built: Built, progress: TrainingProgress
+) -> Mapping[str, Mapping[str, object]]:
+    """Train, and evaluate if the run says so; return the last metrics by evaluation."""
+    train_spec, eval_spec = built.train_spec([progress]), built.eval_spec()
+    if eval_spec is None:
+        built.estimator.train(
+            train_spec.input_fn, train_spec.hooks, max_steps=train_spec.max_steps
+        )
+        return {}
+    from estimax.estimator import train_and_evaluate
+
+    eval_spec = with_exporter(eval_spec, EvaluationEvents())
+    metrics, _ = train_and_evaluate(built.estimator, train_spec, eval_spec)
+    if isinstance(eval_spec, list) or not metrics:
+        return metrics or {}
+    assert built.run.eval is not None, "there is an eval_spec"
+    return {built.run.eval.source: metrics}
+
+
+def _command(path: Path, model_dir: str | None, overrides: Sequence[str]) -> str:
+    """Return the arguments of this command, for other commands on the same run."""
     options = [f"--set {shlex.quote(text)}" for text in overrides]
     options += [f"--model-dir {shlex.quote(model_dir)}"] if model_dir else []
-    again = " ".join([str(path), *options])
+    return " ".join([shlex.quote(str(path)), *options])
+
+
+def _print_next(run: config.Run, again: str) -> None:
+    """Print commands that are useful after this one."""
     folder = run.run.model_dir
     lines = [f"estimax show {folder}", f"tensorboard --logdir {folder}"]
     exports = [f"{folder}/export/{export.name}" for export in run.export]

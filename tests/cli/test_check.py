@@ -1,5 +1,7 @@
 """`estimax check`, alone and with the data."""
 
+import pytest
+
 
 def test_a_good_run_is_summed_up_in_a_line(cli, run_file):
     answer = cli("check", run_file)
@@ -10,11 +12,14 @@ def test_a_good_run_is_summed_up_in_a_line(cli, run_file):
     )
 
 
-def test_missing_files_are_remarked_on_and_no_error(cli, run_file):
+def test_all_missing_files_are_an_error(cli, run_file):
     (run_file.parent / "test.csv").unlink()
-    answer = cli("check", run_file)
-    assert answer.code == 0
-    assert "note: data.sources.test.files: no file matches" in answer.err
+    words = "features.city={type: vocabulary, file: words.txt}"
+    answer = cli("check", run_file, "--set", words)
+    assert answer.code == 1
+    assert answer.out == ""
+    assert "data.sources.test.files: no file matches" in answer.err
+    assert "features.city.file: there is no file 'words.txt'" in answer.err
 
 
 def test_the_data_is_told_by_column_with_the_label_balance(cli, run_file):
@@ -32,9 +37,89 @@ def test_data_that_does_not_fit_is_an_error_with_all_reasons(cli, run_file):
     train.write_text("\n".join(lines) + "\n")
     answer = cli("check", run_file, "--data", "--set", "features.age.default=null")
     assert answer.code == 1
-    assert "train: 'age' should hold numbers; 1 do not, such as 'old'" in answer.err
+    assert (
+        f"{train}, line 2: features.age: expected a number, found 'old'" in answer.err
+    )
     assert "set features.age.default to a number or mean" in answer.err
-    assert "train: the label 'late' is missing in 1 rows" in answer.err
+    assert f"{train}, line 3: data.label: the label is missing" in answer.err
+
+
+LABELS = {
+    "2": "line 4: data.label: a binary head needs labels 0 and 1, found '2'",
+    "yes": "line 4: data.label: a binary head needs labels 0 and 1, found 'yes'",
+}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_a_label_that_training_would_refuse_is_an_error(cli, run_file, label):
+    _replace_row(run_file, 3, f"50,rome,1,{label}")
+    answer = cli("check", run_file, "--data")
+    assert answer.code == 1
+    assert LABELS[label] in answer.err
+
+
+def test_a_label_vocabulary_that_matches_nothing_is_an_error(cli, run_file):
+    words = "data.label_vocabulary=[no, yes]"
+    answer = cli("check", run_file, "--data", "--set", words)
+    assert answer.code == 1
+    assert "line 2: data.label: " in answer.err
+    assert "is not in data.label_vocabulary ['no', 'yes'] (400 rows)" in answer.err
+
+
+def test_a_class_out_of_range_is_an_error(cli, run_file):
+    _replace_row(run_file, 3, "50,rome,1,5")
+    head = "model.head={type: multi_class, classes: 3}"
+    answer = cli("check", run_file, "--data", "--set", head, "--set", "export=[]")
+    assert "line 4: data.label: expected a class from 0 to 2, found '5'" in answer.err
+
+
+def _replace_row(run_file, index, row):
+    train = run_file.parent / "train.csv"
+    lines = train.read_text().splitlines()
+    lines[index] = row
+    train.write_text("\n".join(lines) + "\n")
+
+
+BROKEN = {
+    "line 4: expected 4 values, one for each column, found 5": b"1,rome,1,1,9",
+    "line 4: expected 4 values, one for each column, found 2": b"1,rome",
+    "line 4: the text is not UTF-8: b'1,Z\\xfcrich": b"1,Z\xfcrich,1,1",
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_a_row_that_cannot_be_parsed_is_named_by_its_line(cli, run_file, message):
+    train = run_file.parent / "train.csv"
+    lines = train.read_bytes().splitlines()
+    # A quoted line break: the fourth line is the third row.
+    lines[1:4] = [b'1,"ro', b'me",1,1', BROKEN[message]]
+    train.write_bytes(b"\n".join(lines) + b"\n")
+    answer = cli("check", run_file, "--data")
+    assert answer.code == 1
+    assert f"{train}, {message}" in answer.err
+
+
+FILES = {
+    "the file is empty; expected a header": b"",
+    "no rows below the header (data.sources.train.files)": b"age,city,plane,late\n",
+    "the file is UTF-16": "age,city,plane,late\n1,rome,1,1\n".encode("utf-16"),
+    "set data.sources.train.csv.delimiter to ';'": b"age;city;plane;late\n1;a;1;1\n",
+    "two columns are named 'age'": b"age,age,city,plane,late\n1,1,a,1,1\n",
+}
+
+
+@pytest.mark.parametrize("message", FILES)
+def test_a_file_without_usable_rows_says_why(cli, run_file, message):
+    (run_file.parent / "train.csv").write_bytes(FILES[message])
+    answer = cli("check", run_file, "--data")
+    assert answer.code == 1
+    assert message in answer.err
+
+
+def test_words_of_a_feature_that_never_occur_are_an_error(cli, run_file):
+    words = "features.city={type: vocabulary, list: [Rome, Oslo]}"
+    answer = cli("check", run_file, "--data", "--set", words)
+    assert "no word of features.city.list is in column 'city', which has" in answer.err
 
 
 def test_a_missing_column_is_an_error_with_its_neighbour(cli, run_file):

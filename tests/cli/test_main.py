@@ -5,7 +5,11 @@ import sys
 
 import pytest
 
-COMMANDS = ["train", "evaluate", "predict", "check", "show", "run", "schema"]
+COMMANDS = [
+    *("init", "check", "train", "launch", "evaluate", "predict", "sweep", "export"),
+    *("run", "serve", "convert", "show", "report", "diff", "compare", "python"),
+    *("schema", "port"),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -20,6 +24,40 @@ def test_the_help_lists_every_command(cli):
     answer = cli("--help")
     for command in COMMANDS:
         assert command in answer.out
+    assert "Exit status" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["trian"], 2, "No such command"),
+        (["train"], 2, "Missing argument"),
+        (["train", "folder"], 2, "expected a run file"),
+        (["train", "latin.yaml"], 2, "UTF-8"),
+        (["init", "gone.csv"], 1, "there is no such file"),
+        (["init", "empty.csv"], 1, "empty.csv"),
+        (["init", "good.csv", "--label", "nmae"], 2, "did you mean 'name'?"),
+        (["init", "good.csv", "--test", "gone.csv"], 1, "--test: there is no file"),
+        (["show", "folder"], 1, "found no checkpoint"),
+        (["diff", "folder", "gone"], 1, "expected a model directory"),
+        (["compare", "gone"], 1, "found no folder"),
+        (["export", "folder"], 1, "expected a run file, or a model directory"),
+        (["port", "gone.py"], 1, "there is no such file"),
+        (["port", "good.csv"], 1, "this is not Python 3"),
+        (["schema", "--output", "folder"], 1, "folder"),
+        (["run", "folder", "--input", "good.csv"], 1, "folder"),
+    ],
+)
+def test_a_mistake_has_a_message_and_no_traceback(
+    cli, tmp_path, arguments, code, words
+):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "good.csv").write_text("name,x\na b,1\nc d,2\n")
+    answer = cli(*arguments, cwd=tmp_path)
+    assert (answer.code, "Traceback" in answer.err) == (code, False), answer.err
+    assert words in answer.err
 
 
 def test_the_version_is_told(process):
@@ -27,10 +65,12 @@ def test_the_version_is_told(process):
 
 
 def test_a_wrong_run_file_ends_with_code_2_and_no_traceback(process, run_file):
-    run_file.write_text(run_file.read_text().replace("max_steps", "max_step"))
+    text = run_file.read_text().replace("max_steps", "max_step")
+    run_file.write_text(text)
+    line = 1 + text[: text.index("max_step")].count("\n")
     answer = process("check", run_file)
     assert answer.code == 2
-    assert f"{run_file}:30:9: train.max_step: unknown key" in answer.err
+    assert f"{run_file}:{line}:9: train.max_step: unknown key" in answer.err
     assert "Traceback" not in answer.err
 
 

@@ -1,8 +1,10 @@
 """The progress display, without a terminal."""
 
 import io
+import re
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from estimax.cli.progress import TrainingProgress
@@ -45,3 +47,29 @@ def test_a_terminal_gets_a_bar():
         progress.after_run(context, {"loss": np.float32(0.25)})
         progress.end(context)
     assert "trained 5 steps" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [10, 20, 40, 60, 80, 120])
+def test_nothing_is_wider_than_the_terminal(width):
+    console = Console(
+        file=io.StringIO(), force_terminal=True, color_system=None, width=width
+    )
+    now = iter(range(9)).__next__
+    with TrainingProgress(21_000, 5, console, clock=now) as progress:
+        context = RunContext(step=0)
+        progress.begin(context)
+        for step in (5_000, 10_000):
+            context.step, context.examples = step, step * 256
+            progress.after_run(context, {"loss": np.float32(0.25)})
+            progress._bar.refresh()  # else ten times a second
+        progress.end(context)
+    lines = re.split(
+        r"[\r\n]+", re.sub(r"\x1b\[[\d;?]*\w", "", console.file.getvalue())
+    )
+    shown_lines = [line for line in lines if not line.startswith(("trained", "  "))]
+    assert max(map(len, shown_lines)) <= width
+    if width >= 40:
+        assert any("step 10,000/21,000" in line[:width] for line in lines)
+    if width >= 80:
+        shown = "step 10,000/21,000  loss 0.2500  1,280,000 examples/s "
+        assert any(shown in line for line in lines)

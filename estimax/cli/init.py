@@ -1,0 +1,177 @@
+"""`estimax init`: look at a table and write a run file that trains on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from estimax.cli.screen import note, notes, say
+from estimax.config.infer import Inferred, guess_label, infer
+from estimax.config.json_schema import json_schema
+from estimax.config.profile import (
+    NULL_WORDS,
+    TableProfile,
+    profile,
+    read_texts,
+)
+from estimax.config.starter import ALL, SCHEMA_FILE, TEST_SHARE, starter_text
+from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
+from estimax.wire import atomic
+
+_SEED = 42
+_PARTS = ("train", "test")
+
+
+def init(
+    data: Path,
+    label: str | None,
+    test: Path | None,
+    output: Path | None,
+    name: str | None,
+    *,
+    force: bool,
+) -> None:
+    """Write a run file for a table.
+
+    Without `test`, the run file splits the rows. Only if labels are missing, the other
+    rows are written to a train and a test file.
+    """
+    path = Path(f"{_stem(data)}.yaml") if output is None else output
+    parts = {part: path.parent / f"{_stem(data)}.{part}.csv" for part in _PARTS}
+    _check_new(path, force=force)
+    if test is not None and not test.is_file():
+        raise MissingFileError(f"--test: there is no file {test}.")
+    with notes.status(f"reading {data}"):
+        table = profile(str(data))
+    chosen = _label(table, label)
+    inferred = infer(table, chosen, train_share=1.0 if test else 1.0 - TEST_SHARE)
+    if test is not None:
+        _check_labels(table, chosen)
+        files = {"train": str(data), "test": str(test)}
+    elif table.column(chosen).missing:
+        # Rows without a label cannot be trained on, so the others are copied.
+        files = _split(inferred, data, parts)
+        inferred = dataclasses.replace(inferred, format="csv")
+    else:
+        files = {ALL: str(data)}
+    made_by = shlex.join(
+        ["estimax", "init", str(data), "--label", chosen]
+        + (["--test", str(test)] if test else [])
+    )
+    text = starter_text(
+        inferred, files, name=name or path.stem, path=str(path), made_by=made_by
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_bytes(path, text.encode())
+    schema = path.parent / SCHEMA_FILE
+    atomic.write_bytes(schema, (json.dumps(json_schema(), indent=2) + "\n").encode())
+    _report(table, inferred, path)
+
+
+def _stem(data: Path) -> str:
+    """Return the name of a file without its suffixes such as .csv and .gz."""
+    name = data.name
+    for suffix in (".gz", ".zst", ".bz2", ".csv", ".tsv", ".txt", ".parquet", ".pq"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _check_new(path: Path, *, force: bool) -> None:
+    if path.is_dir():
+        raise ConfigError(f"--output: {path} is a folder; name a file in it.")
+    if path.exists() and not force:
+        raise ConfigError(
+            f"{path} exists already. Use another folder (--output FOLDER/run.yaml), or "
+            "replace it with --force."
+        )
+
+
+def _label(table: TableProfile, given: str | None) -> str:
+    """Return the label: as given, or as answered on a terminal, or a guess."""
+    if given is not None:
+        if given not in table.names:
+            hint = did_you_mean(given, table.names)
+            listed = ", ".join(table.names)
+            raise ConfigError(
+                f"--label: {table.path} has no column {given!r}{hint}; its columns "
+                f"are: {listed}."
+            )
+        return given
+    guess = guess_label(table)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        note(f"label: {guess} (a guess; --label names another column)", "yellow")
+        return guess
+    note(f"columns: {', '.join(table.names)}")
+    while True:
+        notes.print(f"Which column is to be predicted? [{guess}] ", end="")
+        answer = sys.stdin.readline().strip() or guess
+        if answer in table.names:
+            return answer
+        note(f"there is no column {answer!r}{did_you_mean(answer, table.names)}")
+
+
+def _check_labels(table: TableProfile, label: str) -> None:
+    missing = table.column(label).missing
+    if missing:
+        raise ConfigError(
+            f"{table.path}: the label {label!r} is missing in {missing:,} rows. Remove "
+            "them, or leave --test out: then they are left out of the two new files."
+        )
+
+
+def _split(inferred: Inferred, data: Path, parts: Mapping[str, Path]) -> dict[str, str]:
+    """Write the rows with a label to a train and a test file; return their paths."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows, _ = read_texts(str(data))
+    labels = pc.utf8_trim_whitespace(rows[inferred.label])
+    has_label = pc.invert(pc.is_in(labels, pa.array(NULL_WORDS)))
+    dropped = rows.num_rows - pc.sum(has_label).as_py()
+    if dropped:
+        note(f"{dropped:,} rows have no label and are left out", "yellow")
+    rows = rows.filter(has_label)
+    order = np.random.default_rng(_SEED).permutation(rows.num_rows)
+    is_test = order < max(1, round(rows.num_rows * TEST_SHARE))
+    for name, chosen in zip(_PARTS, (~is_test, is_test), strict=True):
+        parts[name].parent.mkdir(parents=True, exist_ok=True)
+        _write_csv(rows.filter(pa.array(chosen)), parts[name], inferred.delimiter)
+        note(f"{parts[name]}: {int(chosen.sum()):,} rows")
+    return {name: os.path.relpath(path) for name, path in parts.items()}
+
+
+def _write_csv(rows: Any, path: Path, delimiter: str) -> None:  # pyarrow has no types
+    import pyarrow as pa
+    import pyarrow.csv
+
+    for style in ("none", "needed"):  # "needed" quotes every text
+        sink = pa.BufferOutputStream()
+        options = pyarrow.csv.WriteOptions(delimiter=delimiter, quoting_style=style)
+        try:
+            pyarrow.csv.write_csv(rows, sink, options)
+        except pa.ArrowInvalid:
+            continue  # a value holds the delimiter, a quote or a line break
+        atomic.write_bytes(path, sink.getvalue().to_pybytes())
+        return
+
+
+def _report(table: TableProfile, inferred: Inferred, path: Path) -> None:
+    say(
+        f"{path}: predicts {inferred.label!r} ({inferred.task.remark}) from "
+        f"{len(table.columns) - 1 - len(inferred.skipped)} columns of "
+        f"{table.rows:,} rows"
+    )
+    for column, reason in inferred.skipped:
+        note(f"  left out: {column!r} {reason}")
+    if not table.is_complete:
+        note(f"  only the first {table.rows:,} rows were looked at", "yellow")
+    note("next:")
+    note(f"  estimax check {shlex.quote(str(path))} --data", "cyan")
+    note(f"  estimax train {shlex.quote(str(path))}", "cyan")
