@@ -29,10 +29,25 @@ __all__ = sorted(_MODULES)
 
 def __getattr__(name: str) -> Any:  # a package or one of its names
     if name not in _MODULES:
-        raise AttributeError(f"module 'estimax' has no attribute {name!r}")
+        from estimax.core import tf_names
+
+        found = _packages_with(name)
+        advice = {name: f"write {' or '.join(found)}"} if found else {}
+        tf_names.missing("estimax", name, {**advice, **tf_names.TOP}, __all__)
     if _MODULES[name] == "estimax":
         return import_module(f"estimax.{name}")
     return getattr(import_module(_MODULES[name]), name)
+
+
+def _packages_with(name: str) -> list[str]:
+    """Return `ex.<package>.<name>` for each public package that has the name."""
+    packages = (package for package, module in _MODULES.items() if module == "estimax")
+    found = []
+    for package in packages:
+        path = Path(__file__).parent / package / "__init__.py"
+        if path.exists() and f'    "{name}",\n' in path.read_text():
+            found.append(f"ex.{package}.{name}")
+    return found
 
 
 def __dir__() -> list[str]:

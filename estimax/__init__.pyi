@@ -3,14 +3,21 @@
 `estimax/__init__.py` reads this file, so that each name is listed once.
 """
 
+from estimax import crf as crf
+from estimax import experimental as experimental
 from estimax import export as export
 from estimax import feature_columns as feature_columns
 from estimax import heads as heads
 from estimax import hooks as hooks
 from estimax import input as input
+from estimax import inputs as inputs
 from estimax import inspection as inspection
+from estimax import lookup as lookup
+from estimax import losses as losses
 from estimax import metrics as metrics
 from estimax import optimizers as optimizers
+from estimax import report as report
+from estimax import scoring as scoring
 from estimax import summary as summary
 from estimax import transforms as transforms
 from estimax.canned import BaselineClassifier as BaselineClassifier
@@ -50,16 +57,44 @@ from estimax.estimator import RunConfig as RunConfig
 from estimax.estimator import TrainSpec as TrainSpec
 from estimax.estimator import add_metrics as add_metrics
 from estimax.estimator import call_logit_fn as call_logit_fn
+from estimax.estimator import forward_features as forward_features
 from estimax.estimator import train_and_evaluate as train_and_evaluate
 from estimax.export import BestExporter as BestExporter
+from estimax.export import Exporter as Exporter
 from estimax.export import FinalExporter as FinalExporter
 from estimax.export import LatestExporter as LatestExporter
 from estimax.feature_columns import (
     classifier_parse_example_spec as classifier_parse_example_spec,
 )
+from estimax.feature_columns import embedding_lookup as embedding_lookup
+from estimax.feature_columns import embedding_lookup_sparse as embedding_lookup_sparse
 from estimax.feature_columns import (
     regressor_parse_example_spec as regressor_parse_example_spec,
 )
+from estimax.heads import BinaryClassHead as BinaryClassHead
+from estimax.heads import Head as Head
+from estimax.heads import LogisticRegressionHead as LogisticRegressionHead
+from estimax.heads import MultiClassHead as MultiClassHead
+from estimax.heads import MultiHead as MultiHead
+from estimax.heads import MultiLabelHead as MultiLabelHead
+from estimax.heads import PoissonRegressionHead as PoissonRegressionHead
+from estimax.heads import RegressionHead as RegressionHead
+from estimax.hooks import CheckpointSaverHook as CheckpointSaverHook
+from estimax.hooks import CheckpointSaverListener as CheckpointSaverListener
+from estimax.hooks import FinalOpsHook as FinalOpsHook
+from estimax.hooks import GlobalStepWaiterHook as GlobalStepWaiterHook
+from estimax.hooks import LoggingTensorHook as LoggingTensorHook
+from estimax.hooks import NanLossDuringTrainingError as NanLossDuringTrainingError
+from estimax.hooks import NanTensorHook as NanTensorHook
+from estimax.hooks import ProfilerHook as ProfilerHook
+from estimax.hooks import SecondOrStepTimer as SecondOrStepTimer
+from estimax.hooks import SessionRunArgs as SessionRunArgs
+from estimax.hooks import SessionRunContext as SessionRunContext
+from estimax.hooks import SessionRunHook as SessionRunHook
+from estimax.hooks import SessionRunValues as SessionRunValues
+from estimax.hooks import StepCounterHook as StepCounterHook
+from estimax.hooks import StopAtStepHook as StopAtStepHook
+from estimax.hooks import SummarySaverHook as SummarySaverHook
 from estimax.optimizers import group as group
 from estimax.optimizers import minimize as minimize
 from estimax.summary import log_value as log_value
