@@ -57,12 +57,19 @@ def _programs(options: argparse.Namespace) -> dict[str, list[str]]:
         "bench_vocabulary.py": few + sizes,
         "bench_small_dnn.py": (["--rounds", "2", "--steps", "300"] if quick else [])
         + tf,
+        "bench_lookup.py": (["--rounds", "2", "--steps", "100"] if quick else []) + tf,
         "bench_parse.py": (["--rounds", "2", "--steps", "50"] if quick else []) + tf,
+        "bench_row_map.py": few + tf,
         "bench_end_to_end.py": few + tf,
         "bench_csv.py": few + tf,
+        "bench_ports.py": (["--rounds", "2", "--scale", "0.3"] if quick else []) + tf,
+        "bench_predict.py": (["--rounds", "2"] if quick else []) + tf,
+        "bench_scoring.py": ["--rounds", "1", "--rows", "200000"] if quick else [],
         "bench_parquet.py": ["--rounds", "2"] if quick else [],
         "bench_overlap.py": ["--steps", "50"] if quick else [],
+        "bench_devices.py": ["--rounds", "2", "--steps", "20"] if quick else [],
         "bench_import.py": ["--rounds", "2"] if quick else [],
+        "bench_start.py": (["--rounds", "2"] if quick else []) + tf,
         "bench_flights.py": (["--seeds", "1"] if quick else []) + tf,
     }
 
@@ -78,8 +85,19 @@ def _rows(result: dict[str, Any]) -> Iterator[Row]:
             f"{step['median']:.3f} ms a step (best {step['best']:.3f})",
             f"{cpu['median']:.3f} ms CPU, {rate:,.0f} examples/s",
         )
+    for processes, told in result.get("scorings", {}).items():
+        wall, rate = told["scoring_seconds"], told["rows_per_second"]
+        shown = f"{wall['median']:.2f} s scoring (best {wall['best']:.2f})"
+        cpu = f"{told['cpu_seconds']['median']:.2f} s CPU, {rate:,.0f} rows/s"
+        yield name, f"processes: {processes}", shown, cpu
     for model, told in result.get("auc", {}).items():
         yield name, model, f"AUC {told['mean']:.4f}", _seconds(told["seconds_in_all"])
+    for start, told in result.get("starts", {}).items():
+        wall, cpu = told["seconds"], told["cpu_seconds"]
+        shown = f"{wall['median']:.2f} s (best {wall['best']:.2f})"
+        yield name, start, shown, f"{cpu['median']:.2f} s CPU"
+    for start, seconds in (result.get("demo") or {}).items():
+        yield name, f"demo, {start} start", f"{seconds:.1f} s in all", ""
     for statement, told in result.get("imports", {}).items():
         shown = f"{told['ms_median']:.0f} ms (best {told['ms_best']:.0f})"
         yield name, statement, shown, f"{told['cpu_ms_median']:.0f} ms CPU"
