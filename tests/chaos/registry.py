@@ -13,6 +13,7 @@ ATTACKS = {
     "resume": "chaos.stores:Resume",
     "bundles": "chaos.bundles:Bundles",
     "forged-bundles": "chaos.bundles:ForgedBundles",
+    "scorings": "chaos.scorings:Scorings",
     "caches": "chaos.data_files:Caches",
     "forged-caches": "chaos.data_files:ForgedCaches",
     "records": "chaos.data_files:Records",

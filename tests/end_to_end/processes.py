@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import xla_flags
 
 from estimax import checkpoints
 
@@ -50,7 +51,7 @@ class Run:
         self._command = [sys.executable, str(PROGRAM), str(data), str(model_dir)]
         self._command += ["--steps", str(steps), *options]
         # As users have it: one device, where tests have eight.
-        self._env = {**os.environ, "XLA_FLAGS": "", **(env or {})}
+        self._env = {**os.environ, "XLA_FLAGS": xla_flags.ONE_DEVICE, **(env or {})}
         self._process = None
         self._printed_before = 0
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import train_wide_deep
+import xla_flags
 
 import estimax as ex
 
@@ -72,7 +73,7 @@ def answer(undisturbed, tmp_path_factory):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, bundle, json.dumps(REQUEST)],
         cwd=folder,
-        env={**os.environ, "XLA_FLAGS": ""},
+        env={**os.environ, "XLA_FLAGS": xla_flags.ONE_DEVICE},
         capture_output=True,
         text=True,
         timeout=300,

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import xla_flags
+
 from estimax import summary
 
 PROGRAM = Path(__file__).parent / "programs" / "chief_or_evaluator.py"
@@ -16,7 +18,11 @@ def start(task, model_dir):
     config = {"cluster": {"chief": ["here:1"]}, "task": {"type": task, "index": 0}}
     return subprocess.Popen(
         [sys.executable, str(PROGRAM), str(model_dir), "23"],
-        env={**os.environ, "XLA_FLAGS": "", "TF_CONFIG": json.dumps(config)},
+        env={
+            **os.environ,
+            "XLA_FLAGS": xla_flags.ONE_DEVICE,
+            "TF_CONFIG": json.dumps(config),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
