@@ -1,6 +1,8 @@
 """Every test runs on eight simulated devices, with warnings as errors."""
 
 import os
+import random
+import secrets
 import signal
 import sys
 import tempfile
@@ -33,6 +35,17 @@ if "ESTIMAX_TEST_CACHE" not in os.environ:
     )
     os.environ["ESTIMAX_TEST_CACHE"] = _cache.name
 os.environ["XDG_CACHE_HOME"] = os.environ["ESTIMAX_TEST_CACHE"]
+
+# Models and datasets without a seed take one from `secrets`. In tests it is the same at
+# every run, so that a test of what a model has learned passes always or never.
+_seeds = random.Random()
+secrets.randbits = _seeds.getrandbits
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    _seeds.seed(item.nodeid)
+
 
 # Files that take a minute or more.
 _LONGEST = ("test_documentation.py", "test_examples.py", "test_train.py", "test_rnn.py")

@@ -9,7 +9,7 @@ import estimax as ex
 from estimax import feature_columns as fc
 from estimax.heads.baselines import average_loss, constant_loss
 
-QUIET = ex.RunConfig(save_summary_steps=0)
+QUIET = ex.RunConfig(save_summary_steps=0, tf_random_seed=1)
 
 
 def _data(labels):

@@ -1,5 +1,6 @@
 """The folder of a model: one trainer at a time, swept at the start, and missed."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -179,12 +180,20 @@ def test_a_folder_that_is_replaced_while_it_is_trained_in_is_said_to_be(make):
     model = make(save_checkpoints_steps=3)
 
     def replace():
-        delete(model.model_dir)
-        os.mkdir(model.model_dir)
+        os.mkdir(f"{model.model_dir}-new")
+        exchange(model.model_dir, f"{model.model_dir}-new")
 
     with pytest.raises(MissingFileError, match="deleted, emptied or replaced"):
         model.train(data(), hooks=[Act(replace)], steps=9)
     assert os.listdir(model.model_dir) == []
+
+
+def exchange(one, other):
+    """Exchange two folders in one operation, so that no thread finds neither."""
+    at, exchange_flag = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of renameat2(2)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(at, os.fsencode(one), at, os.fsencode(other), exchange_flag):
+        raise OSError(ctypes.get_errno(), "renameat2", one)
 
 
 def without_privileges(command):
