@@ -7,6 +7,7 @@ the processes of a job and `processes.py` for what they exchange.
 from estimax.parallel.mesh import (
     AXIS,
     make_mesh,
+    one_at_a_time,
     process_block,
     split_sharding,
     whole_sharding,
@@ -22,6 +23,7 @@ __all__ = [
     "TableRule",
     "gather_rows",
     "make_mesh",
+    "one_at_a_time",
     "process_block",
     "put_on",
     "read_rows",

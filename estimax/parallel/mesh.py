@@ -8,8 +8,9 @@ the devices of several processes; every process then runs the same program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -21,6 +22,8 @@ AXIS = "data"
 _spec: Any = PartitionSpec  # its constructor is not annotated
 BY_ROW: PartitionSpec = _spec(AXIS)  # the first axis is split over the devices
 EVERYWHERE: PartitionSpec = _spec()  # every device holds the whole
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Devices = int | str | Sequence[Any] | None
 
@@ -63,6 +66,25 @@ def with_sharding(tree: Any, shardings: Any) -> Any:
     """Fix the shardings of arrays: one for all, or a tree of them. Inside jit."""
     constrain: Any = jax.lax.with_sharding_constraint  # not annotated
     return constrain(tree, shardings)
+
+
+def one_at_a_time(function: _Function, mesh: Mesh | None) -> _Function:
+    """Return the function, made to wait for its result where devices are simulated.
+
+    The simulated devices of a CPU share one pool of threads. The batches of an
+    evaluation do not depend on each other, so XLA starts several at once. On a busy
+    machine, the collectives of one then held all threads while they waited for devices
+    that had none, until XLA aborted the process (seen with jax 0.10.2).
+    """
+    here = [] if mesh is None else mesh.local_devices
+    if len(here) < 2 or here[0].platform != "cpu":
+        return function
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        return jax.block_until_ready(function(*arguments))  # type: ignore[no-untyped-call]
+
+    return cast(_Function, call)
 
 
 def process_block(mesh: Mesh) -> tuple[int, int]:

@@ -213,6 +213,11 @@ class Model:
             spec = self._outputs(spec)
         return Applied(spec, dict(changed), trace.logged, tuple(trace.lookups))
 
+    def compiled(self, function: Callable[..., Any], **options: Any) -> Any:
+        """Return the function, compiled by `jax.jit` for the devices of the model."""
+        mesh = None if self.placement is None else self.placement.mesh
+        return parallel.one_at_a_time(jax.jit(function, **options), mesh)
+
     def _trace(self, arrays: plans.PreparedBatch) -> staging.Trace:
         trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
         trace.row_variables = self.row_variables

@@ -56,7 +56,9 @@ def observe_training(
         weights = {name: _every_variable(state)[name] for name in gradients}
         return {**_norms(GRADIENT, gradients), **_norms(WEIGHT, weights)}
 
-    logged, normed = _compiled(observe, texts), _compiled(observe_norms, {})
+    model = updates.model
+    logged = _compiled(model, observe, texts)
+    normed = _compiled(model, observe_norms, {})
 
     def observe_named(*batch: Any, names: Set[str]) -> dict[str, Any]:
         values = {} if norms.isdisjoint(names) else normed(*batch)
@@ -104,7 +106,7 @@ def observe_evaluation(
         logged = logged_arrays(model.apply(variables, batch, structure).logged)
         return _everywhere(model, logged)
 
-    return _compiled(observe, texts)
+    return _compiled(model, observe, texts)
 
 
 def _everywhere(model: Model, values: dict[str, Any]) -> dict[str, Any]:
@@ -154,14 +156,16 @@ def _rate(optimizer: Any, opt_state: Any, step: jax.Array) -> Any:
     return found[0][1] if len(found) == 1 else None
 
 
-def _compiled(function: Callable[[Any, Any], Any], texts: Mapping[str, str]) -> Observe:
+def _compiled(
+    model: Model, function: Callable[[Any, Any], Any], texts: Mapping[str, str]
+) -> Observe:
     def call(first: Any, batch: Packed) -> Any:
         return function(first, unpack(batch))
 
     def call_at(first: Any, batches: Packed, place: jax.Array) -> Any:
         return call(first, steps.batch_at(batches, place))
 
-    of_batch, of_stack = jax.jit(call), jax.jit(call_at)
+    of_batch, of_stack = model.compiled(call), model.compiled(call_at)
 
     def observe(first: Any, batches: Packed, place: int | None = None) -> Any:
         values = (

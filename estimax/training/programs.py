@@ -120,8 +120,8 @@ def train_program(
         form=form,
         # The state is donated: its memory is reused for the new state. Hooks must copy
         # what they keep.
-        step=jax.jit(step, donate_argnums=0),
-        loop=jax.jit(steps.make_loop(step), donate_argnums=0),
+        step=model.compiled(step, donate_argnums=0),
+        loop=model.compiled(steps.make_loop(step), donate_argnums=0),
         observe=observing.observe_training(updates, recording.texts, frozenset(norms)),
         observed=observing.observed_names(logged),
         # XLA has fast convolutions for CPUs only outside of loops: a step of a small
@@ -207,8 +207,8 @@ def eval_program(
         spec=recording.spec,
         shapes=recording.shapes,
         placement=model.placement,
-        step=jax.jit(_unpacking(step)),
-        merge=jax.jit(metric.merge, donate_argnums=0),
+        step=model.compiled(_unpacking(step)),
+        merge=model.compiled(metric.merge, donate_argnums=0),
         logged=recording.logged,
         observe=observing.observe_evaluation(
             model, recording.structure, recording.texts
@@ -223,7 +223,9 @@ def predict_program(
     """Record a model in PREDICT mode and build its prediction function."""
     recording = model.record(batch)
     model = _placed(model, recording, place)
-    step = jax.jit(_unpacking(steps.make_predict_step(model, recording.structure)))
+    step = model.compiled(
+        _unpacking(steps.make_predict_step(model, recording.structure))
+    )
     return PredictProgram(recording.plan, recording, model.placement, step)
 
 
