@@ -69,7 +69,7 @@ def with_sharding(tree: Any, shardings: Any) -> Any:
 
 
 def one_at_a_time(function: _Function, mesh: Mesh | None) -> _Function:
-    """Return the function, made to wait for its result where devices are simulated.
+    """Return a compiled function that waits for its result on simulated devices.
 
     The simulated devices of a CPU share one pool of threads. The batches of an
     evaluation do not depend on each other, so XLA starts several at once. On a busy
@@ -84,6 +84,7 @@ def one_at_a_time(function: _Function, mesh: Mesh | None) -> _Function:
     def call(*arguments: Any) -> Any:
         return jax.block_until_ready(function(*arguments))  # type: ignore[no-untyped-call]
 
+    call.lower = function.lower  # type: ignore[attr-defined]
     return cast(_Function, call)
 
 
