@@ -38,6 +38,7 @@ from estimax.training.model import (
 from estimax.wire import atomic, json_text
 
 _EXAMPLE_FILE = "example.json"
+_FUNCTION = "function"  # in what is kept between exports
 EVAL = "eval"  # the signature of a bundle that evaluates
 
 
@@ -66,8 +67,11 @@ def servable(
     outputs = recording.spec.export_outputs or {}
     answers = [output.as_outputs() for output in outputs.values()]
     plan = replace(recording.plan, forwarded=forwarded_of(answers))
+    if _FUNCTION not in exported:
+        exported[_FUNCTION] = _signatures_function(model, recording)
     return export.Servable(
-        function=_signatures_function(model, recording),
+        # The same function for every export: jax keeps its traces and programs.
+        function=exported[_FUNCTION],
         weights=variables_to_names(variables),
         plan=plan,
         example=_features(example),

@@ -628,7 +628,7 @@ def _read(files: BundleFiles) -> Bundle:
                 f"functions/{stem}: expected the same arguments as the other functions"
             )
     weights = _read_weights(files, functions.arguments_of(first)[0])
-    jitted = {stem: jax.jit(function.call) for stem, function in exported.items()}
+    jitted = {stem: functions.compiled(f) for stem, f in exported.items()}
     for name in files.manifest["files"]:
         if name.startswith("assets/"):
             files.check(name, content=True)

@@ -12,10 +12,12 @@ function is rebuilt from the StableHLO and the JSON beside it.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import jax
 from jax import export
@@ -107,6 +109,24 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
     (folder / f"{stem}.stablehlo").write_bytes(exported.mlir_module_serialized)
     described = json.dumps(_description(exported), indent=1)
     (folder / f"{stem}.json").write_text(described)
+
+
+def compiled(exported: export.Exported) -> Any:
+    """Return the function, to be compiled by jax at its first call.
+
+    The same program gives the same function while it is in use, so that a new version
+    of a model, which has other weights only, is not compiled again.
+    """
+    content = hashlib.sha256(exported.serialize()).digest()
+    function = _in_use.get(content)
+    if function is None:
+        function = _in_use[content] = jax.jit(exported.call)
+    return function
+
+
+# sha256 of a program -> its function. Threads may load bundles at the same time: at
+# worst, each of them makes a function.
+_in_use: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
 
 
 def read_function(read: Read, stem: str) -> export.Exported:

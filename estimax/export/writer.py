@@ -71,6 +71,7 @@ from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
 from estimax.wire import atomic, files, tensors
 
+_TESTED = "tested"  # in `Servable.exported`
 PLATFORMS = ("cpu", "cuda", "tpu")
 # jax guarantees to read its own format for half a year.
 _JAXEXPORT_DAYS = 180
@@ -145,7 +146,7 @@ def write_bundle(
                     _write_bundle_in(folder / EVAL_FOLDER, evaluation, judged, about)
                 write_manifest(folder, about)
                 if functions.runs_here(platforms):
-                    load(folder, verify=False).self_test()
+                    _test(folder, servable)
                 _take(base / str(version))
         except _TakenError:
             continue
@@ -160,7 +161,15 @@ def _write_bundle_in(
     _write_content(folder, servable, program, {})
     write_manifest(folder, about)
     if functions.runs_here(about["platforms"]):
-        load(folder, verify=False).self_test()
+        _test(folder, servable)
+
+
+def _test(folder: Path, servable: Servable) -> None:
+    """Load the bundle and run its self-test."""
+    bundle = load(folder, verify=False)
+    bundle.self_test()
+    # While its programs are in use, the test of the next export compiles nothing.
+    servable.exported[_TESTED] = bundle._programs
 
 
 class _TakenError(Exception):

@@ -1,10 +1,12 @@
 """Bundles: written, loaded elsewhere, asked, damaged."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import jax
 import numpy as np
@@ -16,6 +18,7 @@ from estimax.core.numbers import materialize
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import bundle as bundles
+from estimax.export import functions
 
 sys.path.insert(0, str(Path(__file__).parent))
 import servables  # lies beside this file
@@ -71,7 +74,29 @@ def test_a_batch_beyond_the_largest_program_runs_in_pieces(loaded, monkeypatch):
     assert pieces["classes"].shape == (21, 1)
 
 
-def test_batch_sizes_share_programs(wide):
+@pytest.fixture
+def no_programs(monkeypatch):
+    """As in a new process, no program is in use."""
+    monkeypatch.setattr(functions, "_in_use", WeakValueDictionary())
+
+
+def test_versions_with_the_same_program_share_what_is_compiled(wide, no_programs):
+    first, second = export.load(wide), export.load(wide)
+    first.predict(servables.wide_request(2), "predict")
+    compiled = first._programs["predict"]._cache_size()
+    second.predict(servables.wide_request(2), "predict")
+    assert second._programs["predict"]._cache_size() == compiled
+
+
+def test_a_program_that_is_no_longer_in_use_is_freed(wide, no_programs):
+    bundle = export.load(wide)
+    assert len(functions._in_use) > 0
+    del bundle
+    gc.collect()
+    assert len(functions._in_use) == 0
+
+
+def test_batch_sizes_share_programs(wide, no_programs):
     bundle = export.load(wide)
     program = bundle._programs["predict"]
     request = servables.wide_request(16)
@@ -81,7 +106,7 @@ def test_batch_sizes_share_programs(wide):
     assert program._cache_size() == 5  # 1, 2, 4, 8, 16
 
 
-def test_warming_up_compiles_what_requests_need_later(wide):
+def test_warming_up_compiles_what_requests_need_later(wide, no_programs):
     bundle = export.load(wide)
     bundle.warm_up([1, 4], ["predict"])
     compiled = bundle._programs["predict"]._cache_size()
