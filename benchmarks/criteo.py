@@ -10,12 +10,11 @@ are equally frequent.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import zlib
 from dataclasses import dataclass
 
 import numpy as np
+from pacing import JsonSetup
 
 Columns = dict[str, np.ndarray]
 
@@ -24,7 +23,7 @@ _SCATTER = 6_700_417
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """Sizes of the task."""
 
     vocabulary: int = 100_000
@@ -48,16 +47,6 @@ class Setup:
     def state_bytes(self) -> int:
         """The size of the tables and their one Adagrad slot."""
         return 2 * 4 * self.categorical * self.vocabulary * self.dimension
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        values = json.loads(text)
-        return cls(**values | {"hidden_units": tuple(values["hidden_units"])})
 
 
 def examples(setup: Setup) -> tuple[Columns, np.ndarray]:

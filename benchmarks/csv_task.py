@@ -6,14 +6,15 @@ in click logs. Imports nothing that takes time to import, as TensorFlow's side u
 
 from __future__ import annotations
 
-import json
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from pacing import JsonSetup
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """What is read: `columns` columns and `rows` rows of one file."""
 
     path: str
@@ -23,15 +24,6 @@ class Setup:
     shuffle: bool = True
     warmup: int = 20
     seed: int = 1
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> Setup:
-        """The way back."""
-        return Setup(**json.loads(text))
 
 
 def write_file(setup: Setup) -> None:

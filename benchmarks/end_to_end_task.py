@@ -6,13 +6,13 @@ Imports NumPy only: TensorFlow's environment uses it as well.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass
+
+from pacing import JsonSetup
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """The file, the model, and how many threads parse."""
 
     path: str = ""
@@ -25,13 +25,3 @@ class Setup:
     threads: int = 2
     warmup: int = 30
     seed: int = 7
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        values = json.loads(text)
-        return cls(**values | {"hidden_units": tuple(values["hidden_units"])})

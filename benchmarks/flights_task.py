@@ -8,13 +8,12 @@ before departure. The columns are written once, for `ex.feature_columns` and for
 from __future__ import annotations
 
 import csv
-import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pacing import JsonSetup
 
 Columns = dict[str, np.ndarray]
 
@@ -28,7 +27,7 @@ CROSSES = [("carrier", "dest", 2000), ("origin", "hour", 200)]
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """Sizes of the task, and where its files are."""
 
     folder: str = "data/flights"
@@ -42,16 +41,6 @@ class Setup:
     linear_l1: float = 0.0005
     seed: int = 1
     answers: str = ""  # where a racer writes its probabilities
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        values = json.loads(text)
-        return cls(**values | {"hidden_units": tuple(values["hidden_units"])})
 
 
 def flights(setup: Setup) -> tuple[Columns, np.ndarray, Columns, np.ndarray]:

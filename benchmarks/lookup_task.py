@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass
 
 import numpy as np
+from pacing import JsonSetup
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """Sizes of the task: the mean of the rows of `ids` ids feeds one dense layer."""
 
     vocabulary: int = 1_000_000
@@ -21,15 +20,6 @@ class Setup:
     learning_rate: float = 0.05
     warmup: int = 100
     seed: int = 7
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        return cls(**json.loads(text))
 
 
 def examples(setup: Setup) -> tuple[dict[str, np.ndarray], np.ndarray]:

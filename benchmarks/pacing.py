@@ -14,12 +14,28 @@ that takes time to import: it is used from TensorFlow's environment as well.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
 import sys
 import time
-from typing import Any
+from typing import Any, Self
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonSetup:
+    """The settings of a task, which travel to a worker as its one argument."""
+
+    def to_json(self) -> str:
+        """For a worker's command line."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The way back."""
+        values = json.loads(text).items()
+        return cls(**{n: tuple(v) if isinstance(v, list) else v for n, v in values})
 
 
 class Pacer:

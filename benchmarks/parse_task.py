@@ -6,20 +6,18 @@ also hashed to ids. Imports NumPy only: TensorFlow's environment uses it as well
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pacing import Pacer
+from pacing import JsonSetup, Pacer
 
 FLOATS = [f"I{i}" for i in range(1, 14)]
 TEXTS = [f"C{i}" for i in range(1, 27)]
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """The file, and what is done with it."""
 
     path: str = ""
@@ -29,15 +27,6 @@ class Setup:
     threads: int = 2
     warmup: int = 50
     seed: int = 7
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        return cls(**json.loads(text))
 
 
 def columns(setup: Setup) -> dict[str, np.ndarray]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pacing import JsonSetup
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 TAGGER = EXAMPLES / "sequence_tagger"
@@ -25,7 +26,7 @@ BATCH_SIZES = {"census": 40, "deepfm": 256, "tagger": 64}
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """One port, its data file, and values of its params that differ."""
 
     port: str
@@ -33,15 +34,6 @@ class Setup:
     rows: int = 20_000
     changes: dict[str, Any] = dataclasses.field(default_factory=dict)
     warmup: int = 300
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        return cls(**json.loads(text))
 
 
 def load(path: Path) -> Any:

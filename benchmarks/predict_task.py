@@ -6,15 +6,13 @@ environment uses it as well.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pacing import Pacer
+from pacing import JsonSetup, Pacer
 
 WORDS = [f"word{i}" for i in range(10)]
 NUMBERS = [f"number{i}" for i in range(10)]
@@ -22,21 +20,12 @@ BUCKETS, WIDTH, HIDDEN = 1000, 8, [64, 32]
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """How many rows a request has."""
 
     rows: int = 1024
     warmup: int = 50
     seed: int = 7
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        return cls(**json.loads(text))
 
 
 def request(rows: int, seed: int) -> dict[str, Any]:

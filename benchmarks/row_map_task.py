@@ -7,13 +7,11 @@ TensorFlow's environment uses it as well.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from pacing import Pacer
+from pacing import JsonSetup, Pacer
 
 FIELDS = ("age", "score", "city", "label")
 DEFAULTS: list[list[Any]] = [[0], [0.0], [""], [0.0]]
@@ -24,7 +22,7 @@ WIDTH = 8
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """The input, and when it is batched."""
 
     kind: str = "csv"  # csv, records or arithmetic
@@ -34,15 +32,6 @@ class Setup:
     batch_size: int = 128
     warmup: int = 50
     seed: int = 7
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        return cls(**json.loads(text))
 
 
 def lines(setup: Setup) -> list[str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass
 
 import numpy as np
+from pacing import JsonSetup
 
 
 @dataclass(frozen=True)
-class Setup:
+class Setup(JsonSetup):
     """Sizes of the task; the inputs come in so many `columns` of equal width."""
 
     inputs: int = 32
@@ -26,16 +25,6 @@ class Setup:
     def width(self) -> int:
         """The width of a column."""
         return self.inputs // self.columns
-
-    def to_json(self) -> str:
-        """For a worker's command line."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Setup:
-        """The way back."""
-        values = json.loads(text)
-        return cls(**values | {"hidden_units": tuple(values["hidden_units"])})
 
 
 def examples(setup: Setup) -> tuple[dict[str, np.ndarray], np.ndarray]:
