@@ -12,12 +12,12 @@ function is rebuilt from the StableHLO and the JSON beside it.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import jax
 from jax import export
@@ -30,6 +30,7 @@ Exported = export.Exported
 
 BATCH = "b"  # name of the batch dimension
 FOLDER = "functions"
+EXPORTED = ".jaxexport"  # suffix of the files in the format of jax
 
 ArgumentShape = tuple[int | str, ...]  # a number is a fixed size, a name a free one
 Read = Callable[[str], bytes]  # file name, relative to the bundle -> content
@@ -105,28 +106,66 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
     """Write the three files of a function into the folder of a bundle."""
     folder = bundle / FOLDER
     folder.mkdir(exist_ok=True)
-    (folder / f"{stem}.jaxexport").write_bytes(exported.serialize())
+    (folder / f"{stem}{EXPORTED}").write_bytes(exported.serialize())
     (folder / f"{stem}.stablehlo").write_bytes(exported.mlir_module_serialized)
     described = json.dumps(_description(exported), indent=1)
     (folder / f"{stem}.json").write_text(described)
 
 
-def compiled(exported: export.Exported) -> Any:
+def compiled(exported: export.Exported, content: str) -> Any:
     """Return the function, to be compiled by jax at its first call.
 
-    The same program gives the same function while it is in use, so that a new version
-    of a model, which has other weights only, is not compiled again.
+    `content` is a hash of the program. The same program gives the same function while
+    it is in use, so that a new version of a model, which has other weights only, is not
+    compiled again.
     """
-    content = hashlib.sha256(exported.serialize()).digest()
-    function = _in_use.get(content)
-    if function is None:
-        function = _in_use[content] = jax.jit(exported.call)
+    with _lock:
+        function = _in_use.get(content)
+        if function is None:
+            function = _in_use[content] = jax.jit(exported.call)
+            _kept[function] = _Kept(content)
     return function
 
 
-# sha256 of a program -> its function. Threads may load bundles at the same time: at
-# worst, each of them makes a function.
-_in_use: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
+def is_in_use(content: str) -> bool:
+    """Return whether `compiled` has given out the function with this hash."""
+    return content in _in_use
+
+
+def compile_together(
+    programs: Mapping[str, Any], weights: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> Any:
+    """Compile functions of `compiled` as one, which returns name to results.
+
+    Another version with the same programs gets what was compiled for the same shapes:
+    the weights are arguments.
+    """
+    kept = [_kept[program] for program in programs.values()]
+    key = (
+        tuple((name, k.content) for name, k in zip(programs, kept, strict=True)),
+        tuple((name, a.shape, a.dtype.str) for name, a in inputs.items()),
+    )
+    together = kept[0].together
+    if key not in together:
+
+        def answer(weights: Any, inputs: Any) -> Any:
+            return {name: run(weights, inputs) for name, run in programs.items()}
+
+        together[key] = jax.jit(answer).lower(dict(weights), dict(inputs)).compile()
+    return together[key]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """The hash of a program, and what it was compiled into, while it is in use."""
+
+    content: str
+    together: dict[Any, Any] = dataclasses.field(default_factory=dict)
+
+
+_lock = threading.Lock()  # bundles may be loaded in several threads
+_in_use: WeakValueDictionary[str, Any] = WeakValueDictionary()  # hash -> function
+_kept: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
 
 
 def read_function(read: Read, stem: str) -> export.Exported:
@@ -148,7 +187,7 @@ def read_function(read: Read, stem: str) -> export.Exported:
 
 
 def _deserialized(read: Read, stem: str) -> export.Exported:
-    data = read(f"{FOLDER}/{stem}.jaxexport")
+    data = read(f"{FOLDER}/{stem}{EXPORTED}")
     try:
         return export.deserialize(bytearray(data))
     # Any error: hashes show that the bytes are as written, so this jax is too new or

@@ -30,6 +30,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
 from estimax.core.errors import ConfigError
+from estimax.export.bundle import has_programs_in_use
 from estimax.serving.batching import Scheduler
 from estimax.serving.config import BatchingConfig, ModelConfig, read_model_configs
 from estimax.serving.grpc_api import add_services
@@ -190,7 +191,7 @@ class Server:
         self.stop()
 
     def _load(self, path: Path, is_serving: bool) -> LoadedVersion:
-        if is_serving:
+        if is_serving and not has_programs_in_use(path):
             compile_in_child(path, self._config.batching)
         return load_version(path, self._config.batching, self._scheduler)
 

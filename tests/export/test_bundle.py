@@ -88,8 +88,28 @@ def test_versions_with_the_same_program_share_what_is_compiled(wide, no_programs
     assert second._programs["predict"]._cache_size() == compiled
 
 
+def test_a_version_with_the_same_program_needs_no_compiler(wide, no_programs):
+    first, second = export.load(wide), export.load(wide)
+    arrays = first.transform(first.example())
+    program = first.compile(["predict"], arrays)
+    assert second.compile(["predict"], arrays) is program
+    assert first.compile(["serving_default"], arrays) is not program
+    rows = {name: array[:1] for name, array in arrays.items()}
+    assert second.compile(["predict"], rows) is not program
+
+
+def test_whether_a_loaded_bundle_has_the_same_programs(wide, no_programs):
+    assert not bundles.has_programs_in_use(wide)
+    bundle = export.load(wide)
+    assert bundles.has_programs_in_use(wide)
+    del bundle
+    gc.collect()
+    assert not bundles.has_programs_in_use(wide)
+
+
 def test_a_program_that_is_no_longer_in_use_is_freed(wide, no_programs):
     bundle = export.load(wide)
+    bundle.compile(["predict"], bundle.transform(bundle.example()))
     assert len(functions._in_use) > 0
     del bundle
     gc.collect()
