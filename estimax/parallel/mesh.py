@@ -84,8 +84,9 @@ def one_at_a_time(function: _Function, mesh: Mesh | None) -> _Function:
     def call(*arguments: Any) -> Any:
         return jax.block_until_ready(function(*arguments))  # type: ignore[no-untyped-call]
 
-    call.lower = function.lower  # type: ignore[attr-defined]
-    return cast(_Function, call)
+    made: Any = call
+    made.lower, made.trace = function.lower, function.trace  # as `jax.jit` has them
+    return cast(_Function, made)
 
 
 def process_block(mesh: Mesh) -> tuple[int, int]:
