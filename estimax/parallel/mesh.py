@@ -9,8 +9,8 @@ the devices of several processes; every process then runs the same program.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,8 +22,6 @@ AXIS = "data"
 _spec: Any = PartitionSpec  # its constructor is not annotated
 BY_ROW: PartitionSpec = _spec(AXIS)  # the first axis is split over the devices
 EVERYWHERE: PartitionSpec = _spec()  # every device holds the whole
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 Devices = int | str | Sequence[Any] | None
 
@@ -68,8 +66,8 @@ def with_sharding(tree: Any, shardings: Any) -> Any:
     return constrain(tree, shardings)
 
 
-def one_at_a_time(function: _Function, mesh: Mesh | None) -> _Function:
-    """Return a compiled function that waits for its result on simulated devices.
+def one_at_a_time(function: Any, mesh: Mesh | None) -> Any:
+    """Return a function of `jax.jit` that waits for its result on simulated devices.
 
     The simulated devices of a CPU share one pool of threads. The batches of an
     evaluation do not depend on each other, so XLA starts several at once. On a busy
@@ -84,9 +82,9 @@ def one_at_a_time(function: _Function, mesh: Mesh | None) -> _Function:
     def call(*arguments: Any) -> Any:
         return jax.block_until_ready(function(*arguments))  # type: ignore[no-untyped-call]
 
-    made: Any = call
-    made.lower, made.trace = function.lower, function.trace  # as `jax.jit` has them
-    return cast(_Function, made)
+    waiting: Any = call
+    waiting.lower, waiting.trace = function.lower, function.trace
+    return waiting
 
 
 def process_block(mesh: Mesh) -> tuple[int, int]:
