@@ -109,8 +109,8 @@ class StepCounterHook(Hook):
         line = f"global_step/sec: {steps:.6g}, examples/sec: {examples:.6g}{remark}"
         _log.info("%s", line, extra={"hook": repr(self)})
         if self._output.writer is not None:
-            self._output.writer.scalar("global_step/sec", steps, step)
-            self._output.writer.scalar("examples/sec", examples, step)
+            rates = ("global_step/sec", steps), ("examples/sec", examples)
+            self._output.writer.add(step, [("scalar", *rate) for rate in rates])
 
 
 class LoggingTensorHook(Hook):

@@ -175,9 +175,11 @@ def flatten(features: Any, labels: Any) -> dict[Origin, Raw]:
     """Return every raw value of a batch by its origin."""
     flat: dict[Origin, Raw] = {}
     for part, value in (("features", features), ("labels", labels)):
-        if isinstance(value, Mapping):
+        # Most values need no conversion, and no name for messages.
+        if is_plain(value):
+            flat[Origin(part, None)] = value
+        elif isinstance(value, Mapping):
             for key, given in value.items():
-                # Most values need no conversion, and no name for messages.
                 if is_plain(given) or type(given) is Strings:
                     flat[Origin(part, key)] = given
                 elif _is_nested(given):

@@ -429,6 +429,7 @@ def _apply_gradients(
     params, tables = dict(state.params), dict(state.tables)
     opt_state, slots = dict(state.opt_state), dict(state.slots)
     every_grad = {**found.whole["params"], **found.whole["tables"], **row_grads}
+    step = _after(found.loss, state.step)
     for index, group in enumerate(updates.train_op.groups):
         mine = {n: g for n, g in every_grad.items() if _group_of(updates, n) == index}
         # Clip params and rows together: a global norm is over all of them.
@@ -441,7 +442,7 @@ def _apply_gradients(
                 held_grads,
                 state.opt_state[str(index)],
                 held,
-                step=state.step,
+                step=step,
                 loss=found.loss,
             )
             params |= {n: v for n, v in new.items() if n in params}
@@ -472,6 +473,20 @@ def _apply_gradients(
     return replace(
         state, params=params, tables=tables, opt_state=opt_state, slots=slots
     )
+
+
+def _after(loss: jax.Array, step: jax.Array) -> jax.Array:
+    """Return the step, such that XLA computes the loss before whatever uses it.
+
+    XLA updates a variable in place if all reads of its old value come before, and
+    copies it otherwise. A penalty over a whole table reads it for the loss, which no
+    update uses. Without this order, Adam copied a table of 15 MB in every step, which
+    took 10 % of its time.
+    """
+    # Zero, of which XLA does not know it. An optimization barrier is no alternative: it
+    # is removed before XLA decides about copies.
+    bits = jax.lax.bitcast_convert_type(loss.astype(jnp.float32), jnp.uint32)
+    return step + ((bits >> 31) >> 1).astype(step.dtype)
 
 
 def _update_rows(

@@ -1,4 +1,7 @@
+import re
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -14,7 +17,8 @@ from table_models import (
     train,
 )
 
-from estimax import optimizers, training
+from estimax import optimizers, training, variables
+from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.feeding.packing import pack, pack_stack
 
 
@@ -154,6 +158,23 @@ def test_several_steps_in_one_call_are_the_same_bits():
         strict=True,
     ):
         assert np.array_equal(found, wanted)
+
+
+def test_a_penalty_over_a_table_does_not_make_adam_copy_it():
+    def function(features, labels):
+        table = variables.get_variable("t", (5000, 8), initializer=0.5)
+        rows = jnp.take(table, features["a"][:, 0], axis=0)
+        loss = jnp.mean(rows[:, :2] - labels) + 0.01 * jnp.sum(jnp.square(table))
+        return EstimatorSpec("train", loss=loss, train_op=optimizers.Adam(0.1))
+
+    batch = DUPLICATES[0]
+    program = training.train_program(training.Model(function, ModeKeys.TRAIN), batch)
+    prepared = program.plan.prepare(batch)
+    stack = pack_stack(prepared, 1, capacity=4)
+    state = jax.eval_shape(program.init, jax.random.key(0), pack(prepared))
+    text = program.loop.lower(state, stack, 0, 1).compile().as_text()
+    assert "f32[5000,8]" in text
+    assert not re.findall(r"f32\[5000,8\]\S* copy\(", text)
 
 
 def test_the_variables_of_a_state_are_what_evaluation_needs():

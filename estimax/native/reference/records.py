@@ -20,6 +20,7 @@ LONGEST = 1 << 60  # larger than any file, and sums with it do not overflow int6
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's polynomial with reversed bits
 _BLOCK = 1024
+_SHORT = 64  # bytes; a loop over fewer is faster than NumPy
 
 _Bytes = NDArray[np.uint8]
 
@@ -99,17 +100,24 @@ def _is_intact(buffer: _Bytes, start: int, end: int) -> bool:
 
 def _after(state: int, block: _Bytes) -> int:
     """Return the state of a CRC after a block of bytes, given the state before."""
-    table = _table()
     length = len(block)
-    if length < 4:
+    if length < _SHORT:
+        first = _first_row()
         for byte in block.tolist():
-            state = (state >> 8) ^ int(table[0, (state ^ byte) & 0xFF])
+            state = (state >> 8) ^ first[(state ^ byte) & 0xFF]
         return state
     # The state before the block acts as if it were XORed into the first four bytes.
     mixed = block.copy()
     mixed[:4] ^= np.array([state], "<u4").view(np.uint8)
     distances = np.arange(length - 1, -1, -1)
-    return int(np.bitwise_xor.reduce(table[distances, mixed]))
+    return int(np.bitwise_xor.reduce(_table()[distances, mixed]))
+
+
+@functools.cache
+def _first_row() -> list[int]:
+    """Return the contribution of each last byte."""
+    row: list[int] = _table()[0].tolist()
+    return row
 
 
 @functools.cache
