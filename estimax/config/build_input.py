@@ -139,7 +139,12 @@ def _rows(
     wanted = {**columns, **extra}
     data = _READERS[type(source)](source, name, wanted, defaults, wide)
     if source.on_bad_row == "skip":
-        data = _verb(data, "ignore_errors", log_warning=True)
+        limits = {
+            "max_errors": source.max_bad_rows,
+            "max_fraction": source.max_bad_fraction,
+        }
+        given = {key: limit for key, limit in limits.items() if limit is not None}
+        data = _verb(data, "ignore_errors", log_warning=True, **given)
     if part is not None:
         dropped = {"drop": True} if extra else {}
         if part.by == "time":

@@ -82,6 +82,10 @@ def _check_saving(run: Run, note: Note) -> None:
 def _check_data(data: DataSection, note: Note) -> None:
     for name, source in data.sources.items():
         _check_split(source, f"data.sources.{name}", data, note)
+        for key in ("max_bad_rows", "max_bad_fraction"):
+            if source.on_bad_row == "fail" and getattr(source, key) is not None:
+                text = "is a limit of skipped rows: set on_bad_row to skip"
+                note(f"data.sources.{name}.{key}", text)
         if isinstance(source, CsvSource):
             _check_csv(source, f"data.sources.{name}.csv", note)
     for i, word in repeats(data.label_vocabulary or ()):

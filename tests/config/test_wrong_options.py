@@ -32,8 +32,20 @@ WRONG = [
         SOURCE,
         "    train: {format: parquet, files: a.parquet, csv: {}, batch_size: 32}\n",
         "data.sources.train.csv: unknown key; expected one of: batch_size, cache, "
-        "drop_remainder, epochs, files, format, on_bad_row, part, shard, shuffle, "
-        "split",
+        "drop_remainder, epochs, files, format, max_bad_fraction, max_bad_rows, "
+        "on_bad_row, part, shard, shuffle, split",
+    ),
+    (
+        SOURCE,
+        "    train: {format: csv, files: a, max_bad_rows: 5, batch_size: 32}\n",
+        "data.sources.train.max_bad_rows: is a limit of skipped rows: set on_bad_row "
+        "to skip",
+    ),
+    (
+        SOURCE,
+        "    train: {format: csv, files: a, on_bad_row: skip, max_bad_fraction: 5, "
+        "batch_size: 32}\n",
+        "data.sources.train.max_bad_fraction: must be <= 1, got 5",
     ),
     (
         SOURCE,

@@ -133,6 +133,23 @@ class Source:
         Literal["fail", "skip"],
         About("What to do with a row that cannot be read: fail, or skip and count it."),
     ] = "fail"
+    max_bad_rows: Annotated[
+        int | None,
+        About(
+            "How many rows may be skipped in one pass over the files; one more ends "
+            "the run. null for any number.",
+            at_least=0,
+        ),
+    ] = None
+    max_bad_fraction: Annotated[
+        float | None,
+        About(
+            "The largest share of the rows that may be skipped in one pass, compared "
+            "from the 1,000th row on. null for any share.",
+            at_least=0,
+            at_most=1,
+        ),
+    ] = None
     shuffle: Annotated[
         ShuffleConfig | None, About("Shuffle the rows; null keeps their order.")
     ] = None
