@@ -16,7 +16,13 @@ from contextlib import contextmanager
 from estimax.cli.screen import note
 from estimax.config import Run
 from estimax.config.data_report import report
-from estimax.core.errors import FeatureError, InputError, LabelError
+from estimax.config.tables import find_files
+from estimax.core.errors import (
+    FeatureError,
+    InputError,
+    LabelError,
+    TooManyErrorsError,
+)
 
 
 @contextmanager
@@ -27,12 +33,32 @@ def located(run: Run, sources: Sequence[str]) -> Iterator[None]:
     """
     try:
         yield
+    except TooManyErrorsError as error:
+        raise InputError(f"{_limit_key(run, sources, error.last)}: {error}") from error
     except (InputError, LabelError, FeatureError) as error:
         note("looking for the rows that do not fit …")
         found = problems(run, dict.fromkeys(sources))
         if not found:
             raise
         raise misfit(found) from error
+
+
+def _limit_key(run: Run, sources: Iterable[str], last: str) -> str:
+    """Return the key of the limit that a source exceeded whose last error is given."""
+    limited = {
+        name: source
+        for name in sources
+        if (source := run.data.sources[name]).on_bad_row == "skip"
+    }
+    # Errors of a file begin with its path.
+    found = [
+        name
+        for name, source in limited.items()
+        if any(last.startswith(path) for path in find_files(source, name))
+    ]
+    name = next(iter([*found, *limited]))
+    fraction = run.data.sources[name].max_bad_rows is None
+    return f"data.sources.{name}.max_bad_{'fraction' if fraction else 'rows'}"
 
 
 def problems(run: Run, sources: Iterable[str]) -> list[str]:

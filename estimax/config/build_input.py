@@ -139,7 +139,12 @@ def _rows(
     wanted = {**columns, **extra}
     data = _READERS[type(source)](source, name, wanted, defaults, wide)
     if source.on_bad_row == "skip":
-        data = _verb(data, "ignore_errors", log_warning=True)
+        limits = {
+            "max_errors": source.max_bad_rows,
+            "max_fraction": source.max_bad_fraction,
+        }
+        given = {key: limit for key, limit in limits.items() if limit is not None}
+        data = _verb(data, "ignore_errors", log_warning=True, **given)
     if part is not None:
         dropped = {"drop": True} if extra else {}
         if part.by == "time":
@@ -231,6 +236,7 @@ def _read_csv(
         arguments["quote"] = options.quote
     if not options.header:
         arguments["header"] = False
+    arguments["encoding"] = options.encoding
     arguments |= _compression(source)
     return Call("estimax.input.csv_files", arguments, (_files(source, name),))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from estimax.config.cluster import check_cluster
 from estimax.config.columns import clashes, data_columns, label_columns
 from estimax.config.decode import is_broken
 from estimax.config.feature_checks import Note, check_features, column_key, repeats
@@ -19,6 +20,7 @@ from estimax.config.model_checks import better, check_labels, check_model, metri
 from estimax.config.nodes import Problems, ValueOrigin, join
 from estimax.config.schema.data import CsvSource, DataSection, Source
 from estimax.config.schema.run import BestExport, Run
+from estimax.core.encodings import encoding_problem
 from estimax.core.errors import did_you_mean
 
 __all__ = ["better", "check_run", "metrics_of"]
@@ -42,6 +44,7 @@ def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) 
     if run.run.model_dir == "":
         note("run.model_dir", "must not be empty; name a directory")
     _check_saving(run, note)
+    check_cluster(run.run.cluster, note)
     _check_data(run.data, note)
     _check_sources(run, note)
     if not problems.under("train") and not problems.under("eval"):
@@ -82,6 +85,10 @@ def _check_saving(run: Run, note: Note) -> None:
 def _check_data(data: DataSection, note: Note) -> None:
     for name, source in data.sources.items():
         _check_split(source, f"data.sources.{name}", data, note)
+        for key in ("max_bad_rows", "max_bad_fraction"):
+            if source.on_bad_row == "fail" and getattr(source, key) is not None:
+                text = "is a limit of skipped rows: set on_bad_row to skip"
+                note(f"data.sources.{name}.{key}", text)
         if isinstance(source, CsvSource):
             _check_csv(source, f"data.sources.{name}.csv", note)
     for i, word in repeats(data.label_vocabulary or ()):
@@ -102,6 +109,10 @@ def _check_csv(source: CsvSource, path: str, note: Note) -> None:
         ):
             text = "must be an ASCII character other than a quote or a line break"
             note(f"{path}.{key}", f"{text}, got {given!r}")
+    given = source.csv.encoding
+    problem = None if is_broken(given) else encoding_problem(given)
+    if problem is not None:
+        note(f"{path}.encoding", problem)
     for i, repeated in repeats(source.csv.columns or ()):
         note(f"{path}.columns.{i}", f"column {repeated!r} is named twice")
 

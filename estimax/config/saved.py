@@ -244,6 +244,8 @@ def _is_same(path: str, old: object, new: object) -> bool:
 
 def _is_safe(path: str, run: Run) -> bool:
     if path.startswith("data.sources."):
+        if path.endswith((".max_bad_rows", ".max_bad_fraction")):
+            return True  # they end a run, and do not change its rows
         # Sources that are only evaluated do not change the weights.
         return not path.startswith(f"data.sources.{run.train.source}.")
     return any(path == safe or path.startswith(f"{safe}.") for safe in SAFE)

@@ -52,6 +52,17 @@ class InputError(EstimaxError, ValueError):
     """Data cannot be read. The message names the file, line or record."""
 
 
+class TooManyErrorsError(InputError):
+    """`Dataset.ignore_errors` skipped more elements than its limits allow.
+
+    `last` is the message of the last error, which names the file and the line.
+    """
+
+    def __init__(self, message: str, last: str = "") -> None:
+        super().__init__(message)
+        self.last = last
+
+
 class MissingFileError(EstimaxError, FileNotFoundError):
     """A file, checkpoint or bundle does not exist."""
 

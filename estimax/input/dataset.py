@@ -46,6 +46,7 @@ from estimax.input.streams.stream import (
     ROWS_AT_ONCE,
     Context,
     DatasetNode,
+    check_at_least,
     elements_at_once,
     verbs_of,
 )
@@ -353,7 +354,8 @@ class Dataset:
         Use it with `interleave` to read many files at the same time.
 
         Args:
-          file_pattern: A path or glob pattern, or several.
+          file_pattern: A path or glob pattern, or several; also of URLs such as
+            gs://bucket/part-*.
           shuffle: False sorts all paths. Otherwise every pass has a new random order.
           seed: Seed of that order. None takes the seed of the iterator.
 
@@ -1438,18 +1440,41 @@ class Dataset:
             return self
         return Dataset(Prefetch(self.node, 2 if buffer_size < 0 else buffer_size))
 
-    def ignore_errors(self, log_warning: bool = False) -> Dataset:
+    def ignore_errors(
+        self,
+        log_warning: bool = False,
+        *,
+        max_errors: int | None = None,
+        max_fraction: float | None = None,
+    ) -> Dataset:
         """Skip elements whose reading or mapping raises an error.
 
         Put it directly after the verb that fails. `DatasetIterator.ignored_errors`
         counts the errors, and their number is logged at the end of the data.
 
+        The limits hold for each pass: `repeat` after this verb starts a new count with
+        every epoch, because the bad rows of the files come again. The count is part of
+        the position of the iterator, so a run that resumes has the count that it would
+        have without the interruption and fails at the same row; it may resume with
+        another limit. Each process of a cluster counts the rows that it reads.
+
         Args:
           log_warning: Whether to log every error as a warning instead of a debug
             message.
+          max_errors: How many errors may be skipped in a pass; None for any number. A
+            bad row counts as one error, and so does a damaged TFRecord file or row
+            group of a Parquet file, however many rows are lost with it.
+          max_fraction: The largest share of elements that may be skipped in a pass,
+            from 0 to 1; None for any. It is compared after each error from the 1,000th
+            element on, and at the end of the pass.
 
         Returns:
           A dataset of the elements that could be made.
+
+        Raises:
+          InputError: `max_errors` is negative, or `max_fraction` not between 0 and 1.
+          TooManyErrorsError: While reading: more was skipped than a limit allows. The
+            message has the number, and the last error with its file and line.
 
         Example:
           >>> data = Dataset.range(4).map(lambda x: 6 // x if x else int("none"))
@@ -1457,7 +1482,13 @@ class Dataset:
           >>> list(iterator), iterator.ignored_errors
           ([np.int64(6), np.int64(3), np.int64(2)], 1)
         """
-        return Dataset(IgnoreErrors(self.node, log_warning))
+        if max_errors is not None:
+            check_at_least(0, max_errors, "ignore_errors: max_errors")
+        if max_fraction is not None and not 0 <= max_fraction <= 1:
+            raise InputError(
+                f"ignore_errors: max_fraction must be from 0 to 1, got {max_fraction}."
+            )
+        return Dataset(IgnoreErrors(self.node, log_warning, max_errors, max_fraction))
 
     def with_options(self, options: Options) -> Dataset:
         """Attach tf.data's options; see `Options` for those that have an effect.

@@ -102,7 +102,9 @@ def _members(value: Any) -> Iterator[Any]:
     elif isinstance(value, Slices):
         return  # the fingerprint compares the arrays
     elif dataclasses.is_dataclass(value):
-        yield from (getattr(value, one.name) for one in dataclasses.fields(value))
+        # Fields that do not change the elements are declared with compare=False.
+        fields = (one for one in dataclasses.fields(value) if one.compare)
+        yield from (getattr(value, one.name) for one in fields)
     elif hasattr(value, "__wrapped__"):  # such as a function in jax.jit
         yield value.__wrapped__
     elif callable(value) and hasattr(value, "__dict__"):

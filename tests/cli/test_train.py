@@ -39,6 +39,22 @@ def test_an_error_in_the_data_names_its_line_and_can_be_corrected(cli, run_file)
     assert "starting anew" in changed.err
 
 
+def test_too_many_bad_rows_end_the_run_with_the_key_and_the_line(cli, run_file):
+    train = run_file.parent / "train.csv"
+    lines = train.read_text().splitlines()
+    lines[3] = lines[7] = "old,rome,1,1"
+    train.write_text("\n".join(lines) + "\n")
+    skip = "data.sources.train.on_bad_row=skip"
+    options = ["--set", "train.max_steps=20", "--set", "export=[]", "--set", skip]
+    limit = "data.sources.train.max_bad_rows"
+    failed = cli("train", run_file, *options, "--set", f"{limit}=1")
+    assert failed.code == 1
+    assert f"{limit}: 2 elements that cannot be read were skipped" in failed.err
+    assert f"{train}, line 8" in failed.err
+    assert "Traceback" not in failed.err
+    assert cli("train", run_file, *options, "--set", f"{limit}=2").code == 0
+
+
 def test_the_model_directory_holds_the_run(trained):
     config = trained[0].parent / "model" / "config"
     names = {file.name for file in config.iterdir()}

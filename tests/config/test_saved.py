@@ -79,11 +79,23 @@ def test_the_same_run_may_go_on(tmp_path):
 
 @pytest.mark.parametrize(
     "override",
-    ["train.max_steps=99", "run.log_step_count_steps=5", "data.prefetch=1", "name=b"],
+    [
+        "train.max_steps=99",
+        "run.log_step_count_steps=5",
+        "data.prefetch=1",
+        "name=b",
+    ],
 )
 def test_what_is_on_the_safe_list_may_change(tmp_path, override):
     started(tmp_path)
     assert started(tmp_path, override)[1] == []
+
+
+def test_a_run_may_go_on_with_another_limit_of_skipped_rows(tmp_path):
+    source = "data.sources.train"
+    started(tmp_path, f"{source}.on_bad_row=skip", f"{source}.max_bad_rows=1")
+    _, remarks = started(tmp_path, f"{source}.on_bad_row=skip")
+    assert remarks == []
 
 
 def test_another_model_is_refused_with_the_difference(tmp_path):

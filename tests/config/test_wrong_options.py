@@ -10,7 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from run_files import GOOD, load_text, problems
 
+RUN = "run: {model_dir: runs/small}\n"
 SOURCE = "    train: {format: csv, files: train.csv, batch_size: 32}\n"
+MODEL = GOOD[GOOD.index("  type: dnn\n") : GOOD.index("train: {max")]
 TRAIN = "train: {max_steps: 10}\n"
 HEAD = "    hidden_units: [8]\n"
 CITY = "{type: hashed, buckets: 100}"
@@ -32,8 +34,27 @@ WRONG = [
         SOURCE,
         "    train: {format: parquet, files: a.parquet, csv: {}, batch_size: 32}\n",
         "data.sources.train.csv: unknown key; expected one of: batch_size, cache, "
-        "drop_remainder, epochs, files, format, on_bad_row, part, shard, shuffle, "
-        "split",
+        "drop_remainder, epochs, files, format, max_bad_fraction, max_bad_rows, "
+        "on_bad_row, part, shard, shuffle, split",
+    ),
+    (
+        SOURCE,
+        "    train: {format: csv, files: a, csv: {encoding: utf-16}, batch_size: 2}\n",
+        "data.sources.train.csv.encoding: expected utf-8, or an encoding with one byte "
+        "for each character such as latin1 or cp1252, got 'utf-16'; convert the file "
+        "to utf-8 instead",
+    ),
+    (
+        SOURCE,
+        "    train: {format: csv, files: a, max_bad_rows: 5, batch_size: 32}\n",
+        "data.sources.train.max_bad_rows: is a limit of skipped rows: set on_bad_row "
+        "to skip",
+    ),
+    (
+        SOURCE,
+        "    train: {format: csv, files: a, on_bad_row: skip, max_bad_fraction: 5, "
+        "batch_size: 32}\n",
+        "data.sources.train.max_bad_fraction: must be <= 1, got 5",
     ),
     (
         SOURCE,
@@ -223,6 +244,70 @@ WRONG = [
         "model_dir: runs/small",
         "model_dir: runs/small, debug: nans",
         "run.debug: expected true or false or 'nan', got str 'nans'",
+    ),
+    (
+        RUN,
+        "run: {model_dir: m, cluster: slrm}\n",
+        "run.cluster: unknown value 'slrm'; did you mean 'slurm'?",
+    ),
+    (
+        RUN,
+        "run: {model_dir: m, cluster: {}}\n",
+        "run.cluster: expected a mapping with one of the keys chief, master, "
+        "coordinator",
+    ),
+    (
+        RUN,
+        'run: {model_dir: m, cluster: {coordinator: "10.0.0.1", processes: 2, '
+        "process: 2}}\n",
+        "run.cluster.coordinator: must be host:port, such as 10.0.0.1:4000, got "
+        "'10.0.0.1'",
+        "run.cluster.process: must be less than processes (2), got 2",
+    ),
+    (
+        RUN,
+        'run: {model_dir: m, cluster: {chief: "a:1", worker: ["b:1", c], task: '
+        "{type: worker, index: 2}}}\n",
+        "run.cluster.worker.1: must be host:port, such as 10.0.0.1:4000, got 'c'",
+        "run.cluster.task.index: run.cluster.worker has 2 addresses, so the index is "
+        "at most 1, got 2",
+    ),
+    (
+        RUN,
+        'run: {model_dir: m, cluster: {chief: "a:1", task: {type: ps}}}\n',
+        "run.cluster.task.type: unknown value 'ps'; expected one of: chief, evaluator, "
+        "worker",
+    ),
+    (
+        RUN,
+        'run: {model_dir: m, cluster: {master: "a:1"}}\n',
+        "run.cluster.task: required key is missing",
+    ),
+    (
+        MODEL,
+        "  type: per_head\n  models:\n    late: {type: dnn, dnn: {features: {numeric: "
+        "[agee], embedding: {dim: 4, of: [city]}}, hidden_units: [8]}, head: {type: "
+        "multi, heads: {}}}\n  weights: {lat: 2}\n",
+        "data.labels: needs a column for 'late'",
+        "data.label: conflicts with labels; keep labels",
+        "features.age: no part of the model uses it; add it to the model or remove it",
+        "model.models.late.dnn.features.numeric.0: unknown feature 'agee'; did you "
+        "mean 'age'?",
+        "model.models.late.head: a model of per_head has one head; add a model",
+        "model.weights.lat: no model has this name; did you mean 'late'?",
+    ),
+    (
+        MODEL,
+        "  type: per_head\n  models: {late: {type: dnnn}}\n",
+        "data.labels: needs a column for 'late'",
+        "data.label: conflicts with labels; keep labels",
+        "model.models.late.type: unknown type 'dnnn'; did you mean 'dnn'?",
+    ),
+    (
+        TRAIN,
+        "train: {max_steps: 10}\noptimizers: {models: {late: {dnn: {type: sgd, "
+        "learning_rate: 1.0}}}}\n",
+        "optimizers.models: is for the models of per_head; remove it",
     ),
     (
         "type: dnn\n",

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from estimax.core.errors import InputError
+from estimax.core.errors import InputError, TooManyErrorsError
 from estimax.input import CsvDataset, Dataset, TFRecordDataset, csv_files
 from estimax.wire import write_records
 
@@ -207,3 +207,67 @@ def test_a_damaged_chunk_of_a_cache_is_left_out_and_counted(tmp_path):
     iterator = iter(Dataset.range(9).cache(tmp_path / "c").ignore_errors())
     assert len(list(iterator)) < 9
     assert iterator.ignored_errors == 1
+
+
+def test_one_error_more_than_the_limit_ends_the_pass_and_names_its_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("n\n1\nx\n2\ny\n3\n")
+    data = csv_files(path, dtypes={"n": "int64"})
+    assert len(list(data.ignore_errors(max_errors=2))) == 3
+    words = r"^2 elements .* more than max_errors=1. The last of them: .*a.csv, line 5"
+    with pytest.raises(TooManyErrorsError, match=words):
+        list(data.ignore_errors(max_errors=1))
+
+
+def test_the_limit_holds_for_each_epoch(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("n\n1\nx\n2\n")
+    data = csv_files(path, dtypes={"n": "int64"}).ignore_errors(max_errors=1)
+    assert len(list(data.repeat(3))) == 6
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_resumed_pass_fails_at_the_same_row(tmp_path, shuffled):
+    path = tmp_path / "a.csv"
+    bad = {3, 50, 80}
+    path.write_text("n\n" + "".join(f"{'x' if i in bad else i}\n" for i in range(99)))
+
+    def make(limit):
+        data = csv_files(path, dtypes={"n": "int64"}).ignore_errors(max_errors=limit)
+        return iter((data.shuffle(10, seed=1) if shuffled else data).batch(5))
+
+    def given_and_error(iterator):
+        given = []
+        with pytest.raises(TooManyErrorsError) as caught:
+            given.extend(rows["n"].tolist() for rows in iterator)
+        return given, str(caught.value)
+
+    first = make(2)
+    for _ in range(11):  # past the second bad row
+        next(first)
+    state = first.get_state()
+    resumed = make(2)
+    resumed.set_state(state)
+    found = given_and_error(resumed)
+    assert found == given_and_error(first)
+    assert "line 82" in found[1]
+    more = make(3)  # a higher limit is the same input
+    assert more.recipe == first.recipe
+    more.set_state(state)
+    assert len(list(more)) == 9
+
+
+def test_a_share_is_compared_from_the_thousandth_row_and_at_the_end(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("n\nx\n" + "".join(f"{i}\n" for i in range(1999)))
+    data = csv_files(path, dtypes={"n": "int64"})
+    assert len(list(data.ignore_errors(max_fraction=0.0005))) == 1999
+    with pytest.raises(TooManyErrorsError, match=r"max_fraction=0.0004 of 2,000"):
+        list(data.ignore_errors(max_fraction=0.0004))
+
+
+def test_limits_are_checked_when_the_verb_is_called():
+    with pytest.raises(InputError, match="max_errors must be at least 0, got -1"):
+        Dataset.range(3).ignore_errors(max_errors=-1)
+    with pytest.raises(InputError, match=r"max_fraction must be from 0 to 1, got 5"):
+        Dataset.range(3).ignore_errors(max_fraction=5)

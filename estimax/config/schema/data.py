@@ -49,6 +49,13 @@ class CsvOptions:
         tuple[str, ...],
         About("Values that mean a missing value; an empty value always does."),
     ] = ("",)
+    encoding: Annotated[
+        str,
+        About(
+            "The encoding of the files: utf-8, or one with a byte for each character, "
+            "such as latin1 or cp1252."
+        ),
+    ] = "utf-8"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +124,7 @@ class Source:
         tuple[str, ...],
         About(
             "Files or patterns such as data/train-*.csv, relative to the working "
-            "directory, or URLs such as s3://bucket/train.csv.",
+            "directory, or URLs such as s3://bucket/train-*.csv.",
             min_items=1,
             one_or_many=True,
         ),
@@ -133,6 +140,23 @@ class Source:
         Literal["fail", "skip"],
         About("What to do with a row that cannot be read: fail, or skip and count it."),
     ] = "fail"
+    max_bad_rows: Annotated[
+        int | None,
+        About(
+            "How many rows may be skipped in one pass over the files; one more ends "
+            "the run. null for any number.",
+            at_least=0,
+        ),
+    ] = None
+    max_bad_fraction: Annotated[
+        float | None,
+        About(
+            "The largest share of the rows that may be skipped in one pass, compared "
+            "from the 1,000th row on. null for any share.",
+            at_least=0,
+            at_most=1,
+        ),
+    ] = None
     shuffle: Annotated[
         ShuffleConfig | None, About("Shuffle the rows; null keeps their order.")
     ] = None
@@ -162,6 +186,7 @@ Compression = Literal["gzip", "zlib"] | None
         "delimiter": "csv.delimiter",
         "quote": "csv.quote",
         "header": "csv.header",
+        "encoding": "csv.encoding",
     },
     elsewhere=_PARSED,
     python_only={"block_bytes": "does not change the rows"},
