@@ -39,7 +39,7 @@ def check(
     named = [path for path, _ in code_names(run)]
     if with_import:
         check_code(loaded)
-    check_files(run, run.data.sources)
+    check_files(run, run.data.sources, list_urls=with_data)
     results.print(
         Text.assemble(f"{path}: ", ("ok", "green"), f", {_summary(run)}"),
         soft_wrap=True,

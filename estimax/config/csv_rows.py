@@ -44,7 +44,10 @@ def _opened(path: str) -> io.TextIOWrapper:
     """Open a file, compressed or not; bytes that are not UTF-8 become surrogates."""
     import pyarrow as pa
 
-    raw = io.BufferedReader(pa.input_stream(path))
+    from estimax.wire import files
+
+    opened = files.open_to_read(path) if files.is_remote(path) else path
+    raw = io.BufferedReader(pa.input_stream(opened))
     return io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="")
 
 

@@ -41,7 +41,7 @@ from estimax.config.schema.heads import (
 )
 from estimax.config.schema.run import Run
 from estimax.config.tables import find_files, header, missing_columns, text_batches
-from estimax.core.errors import MissingFileError
+from estimax.core.errors import InputError, MissingFileError
 
 _MOST_WORDS = 10_000  # distinct words counted in a column; more are shown as "many"
 
@@ -344,18 +344,19 @@ def _values(seen: _Seen, is_label: bool, rows: int) -> str:
     return f"{seen.low:g} to {seen.high:g}" if seen.low <= seen.high else "none"
 
 
-def check_files(run: Run, sources: Iterable[str]) -> None:
+def check_files(run: Run, sources: Iterable[str], *, list_urls: bool = True) -> None:
     """Raise `MissingFileError` that lists all files of a run that do not exist.
 
     Args:
       run: The run.
       sources: The names of the sources whose files are needed.
+      list_urls: Whether to look for the matches of URLs with patterns.
     """
     missing = []
     for name in sources:
         try:
-            find_files(run.data.sources[name], name)
-        except MissingFileError as error:
+            find_files(run.data.sources[name], name, list_urls=list_urls)
+        except (MissingFileError, InputError) as error:
             missing.append(str(error))
     for name, feature in run.features.items():
         file = getattr(feature, "file", None)

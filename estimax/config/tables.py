@@ -35,18 +35,23 @@ TextBatch = Mapping[str, Any]  # pyarrow arrays of text, which have no types
 _RECORDS_AT_ONCE = 8192
 
 
-def find_files(source: Source, name: str, only: str | None = None) -> tuple[str, ...]:
+def find_files(
+    source: Source, name: str, only: str | None = None, *, list_urls: bool = True
+) -> tuple[str, ...]:
     """Return the files of a source: patterns expanded and sorted, each file once.
 
-    `only` is one of the patterns; by default all are used. URLs are not looked for.
+    `only` is one of the patterns; by default all are used. A URL without a pattern is
+    not looked for. `list_urls=False` does not expand the others either, so that nothing
+    waits for the network.
 
     Raises:
       MissingFileError: No file matches one of the patterns.
+      InputError: The file system of a URL cannot be listed.
     """
     found: list[str] = []
     for pattern in source.files if only is None else (only,):
         if is_remote(pattern):
-            found.append(pattern)
+            found += _matching(pattern, name) if list_urls else [pattern]
             continue
         matches = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
         found += [path for path in matches if os.path.isfile(path)]
@@ -56,6 +61,20 @@ def find_files(source: Source, name: str, only: str | None = None) -> tuple[str,
                 f"(looked from {Path.cwd()})."
             )
     return tuple(dict.fromkeys(found))
+
+
+def _matching(url: str, name: str) -> list[str]:
+    """Return the files that a URL means: itself, or the matches of its pattern."""
+    if not glob.has_magic(url):
+        return [url]
+    from estimax.wire import url_patterns  # its package loads NumPy
+
+    if not url_patterns.has_pattern(url):
+        return [url]
+    try:
+        return url_patterns.matching(url)
+    except InputError as error:
+        raise InputError(f"data.sources.{name}.files: {error}") from error
 
 
 def is_remote(path: str) -> bool:

@@ -354,7 +354,8 @@ class Dataset:
         Use it with `interleave` to read many files at the same time.
 
         Args:
-          file_pattern: A path or glob pattern, or several.
+          file_pattern: A path or glob pattern, or several; also of URLs such as
+            gs://bucket/part-*.
           shuffle: False sorts all paths. Otherwise every pass has a new random order.
           seed: Seed of that order. None takes the seed of the iterator.
 

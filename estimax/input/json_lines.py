@@ -36,8 +36,8 @@ def json_files(
     text, or `Sparse` for lists.
 
     Args:
-      files: A path, a glob pattern, or a list of paths and patterns. The matches of a
-        pattern are sorted by path; a list is read in its order.
+      files: A path, a URL, a glob pattern of either, or a list of these. The matches
+        of a pattern are sorted by path; a list is read in its order.
       dtypes: The keys to read, each with its dtype: float32, float64, int32, int64,
         bool or string.
       lists: The keys whose values are lists.

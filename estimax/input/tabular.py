@@ -64,8 +64,8 @@ def csv_files(
     is a NumPy array, or `Strings` for text.
 
     Args:
-      files: A path, a glob pattern, or a list of paths and patterns. The matches of a
-        pattern are sorted by path; a list is read in its order.
+      files: A path, a URL, a glob pattern of either, or a list of these. The matches
+        of a pattern are sorted by path; a list is read in its order.
       columns: The name of every column, in file order. Replaces the names in the
         header; required if `header` is False.
       dtypes: The dtype of columns by name: float32, float64, int32, int64, bool or
@@ -134,8 +134,8 @@ def parquet_files(
     or microseconds since 1970.
 
     Args:
-      files: A path, a glob pattern, or a list of paths and patterns. The matches of a
-        pattern are sorted by path; a list is read in its order.
+      files: A path, a URL, a glob pattern of either, or a list of these. The matches
+        of a pattern are sorted by path; a list is read in its order.
       columns: The names of the columns to read, all by default. Other columns are not
         read from the file.
       defaults: The replacement for missing values by column name. Without one, missing

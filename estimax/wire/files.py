@@ -3,8 +3,8 @@
     with files.open_to_read("s3://bucket/train-00.tfrecord") as file: ...
     path = files.regular_file(folder, "weights.safetensors")    # or ValueError
 
-A path with `://` is opened by fsspec if it is installed, else by pyarrow. The names in
-the manifest of a checkpoint or a bundle are not trusted: `check_name` and
+A path with `://` is opened by fsspec if it has that file system, else by pyarrow. The
+names in the manifest of a checkpoint or a bundle are not trusted: `check_name` and
 `regular_file` refuse a name that leads out of its folder.
 """
 
@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from estimax.core.errors import InputError
 
@@ -37,12 +37,12 @@ def open_to_read(path: Pathish) -> BinaryIO:
       InputError: The file does not exist, may not be read, or is not a regular file but
         a folder, a named pipe or a device.
     """
+    if is_remote(path):
+        return _open_remote(os.fspath(path), "rb", "read")
     try:
-        if is_remote(path):
-            return _open_remote(os.fspath(path), "rb")
         file = _open_at_once(path)
     except OSError as error:
-        message = f"{path}: cannot be read: {_reason(error)}."
+        message = f"{path}: cannot be read: {reason(error)}."
         if any(sign in os.fspath(path) for sign in "*?["):
             message += (
                 " A pattern is not expanded here: list the files, for example with "
@@ -79,28 +79,58 @@ def _open_at_once(path: Pathish) -> BinaryIO:
 
 def open_to_write(path: Pathish) -> BinaryIO:
     """Create a file, or empty an existing one, and open it to write bytes."""
+    if is_remote(path):
+        return _open_remote(os.fspath(path), "wb", "written")
     try:
-        if is_remote(path):
-            return _open_remote(os.fspath(path), "wb")
         return open(path, "wb")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {_reason(error)}.") from error
+        raise InputError(f"{path}: cannot be written: {reason(error)}.") from error
 
 
-def _open_remote(url: str, mode: str) -> BinaryIO:
+def file_system(url: str) -> tuple[Any, str, bool]:
+    """Return the `pyarrow.fs.FileSystem` of a URL, the path in it, and its encoding.
+
+    The last is True if names in URLs are percent-encoded, as pyarrow expects them;
+    fsspec takes them as they are.
+    """
+    from pyarrow import fs
+
+    found = _fsspec_system(url)
+    if found is None:
+        return (*fs.FileSystem.from_uri(url), True)
+    return fs.PyFileSystem(fs.FSSpecHandler(found[0])), found[1], False
+
+
+def _fsspec_system(url: str) -> tuple[Any, str] | None:
+    """Return the file system of fsspec and the path in it; None if it has none.
+
+    fsspec alone is installed with many packages; a store needs one more, such as s3fs.
+    """
     try:
-        import fsspec  # type: ignore[import-untyped]  # it ships no types
-    except ImportError:
-        from pyarrow import fs
+        from fsspec.core import url_to_fs  # type: ignore[import-untyped]  # no types
 
-        system, path = fs.FileSystem.from_uri(url)
+        system, path = url_to_fs(url)
+    except (ImportError, ValueError):  # the latter for an unknown protocol
+        return None
+    return system, path
+
+
+def _open_remote(url: str, mode: str, done: str) -> BinaryIO:
+    try:
+        found = _fsspec_system(url)
+        if found is not None:
+            return cast(BinaryIO, found[0].open(found[1], mode))
+        system, path, _ = file_system(url)
         opener = system.open_input_file if mode == "rb" else system.open_output_stream
         return cast(BinaryIO, opener(path))
-    return cast(BinaryIO, fsspec.open(url, mode).open())
+    except Exception as error:  # of any kind: each file system has its own
+        raise InputError(f"{url}: cannot be {done}: {reason(error)}.") from error
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error).rstrip(".") or type(error).__name__
+def reason(error: Exception) -> str:
+    """Return the text of an error without its number and file."""
+    told = getattr(error, "strerror", None) or str(error).rstrip(".")
+    return told or type(error).__name__
 
 
 def check_name(name: str) -> None:

@@ -13,7 +13,9 @@ from run_files import write
 from estimax.config import load
 from estimax.config.build import plan
 from estimax.config.build_input import make_predict_input_fn
+from estimax.config.data_report import check_files
 from estimax.config.expressions import evaluate
+from estimax.core.errors import MissingFileError
 
 RUN = """\
 schema: estimax/run/v1
@@ -162,6 +164,30 @@ model: {type: linear, linear: {features: [age]}}
     made = plan(load(write(tmp_path, text)))
     features, _ = batches(made)[0]
     assert features["age"].tolist() == [1.0, 3.0, 5.0]
+
+
+def test_a_source_may_be_a_url_with_a_pattern(tmp_path):
+    (tmp_path / "day=1").mkdir()
+    (tmp_path / "day=1" / "a.csv").write_text("age,late\n1,0\n2,1\n")
+    text = f"""\
+schema: estimax/run/v1
+name: small
+run: {{model_dir: model}}
+data:
+  label: late
+  sources:
+    train: {{format: csv, files: "file://{tmp_path}/day=*/*.csv", batch_size: 9}}
+features: {{age: {{type: numeric, normalize: zscore}}}}
+model: {{type: linear, linear: {{features: [age]}}}}
+"""
+    found = load(write(tmp_path, text))
+    features, _ = batches(plan(found))[0]
+    assert features["age"].tolist() == [1.0, 2.0]
+    nothing = load(write(tmp_path, text.replace("*.csv", "*.txt")))
+    check_files(nothing.run, ["train"], list_urls=False)
+    words = r"data.sources.train.files: no file matches 'file:.*day=\*/\*.txt'"
+    with pytest.raises(MissingFileError, match=words):
+        check_files(nothing.run, ["train"])
 
 
 def test_a_slice_has_only_the_rows_of_its_value(shop, tmp_path, monkeypatch):

@@ -117,7 +117,7 @@ class Source:
         tuple[str, ...],
         About(
             "Files or patterns such as data/train-*.csv, relative to the working "
-            "directory, or URLs such as s3://bucket/train.csv.",
+            "directory, or URLs such as s3://bucket/train-*.csv.",
             min_items=1,
             one_or_many=True,
         ),

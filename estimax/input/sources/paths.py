@@ -1,6 +1,7 @@
 """Find the files that a path, a pattern or a list of these means.
 
     expand("data/train-*.csv")                # sorted by path
+    expand("s3://bucket/day=*/*.parquet")     # listed through pyarrow or fsspec
     expand(["b.csv", "a.csv"])                # in the order of the list
     list_paths(["b-*", "a-*"])                # all matches, sorted: as in tf.data
     given_paths("a[1].csv")                   # paths alone, no patterns
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from estimax.core.errors import InputError
-from estimax.wire import files
+from estimax.wire import files, url_patterns
 
 PathLike = str | os.PathLike[str]
 
@@ -70,12 +71,9 @@ def _as_list(given: PathLike | Iterable[PathLike]) -> list[str]:
 
 
 def _matches(pattern: str) -> list[str]:
-    """Return a path that exists, or the sorted matches of a pattern.
-
-    A URL is returned as it is; it is opened when it is read.
-    """
+    """Return a path that exists, or the sorted matches of a pattern."""
     if files.is_remote(pattern):
-        return [pattern]
+        return _remote(pattern)
     if os.path.isfile(pattern):
         return [pattern]
     if os.path.isdir(pattern):
@@ -94,8 +92,15 @@ def _matches(pattern: str) -> list[str]:
     raise InputError(f"{pattern}: there is no such file (from {Path.cwd()}).")
 
 
+def _remote(url: str) -> list[str]:
+    """Return the matches of a URL; one without pattern is opened when it is read."""
+    return url_patterns.matching(url) if url_patterns.has_pattern(url) else [url]
+
+
 def _glob(pattern: str) -> list[str]:
     """Return all matches that are not folders, also those that cannot be read."""
+    if files.is_remote(pattern):
+        return _remote(pattern)
     found = [path for path in glob.glob(pattern) if not os.path.isdir(path)]
     for path in found:
         _check_link(path)
