@@ -8,6 +8,7 @@ given time to end by themselves, and are then stopped.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -58,6 +59,8 @@ def launch(
     command = command_of(program, arguments)
     if not program.is_file():
         raise MissingFileError(f"launch: there is no file {program}.")
+    if program.suffix != ".py":
+        _check_run_file(program, arguments)
     jobs = {
         role: subprocess.Popen(
             command,
@@ -100,6 +103,31 @@ def command_of(program: Path, arguments: Sequence[str]) -> list[str]:
             "(.py)."
         )
     return [*command, *arguments]
+
+
+def _check_run_file(path: Path, arguments: Sequence[str]) -> None:
+    """Raise what every process would raise, once and before any is started."""
+    from estimax import config
+
+    loaded = config.load(path, _overrides(arguments))
+    if loaded.run.run.cluster is not None:
+        raise ConfigError(
+            f"{loaded.origin('run.cluster')}: run.cluster: describes the processes of "
+            "a cluster, and estimax launch describes its own to each process that it "
+            "starts. Remove the key, or start `estimax train` on each machine."
+        )
+
+
+def _overrides(arguments: Sequence[str]) -> list[str]:
+    """Return the values of --set among the arguments of `estimax train`.
+
+    >>> _overrides(["--set", "a=1", "--quiet", "--set=b=2"])
+    ['a=1', 'b=2']
+    """
+    pairs = itertools.pairwise(arguments)
+    found = [value for option, value in pairs if option == "--set"]
+    joined = [text for text in arguments if text.startswith("--set=")]
+    return [*found, *(text.removeprefix("--set=") for text in joined)]
 
 
 def tf_configs(

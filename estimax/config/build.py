@@ -20,6 +20,7 @@ from estimax.config.build_input import input_fn, slice_name
 from estimax.config.build_model import model_call
 from estimax.config.calls import call_of, expression_of
 from estimax.config.checks import better
+from estimax.config.cluster import cluster_value
 from estimax.config.columns import column_of, kind_of
 from estimax.config.expressions import Call, Function, Known, Reference, evaluate
 from estimax.config.hints import yaml_hint
@@ -210,6 +211,8 @@ def run_config_call(run: Run) -> Call:
     given["prefetch_batches"] = run.data.prefetch
     if cache != "auto":
         given["compilation_cache_dir"] = None if cache == "off" else cache
+    if section.cluster is not None:
+        given["cluster"] = cluster_value(section.cluster)
     return call_of(section, variable="config", **given)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from estimax.config.cluster import check_cluster
 from estimax.config.columns import clashes, data_columns, label_columns
 from estimax.config.decode import is_broken
 from estimax.config.feature_checks import Note, check_features, column_key, repeats
@@ -42,6 +43,7 @@ def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) 
     if run.run.model_dir == "":
         note("run.model_dir", "must not be empty; name a directory")
     _check_saving(run, note)
+    check_cluster(run.run.cluster, note)
     _check_data(run.data, note)
     _check_sources(run, note)
     if not problems.under("train") and not problems.under("eval"):

@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 
+from estimax.core.addresses import is_address
 from estimax.core.errors import ConfigError, did_you_mean
 
 CHIEF, MASTER, WORKER, PS, EVALUATOR = "chief", "master", "worker", "ps", "evaluator"
@@ -270,8 +271,7 @@ def _detected(system: str, timeouts: Mapping[str, Any]) -> Cluster:
 
 
 def _address(text: str, where: str) -> str:
-    host, colon, port = text.rpartition(":")
-    if not (colon and host and port.isdigit() and 0 < int(port) < 2**16):
+    if not is_address(text):
         raise ConfigError(
             f"{where} must be host:port, such as 10.0.0.1:4000, got {text!r}."
         )

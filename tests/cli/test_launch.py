@@ -104,6 +104,16 @@ def test_a_run_file_is_trained_and_other_files_are_refused():
         command_of(Path("run.json"), [])
 
 
+def test_a_run_file_is_checked_before_processes_start(cli, run_file):
+    wrong = cli("launch", run_file, "--set", "train.max_step=5")
+    assert wrong.code == 2
+    assert "train.max_step: unknown key; did you mean 'max_steps'?" in wrong.err
+    given = "run.cluster={chief: 'a:1', task: {type: chief}}"
+    answer = cli("launch", run_file, "--set", given)
+    assert answer.code != 0
+    assert "run.cluster: describes the processes of a cluster" in answer.err
+
+
 def test_a_missing_program_is_an_error_without_a_traceback(tmp_path):
     status, output = estimax("launch", tmp_path / "none.py")
     assert status == 1

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from run_files import GOOD, load_text, problems
 
+RUN = "run: {model_dir: runs/small}\n"
 SOURCE = "    train: {format: csv, files: train.csv, batch_size: 32}\n"
 TRAIN = "train: {max_steps: 10}\n"
 HEAD = "    hidden_units: [8]\n"
@@ -235,6 +236,44 @@ WRONG = [
         "model_dir: runs/small",
         "model_dir: runs/small, debug: nans",
         "run.debug: expected true or false or 'nan', got str 'nans'",
+    ),
+    (
+        RUN,
+        "run: {model_dir: m, cluster: slrm}\n",
+        "run.cluster: unknown value 'slrm'; did you mean 'slurm'?",
+    ),
+    (
+        RUN,
+        "run: {model_dir: m, cluster: {}}\n",
+        "run.cluster: expected a mapping with one of the keys chief, master, "
+        "coordinator",
+    ),
+    (
+        RUN,
+        'run: {model_dir: m, cluster: {coordinator: "10.0.0.1", processes: 2, '
+        "process: 2}}\n",
+        "run.cluster.coordinator: must be host:port, such as 10.0.0.1:4000, got "
+        "'10.0.0.1'",
+        "run.cluster.process: must be less than processes (2), got 2",
+    ),
+    (
+        RUN,
+        'run: {model_dir: m, cluster: {chief: "a:1", worker: ["b:1", c], task: '
+        "{type: worker, index: 2}}}\n",
+        "run.cluster.worker.1: must be host:port, such as 10.0.0.1:4000, got 'c'",
+        "run.cluster.task.index: run.cluster.worker has 2 addresses, so the index is "
+        "at most 1, got 2",
+    ),
+    (
+        RUN,
+        'run: {model_dir: m, cluster: {chief: "a:1", task: {type: ps}}}\n',
+        "run.cluster.task.type: unknown value 'ps'; expected one of: chief, evaluator, "
+        "worker",
+    ),
+    (
+        RUN,
+        'run: {model_dir: m, cluster: {master: "a:1"}}\n',
+        "run.cluster.task: required key is missing",
     ),
     (
         "type: dnn\n",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from estimax.config.decode import About
+from estimax.config.schema.cluster import ClusterConfig
 from estimax.config.schema.data import DataSection
 from estimax.config.schema.derive import CodeName, derive, described
 from estimax.config.schema.features import FeatureConfig
@@ -111,6 +112,7 @@ else:
             _NO_EFFECT,
         ),
         kinds={
+            "cluster": ClusterConfig,
             "debug": bool | Literal["nan"],
             "resume_input": Literal["exact", "refuse", "restart", "unchecked"],
             "precision": Literal["float32", "bfloat16"],
