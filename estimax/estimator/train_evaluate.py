@@ -33,6 +33,7 @@ from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.estimator import Estimator
 from estimax.estimator.model_dir import training_in
 from estimax.estimator.run_config import RunConfig
+from estimax.estimator.training_hooks import saver_hook
 from estimax.export import Exporter
 from estimax.hooks import NEVER, Hook, RunContext
 from estimax.parallel import cluster
@@ -98,7 +99,9 @@ class EvalSpec:
       throttle_secs: A new checkpoint is evaluated if this many seconds have passed
         since the last evaluation began.
       every_steps: Evaluate at multiples of this many steps, independent of checkpoints
-        and of `throttle_secs`.
+        and of `throttle_secs`. The state is evaluated in memory; the processes of a
+        cluster save a checkpoint for it. An evaluator in a process of its own evaluates
+        every checkpoint instead.
 
     Raises:
       TypeError: `input_fn` is not a function, `name` is not text, a hook is not a
@@ -224,12 +227,6 @@ def train_and_evaluate(
             "Set save_checkpoints_steps or save_checkpoints_secs."
         )
     specs = _named(eval_spec)
-    if config.num_worker_replicas > 1 and any(spec.every_steps for spec in specs):
-        raise ConfigError(
-            "train_and_evaluate: EvalSpec(every_steps=…) evaluates the state in "
-            "memory, which no process of a cluster has as a whole. Leave it out; "
-            "checkpoints are evaluated as they are saved."
-        )
     evaluators = [Evaluator(estimator, s, train_spec.max_steps) for s in specs]
     if config.task_type == cluster.EVALUATOR:
         _check_evaluator(config.task_id)
@@ -238,9 +235,9 @@ def train_and_evaluate(
         return None, None
     with shown_by_default(), training_in(config, "train_and_evaluate"):
         if not _evaluates_here(config):
-            _train(estimator, train_spec, [])
+            _train(estimator, train_spec, specs, [])
             return None, None
-        _train(estimator, train_spec, evaluators)
+        _train(estimator, train_spec, specs, evaluators)
         results = [evaluator.finish() for evaluator in evaluators]
     if isinstance(eval_spec, EvalSpec):
         return results[0]
@@ -253,13 +250,20 @@ def train_and_evaluate(
 
 
 def _train(
-    estimator: Estimator, spec: TrainSpec, evaluators: Sequence[Evaluator]
+    estimator: Estimator,
+    spec: TrainSpec,
+    eval_specs: Sequence[EvalSpec],
+    evaluators: Sequence[Evaluator],
 ) -> None:
-    often = [
-        EvaluateEveryFewSteps(evaluator, estimator.config)
-        for evaluator in evaluators
-        if evaluator.spec.every_steps
-    ]
+    often: list[Hook]
+    if estimator.config.num_worker_replicas > 1:
+        often = _saving_to_evaluate(estimator.config, spec, eval_specs)
+    else:
+        often = [
+            EvaluateEveryFewSteps(evaluator, estimator.config)
+            for evaluator in evaluators
+            if evaluator.spec.every_steps
+        ]
     estimator.train(
         spec.input_fn,
         # Before the hooks of the spec: an early stopping hook among them then sees an
@@ -274,6 +278,22 @@ def _train(
         checkpoints.mark_finished(
             estimator.model_dir, step, "train_and_evaluate has ended"
         )
+
+
+def _saving_to_evaluate(
+    config: RunConfig, spec: TrainSpec, eval_specs: Sequence[EvalSpec]
+) -> list[Hook]:
+    """Return a hook that saves at the multiples of `every_steps` as well, if there are.
+
+    No process of a cluster has the whole state in memory, so checkpoints are evaluated.
+    One hook saves them all: the processes write a checkpoint together, and only one at
+    a time. A hook of the user that saves is left alone; what it saves is evaluated.
+    """
+    every = {one.every_steps for one in eval_specs if one.every_steps}
+    has_saver = any(isinstance(hook, stock.CheckpointSaverHook) for hook in spec.hooks)
+    if not every or has_saver:
+        return []
+    return [saver_hook(config, also_every_steps=sorted(every))]
 
 
 def _evaluates_here(config: RunConfig) -> bool:
@@ -360,15 +380,21 @@ class Evaluator(stock.CheckpointSaverListener):
         self.results: Results = ({}, [])
 
     def after_save(self, step: int, path: str) -> None:
-        """Evaluate, unless it is the first checkpoint or within `throttle_secs`."""
-        if self.spec.every_steps:
+        """Evaluate, unless it is the first checkpoint or within `throttle_secs`.
+
+        With `every_steps`, only processes of a cluster evaluate checkpoints, of those
+        steps.
+        """
+        every = self.spec.every_steps
+        if every and (step % every or self._estimator.config.num_worker_replicas == 1):
             return
         if self._first_save:
             self._first_save = False
             if not self.is_missing(step):
                 return
         now = self._clock()
-        if self._began is None or now - self._began >= self.spec.throttle_secs:
+        since = None if self._began is None else now - self._began
+        if every or since is None or since >= self.spec.throttle_secs:
             self._began = now
             self.during_training(
                 lambda: self.evaluate(path, is_final=self.is_last(step))

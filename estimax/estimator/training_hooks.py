@@ -78,22 +78,30 @@ def _checkpointing(
         savers[0].add_listeners(listeners)
         return []
     if config.saves_checkpoints:
-        return [
-            stock.CheckpointSaverHook(
-                str(config.model_dir),
-                save_secs=config.save_checkpoints_secs,
-                save_steps=config.save_checkpoints_steps,
-                listeners=listeners,
-                keep_max=config.keep_checkpoint_max,
-                keep_every_n_hours=config.keep_checkpoint_every_n_hours,
-            )
-        ]
+        return [saver_hook(config, listeners)]
     if listeners:
         raise ConfigError(
             "train: saving_listeners need checkpoints, but the RunConfig saves none. "
             "Set save_checkpoints_steps or save_checkpoints_secs."
         )
     return []
+
+
+def saver_hook(
+    config: RunConfig,
+    listeners: Sequence[stock.CheckpointSaverListener] = (),
+    also_every_steps: Sequence[int] = (),
+) -> stock.CheckpointSaverHook:
+    """Return the hook that saves as a RunConfig says, and at multiples of steps."""
+    return stock.CheckpointSaverHook(
+        str(config.model_dir),
+        save_secs=config.save_checkpoints_secs,
+        save_steps=config.save_checkpoints_steps,
+        listeners=listeners,
+        also_every_steps=also_every_steps,
+        keep_max=config.keep_checkpoint_max,
+        keep_every_n_hours=config.keep_checkpoint_every_n_hours,
+    )
 
 
 def _summarizing(config: RunConfig, board: stock.BoardHook | None) -> list[Hook]:

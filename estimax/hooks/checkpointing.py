@@ -105,14 +105,17 @@ class CheckpointSaverHook(Hook):
       scaffold: Must be None: there is no graph to finish.
       listeners: Called before and after every save.
       save_graph_def: Ignored: a checkpoint has no graph.
+      also_every_steps: Further intervals in steps. A checkpoint is saved at every
+        multiple of each of them as well.
       keep_max: Number of newest checkpoints to keep; 0 or None keeps all.
       keep_every_n_hours: Keep one checkpoint of every so many hours for good, in
         addition to `keep_max`. None keeps no additional ones.
       clock: Function that returns the time in seconds; tests pass their own.
 
     Raises:
-      ConfigError: Neither or both of `save_secs` and `save_steps` are given, the given
-        one is not above 0, or `saver`, `checkpoint_basename` or `scaffold` is given.
+      ConfigError: Neither or both of `save_secs` and `save_steps` are given, an
+        interval is not above 0, or `saver`, `checkpoint_basename` or `scaffold` is
+        given.
       TypeError: A listener is not a `CheckpointSaverListener`.
 
     Example:
@@ -136,11 +139,19 @@ class CheckpointSaverHook(Hook):
         listeners: Sequence[CheckpointSaverListener] | None = None,
         save_graph_def: bool = True,
         *,
+        also_every_steps: Sequence[int] = (),
         keep_max: int | None = 5,
         keep_every_n_hours: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         _check_saver(saver, checkpoint_basename, scaffold)
+        if any(steps < 1 for steps in also_every_steps):
+            raise ConfigError(
+                "CheckpointSaverHook: also_every_steps must be above 0, got "
+                f"{list(also_every_steps)}."
+            )
+        self._also_every = tuple(also_every_steps)
+        self._saved: int | None = None  # the step that was saved last
         self._timer = SecondOrStepTimer(save_secs, save_steps, clock=clock)
         self._directory = checkpoint_dir
         self._keep_max = keep_max
@@ -156,6 +167,7 @@ class CheckpointSaverHook(Hook):
             os.fspath(self._directory),
             save_secs=self._timer.every_secs,
             save_steps=self._timer.every_steps,
+            also_every_steps=self._also_every or None,
             listeners=self._listeners or None,
         )
 
@@ -181,6 +193,7 @@ class CheckpointSaverHook(Hook):
             peers=context.peers,
         )
         self._timer.reset()
+        self._saved = None
         if context.peers is None or context.peers.is_chief:
             # An evaluator in another process must not take the mark of the last run
             # for the end of this one.
@@ -211,13 +224,15 @@ class CheckpointSaverHook(Hook):
     def after_run(self, context: RunContext, values: Values) -> None:
         # Without a loss, `before_run` saw that no save is due. A save needs the loss:
         # one that has become due during the step waits for the next call.
-        if "loss" not in values:
-            return
-        if SAVE in context.agreed or self._timer.should_trigger_for_step(context.step):
+        if "loss" in values and (
+            SAVE in context.agreed or self._timer.should_trigger_for_step(context.step)
+        ):
             self._save(context, loss=float(values["loss"]))
+        elif any(context.step % steps == 0 for steps in self._also_every):
+            self._write(context, loss=_last_loss(context))
 
     def end(self, context: RunContext) -> None:
-        if self._timer.last_triggered_step() != context.step:
+        if self._saved != context.step:
             self._save(context, loss=_last_loss(context))
         self.close()
         for listener in self._listeners:
@@ -232,13 +247,19 @@ class CheckpointSaverHook(Hook):
             self._saver.close()
 
     def next_step(self, step: int) -> int:
-        return self._timer.next_step(step)
+        multiples = [(step // steps + 1) * steps for steps in self._also_every]
+        return min([self._timer.next_step(step), *multiples])
 
     def _save(self, context: RunContext, *, loss: float | None) -> None:
+        """Save, and count the interval from this step on."""
+        self._timer.update_last_triggered_step(context.step)
+        self._has_asked = False
+        self._write(context, loss=loss)
+
+    def _write(self, context: RunContext, *, loss: float | None) -> None:
         assert self._saver is not None, "a hook must begin before it runs"
         state, step = _state_of(context), context.step
-        self._timer.update_last_triggered_step(step)
-        self._has_asked = False
+        self._saved = step
         # Wait for the last write before copying the state: two host copies of a large
         # state may not fit in memory.
         self._saver.wait()

@@ -9,7 +9,7 @@ import sys
 import pytest
 import xla_flags
 
-from estimax import checkpoints, config
+from estimax import checkpoints, config, summary
 from estimax.cli.chief import chief_first
 
 CLUSTER = {"chief": ["127.0.0.1:1"]}
@@ -56,6 +56,7 @@ def test_processes_of_a_cluster_in_the_run_file_train_one_model(run_file):
         f"{{coordinator: '127.0.0.1:{port}', processes: 2, process: '${{env:NUMBER}}'}}"
     )
     given = ["--set", f"run.cluster={cluster}", "--set", "train.max_steps=5"]
+    given += ["--set", "eval.every_steps=2"]
     command = [sys.executable, "-m", "estimax", "train", run_file, *given]
     environment = {**os.environ, "XLA_FLAGS": xla_flags.ONE_DEVICE}
     jobs = [
@@ -71,4 +72,8 @@ def test_processes_of_a_cluster_in_the_run_file_train_one_model(run_file):
     outputs = [job.communicate(timeout=300)[0] for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], outputs
     assert "auc" in outputs[0]
-    assert checkpoints.restore_latest(run_file.parent / "model").step == 5
+    model = run_file.parent / "model"
+    assert checkpoints.restore_latest(model).step == 5
+    # No process has the whole state to evaluate in memory: checkpoints are saved.
+    steps = [step for step, _ in summary.read_scalars(model / "eval")["loss"]]
+    assert steps == [2, 4, 5]

@@ -343,14 +343,6 @@ def test_processes_are_connected_before_jax_is_used(make, monkeypatch):
         model.train(data(), steps=1)
 
 
-def test_a_cluster_has_no_state_to_evaluate_in_memory(make, monkeypatch):
-    in_cluster(monkeypatch, "chief", {"chief": ["a:1"], "worker": ["b:1"]})
-    with pytest.raises(ConfigError, match="every_steps"):
-        ex.train_and_evaluate(
-            make(), ex.TrainSpec(data()), ex.EvalSpec(once(), every_steps=5)
-        )
-
-
 def test_there_is_one_evaluator(make, monkeypatch):
     config = {"cluster": {"chief": ["a:1"]}, "task": {"type": "evaluator", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))

@@ -53,6 +53,16 @@ def test_cadence_counts_from_the_start_of_the_run(tmp_path: Path, run: Any) -> N
     assert steps(tmp_path) == [3, 13, 17]
 
 
+def test_multiples_are_saved_as_well_and_do_not_move_the_interval(
+    tmp_path: Path, run: Any
+) -> None:
+    hook = CheckpointSaverHook(tmp_path, save_steps=5, also_every_steps=[3])
+    run([hook], 12)
+    assert steps(tmp_path) == [5, 6, 9, 10, 12]
+    with pytest.raises(ConfigError, match="also_every_steps must be above 0"):
+        CheckpointSaverHook(tmp_path, save_steps=5, also_every_steps=[0])
+
+
 def test_last_step_is_not_saved_twice(tmp_path: Path, run: Any) -> None:
     recorder = Recorder(tmp_path)
     run([CheckpointSaverHook(tmp_path, save_steps=2, listeners=[recorder])], steps=2)
