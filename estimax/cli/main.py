@@ -883,6 +883,8 @@ def sweep(
         Path | None,
         typer.Option(help="Folder of the sweep.  [default: MODEL_DIR-sweep]"),
     ] = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Train a run with different values, and show which are best.
 
@@ -913,7 +915,8 @@ def sweep(
         "mode": mode,
         "space": space_options(space or []),
     }
-    command(run, set_ or [], {k: v for k, v in given.items() if v is not None}, output)
+    changes = {k: v for k, v in given.items() if v is not None}
+    command(run, set_ or [], changes, output, quiet=quiet, as_json=json)
 
 
 @app.command(rich_help_panel=_OTHER)

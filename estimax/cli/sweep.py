@@ -23,6 +23,7 @@ from typing import Any
 from rich.table import Table
 
 from estimax import config
+from estimax.cli.events import emit, output
 from estimax.cli.screen import note, number, results
 from estimax.cli.sweep_ask import Asking, ask_for
 from estimax.cli.sweep_plot import plot
@@ -56,7 +57,10 @@ def sweep(
     path: Path,
     given: Sequence[str],
     changes: Mapping[str, Any],
-    output: Path | None,
+    folder: Path | None,
+    *,
+    quiet: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Train the trials that have no result yet, and print a table of all.
 
@@ -64,14 +68,28 @@ def sweep(
       path: The run file.
       given: Values of --set, for all trials.
       changes: Options that replace values of the section `sweep`; `space` is added.
-      output: The folder of the sweep; by default beside the model directory.
+      folder: The folder of the sweep; by default beside the model directory.
+      quiet: Print only the table and errors.
+      as_json: Print events instead of the table.
     """
+    with output(quiet=quiet, as_json=as_json):
+        _sweep(path, given, changes, folder, as_json=as_json)
+
+
+def _sweep(
+    path: Path,
+    given: Sequence[str],
+    changes: Mapping[str, Any],
+    folder: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     loaded = config.load(path, given)
     section = sweep_section(loaded.run, changes)
     plan = sweep_plan(loaded.run, section)
     _check_values(path, given, plan)
     check_files(loaded.run, sources_of(loaded.run))
-    folder = output or Path(f"{loaded.run.run.model_dir.rstrip('/')}-sweep")
+    folder = folder or Path(f"{loaded.run.run.model_dir.rstrip('/')}-sweep")
     with locks.hold(folder, "sweep", _SWEEPING):
         _claim(folder, loaded, plan)
         task = {
@@ -85,7 +103,7 @@ def sweep(
         except KeyboardInterrupt:
             note("interrupted; the same command continues with the other trials")
             raise
-    _report(folder, plan, path, given)
+    _report(folder, plan, path, given, as_json=as_json)
 
 
 def space_options(texts: Sequence[str]) -> dict[str, Any]:
@@ -153,6 +171,15 @@ def _run(
         else:
             asking.learn(trial, result["values"], result.get("metric"))
     done = plan.trials - len(todo)
+    emit(
+        "start",
+        output=str(folder.parent),
+        method=plan.method,
+        metric=plan.metric,
+        mode=plan.mode,
+        trials=plan.trials,
+        complete=done,
+    )
     if done:
         note(f"{done} of {plan.trials} trials were complete before")
     with TrialPool(min(section.processes, max(1, len(todo)))) as pool:
@@ -203,6 +230,7 @@ def _plain(result: Result) -> Result:
 
 
 def _tell(result: Result, plan: SweepPlan, done: int) -> None:
+    emit("trial", complete=done, **_plain(result))
     shown = ", ".join(f"{k} = {dump_flow(v)}" for k, v in result["values"].items())
     if result["state"] == "failed":
         first = str(result["error"]).partition("\n")[0]
@@ -214,7 +242,14 @@ def _tell(result: Result, plan: SweepPlan, done: int) -> None:
     note(f"[{done}/{plan.trials}] trial {result['trial']}: {value}{end}  ({shown})")
 
 
-def _report(folder: Path, plan: SweepPlan, path: Path, given: Sequence[str]) -> None:
+def _report(
+    folder: Path,
+    plan: SweepPlan,
+    path: Path,
+    given: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
     """Print a table of all trials, best first, and write the plot."""
     found = [_read(folder / "trials" / f"{n:04}.json") for n in range(plan.trials)]
     trials = [result for result in found if result is not None]
@@ -222,20 +257,13 @@ def _report(folder: Path, plan: SweepPlan, path: Path, given: Sequence[str]) -> 
     good = [t for t in trials if t.get("metric") is not None]
     good.sort(key=lambda t: (sign * t["metric"], t["trial"]))
     bad = [t for t in trials if t.get("metric") is None]
-    title = f"{len(trials)} trials by {plan.metric}, best first"
-    table = Table(title=title, title_justify="left")
-    for heading in ("trial", "state", plan.metric, "step", *plan.space):
-        table.add_column(heading, overflow="fold")
-    for t in [*good, *bad]:
-        metric = "" if t.get("metric") is None else number(t["metric"])
-        values = [dump_flow(t["values"][key]) for key in plan.space]
-        step = str(t.get("step", ""))
-        table.add_row(str(t["trial"]), t["state"], metric, step, *values)
-    results.print(table)
+    if not as_json:
+        _print_table(plan, [*good, *bad])
     if not good:
         raise ConfigError(f"sweep: every trial failed; the first: {bad[0]['error']}")
     picture = folder / "sweep.svg"
     atomic.write_bytes(picture, plot(plan, good).encode())
+    emit("end", best=good[0], plot=str(picture), failed=len(bad))
     note(f"plot: {picture}")
     best = good[0]
     texts = [*given, *overrides(best["values"])]
@@ -244,3 +272,16 @@ def _report(folder: Path, plan: SweepPlan, path: Path, given: Sequence[str]) -> 
     note(f"  estimax train {shlex.quote(str(path))} {options}", "cyan")
     note("to export its last checkpoint:")
     note(f"  estimax export {folder / 'trials' / format(best['trial'], '04')}", "cyan")
+
+
+def _print_table(plan: SweepPlan, trials: Sequence[Result]) -> None:
+    title = f"{len(trials)} trials by {plan.metric}, best first"
+    table = Table(title=title, title_justify="left")
+    for heading in ("trial", "state", plan.metric, "step", *plan.space):
+        table.add_column(heading, overflow="fold")
+    for t in trials:
+        metric = "" if t.get("metric") is None else number(t["metric"])
+        values = [dump_flow(t["values"][key]) for key in plan.space]
+        step = str(t.get("step", ""))
+        table.add_row(str(t["trial"]), t["state"], metric, step, *values)
+    results.print(table)

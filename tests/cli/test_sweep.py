@@ -34,12 +34,36 @@ def test_a_sweep_tries_tells_and_is_not_repeated(cli, run_file):
     again = cli(*command, "--output", folder)
     assert "2 of 2 trials were complete before" in again.err
     assert results(folder) == before
+    events = [
+        json.loads(line)
+        for line in cli(*command, "--output", folder, "--json").out.splitlines()
+    ]
+    assert [e["event"] for e in events] == ["start", "end"], "all trials are complete"
+    assert events[0]["complete"] == events[0]["trials"] == 2
+    assert events[1]["best"] in before
     other = cli(*command[:-4], "--space", "seed={choice: [1]}", "--output", folder)
     assert other.code == 2
     assert "holds a sweep with another space" in other.err
     compared = cli("compare", folder, "--metric", "auc", "--json")
     lines = [json.loads(line) for line in compared.out.splitlines()]
     assert ["optimizers.dnn.learning_rate" in x["config"] for x in lines] == [True] * 2
+
+
+def test_trials_are_events_for_programs_and_quiet_prints_the_table(cli, run_file):
+    folder = run_file.parent / "sweep"
+    space = ["--space", "optimizers.dnn.learning_rate={choice: [0.1, 0.2]}"]
+    command = ["sweep", run_file, *QUICK, *space, "--output", folder]
+    answer = cli(*command, "--trials", "1", "--json")
+    assert answer.code == 0, answer.err
+    assert answer.err == ""
+    start, trial, end = map(json.loads, answer.out.splitlines())
+    assert (start["event"], start["metric"], start["mode"]) == ("start", "auc", "max")
+    (saved,) = results(folder)
+    assert trial == {"event": "trial", "complete": 1, **saved}
+    assert (end["event"], end["best"], end["failed"]) == ("end", saved, 0)
+    quiet = cli(*command, "--trials", "1", "--quiet")
+    assert quiet.err == ""
+    assert "1 trials by auc, best first" in quiet.out
 
 
 @pytest.mark.parametrize(
