@@ -236,6 +236,7 @@ def _read_csv(
         arguments["quote"] = options.quote
     if not options.header:
         arguments["header"] = False
+    arguments["encoding"] = options.encoding
     arguments |= _compression(source)
     return Call("estimax.input.csv_files", arguments, (_files(source, name),))
 

@@ -20,6 +20,7 @@ from estimax.config.model_checks import better, check_labels, check_model, metri
 from estimax.config.nodes import Problems, ValueOrigin, join
 from estimax.config.schema.data import CsvSource, DataSection, Source
 from estimax.config.schema.run import BestExport, Run
+from estimax.core.encodings import encoding_problem
 from estimax.core.errors import did_you_mean
 
 __all__ = ["better", "check_run", "metrics_of"]
@@ -108,6 +109,10 @@ def _check_csv(source: CsvSource, path: str, note: Note) -> None:
         ):
             text = "must be an ASCII character other than a quote or a line break"
             note(f"{path}.{key}", f"{text}, got {given!r}")
+    given = source.csv.encoding
+    problem = None if is_broken(given) else encoding_problem(given)
+    if problem is not None:
+        note(f"{path}.encoding", problem)
     for i, repeated in repeats(source.csv.columns or ()):
         note(f"{path}.columns.{i}", f"column {repeated!r} is named twice")
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from estimax.config.nodes import shown
 from estimax.config.schema.data import CsvOptions, CsvSource
+from estimax.core.encodings import is_utf_8
 from estimax.core.errors import InputError
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -30,7 +31,7 @@ def line_of(path: str, options: CsvOptions, row: int) -> int:
 
 def _rows(path: str, options: CsvOptions) -> Iterator[tuple[int, list[str]]]:
     """Yield the line and the values of every row below the header."""
-    with _opened(path) as file:
+    with _opened(path, options.encoding) as file:
         reader = csv.reader(file, delimiter=options.delimiter)
         line, is_header = 1, options.header
         for row in reader:
@@ -40,7 +41,7 @@ def _rows(path: str, options: CsvOptions) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
 
 
-def _opened(path: str) -> io.TextIOWrapper:
+def _opened(path: str, encoding: str) -> io.TextIOWrapper:
     """Open a file, compressed or not; bytes that are not UTF-8 become surrogates."""
     import pyarrow as pa
 
@@ -48,7 +49,9 @@ def _opened(path: str) -> io.TextIOWrapper:
 
     opened = files.open_to_read(path) if files.is_remote(path) else path
     raw = io.BufferedReader(pa.input_stream(opened))
-    return io.TextIOWrapper(raw, "utf-8-sig", errors="surrogateescape", newline="")
+    if is_utf_8(encoding):
+        encoding = "utf-8-sig"  # which drops a mark at the beginning
+    return io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="")
 
 
 def parse_error(
@@ -66,40 +69,46 @@ def parse_error(
 
 
 def _reason(path: str, source: CsvSource, name: str) -> str | None:
-    with _opened(path) as file:
+    encoding, key = source.csv.encoding, f"data.sources.{name}.csv"
+    with _opened(path, encoding) as file:
         start = file.read(2).encode("utf-8", "surrogateescape")
         first = "" if not start else file.readline()
     if not start:
         return f"{path}: the file is empty; expected a header with the column names."
     if start in _UTF_16:
         return f"{path}: the file is UTF-16. {_convert(path, 'utf-16')}"
+    shown_encoding = "UTF-8" if is_utf_8(encoding) else encoding
+    wrong = f"the text is not {shown_encoding}"
     if _is_bad(first):
-        return f"{path}, line 1: the text is not UTF-8. {_convert(path, 'latin1')}"
+        return f"{path}, line 1: {wrong}. {_decode(path, key)}"
     width = len(source.csv.columns or _first_row(path, source.csv))
     for line, row in _rows(path, source.csv):
         text = source.csv.delimiter.join(row)
         if _is_bad(text):
-            found = shown(text.encode("utf-8", "surrogateescape"))
-            advice = _convert(path, "latin1")
-            return f"{path}, line {line}: the text is not UTF-8: {found}. {advice}"
+            found = shown(text.encode(encoding, "surrogateescape"))
+            return f"{path}, line {line}: {wrong}: {found}. {_decode(path, key)}"
         if len(row) != width:
             return (
                 f"{path}, line {line}: expected {width} values, one for each column, "
                 f"found {len(row)}: {shown(text)}. Correct the row. A value that "
-                f"contains {source.csv.delimiter!r} must be quoted "
-                f"(data.sources.{name}.csv.delimiter)."
+                f"contains {source.csv.delimiter!r} must be quoted ({key}.delimiter)."
             )
     return None
 
 
 def _first_row(path: str, options: CsvOptions) -> list[str]:
-    with _opened(path) as file:
+    with _opened(path, options.encoding) as file:
         reader = csv.reader(file, delimiter=options.delimiter)
         return next((row for row in reader if row), [])
 
 
 def _is_bad(text: str) -> bool:
     return any("\udc80" <= character <= "\udcff" for character in text)
+
+
+def _decode(path: str, key: str) -> str:
+    """Return what to do with a file that is probably in an older encoding."""
+    return f"{_convert(path, 'latin1')}; or set {key}.encoding, such as latin1"
 
 
 def _convert(path: str, encoding: str) -> str:

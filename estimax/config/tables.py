@@ -139,7 +139,7 @@ def text_batches(
             yield from _json_batches(path, source, columns)
         else:
             yield from _record_batches(path, source, columns)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         if isinstance(source, CsvSource):
             raise parse_error(path, source, name, error) from None
         raise InputError(f"{path}: {error}.") from None
@@ -185,7 +185,7 @@ def _csv_header(path: str, source: CsvSource, name: str) -> list[str]:
     try:
         with _open_csv(path, source, ()) as reader:
             return list(reader.schema.names)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise parse_error(path, source, name, error) from None
 
 
@@ -210,6 +210,7 @@ def _open_csv(path: str, source: CsvSource, columns: Sequence[str]) -> Any:
         read_options=csv.ReadOptions(
             column_names=list(options.columns) if options.columns else None,
             skip_rows=skip,
+            encoding=options.encoding,
         ),
         parse_options=csv.ParseOptions(
             delimiter=options.delimiter,

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from estimax.core.encodings import encoding_problem
 from estimax.core.errors import InputError, did_you_mean
 from estimax.input.dataset import Dataset
 from estimax.input.sources.csv_blocks import CsvFormat, read_first_row, read_rows
@@ -55,6 +56,7 @@ def csv_files(
     quote: str | None = '"',
     header: bool = True,
     compression: str | None = None,
+    encoding: str | None = None,
     block_bytes: int = 4 << 20,
 ) -> Dataset:
     r"""Read CSV files into a dataset of dicts, one dict of named values per row.
@@ -81,16 +83,20 @@ def csv_files(
         None treats quotes as ordinary characters.
       header: Whether the first row of every file holds the names of the columns.
       compression: None, "GZIP" or "ZLIB".
+      encoding: The encoding of text, which the dataset has in UTF-8: "utf-8", or one
+        with a byte for each character, such as "latin1" or "cp1252". Text that does not
+        have it is an error of its row. None, the default, leaves the bytes as they are,
+        as TensorFlow does.
       block_bytes: How many bytes of a file are parsed at once.
 
     Returns:
       A `Dataset` of rows, not yet shuffled or batched. It resumes by byte offset.
 
     Raises:
-      InputError: No file matches, an argument names an unknown column or dtype, or a
-        default does not fit its dtype. While reading: a row has the wrong number of
-        fields, or a value does not fit the dtype of its column; the message names
-        the file and the line.
+      InputError: No file matches, an argument names an unknown column, dtype or
+        encoding, or a default does not fit its dtype. While reading: a row has the
+        wrong number of fields, a value does not fit the dtype of its column, or text
+        does not have the encoding; the message names the file and the line.
 
     Example:
       >>> import tempfile
@@ -104,9 +110,14 @@ def csv_files(
     for what, text in (("delimiter", delimiter), ("quote", quote)):
         if text is not None and (len(text) != 1 or not text.isascii()):
             raise InputError(f"csv_files: {what} must be one character, got {text!r}.")
+    problem = None if encoding is None else encoding_problem(encoding)
+    if problem is not None:
+        raise InputError(f"csv_files: encoding: {problem}.")
     paths = expand(files)
     nulls = tuple(null_values)
-    form = CsvFormat(delimiter, quote, nulls, header, block_bytes, compression)
+    form = CsvFormat(
+        delimiter, quote, nulls, header, block_bytes, compression, encoding
+    )
     schema = make_schema(
         paths, form, columns=columns, dtypes=dtypes, select=select, defaults=defaults
     )

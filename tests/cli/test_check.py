@@ -1,5 +1,7 @@
 """`estimax check`, alone and with the data."""
 
+import json
+
 import pytest
 
 
@@ -97,6 +99,29 @@ def test_a_row_that_cannot_be_parsed_is_named_by_its_line(cli, run_file, message
     answer = cli("check", run_file, "--data")
     assert answer.code == 1
     assert f"{train}, {message}" in answer.err
+
+
+def test_training_refuses_the_text_that_the_check_refuses(cli, run_file):
+    train = run_file.parent / "train.csv"
+    text = train.read_text().replace("bern", "zürich")
+    train.write_bytes(text.encode("latin1"))
+    line = 1 + next(i for i, row in enumerate(text.splitlines()) if "zürich" in row)
+    words = f"{train}, line {line}: the text is not UTF-8"
+    few = ["--set", "train.max_steps=2", "--set", "export=[]"]
+    for command in (["check", run_file, "--data"], ["train", run_file, *few]):
+        answer = cli(*command)
+        assert answer.code == 1
+        assert words in answer.err
+        assert "data.sources.train.csv.encoding, such as latin1" in answer.err
+    given = ["--set", "data.sources.train.csv.encoding=latin1"]
+    checked = cli("check", run_file, "--data", *given)
+    assert checked.code == 0, checked.err
+    assert "zürich" in checked.out
+    trained = cli("train", run_file, *few, *given)
+    assert trained.code == 0, trained.err
+    statistics = run_file.parent / "model" / "config" / "statistics.json"
+    words = json.loads(statistics.read_bytes())["statistics"]["vocabularies"]["city"]
+    assert set(words) == {"rome", "oslo", "zürich"}
 
 
 FILES = {

@@ -38,6 +38,13 @@ WRONG = [
     ),
     (
         SOURCE,
+        "    train: {format: csv, files: a, csv: {encoding: utf-16}, batch_size: 2}\n",
+        "data.sources.train.csv.encoding: expected utf-8, or an encoding with one byte "
+        "for each character such as latin1 or cp1252, got 'utf-16'; convert the file "
+        "to utf-8 instead",
+    ),
+    (
+        SOURCE,
         "    train: {format: csv, files: a, max_bad_rows: 5, batch_size: 32}\n",
         "data.sources.train.max_bad_rows: is a limit of skipped rows: set on_bad_row "
         "to skip",

@@ -304,6 +304,38 @@ def test_a_file_without_rows_is_named_once(tmp_path, caplog):
     ]
 
 
+def test_text_that_is_not_utf_8_is_an_error_of_its_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("n,city\n1,Zürich\n".encode() + b"2,Z\xfcrich\n3,Bern\n")
+    words = r"a.csv, line 3 \(byte 17\): column 'city': the text is not UTF-8: b'Z"
+    with pytest.raises(InputError, match=words):
+        list(csv_files(path, encoding="utf-8"))
+    data = csv_files(path, encoding="utf8").ignore_errors()
+    assert [int(row["n"]) for row in data] == [1, 3]
+    numbers = csv_files(path, select=["n"], encoding="utf-8")
+    assert [int(row["n"]) for row in numbers] == [1, 2, 3], "other columns are not read"
+
+
+def test_text_of_an_older_encoding_becomes_utf_8(tmp_path):
+    path = tmp_path / "a.csv"
+    rows = "größe,city\n1,Zürich\n,\n2,Zürich\n"
+    path.write_bytes(rows.encode("cp1252"))
+    data = csv_files(path, encoding="cp1252", defaults={"größe": 0})
+    batch = next(iter(data.batch(3)))
+    assert list(batch) == ["größe", "city"]
+    assert batch["city"].tolist() == ["Zürich".encode(), b"", "Zürich".encode()]
+    path.write_bytes(b"city\nOslo\n\x81\n")
+    with pytest.raises(InputError, match=r"line 3 .*: the text is not cp1252: b'"):
+        list(csv_files(path, encoding="cp1252"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "shift_jis", "rot13", "nonsense"])
+def test_encodings_whose_rows_cannot_be_cut_are_refused(tmp_path, encoding):
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    with pytest.raises(InputError, match=rf"encoding: .*'{encoding}'"):
+        csv_files(tmp_path / "a.csv", encoding=encoding)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "latin1"])
 def test_a_header_that_is_not_utf_8_is_refused_with_a_command(tmp_path, encoding):
     path = tmp_path / "old.csv"

@@ -49,6 +49,13 @@ class CsvOptions:
         tuple[str, ...],
         About("Values that mean a missing value; an empty value always does."),
     ] = ("",)
+    encoding: Annotated[
+        str,
+        About(
+            "The encoding of the files: utf-8, or one with a byte for each character, "
+            "such as latin1 or cp1252."
+        ),
+    ] = "utf-8"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +186,7 @@ Compression = Literal["gzip", "zlib"] | None
         "delimiter": "csv.delimiter",
         "quote": "csv.quote",
         "header": "csv.header",
+        "encoding": "csv.encoding",
     },
     elsewhere=_PARSED,
     python_only={"block_bytes": "does not change the rows"},

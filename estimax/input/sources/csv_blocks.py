@@ -39,6 +39,7 @@ class CsvFormat:
     header: bool = True
     block_bytes: int = 4 << 20
     compression: str | None = None
+    encoding: str | None = None  # of text; None leaves the bytes as they are
 
     @staticmethod
     def of_tensorflow(

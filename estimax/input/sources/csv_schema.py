@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from estimax.core.encodings import is_utf_8
 from estimax.core.errors import InputError, did_you_mean
 from estimax.core.strings import Strings
 from estimax.input.sources.csv_blocks import (
@@ -106,14 +107,14 @@ def read_header(path: str, form: CsvFormat) -> tuple[str, ...] | None:
             f"{path}, line 1: expected a header with the names of the columns, found "
             "nothing. For files without a header, pass header=False and columns=[…]."
         )
-    _check_encoding(path, row)
+    _check_encoding(path, row, form.encoding or "utf-8")
     return tuple(split_row(row, form))
 
 
-def _check_encoding(path: str, header: bytes) -> None:
-    """Raise `InputError` if a header is not UTF-8. Values may hold any bytes."""
+def _check_encoding(path: str, header: bytes, encoding: str) -> None:
+    """Raise `InputError` if a header does not have the encoding."""
     try:
-        header.decode("utf-8")
+        header.decode(encoding)
     except UnicodeDecodeError:
         is_utf_16 = header.startswith((b"\xff\xfe", b"\xfe\xff"))
         found = "utf-16" if is_utf_16 else "latin1"
@@ -130,7 +131,8 @@ def split_row(row: bytes, form: CsvFormat) -> list[str]:
 
 def slow_reader(rows: bytes, form: CsvFormat) -> Any:  # csv's reader has no public type
     """Return a reader of Python's csv module, for headers and error messages."""
-    lines = io.StringIO(rows.decode("utf-8", errors="replace"), newline="")
+    text = rows.decode(form.encoding or "utf-8", errors="replace")
+    lines = io.StringIO(text, newline="")
     if form.quote is None:
         return csv.reader(lines, delimiter=form.delimiter, quoting=csv.QUOTE_NONE)
     return csv.reader(lines, delimiter=form.delimiter, quotechar=form.quote)
@@ -470,9 +472,57 @@ def _column(
             raise _explain(block, schema, form, f"{field.name}: missing value")
         values = values.fill_null(field.default)
     if field.dtype == "string":
-        return Strings.of(values)
+        return Strings.of(_as_utf_8(values, field, block, form))
     column: DataColumn = values.to_numpy(zero_copy_only=field.dtype != "bool")
     return column
+
+
+def _as_utf_8(values: Any, field: CsvField, block: Block, form: CsvFormat) -> Any:
+    """Return a column of bytes as UTF-8; raise `BadRowError` if it is none.
+
+    Without an encoding, the bytes are returned as they are.
+    """
+    import pyarrow as pa
+
+    if form.encoding is None:
+        return values
+    if is_utf_8(form.encoding):
+        try:
+            values.cast(pa.string())  # without a copy; it checks the bytes
+        except pa.ArrowInvalid:
+            raise _bad_text(values, field, block, form) from None
+        return values
+    words = values.dictionary_encode()
+    try:
+        decoded = [word.as_py().decode(form.encoding) for word in words.dictionary]
+    except UnicodeDecodeError:
+        raise _bad_text(values, field, block, form) from None
+    return pa.array([text.encode() for text in decoded], pa.binary()).take(
+        words.indices
+    )
+
+
+def _bad_text(
+    values: Any, field: CsvField, block: Block, form: CsvFormat
+) -> InputError:
+    """Return the error of the first value that does not have the encoding."""
+    encoding = form.encoding or "utf-8"
+    shown = "UTF-8" if is_utf_8(encoding) else encoding
+    for number, value in enumerate(values):
+        try:
+            value.as_py().decode(encoding)
+        except UnicodeDecodeError:
+            ends = row_ends(block, form)
+            start = int(ends[number - 1]) if number else 0
+            return BadRowError(
+                f"{block.where(start)}: column {field.name!r}: the text is not {shown}:"
+                f" {value.as_py()[:60]!r}. Convert the file, for example: iconv -f "
+                f"latin1 -t utf-8 {block.path} > new.csv; or name its encoding, such "
+                "as encoding='latin1'.",
+                start,
+                block.start_at(int(ends[number])),
+            )
+    raise AssertionError(f"a value of {field.name} is not {shown}")
 
 
 def _arrow_type(dtype: str) -> Any:
