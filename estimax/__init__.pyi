@@ -38,6 +38,7 @@ from estimax.canned import LinearClassifier as LinearClassifier
 from estimax.canned import LinearEstimator as LinearEstimator
 from estimax.canned import LinearRegressor as LinearRegressor
 from estimax.canned import MMoEEstimator as MMoEEstimator
+from estimax.canned import PerHeadEstimator as PerHeadEstimator
 from estimax.canned import RNNClassifier as RNNClassifier
 from estimax.canned import RNNEstimator as RNNEstimator
 from estimax.canned import dnn_logit_fn_builder as dnn_logit_fn_builder

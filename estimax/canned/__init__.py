@@ -16,6 +16,7 @@ from estimax.canned.kmeans import KMeans
 from estimax.canned.layers import dnn_logit_fn_builder, linear_logit_fn_builder
 from estimax.canned.linear import LinearClassifier, LinearEstimator, LinearRegressor
 from estimax.canned.multi_task import ESMMClassifier, MMoEEstimator
+from estimax.canned.per_head import PerHeadEstimator
 from estimax.canned.rnn import RNNClassifier, RNNEstimator
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "LinearEstimator",
     "LinearRegressor",
     "MMoEEstimator",
+    "PerHeadEstimator",
     "RNNClassifier",
     "RNNEstimator",
     "dnn_logit_fn_builder",

@@ -47,7 +47,8 @@ class VariablePlace:
     def path(self, layer: nn.Module) -> str:
         """Return the full name of the variable for a column of this layer."""
         if self.column is None:
-            return self.name
+            top = variables.model_top()
+            return f"{top}/{self.name}" if top else self.name
         return "/".join((*layer.path, variable_scope(self.column), self.name))
 
     def declare(self, layer: nn.Module, build: Callable[[nn.Module], Any]) -> Any:
@@ -55,6 +56,8 @@ class VariablePlace:
         assert layer.scope is not None, "columns compute inside a bound layer only"
         if self.column is None:
             scope: Any = layer.scope.root.rewound()
+            for name in filter(None, variables.model_top().split("/")):
+                scope = scope.push(name, reuse=True)
         else:
             # Not a submodule of that name: Flax refuses names that its modules have as
             # attributes, and features are often called "name" or "path". Reused, since

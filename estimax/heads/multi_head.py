@@ -198,18 +198,11 @@ class MultiHead(BaseHead):
           its default, "serving_default" for that of the first head, and "predict" for
           all predictions.
         """
-        exports: dict[str, ExportOutput] = {}
+        signatures = {}
         for name, head in self._by_name.items():
             own = {key: v for (of, key), v in predictions.items() if of == name}
-            signatures = head.export_outputs(own)
-            default = signatures.get("serving_default")
-            default = default or next(iter(signatures.values()))
-            exports.setdefault("serving_default", default)
-            exports[name] = default
-            for key, output in signatures.items():
-                if key != "serving_default":
-                    exports[f"{name}/{key}"] = output
-        return {**exports, "predict": PredictOutput(predictions)}
+            signatures[name] = head.export_outputs(own)
+        return joined_signatures(signatures, predictions)
 
     def _training_scalars(
         self,
@@ -270,3 +263,22 @@ class MultiHead(BaseHead):
             parts[name] = x[..., start : start + head.logits_dimension]
             start += head.logits_dimension
         return parts
+
+
+def joined_signatures(
+    signatures: Mapping[str, Mapping[str, ExportOutput]], predictions: Mapping[Any, Any]
+) -> dict[str, ExportOutput]:
+    """Return the signatures of several heads, by name, as those of one model.
+
+    They are `<head>/<signature>`, `<head>` for the default of a head, "serving_default"
+    for that of the first head, and "predict" for all predictions.
+    """
+    exports: dict[str, ExportOutput] = {}
+    for name, own in signatures.items():
+        default = own.get("serving_default") or next(iter(own.values()))
+        exports.setdefault("serving_default", default)
+        exports[name] = default
+        for key, output in own.items():
+            if key != "serving_default":
+                exports[f"{name}/{key}"] = output
+    return {**exports, "predict": PredictOutput(predictions)}

@@ -349,6 +349,29 @@ def scoped(name: str, body: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+_model_top: ContextVar[str] = ContextVar("estimax_model_top", default="")
+
+
+@contextmanager
+def model_scope(name: str) -> Iterator[None]:
+    """Open a scope for a whole model: what is at its top is named under `name` too.
+
+    Shared embedding tables are at the top of a model, whatever scope uses them. Several
+    models inside one `model_fn` would otherwise share those that have the same name.
+    """
+    with variable_scope(name) as scope:
+        token = _model_top.set(scope.name)
+        try:
+            yield
+        finally:
+            _model_top.reset(token)
+
+
+def model_top() -> str:
+    """Return the name of the scope that `model_scope` opened; empty if none is open."""
+    return _model_top.get()
+
+
 def current_module(asker: str) -> Any:
     """Return the Flax module that is being called; new variables belong to it.
 
