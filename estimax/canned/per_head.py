@@ -171,7 +171,7 @@ def _joined(
         for name, spec in specs.items()
         for key, value in _named_arrays(spec.predictions).items()
     }
-    hooks = {
+    hooks: dict[str, Any] = {
         hook: tuple(one for spec in specs.values() for one in getattr(spec, hook))
         for hook in _HOOKS
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from estimax.config.build_columns import ColumnBuilder
@@ -23,6 +24,7 @@ from estimax.config.schema.model import (
     LinearModelConfig,
     MmoeModelConfig,
     ModelFnConfig,
+    PerHeadModelConfig,
     RnnModelConfig,
     RnnPart,
 )
@@ -31,6 +33,8 @@ from estimax.config.schema.optimizers import (
     CosineConfig,
     CustomOptimizerConfig,
     OptaxConfig,
+    OptimizersSection,
+    PartOptimizers,
     WarmupConfig,
 )
 from estimax.config.schema.run import Run
@@ -53,6 +57,8 @@ def model_call(
         params = {"columns": columns.all(), **expression_of(model.params)}
         given = {"model_fn": Reference(model.model_fn), "params": params, **shared}
         return Call("estimax.estimator.Estimator", given, name="model")
+    if isinstance(model, PerHeadModelConfig):
+        return _per_head(run, columns, statistics, shared)
     if isinstance(model, KMeansModelConfig):
         features = {}
         if model.features is not None:
@@ -69,6 +75,50 @@ def model_call(
         wrapper = "estimax.heads.SequentialHeadWrapper"
         shared["head"] = Call(wrapper, mask, (shared["head"],))
     return Call(path, {**arguments, **shared}, name="model")
+
+
+def _per_head(
+    run: Run, columns: ColumnBuilder, statistics: Statistics, shared: dict[str, Any]
+) -> Call:
+    """Return a `PerHeadEstimator`, with the model of each head as it is built alone."""
+    models = {}
+    for name in run.model.models:
+        alone = model_call(
+            run_of_model(run, name), columns, statistics, shared["config"], None
+        )
+        models[name] = dataclasses.replace(alone, name=f"{name}_model")
+    given = dict(shared)
+    if run.model.weights:
+        given["head_weights"] = dict(run.model.weights)
+    path = "estimax.canned.PerHeadEstimator"
+    return Call(path, given, (models,), name="model")
+
+
+def run_of_model(run: Run, name: str) -> Run:
+    """Return the run of one model of `per_head` alone, with its label and optimizers.
+
+    The variables of the model are named `<name>/…`, and its optimizers see what follows
+    the slash. So a pattern in `freeze` that begins with the name is for this model.
+    """
+    others = [f"{other}/" for other in run.model.models if other != name]
+    freeze = tuple(
+        pattern.removeprefix(f"{name}/")
+        for pattern in run.optimizers.freeze
+        if not pattern.startswith(tuple(others))
+    )
+    own = run.optimizers.models.get(name, PartOptimizers())
+    optimizers = OptimizersSection(
+        linear=own.linear,
+        dnn=own.dnn,
+        rnn=own.rnn,
+        baseline=own.baseline,
+        freeze=freeze,
+    )
+    label = run.data.labels.get(name)
+    data = dataclasses.replace(run.data, label=label, labels={})
+    return dataclasses.replace(
+        run, data=data, model=run.model.models[name], optimizers=optimizers
+    )
 
 
 def _combined(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:

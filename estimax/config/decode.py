@@ -233,6 +233,10 @@ class Decoder:
         # Also the plural: `optimizer` may mean `optimizers`.
         found = [*addresses(self._root, key)] or addresses(self._root, f"{key}s")
         places = [p for p in dict.fromkeys(found) if not _is_same(p, here)]
+        # A model of several has the keys of a single one; name the short address.
+        top = [place for place in places if ".<name>." not in place]
+        ends = tuple(f".{place.partition('.')[2]}" for place in top)
+        places = [p for p in places if p in top or not p.endswith(ends)]
         if len({place.partition(".")[0] for place in places}) == 1:
             return places[:_MOST_PLACES]
         return places if len(places) <= _MOST_PLACES else []

@@ -11,12 +11,23 @@ resolved run, so `estimax show` prints them and a resumed run keeps them.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 from estimax.config.nodes import ValueOrigin
 from estimax.config.schema.data import AnySource, PartConfig
-from estimax.config.schema.model import CustomModelConfig, DnnPart, ModelFnConfig
-from estimax.config.schema.optimizers import AdagradConfig, AdamConfig, FtrlConfig
+from estimax.config.schema.model import (
+    BaselineModelConfig,
+    CustomModelConfig,
+    DnnPart,
+    ModelFnConfig,
+    PerHeadModelConfig,
+)
+from estimax.config.schema.optimizers import (
+    AdagradConfig,
+    AdamConfig,
+    FtrlConfig,
+    PartOptimizers,
+)
 from estimax.config.schema.run import Run
 
 LINEAR = FtrlConfig(learning_rate=0.05)
@@ -30,13 +41,32 @@ def with_defaults(run: Run) -> Run:
     if isinstance(run.model, CustomModelConfig | ModelFnConfig):
         return run
     given = run.optimizers
+    if isinstance(run.model, PerHeadModelConfig):
+        models = {
+            name: _for_parts(model, given.models.get(name, PartOptimizers()), given)
+            for name, model in run.model.models.items()
+        }
+        chosen = dataclasses.replace(given, models=models)
+    else:
+        chosen = _for_parts(run.model, given, given)
+    return dataclasses.replace(run, optimizers=chosen)
+
+
+_Optimizers = TypeVar("_Optimizers", bound=PartOptimizers)
+
+
+def _for_parts(model: Any, own: _Optimizers, of_all: PartOptimizers) -> _Optimizers:
+    """Return optimizers with one for each part of a model: its own, or that of all."""
     chosen: dict[str, Any] = {}
     for part, default in (("linear", LINEAR), ("dnn", DEEP), ("rnn", DEEP)):
-        found = getattr(run.model, part, None)
-        if found is not None and getattr(given, part) is None:
+        found = getattr(model, part, None)
+        if found is not None and getattr(own, part) is None:
             is_click = part == "dnn" and not isinstance(found, DnnPart)
-            chosen[part] = CLICK if is_click else default
-    return dataclasses.replace(run, optimizers=dataclasses.replace(given, **chosen))
+            common = getattr(of_all, part)
+            chosen[part] = common or (CLICK if is_click else default)
+    if isinstance(model, BaselineModelConfig) and own.baseline is None:
+        chosen["baseline"] = of_all.baseline
+    return dataclasses.replace(own, **chosen)
 
 
 def with_parts(run: Run, origins: dict[str, ValueOrigin]) -> Run:

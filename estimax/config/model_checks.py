@@ -45,6 +45,7 @@ from estimax.config.schema.model import (
     KMeansModelConfig,
     LinearPart,
     ModelFnConfig,
+    PerHeadModelConfig,
     RnnPart,
 )
 from estimax.config.schema.optimizers import (
@@ -67,49 +68,103 @@ def check_model(run: Run, note: Note, *, complete: bool) -> None:
     if isinstance(name, str) and not _CALLABLE.fullmatch(name):
         note("model.class", 'expected "package.module:Name"')
     if not isinstance(model, _CUSTOM):
-        used: list[str] = []
-        for path, names in _linear_references(model):
-            references = [(f"{path}.{i}", name) for i, name in enumerate(names)]
-            _check_references(references, run.features, note)
-            used += [name for _, name in references]
-        for path, deep, wants_sequence in _deep_parts(model):
-            references = list(_deep_references(deep, path))
-            if complete and not references and not isinstance(model, DinModelConfig):
-                text = "names no feature; add numeric, embedding or indicator"
-                note(path, text)
-            _check_references(references, run.features, note, wants_sequence)
-            used += [name for _, name in references]
-        used += _check_attend(model, run.features, note)
-        if complete and isinstance(model, DeepFmModelConfig):
-            _check_pairs(model.dnn.features, note)
-        takes_all = isinstance(model, BaselineModelConfig) or (
-            isinstance(model, KMeansModelConfig) and model.features is None
-        )
+        used: set[str] = set()
+        takes_all = False
+        for path, one in models_of(model):
+            used |= _check_features(one, path, run.features, note, complete=complete)
+            _check_recurrent(one, path, note)
+            takes_all |= isinstance(one, BaselineModelConfig) or (
+                isinstance(one, KMeansModelConfig) and one.features is None
+            )
         if complete and not takes_all:
-            _check_all_used(run.features, set(used), note)
-        _check_recurrent(model, note)
+            _check_all_used(run.features, used, note)
+        if isinstance(model, PerHeadModelConfig):
+            _check_per_head(model, note)
     _check_optimizers(run, note)
 
 
-def _linear_references(model: Any) -> Iterator[tuple[str, Sequence[str]]]:
+def models_of(model: Any) -> list[tuple[str, Any]]:
+    """Return the models of a section with their addresses: one, or those of per_head.
+
+    Models that could not be decoded are left out.
+    """
+    if not isinstance(model, PerHeadModelConfig):
+        return [("model", model)]
+    if is_broken(model.models):
+        return []
+    found = [(f"model.models.{name}", one) for name, one in model.models.items()]
+    return [(path, one) for path, one in found if not is_broken(one)]
+
+
+def _check_features(
+    model: Any, path: str, features: FeatureConfigs, note: Note, *, complete: bool
+) -> set[str]:
+    """Report problems of the features that a model names; return those features."""
+    used: set[str] = set()
+    for here, names in _linear_references(model, path):
+        references = [(f"{here}.{i}", name) for i, name in enumerate(names)]
+        _check_references(references, features, note)
+        used |= {name for _, name in references}
+    for here, deep, wants_sequence in _deep_parts(model, path):
+        references = list(_deep_references(deep, here))
+        if complete and not references and not isinstance(model, DinModelConfig):
+            note(here, "names no feature; add numeric, embedding or indicator")
+        _check_references(references, features, note, wants_sequence)
+        used |= {name for _, name in references}
+    used.update(_check_attend(model, path, features, note))
+    if complete and isinstance(model, DeepFmModelConfig):
+        _check_pairs(model.dnn.features, path, note)
+    return used
+
+
+_MODEL_NAME = re.compile(r"[\w.\-]+", re.ASCII)
+
+
+def _check_per_head(model: PerHeadModelConfig, note: Note) -> None:
+    if is_broken(model.models):
+        return
+    if not model.models:
+        note("model.models", "needs at least one model")
+    for name in model.models:
+        if not _MODEL_NAME.fullmatch(name):
+            text = "use letters, digits and _ . - only, for the names of variables"
+            note(f"model.models.{name}", text)
+    for path, one in models_of(model):
+        if isinstance(one.head, MultiHeadConfig):
+            note(f"{path}.head", "a model of per_head has one head; add a model")
+        rnn = getattr(one, "rnn", None)
+        if isinstance(rnn, RnnPart) and rnn.return_sequences is True:
+            note(f"{path}.rnn.return_sequences", "is not possible in per_head")
+    if is_broken(model.weights):
+        return
+    for name in model.weights:
+        if name not in model.models:
+            hint = did_you_mean(name, model.models)
+            note(f"model.weights.{name}", f"no model has this name{hint}")
+
+
+def _linear_references(model: Any, path: str) -> Iterator[tuple[str, Sequence[str]]]:
     linear = getattr(model, "linear", None)
     if isinstance(linear, LinearPart):
-        yield "model.linear.features", linear.features
+        yield f"{path}.linear.features", linear.features
     if isinstance(model, DeepFmModelConfig) and model.linear_features:
-        yield "model.linear_features", model.linear_features
+        yield f"{path}.linear_features", model.linear_features
 
 
-def _deep_parts(model: Any) -> Iterator[tuple[str, DeepFeatures, bool]]:
+def _deep_parts(model: Any, path: str) -> Iterator[tuple[str, DeepFeatures, bool]]:
     """Yield address and features of each dense part, and whether it takes sequences."""
-    found = [("model.dnn.features", getattr(model, "dnn", None), "features", False)]
-    found.append(("model.rnn.sequence", getattr(model, "rnn", None), "sequence", True))
-    found.append(("model.rnn.context", getattr(model, "rnn", None), "context", False))
+    dnn, rnn = getattr(model, "dnn", None), getattr(model, "rnn", None)
+    found = [
+        ("dnn.features", dnn, "features", False),
+        ("rnn.sequence", rnn, "sequence", True),
+        ("rnn.context", rnn, "context", False),
+    ]
     if isinstance(model, KMeansModelConfig):
-        found.append(("model.features", model, "features", False))
-    for path, part, key, wants_sequence in found:
+        found.append(("features", model, "features", False))
+    for here, part, key, wants_sequence in found:
         deep = getattr(part, key, None)
         if isinstance(deep, DeepFeatures):
-            yield path, deep, wants_sequence
+            yield f"{path}.{here}", deep, wants_sequence
 
 
 def _deep_references(deep: DeepFeatures, base: str) -> Iterator[tuple[str, str]]:
@@ -122,14 +177,16 @@ def _deep_references(deep: DeepFeatures, base: str) -> Iterator[tuple[str, str]]
         yield f"{base}.indicator.{i}", name
 
 
-def _check_attend(model: Any, features: FeatureConfigs, note: Note) -> list[str]:
+def _check_attend(
+    model: Any, base: str, features: FeatureConfigs, note: Note
+) -> list[str]:
     """Report problems of the pairs of a din model; return their features."""
     if not isinstance(model, DinModelConfig):
         return []
     used = []
     for i, pair in enumerate(model.attend):
         for key, wants_sequence in (("candidate", False), ("history", True)):
-            path, name = f"model.attend.{i}.{key}", getattr(pair, key)
+            path, name = f"{base}.attend.{i}.{key}", getattr(pair, key)
             feature = known_feature(name, features, path, note)
             if feature is None:
                 continue
@@ -138,21 +195,21 @@ def _check_attend(model: Any, features: FeatureConfigs, note: Note) -> list[str]
     return used
 
 
-def _check_recurrent(model: Any, note: Note) -> None:
+def _check_recurrent(model: Any, path: str, note: Note) -> None:
     rnn = getattr(model, "rnn", None)
     if not isinstance(rnn, RnnPart) or is_broken(rnn.units):
         return
     if rnn.units is None and rnn.cell_fn is None:
-        note("model.rnn", "needs its layers: units, or cell_fn")
+        note(f"{path}.rnn", "needs its layers: units, or cell_fn")
     elif rnn.units is not None and rnn.cell_fn is not None:
-        note("model.rnn.cell_fn", "conflicts with units; keep one of the two")
+        note(f"{path}.rnn.cell_fn", "conflicts with units; keep one of the two")
 
 
-def _check_pairs(deep: DeepFeatures, note: Note) -> None:
+def _check_pairs(deep: DeepFeatures, path: str, note: Note) -> None:
     dims = [group.dim for group in deep.embedding for _ in group.of]
     if len(dims) < 2 or len(set(dims)) > 1:
         text = "deepfm multiplies embeddings; give two or more features of the same dim"
-        note("model.dnn.features", text)
+        note(f"{path}.dnn.features", text)
 
 
 def _check_references(
@@ -245,27 +302,62 @@ def _check_optimizers(run: Run, note: Note) -> None:
     section: Any = run.optimizers
     if is_broken(section):
         return
-    for name in _PARTS:
-        optimizer = getattr(section, name)
-        if optimizer is None or is_broken(optimizer):
-            continue
-        path = f"optimizers.{name}"
-        if isinstance(run.model, _CUSTOM):
-            note(path, "a custom model class sets its own optimizers; remove it")
-        elif not is_broken(run.model) and not _has_part(run.model, name):
-            note(path, f"a {run.model.type} model has no {name} part; remove it")
-        _check_optimizer(optimizer, path, note)
+    _check_parts(section, run.model, "optimizers", note)
+    _check_model_optimizers(section.models, run.model, note)
     if section.freeze and isinstance(run.model, _CUSTOM):
         note("optimizers.freeze", "a custom model decides what it trains; remove it")
     for i, pattern in enumerate(section.freeze):
         if isinstance(pattern, str):
             _check_pattern(pattern, f"optimizers.freeze.{i}", note)
+            _check_owner(pattern, run.model, f"optimizers.freeze.{i}", note)
+
+
+def _check_parts(section: Any, model: Any, base: str, note: Note) -> None:
+    """Report optimizers that are not valid, or for which the model has no part."""
+    for name in _PARTS:
+        optimizer = getattr(section, name)
+        if optimizer is None or is_broken(optimizer):
+            continue
+        path = f"{base}.{name}"
+        if isinstance(model, _CUSTOM):
+            note(path, "a custom model class sets its own optimizers; remove it")
+        elif not is_broken(model) and not _has_part(model, name):
+            note(path, f"a {model.type} model has no {name} part; remove it")
+        _check_optimizer(optimizer, path, note)
+
+
+def _check_model_optimizers(given: Any, model: Any, note: Note) -> None:
+    """Report optimizers of models that `per_head` does not have."""
+    if is_broken(given) or is_broken(model) or not given:
+        return
+    if not isinstance(model, PerHeadModelConfig):
+        note("optimizers.models", "is for the models of per_head; remove it")
+        return
+    known = {} if is_broken(model.models) else model.models
+    for name, section in given.items():
+        path = f"optimizers.models.{name}"
+        if name not in known:
+            note(path, f"no model has this name{did_you_mean(name, known)}")
+        elif not is_broken(section):
+            _check_parts(section, known[name], path, note)
+
+
+def _check_owner(pattern: str, model: Any, path: str, note: Note) -> None:
+    """Report a pattern that does not tell of which model of `per_head` it is."""
+    if not isinstance(model, PerHeadModelConfig) or is_broken(model.models):
+        return
+    starts = (".*", *(f"{name}/" for name in model.models))
+    if not pattern.startswith(starts):
+        listed = " or ".join(starts)
+        note(path, f"must begin with the name of a model: {listed}")
 
 
 def _has_part(model: Any, name: str) -> bool:
+    """Return whether a model, or one of those of `per_head`, has a part."""
+    models = [one for _, one in models_of(model)]
     if name == "baseline":
-        return isinstance(model, BaselineModelConfig)
-    return hasattr(model, name)
+        return any(isinstance(one, BaselineModelConfig) for one in models)
+    return any(hasattr(one, name) for one in models)
 
 
 def _check_pattern(pattern: str, path: str, note: Note) -> None:
@@ -329,6 +421,10 @@ def check_labels(run: Run, note: Note) -> None:
             note("data.label", "conflicts with labels; keep labels")
     for name, one in heads_of(run).items():
         path = f"model.head.heads.{name}" if name else "model.head"
+        if isinstance(model, PerHeadModelConfig):
+            path = f"model.models.{name}.head"
+        if is_broken(one):
+            continue
         _check_words(run, one, path, note)
         if name and getattr(one, "name", None) is not None:
             note(f"{path}.name", f"is the key, {name!r}; remove it")
@@ -384,6 +480,10 @@ _METRICS: dict[type, list[str]] = {
 
 def metrics_of(head: object) -> list[str]:
     """Return the metrics that a head reports; none for a custom model."""
+    if isinstance(head, MultiHeadConfig):
+        found = {name: metrics_of(one) for name, one in head.heads.items()}
+        named = [f"{metric}/{name}" for name, own in found.items() for metric in own]
+        return ["loss", *named] if all(found.values()) else []
     thresholds = head.thresholds or () if isinstance(head, BinaryHeadConfig) else ()
     at = [
         f"{name}/positive_threshold_{threshold:g}"
@@ -399,10 +499,10 @@ def metrics_of(head: object) -> list[str]:
 def better(metric: str) -> str | None:
     """Return whether a metric is best at its "max" or "min"; None if unknown.
 
-    >>> better("auc"), better("average_loss"), better("label/mean")
+    >>> better("auc"), better("average_loss/dwell"), better("label/mean")
     ('max', 'min', None)
     """
-    if metric.endswith("loss"):
+    if metric.partition("/")[0].endswith("loss"):
         return "min"
     best_high = ("accuracy", "auc", "precision", "recall")
     return "max" if metric.startswith(best_high) else None

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from run_files import GOOD, load_text
 
-from estimax import canned, export, heads, hooks, optimizers
+from estimax import canned, checkpoints, export, heads, hooks, optimizers
 from estimax.config.build import (
     Built,
     build,
@@ -433,3 +433,50 @@ def test_embeddings_have_every_option_of_the_column(tmp_path):
     assert (table.dimension, table.combiner, table.max_norm) == (3, "sum", 2.0)
     assert not table.trainable
     assert float(table.initializer(jax.random.key(0), (1,), np.float32)[0]) == 0.5
+
+
+PER_HEAD = """\
+schema: estimax/run/v1
+name: two
+run: {{model_dir: "{folder}/model"}}
+data:
+  labels: {{late: late, old: age}}
+  sources: {{train: {{format: csv, files: "{folder}/a.csv", batch_size: 4}}}}
+features:
+  plane: {{type: numeric}}
+  city: {{type: hashed, buckets: 10}}
+model:
+  type: per_head
+  models:
+    late: {{type: linear, linear: {{features: [city]}}}}
+    old:
+      type: dnn
+      dnn: {{features: {{numeric: [plane]}}, hidden_units: [4]}}
+      head: {{type: regression, normalize_label: false}}
+  weights: {{old: 0.25}}
+optimizers:
+  models: {{old: {{dnn: {{type: sgd, learning_rate: 0.1}}}}}}
+  freeze: ["old/dnn/logits/.*"]
+"""
+
+
+def test_each_head_has_a_model_and_an_optimizer_of_its_own(tmp_path):
+    rows = "".join(f"{i % 2},{i},{i / 9},c{i % 3}\n" for i in range(12))
+    (tmp_path / "a.csv").write_text(f"late,age,plane,city\n{rows}")
+    text = PER_HEAD.format(folder=tmp_path)
+    loaded = load_text(tmp_path, text)
+    models = loaded.run.optimizers.models
+    assert (models["late"].linear.type, models["old"].dnn.type) == ("ftrl", "sgd")
+    built = build(loaded)
+    built.estimator.train(built.train_spec().input_fn, steps=2)
+    first, last = (
+        checkpoints.read(f"{tmp_path}/model/model.ckpt-{step}").arrays
+        for step in (0, 2)
+    )
+    changed = {name for name in first if (first[name] != last[name]).any()}
+    assert any(name.endswith("old/dnn/hiddenlayer_0/kernel") for name in changed)
+    assert any("late/linear/" in name for name in changed)
+    assert not any("old/dnn/logits" in name for name in changed), "it is frozen"
+    wrong = "optimizers.freeze=[dnn/.*]"
+    with pytest.raises(ConfigError, match=r"begin with the name of a model: \.\* or"):
+        load_text(tmp_path, text, wrong)

@@ -12,6 +12,7 @@ from run_files import GOOD, load_text, problems
 
 RUN = "run: {model_dir: runs/small}\n"
 SOURCE = "    train: {format: csv, files: train.csv, batch_size: 32}\n"
+MODEL = GOOD[GOOD.index("  type: dnn\n") : GOOD.index("train: {max")]
 TRAIN = "train: {max_steps: 10}\n"
 HEAD = "    hidden_units: [8]\n"
 CITY = "{type: hashed, buckets: 100}"
@@ -281,6 +282,32 @@ WRONG = [
         RUN,
         'run: {model_dir: m, cluster: {master: "a:1"}}\n',
         "run.cluster.task: required key is missing",
+    ),
+    (
+        MODEL,
+        "  type: per_head\n  models:\n    late: {type: dnn, dnn: {features: {numeric: "
+        "[agee], embedding: {dim: 4, of: [city]}}, hidden_units: [8]}, head: {type: "
+        "multi, heads: {}}}\n  weights: {lat: 2}\n",
+        "data.labels: needs a column for 'late'",
+        "data.label: conflicts with labels; keep labels",
+        "features.age: no part of the model uses it; add it to the model or remove it",
+        "model.models.late.dnn.features.numeric.0: unknown feature 'agee'; did you "
+        "mean 'age'?",
+        "model.models.late.head: a model of per_head has one head; add a model",
+        "model.weights.lat: no model has this name; did you mean 'late'?",
+    ),
+    (
+        MODEL,
+        "  type: per_head\n  models: {late: {type: dnnn}}\n",
+        "data.labels: needs a column for 'late'",
+        "data.label: conflicts with labels; keep labels",
+        "model.models.late.type: unknown type 'dnnn'; did you mean 'dnn'?",
+    ),
+    (
+        TRAIN,
+        "train: {max_steps: 10}\noptimizers: {models: {late: {dnn: {type: sgd, "
+        "learning_rate: 1.0}}}}\n",
+        "optimizers.models: is for the models of per_head; remove it",
     ),
     (
         "type: dnn\n",

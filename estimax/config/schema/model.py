@@ -11,6 +11,13 @@ model:
   type: deepfm          # or dcn
   dnn: {features: {embedding: {dim: 8, of: [city, page]}}, hidden_units: [128, 64]}
 
+model:
+  type: per_head        # a model of its own for each label
+  models:
+    click: {type: linear, linear: {features: [city]}}
+    seconds: {type: dnn, dnn: {...}, head: {type: regression}}
+  weights: {seconds: 0.5}
+
 model: {class: "my_package.models:MyEstimator", params: {depth: 3}}
 model: {model_fn: "my_package.models:model_fn", params: {depth: 3}}
 
@@ -501,6 +508,47 @@ class RnnModelConfig:
     head: Annotated[HeadConfig, _HEAD] = BINARY
 
 
+# The models of single heads, which can be trained beside others.
+SingleModelConfig = (
+    CombinedModelConfig
+    | DnnModelConfig
+    | LinearModelConfig
+    | BaselineModelConfig
+    | DeepFmModelConfig
+    | DcnModelConfig
+    | DinModelConfig
+    | RnnModelConfig
+)
+
+
+@described(
+    "estimax.canned.PerHeadEstimator",
+    "canned/per_head.py",
+    "PerHeadEstimator",
+    keys={"head_weights": "weights"},
+    elsewhere={k: _MODEL_ELSEWHERE[k] for k in ("model_dir", "config")}
+    | {"warm_start_from": "`warm_start`"},
+)
+@dataclass(frozen=True, kw_only=True)
+class PerHeadModelConfig:
+    """A model of its own for each label, trained together."""
+
+    type: Annotated[Literal["per_head"], About("A model for each head.")] = "per_head"
+    models: Annotated[
+        Mapping[str, SingleModelConfig],
+        About("The models by name; data.labels has a column for each name."),
+    ]
+    weights: Annotated[
+        Mapping[str, float], About("Weight of the loss of a model; by default 1.")
+    ] = field(default_factory=dict)
+
+    @property
+    def head(self) -> MultiHeadConfig:
+        """The heads of the models as one, for metrics and labels."""
+        heads = {name: model.head for name, model in self.models.items()}
+        return MultiHeadConfig(heads=heads, weights=self.weights)
+
+
 KMeansModelConfig = derive(
     "KMeansModelConfig",
     "canned/kmeans.py",
@@ -576,6 +624,7 @@ else:
         | MmoeModelConfig
         | EsmmModelConfig
         | RnnModelConfig
+        | PerHeadModelConfig
         | KMeansModelConfig
         | CustomModelConfig
         | ModelFnConfig

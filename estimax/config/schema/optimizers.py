@@ -277,8 +277,8 @@ else:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizersSection:
-    """An optimizer for each part; null uses the default of a run file."""
+class PartOptimizers:
+    """An optimizer for each part of a model."""
 
     linear: Annotated[
         OptimizerConfig | None,
@@ -299,6 +299,16 @@ class OptimizersSection:
         OptimizerConfig | None,
         About("Of a baseline; by default FTRL with a learning rate of 0.3."),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizersSection(PartOptimizers):
+    """An optimizer for each part; null uses the default of a run file."""
+
+    models: Annotated[
+        Mapping[str, PartOptimizers],
+        About("Of a model of `per_head` by name, instead of those for all models."),
+    ] = field(default_factory=dict)
     freeze: Annotated[
         tuple[str, ...],
         About(
