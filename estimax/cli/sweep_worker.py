@@ -27,7 +27,7 @@ from typing import Any
 
 from estimax import config
 from estimax.cli.events import with_exporter
-from estimax.config.build import Built, build
+from estimax.config.build import Built, build, evaluation_name
 from estimax.config.saved import claim_model_dir
 from estimax.config.sweep import SweepPlan, sweep_plan, sweep_section
 from estimax.core.errors import EstimaxError
@@ -119,7 +119,11 @@ def run_trial(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _train(built: Built, record: TrialRecord) -> None:
     stop = make_early_stopping_hook(
-        built.estimator, record.should_stop, run_every_secs=_NEVER
+        built.estimator,
+        record.should_stop,
+        run_every_secs=_NEVER,
+        # Of the first evaluation, to which the record belongs; one of several is named.
+        eval_dir=built.estimator.eval_dir(evaluation_name(built.run)),
     )
     spec = with_exporter(built.eval_spec(), record)
     train_and_evaluate(built.estimator, built.train_spec([stop]), spec)

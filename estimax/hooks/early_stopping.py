@@ -43,6 +43,8 @@ def make_early_stopping_hook(
     should_stop_fn: Callable[[], bool],
     run_every_secs: float | None = 60,
     run_every_steps: int | None = None,
+    *,
+    eval_dir: Pathish | None = None,
 ) -> Hook:
     """Make a hook that stops training when `should_stop_fn` returns True.
 
@@ -56,6 +58,8 @@ def make_early_stopping_hook(
       run_every_secs: Seconds between two calls of the function; 0 for every step.
       run_every_steps: Steps between two calls; the function is called at multiples of
         it. Set `run_every_secs` to None to use it.
+      eval_dir: Folder of the evaluations after which the function is called once more;
+        by default that of unnamed evaluations, `estimator.eval_dir()`.
 
     Returns:
       The hook.
@@ -85,7 +89,7 @@ def make_early_stopping_hook(
     def find_reason(step: int) -> str | None:
         return "should_stop_fn returned True" if should_stop_fn() else None
 
-    return _hook(estimator, None, find_reason, run_every_secs, run_every_steps)
+    return _hook(estimator, eval_dir, find_reason, run_every_secs, run_every_steps)
 
 
 def stop_if_higher_hook(

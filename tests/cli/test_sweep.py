@@ -135,3 +135,34 @@ def test_twelve_trials_over_two_processes_survive_a_kill(run_file, method):
     assert [r for r in after if r["trial"] in {d["trial"] for d in done}] == done
     told = [line for line in second.stderr.splitlines() if line.startswith("[")]
     assert len(told) == 12 - len(done), "no other trial was trained again"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--set", "eval.also={again: {source: test}}"]])
+def test_a_bad_trial_is_pruned_while_the_others_train_to_the_end(
+    process, run_file, more
+):
+    folder = run_file.parent / "sweep"
+    rates = "{choice: [0.3, 0.2, 0.1, 1e-6]}"
+    command = [
+        "sweep",
+        run_file,
+        *("--method", "grid", "--metric", "average_loss", "--output", folder),
+        *("--space", f"optimizers.linear.learning_rate={rates}"),
+        *("--set", "optimizers.dnn.learning_rate=1e-6"),
+        *("--set", "run.save_checkpoints.every_steps=10"),
+        *("--set", "sweep={prune: {min_evals: 1, min_trials: 2}}"),
+        *more,
+    ]
+    answer = process(*command, "--json")
+    assert answer.code == 0, answer.err
+    events = [json.loads(line) for line in answer.out.splitlines()]
+    trials = {event["trial"]: event for event in events if event["event"] == "trial"}
+    found = {number: (t["state"], t["steps"]) for number, t in trials.items()}
+    # The first two have no two others to be compared with.
+    assert found[0] == found[1] == ("done", 40)
+    assert found[3] == ("pruned", 10), "worse than the median at its first evaluation"
+    assert events[-1]["best"]["trial"] in (0, 1)
+    again = process(*command)
+    assert "4 of 4 trials were complete before" in again.err, "and is not resumed"
+    assert "pruned" in again.out
