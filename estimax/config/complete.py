@@ -159,7 +159,7 @@ def _chosen(given: Plain, name: str, source: Plain, file: str) -> Plain:
         own = tuple(_own_feature(n, f) for n, f in given_features.items())
         added["features"] = {}
         added["model"] = model_of(own, inferred.task.head, inferred.train_rows)
-        added["optimizers"] = optimizers_of(added["model"])
+        added["optimizers"] = optimizers_of(added["model"], inferred.train_rows)
     _add_sources(added, inferred, data["sources"], name)
     _drop_given(added, given, source, name)
     tests = [n for n in _TEST_NAMES if n in {**data["sources"], **parts} and n != name]

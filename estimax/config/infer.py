@@ -30,6 +30,7 @@ _MOST_CLASSES = 100
 _MOST_INT_CLASSES = 20  # whole numbers with more values are a regression
 _MOST_WORDS = 10_000  # of a vocabulary; a column with more is hashed
 _MOST_IDS = 24  # values of a whole number that is a category
+_SMALL_ROWS = 2_000  # a table with fewer is small: fewer units, smaller steps
 _FEW_WORDS = 8  # one-hot encoded instead of embedded
 _LONG_TAIL = 3.0  # skew from which the logarithm is taken
 _LABEL_NAMES = (
@@ -78,7 +79,7 @@ class Inferred:
     @property
     def batch_size(self) -> int:
         """Larger for more rows, so that an epoch has a few hundred steps."""
-        limits = ((2_000, 32), (10_000, 64), (50_000, 128))
+        limits = ((_SMALL_ROWS, 32), (10_000, 64), (50_000, 128))
         return next((size for rows, size in limits if self.train_rows < rows), 256)
 
     @property
@@ -131,7 +132,7 @@ class Inferred:
             "data": self.data(),
             "features": {f.name: dict(f.section) for f in self.features},
             "model": self.model(),
-            "optimizers": optimizers_of(self.model()),
+            "optimizers": optimizers_of(self.model(), self.train_rows),
             "train": {"max_steps": self.steps},
         }
 
@@ -381,7 +382,7 @@ def model_of(
         inputs["embedding"] = made[0] if len(made) == 1 else made
     if indicator:
         inputs["indicator"] = indicator
-    limits = ((2_000, [32, 16]), (100_000, [64, 32]))
+    limits = ((_SMALL_ROWS, [32, 16]), (100_000, [64, 32]))
     units = next((u for most, u in limits if rows < most), [128, 64, 32])
     dnn = {"features": inputs, "hidden_units": units, "dropout": 0.1}
     wide = [f.name for f in features if f.is_wide]
@@ -402,11 +403,17 @@ def _width(words: int) -> int:
     return 4 if words <= 30 else 8 if words <= 1_000 else 16
 
 
-def optimizers_of(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an optimizer for each part of a model."""
+def optimizers_of(model: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """Return an optimizer for each part of a model.
+
+    A small table is read 50 times. With a rate of 0.1 the network knows it by heart
+    before the end: the loss of 455 rows of breast_cancer was 0.30, with 0.03 it is
+    0.17.
+    """
     found: dict[str, Any] = {}
     if "linear" in model:
         found["linear"] = {"type": "ftrl", "learning_rate": 0.02, "l1": 0.0005}
     if "dnn" in model:
-        found["dnn"] = {"type": "adagrad", "learning_rate": 0.1}
+        rate = 0.03 if rows < _SMALL_ROWS else 0.1
+        found["dnn"] = {"type": "adagrad", "learning_rate": rate}
     return found
