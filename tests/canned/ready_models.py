@@ -78,6 +78,15 @@ MODELS = {
         ),
         {"a": BINARY, "b": REAL},
     ),
+    "PerHeadEstimator": (
+        lambda c: ex.PerHeadEstimator(
+            {
+                "a": ex.LinearEstimator(HEAD(), WIDE, config=c),
+                "b": ex.DNNEstimator(ex.heads.RegressionHead(), [4], DEEP, config=c),
+            }
+        ),
+        {"a": BINARY, "b": REAL},
+    ),
     "RNNClassifier": (
         lambda c: ex.RNNClassifier(HISTORY, units=[4], cell_type="lstm", config=c),
         BINARY,

@@ -172,7 +172,7 @@ def test_a_source_may_be_a_url_with_a_pattern(tmp_path):
     text = f"""\
 schema: estimax/run/v1
 name: small
-run: {{model_dir: model}}
+run: {{model_dir: "{tmp_path}/model"}}
 data:
   label: late
   sources:
