@@ -28,13 +28,16 @@ def is_arrow(value: Any) -> bool:
     return hasattr(value, "null_count") and hasattr(value, "type")
 
 
-def arrow_column(values: Any, default: Any, where: str) -> ArrowColumn:
+def arrow_column(
+    values: Any, default: Any, where: str, first_row: int = 0
+) -> ArrowColumn:
     """Convert an Arrow array.
 
     Args:
       values: A pyarrow Array or ChunkedArray.
       default: Replaces missing values; None for no default.
       where: What error messages begin with.
+      first_row: The number of the first row in error messages.
 
     Raises:
       InputError: The type has no conversion (a struct, for example), or a number is
@@ -48,10 +51,10 @@ def arrow_column(values: Any, default: Any, where: str) -> ArrowColumn:
     values = _plain(values)
     kind = values.type
     if types.is_fixed_size_list(kind):
-        return _rectangle(values, default, where)
+        return _rectangle(values, default, where, first_row)
     if types.is_list(kind) or types.is_large_list(kind):
         return _sparse(values, default, where)
-    return _flat(values, default, where)
+    return _flat(values, default, where, first_row)
 
 
 def _plain(values: Any) -> Any:
@@ -76,7 +79,9 @@ def _extension_type() -> Any:
     return pa.BaseExtensionType
 
 
-def _flat(values: Any, default: Any, where: str) -> NDArray[Any] | Strings:
+def _flat(
+    values: Any, default: Any, where: str, first_row: int = 0
+) -> NDArray[Any] | Strings:
     """Convert numbers or text; missing values become the default."""
     from pyarrow import types
 
@@ -102,7 +107,10 @@ def _flat(values: Any, default: Any, where: str) -> NDArray[Any] | Strings:
             "convert it to numbers, text or lists of these first (flatten() a struct)."
         )
     if values.null_count:
-        values = _filled(values, default, is_text, kind, where)
+        if default is not None:
+            values = values.fill_null(_scalar(default, values.type))
+        elif not is_text:  # Strings reads a missing value as empty
+            raise _missing(values, kind, where, first_row)
     if is_text:
         return Strings.of(values)
     array: NDArray[Any] = values.to_numpy(zero_copy_only=not types.is_boolean(kind))
@@ -115,29 +123,28 @@ def _is_number(kind: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind))
 
 
-def _filled(values: Any, default: Any, is_text: bool, kind: Any, where: str) -> Any:
-    if default is None:
-        if is_text:
-            return values  # Strings reads a missing value as empty
-        raise _missing(values, kind, where)
+def _scalar(value: Any, kind: Any) -> Any:
     import pyarrow as pa
 
-    return values.fill_null(pa.scalar(default, values.type))
+    return pa.scalar(value, kind)
 
 
-def _missing(values: Any, kind: Any, where: str) -> InputError:
-    row = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])
+def _missing(values: Any, kind: Any, where: str, first_row: int) -> InputError:
+    is_null = values.is_null().to_numpy(zero_copy_only=False)
+    row = first_row + int(np.flatnonzero(is_null)[0])
     return InputError(
         f"{where}, row {row}: expected {kind}, found a missing value. Fill missing "
         "values with fill_null(…), or pass defaults={column: …} to parquet_files."
     )
 
 
-def _rectangle(values: Any, default: Any, where: str) -> NDArray[Any] | Strings:
+def _rectangle(
+    values: Any, default: Any, where: str, first_row: int
+) -> NDArray[Any] | Strings:
     """Convert lists of a fixed length to an array [B, length]."""
     kind = values.type
     if values.null_count:
-        raise _missing(values, kind, where)
+        raise _missing(values, kind, where, first_row)
     inner = _flat(values.flatten(), default, where)
     return inner.reshape((len(values), kind.list_size))
 
@@ -147,6 +154,8 @@ def _sparse(values: Any, default: Any, where: str) -> Sparse:
     from pyarrow import types
 
     offsets = np.asarray(values.offsets)
+    if len(offsets) and offsets[0]:
+        offsets = offsets - offsets[0]  # of a slice; `flatten` starts at its values
     if values.null_count:
         # The buffer of a missing list may hold values, which do not count.
         lengths = np.diff(offsets)

@@ -185,3 +185,58 @@ def test_a_column_whose_name_is_damaged_is_an_error_with_the_file(tmp_path):
     path.write_bytes(data.replace(b"caf\xc3\xa9", b"caf\xc3\xff"))
     with pytest.raises(InputError, match=r"a\.parquet: the name of a column is not"):
         parquet_files(str(path))
+
+
+def bad_table(rows, bad):
+    """Columns of every kind; `age` is missing in the rows of `bad`."""
+    return pa.table(
+        {
+            "n": np.arange(rows),
+            "city": [f"city {i}" if i % 3 else None for i in range(rows)],
+            "clicks": [list(range(i % 4)) for i in range(rows)],
+            "at": pa.array([[i, -i] for i in range(rows)], pa.list_(pa.int64(), 2)),
+            "is_new": [i % 2 == 0 for i in range(rows)],
+            "age": [None if i in bad else i / 2 for i in range(rows)],
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "bad", [{0}, {299}, {5, 6, 7}, set(range(100, 140)), {99, 100, 250}]
+)
+def test_only_the_rows_with_missing_values_are_skipped(tmp_path, bad):
+    path = tmp_path / "a.parquet"
+    pq.write_table(bad_table(300, bad), path, row_group_size=100)
+    good = [i for i in range(300) if i not in bad]
+    rows = next(iter(parquet_files(path).ignore_errors().batch(1000)))
+    whole = next(iter(parquet_files(path, columns=["n", "city", "at"]).batch(1000)))
+    assert rows["n"].tolist() == good
+    assert rows["age"].tolist() == [i / 2 for i in good]
+    assert rows["at"].tolist() == whole["at"][good].tolist()
+    assert rows["city"].tolist() == whole["city"][np.array(good)].tolist()
+    assert rows["is_new"].tolist() == [i % 2 == 0 for i in good]
+    counts = np.bincount(rows["clicks"].indices[:, 0], minlength=len(good))
+    assert counts.tolist() == [i % 4 for i in good]
+    assert rows["clicks"].values.tolist() == [k for i in good for k in range(i % 4)]
+
+
+def test_the_error_is_that_of_the_first_bad_row_of_any_column(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [1.0, None, 3.0], "b": [None, 2.0, 3.0]}), path)
+    iterator = iter(parquet_files(path))
+    with pytest.raises(InputError, match=r"column 'b', row 0: expected double"):
+        next(iterator)
+
+
+def test_a_run_resumes_behind_bad_rows_of_a_parquet_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(bad_table(300, {3, 50, 120, 121}), path, row_group_size=100)
+    data = parquet_files(path, columns=["n", "age"]).ignore_errors().batch(7)
+    whole = [rows["n"].tolist() for rows in data]
+    for k in (0, 1, 7, 8, 17, 20, len(whole)):
+        iterator = iter(data)
+        for _ in range(k):
+            next(iterator)
+        resumed = iter(data)
+        resumed.set_state(iterator.get_state())
+        assert [rows["n"].tolist() for rows in resumed] == whole[k:]

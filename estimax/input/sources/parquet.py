@@ -3,14 +3,17 @@
     parquet_files("train-*.parquet", columns=["age", "clicks"])
 
 While a row group is cut into batches, a thread reads the next row group of the file. A
-position is (file, row group, row). Lists become `Sparse` columns, or dense arrays if
-their Arrow type fixes the length.
+position is (file, row group, row). A row with a missing value that has no default ends
+a block, so that whoever ignores its error loses this row only. Lists become `Sparse`
+columns, or dense arrays if their Arrow type fixes the length.
 """
 
 from __future__ import annotations
 
+import bisect
+import functools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,6 +24,9 @@ from estimax.input.streams.background import Workers
 from estimax.input.streams.chunks import Columns
 from estimax.wire import files as wire_files
 
+# Rows of a block after a bad row; blocks without one double until they are row groups.
+_CAREFUL_ROWS = 64
+_ALL_ROWS = 1 << 62
 # Row groups with more bytes are not read ahead, because two may not fit into memory.
 _MOST_AHEAD = 256 << 20
 
@@ -28,7 +34,8 @@ _MOST_AHEAD = 256 << 20
 class ParquetReader:
     """Reads row groups of files with the same columns.
 
-    A block starts at `(number of the row group,)`.
+    A block starts at `(number of the row group,)`, or at `(row group, row)` if it
+    follows a bad row.
     """
 
     def __init__(self, names: tuple[str, ...], defaults: dict[str, Any]) -> None:
@@ -37,7 +44,9 @@ class ParquetReader:
         self._path = ""
         self._file: Any = None  # pyarrow.parquet.ParquetFile, imported when used
         self._workers: Workers | None = None
+        self._table: tuple[int, Any] | None = None  # a row group that is not used up
         self._next: tuple[int, Future[Any]] | None = None  # a table being read ahead
+        self._most = _ALL_ROWS  # of a block
 
     def start(self, path: str) -> BlockStart:
         """Return the first row group; raise if the file lacks a column."""
@@ -53,11 +62,39 @@ class ParquetReader:
     def read(
         self, path: str, start: BlockStart, rows: int
     ) -> tuple[Columns, BlockStart] | None:
-        """Return one row group as columns, and start to read the next one."""
-        (group,) = start
+        """Return one row group as columns, and start to read the next one.
+
+        A row group with a bad row is several blocks.
+
+        Raises:
+          UnreadableError: The row group is damaged, or the first row is bad.
+        """
+        group, row = (*start, 0)[:2]
         file = self._get(path)
         if group >= file.num_row_groups:
             return None
+        table = self._row_group(path, group)
+        convert = functools.partial(self._columns, path, group, table, row)
+        count = min(table.num_rows - row, self._most)
+        try:
+            block = convert(count)
+            self._most = min(2 * self._most, _ALL_ROWS)
+        except InputError as error:
+            convert(0)  # raises if the error is not about a row
+            count = _rows_before_error(convert, count)
+            self._most = max(_CAREFUL_ROWS, min(self._most, table.num_rows) // 8)
+            if not count:
+                raise _bad_row(convert, (group, row + 1)) from error
+            block = convert(count)
+        if row + count < table.num_rows:
+            return block, (group, row + count)
+        self._table = None
+        return block, (group + 1,)
+
+    def _row_group(self, path: str, group: int) -> Any:  # pyarrow.Table
+        """Return the table of a row group, and start to read the next one."""
+        if self._table is not None and self._table[0] == group:
+            return self._table[1]
         ahead, self._next = self._next, None
         if ahead is not None and ahead[0] != group:
             # A seek went elsewhere: wait for that row group and drop it.
@@ -66,13 +103,19 @@ class ParquetReader:
         table = ahead[1].result() if ahead is not None else self._load(path, group)
         # Before converting the columns, so that both happen at once.
         self._read_ahead(path, group + 1)
+        self._table = group, table
+        return table
+
+    def _columns(
+        self, path: str, group: int, table: Any, start: int, count: int
+    ) -> Columns:
+        """Convert rows of a row group."""
         tree = {}
         for name in self.names:
             where = f"{path}, row group {group}, column {name!r}"
-            tree[name] = arrow_column(
-                table.column(name), self.defaults.get(name), where
-            )
-        return Columns(tree, table.num_rows), (group + 1,)
+            values = table.column(name).slice(start, count)
+            tree[name] = arrow_column(values, self.defaults.get(name), where, start)
+        return Columns(tree, count)
 
     def _read_ahead(self, path: str, group: int) -> None:
         """Start to read a row group in a thread, unless it is too large."""
@@ -114,10 +157,33 @@ class ParquetReader:
     def close(self) -> None:
         """Close the file, unless a thread is still reading it."""
         workers, self._workers, self._next = self._workers, None, None
+        self._table = None
         is_unused = workers is None or workers.close()
         if self._file is not None and is_unused:
             self._file.close()
         self._file, self._path = None, ""
+
+
+def _rows_before_error(convert: Callable[[int], Columns], count: int) -> int:
+    """Return how many rows can be converted, of `count` that cannot."""
+
+    def fails(rows: int) -> bool:
+        try:
+            convert(rows)
+        except InputError:
+            return True
+        return False
+
+    return bisect.bisect_left(range(1, count), True, key=fails)
+
+
+def _bad_row(convert: Callable[[int], Columns], after: BlockStart) -> UnreadableError:
+    """Return the error of the first row, and where to read on."""
+    try:
+        convert(1)
+    except InputError as error:
+        return UnreadableError(str(error), after)
+    raise AssertionError("the first row is good")
 
 
 def _open(path: str) -> Any:
