@@ -9,7 +9,7 @@ from rich.text import Text
 
 from estimax import config
 from estimax.cli.data_errors import misfit
-from estimax.cli.screen import results, say
+from estimax.cli.screen import note, results, say
 from estimax.config.build_custom import check_code, code_names
 from estimax.config.data_report import check_files, report
 from estimax.config.schema.model import CustomModelConfig
@@ -80,6 +80,8 @@ def _check_data(run: config.Run) -> None:
             missing = f"{column.missing:,} ({column.missing / max(found.rows, 1):.1%})"
             table.add_row(column.name, column.kind, missing, column.values)
         results.print(table)
+        for text in found.skipped:
+            note(f"skipped in training: {text}", "yellow")
         wrong += found.problems
     if wrong:
         raise misfit(wrong)

@@ -64,6 +64,7 @@ class DataReport:
     files: int
     columns: tuple[ColumnReport, ...]
     problems: tuple[str, ...]
+    skipped: tuple[str, ...] = ()  # what training skips: `on_bad_row` is "skip"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class _Rule:
 
     text: str  # of the message; {value} is the first value that broke the rule
     breaks: Callable[[_Batch], Any]  # returns bool [n]
+    is_of_reading: bool = False  # whether the row cannot be read, and may be skipped
     count: int = 0
     path: str = ""
     row: int = 0
@@ -121,7 +123,7 @@ def report(run: Run, name: str) -> DataReport:
     if problems:
         return DataReport(0, len(paths), (), tuple(problems))
     seen = {c: _Seen(k or "text", _rules(run, c, name)) for c, k in kinds.items()}
-    rows = 0
+    rows, skipped = 0, list[str]()
     # Every column is read as text, so that values that are not numbers are counted
     # instead of ending the scan.
     labels = label_columns(run)
@@ -138,7 +140,10 @@ def report(run: Run, name: str) -> DataReport:
         rows += start
     if rows:
         for column, so_far in seen.items():
-            problems += _problems(run, column, so_far, source)
+            broken = [rule for rule in so_far.rules if rule.count]
+            skipped += [_located(r, source) for r in broken if _skips(source, r)]
+            problems += [_located(r, source) for r in broken if not _skips(source, r)]
+            problems += _problems(run, column, so_far)
     else:
         keys = f"data.sources.{name}.files"
         problems.append(f"{paths[0]}: no rows below the header ({keys})")
@@ -146,7 +151,14 @@ def report(run: Run, name: str) -> DataReport:
         ColumnReport(c, s.kind, s.missing, _values(s, c in labels, rows))
         for c, s in seen.items()
     )
-    return DataReport(rows, len(paths), columns, tuple(problems))
+    return DataReport(rows, len(paths), columns, tuple(problems), tuple(skipped))
+
+
+def _skips(source: AnySource, rule: _Rule) -> bool:
+    """Return whether training skips the rows that break a rule."""
+    most = source.max_bad_rows
+    is_too_many = most is not None and rule.count > most
+    return rule.is_of_reading and source.on_bad_row == "skip" and not is_too_many
 
 
 def _parts(texts: Any, delimiter: str | None) -> Any:
@@ -217,14 +229,16 @@ def _rules(run: Run, column: str, source: str) -> list[_Rule]:
     is_weight = column in weight_columns(run)
     keys += ["data.weight"] if is_weight else []
     if kind != "text" and keys:
-        found.append(_Rule(f"{keys[0]}: {_unreadable(kind, source)}", _is_unreadable))
+        text = f"{keys[0]}: {_unreadable(kind, source)}"
+        found.append(_Rule(text, _is_unreadable, is_of_reading=True))
     if is_weight:
         text = "data.weight: the weight is missing; correct or remove the row"
-        found.append(_Rule(text, lambda batch: batch.missing))
+        found.append(_Rule(text, _is_missing, is_of_reading=True))
     for name, feature in readers.items():
         if isinstance(feature, NumericConfig) and feature.default is None:
             text = f"a missing value; set features.{name}.default to a number or mean"
-            found.append(_Rule(f"features.{name}: {text}", lambda batch: batch.missing))
+            text = f"features.{name}: {text}"
+            found.append(_Rule(text, _is_missing, is_of_reading=True))
         if isinstance(feature, IdentityConfig) and feature.default is None:
             found.append(_id_rule(name, feature.buckets))
     return found
@@ -240,6 +254,10 @@ def _readers(run: Run, column: str) -> dict[str, FeatureConfig]:
 
 def _is_unreadable(batch: _Batch) -> Any:
     return batch.unreadable
+
+
+def _is_missing(batch: _Batch) -> Any:
+    return batch.missing
 
 
 def _unreadable(kind: ColumnKind | None, source: str) -> str:
@@ -261,7 +279,7 @@ def _id_rule(name: str, buckets: int) -> _Rule:
 
 def _label_rules(run: Run, head: Any) -> list[_Rule]:
     missing = "data.label: the label is missing; correct or remove the row"
-    rules = [_Rule(missing, lambda batch: batch.missing)]
+    rules = [_Rule(missing, _is_missing, is_of_reading=True)]
     words = words_of_label(run, head)
     if words is not None:
         listed = shown(list(words))
@@ -307,8 +325,9 @@ def _is_within(batch: _Batch, most: float) -> Any:
     return (batch.numbers >= 0) & (batch.numbers <= most)  # False for NaN
 
 
-def _problems(run: Run, column: str, seen: _Seen, source: AnySource) -> list[str]:
-    found = [_located(rule, source) for rule in seen.rules if rule.count]
+def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
+    """Return what is wrong with a column as a whole."""
+    found = []
     for name, feature in _readers(run, column).items():
         if not isinstance(feature, VocabularyConfig) or seen.kind != "text":
             continue

@@ -12,12 +12,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 from run_files import GOOD, load_text
 
 from estimax import input as inputs
+from estimax.config.build import plan
 from estimax.config.data_report import report
+from estimax.config.expressions import evaluate
 
 FORMATS = ("csv", "parquet", "jsonl", "tfrecord")
 
 
-def run_over(folder, form, rows):
+def loaded_over(folder, form, rows, options=""):
     path = folder / f"a.{form}"
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
@@ -35,8 +37,13 @@ def run_over(folder, form, rows):
             ",".join("" if v is None else str(v) for v in r.values()) for r in rows
         ]
         path.write_text("\n".join([",".join(rows[0]), *lines]) + "\n")
-    text = GOOD.replace("csv, files: train.csv", f'{form}, files: "{path}"')
-    return load_text(folder, text).run
+    given = f'{form}, {options}files: "{path}"'
+    text = GOOD.replace("csv, files: train.csv", given)
+    return load_text(folder, text.replace("runs/small", f"{folder}/model"))
+
+
+def run_over(folder, form, rows):
+    return loaded_over(folder, form, rows).run
 
 
 ROWS = [
@@ -78,3 +85,25 @@ def test_a_missing_column_and_a_missing_number_are_found(tmp_path, form):
     rows = [*ROWS, {"age": None, "city": "x", "late": 0}]
     (problem,) = report(run_over(tmp_path, form, rows), "train").problems
     assert "features.age: a missing value; set features.age.default" in problem
+
+
+BAD = [*ROWS, {"age": None, "city": "Rome", "late": 1}]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_rows_that_training_skips_are_no_problems(tmp_path, form):
+    loaded = loaded_over(tmp_path, form, BAD, "on_bad_row: skip, ")
+    found = report(loaded.run, "train")
+    assert found.problems == ()
+    assert len(found.skipped) == 1
+    assert "features.age: a missing value" in found.skipped[0]
+    train = evaluate(plan(loaded).input_fn("train"))()
+    features, _ = next(iter(train))
+    assert features["age"].tolist() == [1.5, 2.5, 3.5]
+
+
+def test_more_bad_rows_than_training_skips_are_a_problem(tmp_path):
+    limit = "on_bad_row: skip, max_bad_rows: 0, "
+    found = report(loaded_over(tmp_path, "csv", BAD, limit).run, "train")
+    assert found.skipped == ()
+    assert "features.age: a missing value" in found.problems[0]
