@@ -615,15 +615,16 @@ def has_programs_in_use(path: Path) -> bool:
       BundleError: The bundle is incomplete or damaged.
     """
     files = BundleFiles.open(manifest.resolve(path))
-    suffix = functions.EXPORTED
+    suffix = functions.SUFFIXES[0]
     stems = [Path(n).stem for n in files.manifest["files"] if n.endswith(suffix)]
     return all(functions.is_in_use(_content_of(files, stem)) for stem in stems)
 
 
 def _content_of(files: BundleFiles, stem: str) -> str:
-    """Return the hash of a program; reading the program has compared it."""
-    name = f"{functions.FOLDER}/{stem}{functions.EXPORTED}"
-    return str(files.manifest["files"][name]["sha256"])
+    """Return the hashes of a program's files; reading one of them compares its hash."""
+    names = (f"{functions.FOLDER}/{stem}{suffix}" for suffix in functions.SUFFIXES)
+    listed = files.manifest["files"]
+    return " ".join(listed[name]["sha256"] for name in names if name in listed)
 
 
 def _read(files: BundleFiles) -> Bundle:

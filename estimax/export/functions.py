@@ -30,7 +30,7 @@ Exported = export.Exported
 
 BATCH = "b"  # name of the batch dimension
 FOLDER = "functions"
-EXPORTED = ".jaxexport"  # suffix of the files in the format of jax
+SUFFIXES = (".jaxexport", ".stablehlo", ".json")  # the files of a function
 
 ArgumentShape = tuple[int | str, ...]  # a number is a fixed size, a name a free one
 Read = Callable[[str], bytes]  # file name, relative to the bundle -> content
@@ -106,7 +106,7 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
     """Write the three files of a function into the folder of a bundle."""
     folder = bundle / FOLDER
     folder.mkdir(exist_ok=True)
-    (folder / f"{stem}{EXPORTED}").write_bytes(exported.serialize())
+    (folder / f"{stem}.jaxexport").write_bytes(exported.serialize())
     (folder / f"{stem}.stablehlo").write_bytes(exported.mlir_module_serialized)
     described = json.dumps(_description(exported), indent=1)
     (folder / f"{stem}.json").write_text(described)
@@ -115,7 +115,7 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
 def compiled(exported: export.Exported, content: str) -> Any:
     """Return the function, to be compiled by jax at its first call.
 
-    `content` is a hash of the program. The same program gives the same function while
+    `content` tells programs apart. The same program gives the same function while
     it is in use, so that a new version of a model, which has other weights only, is not
     compiled again.
     """
@@ -187,7 +187,7 @@ def read_function(read: Read, stem: str) -> export.Exported:
 
 
 def _deserialized(read: Read, stem: str) -> export.Exported:
-    data = read(f"{FOLDER}/{stem}{EXPORTED}")
+    data = read(f"{FOLDER}/{stem}.jaxexport")
     try:
         return export.deserialize(bytearray(data))
     # Any error: hashes show that the bytes are as written, so this jax is too new or
