@@ -207,6 +207,7 @@ def test_bad_requests_have_tensorflow_servings_status(
 
 
 def test_health_metrics_page_and_list(server):
+    assert predict(server, {"instances": [ROW]})[0] == 200
     assert server.request("/healthz")[0] == 200
     assert server.request("/v2/health/ready")[0] == 200
     _, text, _ = server.request("/monitoring/prometheus/metrics")
