@@ -155,7 +155,7 @@ class Bundle:
     plan: plans.Plan
     arguments: Mapping[str, ArgumentSpec]
     weights: Mapping[str, jax.Array]
-    _programs: Mapping[str, Any]  # signature to jitted function
+    _programs: Mapping[str, functions.Program]  # by signature
     _files: BundleFiles
     _parse_examples: ParseExamples | None = None
     csv: CsvRequest | None = None
@@ -345,7 +345,7 @@ class Bundle:
         forwarded: Mapping[str, NDArray[Any]],
     ) -> Arrays:
         if not signature.is_by_row:
-            whole = self._programs[signature.name](self.weights, dict(arrays))
+            whole = self._programs[signature.name].call(self.weights, dict(arrays))
             return self._with_forwarded(signature, whole, forwarded)
         rows = len(next(iter(arrays.values())))
         pieces = [
@@ -556,7 +556,7 @@ class Bundle:
             name: with_last_row_repeated(array, bucket)
             for name, array in arrays.items()
         }
-        return self._programs[signature](self.weights, padded), rows
+        return self._programs[signature].call(self.weights, padded), rows
 
     def _test(self) -> tuple[dict[Origin, Any], selftest.Answers]:
         record = self._files.read_json("selftest.json")
@@ -633,21 +633,20 @@ def _read(files: BundleFiles) -> Bundle:
     stems = {
         name: json_text.text(record, "function") for name, record in records.items()
     }
-    exported = {
-        stem: functions.read_function(files.read, stem)
+    programs = {
+        stem: functions.load_program(files.read, stem, _content_of(files, stem))
         for stem in dict.fromkeys(stems.values())
     }
-    first = next(iter(exported.values()))
-    for stem, function in exported.items():
-        if functions.arguments_of(function) != functions.arguments_of(first):
+    arguments = {
+        stem: functions.arguments_of(p.exported) for stem, p in programs.items()
+    }
+    first = next(iter(arguments.values()))
+    for stem, own in arguments.items():
+        if own != first:
             raise ValueError(
                 f"functions/{stem}: expected the same arguments as the other functions"
             )
-    weights = _read_weights(files, functions.arguments_of(first)[0])
-    jitted = {
-        stem: functions.compiled(function, _content_of(files, stem))
-        for stem, function in exported.items()
-    }
+    weights = _read_weights(files, first[0])
     for name in files.manifest["files"]:
         if name.startswith("assets/"):
             files.check(name, content=True)
@@ -655,7 +654,7 @@ def _read(files: BundleFiles) -> Bundle:
         files.read_json("transforms.json"), files.folder / "assets"
     )
     for name, signature in signatures.items():
-        _check_signature(signature, exported[stems[name]], plan)
+        _check_signature(signature, programs[stems[name]].exported, plan)
     parse = None
     if EXAMPLES_FILE in files.manifest["files"]:
         inputs = next(iter(signatures.values())).inputs
@@ -669,9 +668,9 @@ def _read(files: BundleFiles) -> Bundle:
         signatures=signatures,
         manifest=files.manifest,
         plan=plan,
-        arguments=functions.arguments_of(first)[1],
+        arguments=first[1],
         weights=jax.device_put(weights),
-        _programs={name: jitted[stem] for name, stem in stems.items()},
+        _programs={name: programs[stem] for name, stem in stems.items()},
         _files=files,
         _parse_examples=parse,
         csv=csv,

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import jax
 from jax import export
@@ -112,60 +112,67 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
     (folder / f"{stem}.json").write_text(described)
 
 
-def compiled(exported: export.Exported, content: str) -> Any:
-    """Return the function, to be compiled by jax at its first call.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Program:
+    """A function of a bundle, shared by all loaded versions that have the same files.
 
-    `content` tells programs apart. The same program gives the same function while
-    it is in use, so that a new version of a model, which has other weights only, is not
-    compiled again.
+    `content` tells programs apart. `call(weights, inputs)` is compiled by jax for each
+    shape at its first call. `together` keeps what `compile_together` has compiled.
     """
-    with _lock:
-        function = _in_use.get(content)
-        if function is None:
-            function = _in_use[content] = jax.jit(exported.call)
-            _kept[function] = _Kept(content)
-    return function
-
-
-def is_in_use(content: str) -> bool:
-    """Return whether `compiled` has given out the function with this hash."""
-    return content in _in_use
-
-
-def compile_together(
-    programs: Mapping[str, Any], weights: Mapping[str, Any], inputs: Mapping[str, Any]
-) -> Any:
-    """Compile functions of `compiled` as one, which returns name to results.
-
-    Another version with the same programs gets what was compiled for the same shapes:
-    the weights are arguments.
-    """
-    kept = [_kept[program] for program in programs.values()]
-    key = (
-        tuple((name, k.content) for name, k in zip(programs, kept, strict=True)),
-        tuple((name, a.shape, a.dtype.str) for name, a in inputs.items()),
-    )
-    together = kept[0].together
-    if key not in together:
-
-        def answer(weights: Any, inputs: Any) -> Any:
-            return {name: run(weights, inputs) for name, run in programs.items()}
-
-        together[key] = jax.jit(answer).lower(dict(weights), dict(inputs)).compile()
-    return together[key]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Kept:
-    """The hash of a program, and what it was compiled into, while it is in use."""
 
     content: str
+    exported: export.Exported
+    call: Any
     together: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
 
 _lock = threading.Lock()  # bundles may be loaded in several threads
-_in_use: WeakValueDictionary[str, Any] = WeakValueDictionary()  # hash -> function
-_kept: WeakKeyDictionary[Any, _Kept] = WeakKeyDictionary()
+_in_use: WeakValueDictionary[str, Program] = WeakValueDictionary()  # by content
+
+
+def load_program(read: Read, stem: str, content: str) -> Program:
+    """Return the program with this content; read it unless it is in use.
+
+    A new version of a model, which has other weights only, is neither read nor compiled
+    again. Raises BundleError as `read_function` does.
+    """
+    found = _in_use.get(content)
+    if found is None:
+        exported = read_function(read, stem)
+        made = Program(content, exported, jax.jit(exported.call))
+        with _lock:
+            found = _in_use.setdefault(content, made)
+    return found
+
+
+def is_in_use(content: str) -> bool:
+    """Return whether `load_program` has given out the program with this content."""
+    return content in _in_use
+
+
+def compile_together(
+    programs: Mapping[str, Program],
+    weights: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+) -> Any:
+    """Compile programs as one, which returns name to results.
+
+    Another version with the same programs gets what was compiled for the same shapes:
+    the weights are arguments.
+    """
+    key = (
+        tuple((name, program.content) for name, program in programs.items()),
+        tuple((name, a.shape, a.dtype.str) for name, a in inputs.items()),
+    )
+    together = next(iter(programs.values())).together
+    if key not in together:
+        calls = {name: program.call for name, program in programs.items()}
+
+        def answer(weights: Any, inputs: Any) -> Any:
+            return {name: call(weights, inputs) for name, call in calls.items()}
+
+        together[key] = jax.jit(answer).lower(dict(weights), dict(inputs)).compile()
+    return together[key]
 
 
 def read_function(read: Read, stem: str) -> export.Exported:

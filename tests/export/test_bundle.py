@@ -83,9 +83,9 @@ def no_programs(monkeypatch):
 def test_versions_with_the_same_program_share_what_is_compiled(wide, no_programs):
     first, second = export.load(wide), export.load(wide)
     first.predict(servables.wide_request(2), "predict")
-    compiled = first._programs["predict"]._cache_size()
+    compiled = first._programs["predict"].call._cache_size()
     second.predict(servables.wide_request(2), "predict")
-    assert second._programs["predict"]._cache_size() == compiled
+    assert second._programs["predict"].call._cache_size() == compiled
 
 
 def test_a_version_with_the_same_program_needs_no_compiler(wide, no_programs):
@@ -118,7 +118,7 @@ def test_a_program_that_is_no_longer_in_use_is_freed(wide, no_programs):
 
 def test_batch_sizes_share_programs(wide, no_programs):
     bundle = export.load(wide)
-    program = bundle._programs["predict"]
+    program = bundle._programs["predict"].call
     request = servables.wide_request(16)
     request["tags"] = [["red"]] * 16
     for rows in range(1, 17):
@@ -129,7 +129,7 @@ def test_batch_sizes_share_programs(wide, no_programs):
 def test_warming_up_compiles_what_requests_need_later(wide, no_programs):
     bundle = export.load(wide)
     bundle.warm_up([1, 4], ["predict"])
-    compiled = bundle._programs["predict"]._cache_size()
+    compiled = bundle._programs["predict"].call._cache_size()
     assert compiled == 2
 
 
