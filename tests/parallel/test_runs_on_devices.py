@@ -155,7 +155,7 @@ def test_neither_initial_values_nor_evaluation_need_a_whole_table():
     model = models.estimator(**models.SHARDED)
     with model._feed(models.input_fn(), ModeKeys.TRAIN) as feed:
         program = model._train_program(feed.first)
-        packed = model._devices.placing.pack(program.plan.prepare(feed.first))
+        packed = model._training_devices.placing.pack(program.plan.prepare(feed.first))
         init = program.init.lower(jax.random.key(0), packed).compile().as_text()
     with model._feed(models.input_fn(), ModeKeys.EVAL) as feed:
         program = model._eval_program(feed.first)
