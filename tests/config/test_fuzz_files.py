@@ -18,6 +18,7 @@ from run_files import GOOD
 
 from estimax.config import RunFileError, load
 from estimax.config.dump import dump
+from estimax.core.errors import MissingFileError
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = [path.read_bytes() for path in sorted((ROOT / "configs").glob("*.yaml"))]
@@ -69,6 +70,10 @@ def test_a_mutated_file_is_a_run_or_a_config_error(tmp_path, seed):
         except RunFileError as error:
             for problem in error.problems:
                 assert problem.origin.line, f"seed {seed}, {number}: {problem}"
+        except MissingFileError as error:
+            # Without a model, the run is completed from its data, which is not here.
+            if "The run has no model" not in str(error):
+                raise
         except BaseException:
             kept = tmp_path / "failing.yaml"
             kept.write_bytes(data)
