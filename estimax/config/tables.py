@@ -69,10 +69,8 @@ def _matching(url: str, name: str) -> list[str]:
         return [url]
     from estimax.wire import url_patterns  # its package loads NumPy
 
-    if not url_patterns.has_pattern(url):
-        return [url]
     try:
-        return url_patterns.matching(url)
+        return url_patterns.expand(url)
     except InputError as error:
         raise InputError(f"data.sources.{name}.files: {error}") from error
 

@@ -34,6 +34,17 @@ def has_pattern(url: str) -> bool:
     return "*" in host or any(map(_is_pattern, path))
 
 
+def expand(url: str) -> list[str]:
+    """Return the files that a URL means: the matches of its pattern, or itself.
+
+    A URL without a pattern is not looked for.
+
+    >>> expand("s3://bucket/train.csv")
+    ['s3://bucket/train.csv']
+    """
+    return matching(url) if has_pattern(url) else [url]
+
+
 def matching(url: str) -> list[str]:
     """Return the URLs of all files that match a URL with a pattern, sorted.
 

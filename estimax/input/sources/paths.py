@@ -73,7 +73,7 @@ def _as_list(given: PathLike | Iterable[PathLike]) -> list[str]:
 def _matches(pattern: str) -> list[str]:
     """Return a path that exists, or the sorted matches of a pattern."""
     if files.is_remote(pattern):
-        return _remote(pattern)
+        return url_patterns.expand(pattern)
     if os.path.isfile(pattern):
         return [pattern]
     if os.path.isdir(pattern):
@@ -92,15 +92,10 @@ def _matches(pattern: str) -> list[str]:
     raise InputError(f"{pattern}: there is no such file (from {Path.cwd()}).")
 
 
-def _remote(url: str) -> list[str]:
-    """Return the matches of a URL; one without pattern is opened when it is read."""
-    return url_patterns.matching(url) if url_patterns.has_pattern(url) else [url]
-
-
 def _glob(pattern: str) -> list[str]:
     """Return all matches that are not folders, also those that cannot be read."""
     if files.is_remote(pattern):
-        return _remote(pattern)
+        return url_patterns.expand(pattern)
     found = [path for path in glob.glob(pattern) if not os.path.isdir(path)]
     for path in found:
         _check_link(path)
