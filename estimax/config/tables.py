@@ -190,6 +190,11 @@ def _csv_header(path: str, source: CsvSource, name: str) -> list[str]:
 def _csv_batches(
     path: str, source: CsvSource, columns: Sequence[str]
 ) -> Iterator[TextBatch]:
+    from estimax.input.sources.csv_blocks import CsvFormat, check_quotes
+
+    packed = source.compression and source.compression.upper()
+    form = CsvFormat(source.csv.delimiter, source.csv.quote, compression=packed)
+    check_quotes(path, form)
     with _open_csv(path, source, columns) as reader:
         for batch in reader:
             yield {name: batch[name] for name in columns}

@@ -169,3 +169,16 @@ def test_rows_and_errors_do_not_depend_on_the_size_of_blocks(tmp_path):
             rows = csv.reader(io.StringIO(text, newline=""))
             assert found[0] == [tuple(s.encode() for s in row) for row in rows], text
     assert whole > 5  # files without an error
+
+
+def test_init_and_check_find_an_open_quote_as_training_does(open_quote):
+    from estimax.config.profile import profile
+    from estimax.config.schema.data import CsvSource
+    from estimax.config.tables import text_batches
+
+    words = r"line 1001 .*a quoted field begins here"
+    with pytest.raises(InputError, match=words):
+        profile(open_quote)
+    source = CsvSource(format="csv", files=(open_quote,), batch_size=8)
+    with pytest.raises(InputError, match=words):
+        list(text_batches(open_quote, source, "train", ["n"]))

@@ -121,6 +121,21 @@ def read_first_row(file: ByteFile, form: CsvFormat) -> tuple[bytes, int, int]:
     return row.rstrip(b"\r\n"), start + end, 1 + count_lines(row, end)
 
 
+def check_quotes(path: str, form: CsvFormat) -> None:
+    """Raise `UnreadableError` for the first misplaced or open quote of a file.
+
+    For readers that let pyarrow parse a whole file: it takes everything from such a
+    quote to the next one for a field, without an error.
+    """
+    file = ByteFile(path, form.compression)
+    try:
+        _, offset, line = read_first_row(file, form)
+        while (block := read_rows(file, offset, line, form)).end:
+            offset, line = block.start_at(block.end)
+    finally:
+        file.close()
+
+
 def row_ends(block: Block, form: CsvFormat) -> NDArray[np.int64]:
     """Return the byte after the line break of every row of a block."""
     data = np.frombuffer(block.data, np.uint8)[: block.end]
