@@ -127,11 +127,14 @@ def parse_object(line: bytes) -> dict[str, Any]:
         raise InputError("the JSON object is nested too deeply.") from None
     except InputError:
         raise
-    except ValueError as error:
-        where = getattr(error, "pos", None)
-        why = str(error) if where is None else f"{error.msg} at character {where}"
+    except json.JSONDecodeError as error:
+        why = f"{error.msg} at character {error.pos}"
         raise InputError(
             f"expected a JSON object, found {text[:60]!r}: {why}."
+        ) from None
+    except ValueError as error:  # not UTF-8, or a number with thousands of digits
+        raise InputError(
+            f"expected a JSON object, found {text[:60]!r}: {error}."
         ) from None
     if not isinstance(value, dict):
         raise InputError(f"expected a JSON object, found {text[:60]!r}.")
