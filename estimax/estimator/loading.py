@@ -22,7 +22,7 @@ from estimax.core.state import TrainState
 from estimax.feeding.packing import Packed
 from estimax.parallel import Placement
 from estimax.staging import plan as plans
-from estimax.training.model import kind_of
+from estimax.training.model import BatchStructure, structure_of
 
 _log = logging.getLogger("estimax")
 
@@ -80,8 +80,8 @@ class Loader:
         placement: Placement | None = None,
     ) -> Loaded:
         """Return the initial variables of an untrained model with a warm start."""
-        structure = {origin: kind_of(value) for origin, value in batch.items()}
-        cache_key = ("warm start", model.mode, frozenset(structure.items()), placement)
+        structure = BatchStructure.of(batch, plan.calls)
+        cache_key = ("warm start", model.mode, structure_of(batch), placement)
         if self._loaded is None or cache_key != self._key:
             arrays = jax.tree.map(jnp.asarray, plan.prepare(batch))
             init = jax.jit(lambda key, arrays: model.init(key, arrays, structure))
