@@ -7,6 +7,7 @@ from flax import linen as nn
 
 import estimax as ex
 from estimax import feature_columns as fc
+from estimax.core.errors import CheckpointError
 
 X = np.array([[1.0], [2.0]], np.float32)
 Z = np.array([[10.0], [20.0]], np.float32)
@@ -142,3 +143,46 @@ def test_a_lookup_and_a_summary_that_initialization_skips(make):
     model = make(model_fn, save_summary_steps=1).train(pairs(features, None), steps=1)
     found = model.get_variable_value("table").ravel().tolist()
     assert found == [0, -0.5, 0, -0.5, 0]
+
+
+def test_variables_of_some_modes_load_in_every_order(make):
+    def model_fn(features, labels, mode):
+        w = ex.get_variable("w", (1,), initializer=1.0)
+        y = w * features["x"]
+        if mode != ex.ModeKeys.PREDICT:
+            seen = ex.get_variable("seen", (), initializer=5.0, trainable=False)
+            y = y + seen
+        if mode == ex.ModeKeys.TRAIN:
+            ex.get_variable("count", (), initializer=0.0, trainable=False)
+        return spec_of(mode, y, None)
+
+    model = make(model_fn).train(pairs({"x": X}, None), steps=1)
+    for _ in range(2):
+        assert predicted(model, {"x": X}) == [1, 2]
+        assert model.evaluate(pairs({"x": X}, None))["loss"] == 6.5
+
+
+class EvaluatesInMemory(ex.hooks.Hook):
+    def __init__(self):
+        self.seen = []
+
+    def end(self, context):
+        self.seen.append(self.evaluate(context.state)["loss"])
+
+
+def test_a_variable_of_evaluation_alone_is_named_in_the_error(make):
+    def model_fn(features, labels, mode):
+        y = ex.get_variable("w", (1,), initializer=1.0) * features["x"]
+        ex.get_variable("seen", (), initializer=0.0, trainable=False)
+        if mode == ex.ModeKeys.EVAL:
+            y = y + ex.get_variable("extra", (), initializer=5.0, trainable=False)
+        return spec_of(mode, y, None)
+
+    model = make(model_fn)
+    hook, data = EvaluatesInMemory(), pairs({"x": X}, None)
+    hook.evaluate = lambda state: model.evaluate_state(state, data)
+    with pytest.raises(CheckpointError, match="extra"):
+        model.train(data, steps=1, hooks=[hook])
+    model.train(data, steps=1)
+    with pytest.raises(CheckpointError, match="extra"):
+        model.evaluate(data)
