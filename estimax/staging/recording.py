@@ -187,8 +187,8 @@ class Trace:
         self.calls: dict[tuple[HostTransform, tuple[Origin, ...]], Call] = {}
         self.logged: dict[str, LoggedValue] = {}
         self.lookups: list[Lookup] = []
-        # Filled by `variables/declare.py`: penalties by variable, and each declared
-        # variable by the id of its value.
+        # Filled by `variables/declare.py`: penalties by variable, None without a
+        # regularizer; and each declared variable by the id of its value.
         self.penalties: dict[str, Any] = {}
         self.declared: dict[int, tuple[Any, Any]] = {}
         # Filled by `losses/collection.py`: pairs (name, loss) by collection.
