@@ -396,9 +396,10 @@ def is_wide(value: Any) -> bool:
 
 def _value_of(transform: HostTransform, values: Mapping[str, Any], key: str) -> Any:
     if key not in values:
+        near = did_you_mean(key, [str(k) for k in values], listed_as="found")
         raise FeatureError(
             f"column {transform.name!r} needs feature {key!r}, which is not among the "
-            f"features{did_you_mean(key, [str(k) for k in values])}"
+            f"features{near}"
         )
     return values[key]
 
