@@ -95,6 +95,11 @@ def call_model_fn(
             f"model_fn must return an EstimatorSpec, got {type(spec).__name__}. With a "
             "head: return head.create_estimator_spec(features, mode, logits, …)."
         )
+    if spec.mode != mode:
+        raise SpecError(
+            f"model_fn was called in mode {mode!r} and returned an EstimatorSpec of "
+            f"mode {spec.mode!r}. Pass the mode on: EstimatorSpec(mode, …)."
+        )
     return spec
 
 

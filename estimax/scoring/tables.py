@@ -160,7 +160,8 @@ class Wanted:
             if name not in there:
                 is_feature = name in self.features
                 who = f"{self.reader} needs a" if is_feature else "--keep: no"
-                hint = did_you_mean(name, there) or "; the file has no columns"
+                hint = did_you_mean(name, there, listed_as="found")
+                hint = hint or "; the file has no columns"
                 raise InputError(f"{path}: {who} column {name!r}{hint}")
 
 

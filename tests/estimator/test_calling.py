@@ -74,6 +74,14 @@ def test_what_is_no_spec_is_refused(make):
         make(lambda features: {}).train(features_only(), steps=1)
 
 
+def test_a_spec_of_another_mode_is_refused(make):
+    def model_fn(features, labels, mode):
+        return line_model_fn(features, labels, ex.ModeKeys.EVAL)
+
+    with pytest.raises(SpecError, match=r"mode 'train' and returned .* of mode 'eval'"):
+        make(model_fn).train(data(), steps=1)
+
+
 def test_an_input_fn_is_called_with_what_it_names(make):
     seen = {}
 
