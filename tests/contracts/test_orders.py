@@ -1,9 +1,9 @@
 """Every operation gives the same numbers in every order of calls, for every setting.
 
-A reference is trained by itself; at each of its checkpoints a new Estimator evaluates
-and predicts. Then one Estimator is called in an order that contains every pair (slow:
-every three) of train, evaluate, predict, export and load. What it gives must be what the
-reference gave at the same step, so no call may leave anything behind in the Estimator.
+A reference is trained by itself; another Estimator evaluates and predicts at each of
+its checkpoints. Then one Estimator is called in an order that contains every pair (slow:
+every three) of train, evaluate, predict, export and load. What it gives must be what
+the reference gave at the same step: no call may leave anything behind in the Estimator.
 """
 
 import shutil
@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from models import MODELS, STEPS, Calls, eval_input, order_of, train_input
+from models import MODELS, Calls, order_of, train_input
 
 import estimax as ex
 
@@ -56,6 +56,7 @@ class Reference:
             first.train(train_input, steps=1)
             self._options = {"warm_start_from": str(folder / "first")}
         self._trainer = Calls(self.new(folder / "reference"))
+        self._reader = Calls(self.new(folder / "reference"))
         self._found = {}
 
     def new(self, folder):
@@ -65,9 +66,10 @@ class Reference:
         """Return what evaluate and predict give at a step."""
         while self._trained() < step:
             self._trainer.train()
-            calls = Calls(self.new(self.folder / "reference"))
-            found = {"evaluate": calls.evaluate(), "predict": calls.predict()}
-            self._found[self._trained()] = found
+            self._found[self._reader.step()] = {
+                "evaluate": self._reader.evaluate(),
+                "predict": self._reader.predict(),
+            }
         return self._found[step]
 
     def _trained(self):
@@ -97,20 +99,33 @@ class Reference:
             np.testing.assert_allclose(found[name], value, **limits, err_msg=name)
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def model(request):
-    return request.param
+def _cases(fast):
+    """All models and settings; those that `fast` does not name are slow."""
+    return [
+        pytest.param(
+            (model, setting),
+            id=f"{model}-{setting}",
+            marks=() if fast(model, setting) else pytest.mark.slow,
+        )
+        for model in MODELS
+        for setting in SETTINGS
+    ]
 
 
-@pytest.fixture(scope="module", params=SETTINGS)
-def reference(request, model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("orders")
+# The canned model differs from the other by its heads and columns, not by its settings.
+FAST = _cases(lambda model, setting: model == "by_hand" or setting == "default")
+
+
+@pytest.fixture(scope="module")
+def reference(request, tmp_path_factory):
+    model, setting = request.param
     with pytest.MonkeyPatch.context() as patch:
-        if request.param == "no native code":
+        if setting == "no native code":
             patch.setattr("estimax.native.loading.setting", "off")
-        yield Reference(model, request.param, folder)
+        yield Reference(model, setting, tmp_path_factory.mktemp("orders"))
 
 
+@pytest.mark.parametrize("reference", FAST, indirect=True)
 @pytest.mark.parametrize("length", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_one_estimator_in_every_order(reference, length):
     calls = Calls(reference.new(reference.started(f"orders-{length}")))
@@ -118,22 +133,52 @@ def test_one_estimator_in_every_order(reference, length):
         reference.check(calls, operation)
 
 
-def fast_first(first, second):
-    """The pairs that are checked in the fast suite: no two operations that are alike."""
-    return () if first != second else (pytest.mark.slow,)
+@pytest.mark.slow
+@pytest.mark.parametrize("reference", _cases(lambda *_: True), indirect=True)
+def test_a_new_estimator_begins_with_any_two(reference):
+    for first in OPERATIONS:
+        for second in OPERATIONS:
+            folder = reference.started(f"{first}-{second}")
+            calls = Calls(reference.new(folder))
+            reference.check(calls, first)
+            reference.check(calls, second)
+            shutil.rmtree(folder)
 
 
-PAIRS = [
-    pytest.param(first, second, marks=pytest.mark.slow)
-    for first in OPERATIONS
-    for second in OPERATIONS
-]
+DEFAULT = [case for case in FAST if case.id.endswith("-default")]
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_a_new_estimator_begins_with_any_two(reference, first, second):
-    folder = reference.started(f"{first}-{second}")
-    calls = Calls(reference.new(folder))
-    reference.check(calls, first)
-    reference.check(calls, second)
-    shutil.rmtree(folder)
+@pytest.mark.parametrize("reference", DEFAULT, indirect=True)
+def test_two_estimators_of_one_folder_take_turns(reference):
+    folder = reference.started("turns")
+    one, other = (Calls(reference.new(folder)) for _ in range(2))
+    for operation in ("train", "evaluate", "predict", "export", "load"):
+        reference.check(one, operation)
+        reference.check(other, operation)
+
+
+@pytest.mark.parametrize("reference", DEFAULT, indirect=True)
+def test_threads_share_an_estimator_or_are_refused(reference):
+    calls = Calls(reference.new(reference.started("threads")))
+    barrier = threading.Barrier(4)
+    problems = []
+
+    def run(operation):
+        barrier.wait()
+        for _ in range(3):
+            try:
+                reference.check(calls, operation)
+            except ex.EstimaxError as error:
+                if "thread" not in str(error):
+                    problems.append(error)
+            except BaseException as error:
+                problems.append(error)
+
+    names = ("evaluate", "predict", "export", "load")
+    reference.at(calls.step())  # computed before, and read by all
+    threads = [threading.Thread(target=run, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
