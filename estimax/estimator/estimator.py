@@ -588,7 +588,7 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None,
     ) -> export.Servable:
         example = exporting.supervised_example(receiver_fn)
-        model = self._model(ModeKeys.EVAL)
+        model = self._model(ModeKeys.EVAL, is_eager=False)
         recording = model.record(example)
         loaded = self._load(
             checkpoint_path, ModeKeys.EVAL, recording.plan, recording.shapes, example
@@ -605,12 +605,14 @@ class Estimator:
         """Return what a bundle that predicts is written from, and the training step."""
         self._check_trained(checkpoint_path)
         example, parse = exporting.serving_example(receiver_fn, self.model_dir)
-        program = self._predict_program(example)
+        # Traced also where the model is debugged: an eager model is asked for every
+        # feature of the data, and so would be the clients of the bundle.
+        program = self._predict_program(example, is_eager=False)
         shapes = program.recording.shapes
         variables, step, _ = self._load(
             checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, example
         )
-        model = self._model(ModeKeys.PREDICT)
+        model = self._model(ModeKeys.PREDICT, is_eager=False)
         servable = exporting.servable(
             model, program.recording, variables, example, parse, program.exported
         )
@@ -712,7 +714,7 @@ class Estimator:
             epochs_of=epochs_of,
         )
 
-    def _model(self, mode: Mode) -> training.Model:
+    def _model(self, mode: Mode, *, is_eager: bool) -> training.Model:
         def function(features: Any, labels: Any) -> Any:
             return self._call_model_fn(features, labels, mode)
 
@@ -721,7 +723,7 @@ class Estimator:
             function,
             mode,
             compute_dtype=self._config.precision if narrow else None,
-            eager=self._config.debug is True,
+            eager=is_eager,
         )
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str) -> Any:
@@ -755,13 +757,16 @@ class Estimator:
             lambda model: training.eval_program(model, batch, self._own_devices.place),
         )
 
-    def _predict_program(self, batch: plans.RawBatch) -> training.PredictProgram:
+    def _predict_program(
+        self, batch: plans.RawBatch, *, is_eager: bool | None = None
+    ) -> training.PredictProgram:
         return self._program(
             ModeKeys.PREDICT,
             batch,
             lambda model: training.predict_program(
                 model, batch, self._own_devices.place
             ),
+            is_eager=is_eager,
         )
 
     def _program(
@@ -769,13 +774,19 @@ class Estimator:
         mode: Mode,
         batch: plans.RawBatch,
         build: Callable[[training.Model], Program],
+        *,
+        is_eager: bool | None = None,
     ) -> Program:
-        """Return the program for this mode and structure of input, built once."""
-        key = (mode, training.structure_of(batch))
+        """Return the program for this mode and structure of input, built once.
+
+        `is_eager` is whether to run the model without jit; None follows the config.
+        """
+        is_eager = self._config.debug is True if is_eager is None else is_eager
+        key = (mode, training.structure_of(batch), is_eager)
         if key not in self._programs:
             keep_compiled_programs(self._config.compilation_cache_dir)
-            with self._debugging():
-                self._programs[key] = build(self._model(mode))
+            with jax.disable_jit() if is_eager else nullcontext():
+                self._programs[key] = build(self._model(mode, is_eager=is_eager))
         program: Program = self._programs[key]
         return program
 
@@ -831,7 +842,12 @@ class Estimator:
         if given is None and self._warm_start and not self.latest_checkpoint():
             key = jax.random.key(self._config.tf_random_seed or 0)
             return self._loader.warm_start(
-                self._model(mode), plan, batch, key, self._warm_start, placement
+                self._model(mode, is_eager=False),
+                plan,
+                batch,
+                key,
+                self._warm_start,
+                placement,
             )
         path = self._checkpoint(given)
         return self._loader.load(
