@@ -1,9 +1,9 @@
 """Every operation gives the same numbers in every order of calls, for every setting.
 
 A reference is trained by itself; another Estimator evaluates and predicts at each of
-its checkpoints. Then one Estimator is called in an order that contains every pair (slow:
-every three) of train, evaluate, predict, export and load. What it gives must be what
-the reference gave at the same step: no call may leave anything behind in the Estimator.
+its checkpoints. Then one Estimator is called in an order that contains every pair
+(slow: every three) of train, evaluate, predict, export and load. What it gives must be
+what the reference gave at the same step: no call may leave anything in the Estimator.
 """
 
 import shutil
