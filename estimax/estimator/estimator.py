@@ -451,7 +451,8 @@ class Estimator:
             a dict of arrays for each batch, which is faster.
 
         Yields:
-          The predictions of the model as NumPy arrays, usually in a dict.
+          The predictions of the model as NumPy arrays, usually in a dict. Text, such as
+          the names of classes, is `bytes` as in tf.estimator; a bundle returns `str`.
 
         Raises:
           MissingFileError: There is no checkpoint.
