@@ -59,6 +59,7 @@ from estimax.parallel.cluster import check_alone, check_trains
 from estimax.parallel.processes import Processes
 from estimax.staging import plan as plans
 from estimax.training.signals import stopping_on_signals
+from estimax.wire import forks
 from estimax.wire.compilation_cache import keep_compiled_programs
 
 _log = logging.getLogger("estimax")
@@ -221,6 +222,7 @@ class Estimator:
     @contextmanager
     def _together(self) -> Iterator[None]:
         """Train with the other processes of the cluster, if there is one."""
+        forks.check("train")
         self._peers = self._config.connect()
         try:
             with self._peers.together() if self._peers else nullcontext():
@@ -682,6 +684,7 @@ class Estimator:
         checkpoint: checkpoints.Checkpoint | None = None,
     ) -> Feed:
         """Open the input; it continues at the position of `checkpoint`, if given."""
+        forks.check(f"the Estimator, in mode {mode!r}")
         resume = self._config.resume_input
         is_train = mode == ModeKeys.TRAIN
         peers = self._peers if is_train else None
@@ -772,6 +775,7 @@ class Estimator:
         build: Callable[[training.Model], Program],
     ) -> Program:
         """Return the program for this mode and structure of input, built once."""
+        forks.check(f"the Estimator, in mode {mode!r}")
         key = (mode, training.structure_of(batch))
         if key not in self._programs:
             keep_compiled_programs(self._config.compilation_cache_dir)
