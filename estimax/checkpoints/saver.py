@@ -22,6 +22,7 @@ from typing import Any
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import manager
 from estimax.checkpoints.together import write_together
+from estimax.core.display import shown_path
 from estimax.core.errors import ConfigError, MissingFileError
 from estimax.parallel.processes import Processes
 from estimax.wire import atomic, json_text, locks
@@ -127,7 +128,7 @@ class Saver:
         except OSError as error:  # such as a full disk, which names no file
             error.add_note(f"while writing the checkpoint {path}")
             raise
-        _log.info("saved step %d to %s", step, path)
+        _log.info("saved step %d to %s", step, shown_path(path))
         if was_marked:
             atomic.write_bytes(path / manager.KEEP_MARK, b"")
 

@@ -28,6 +28,7 @@ from estimax import checkpoints, export, training
 from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import numbers
+from estimax.core.display import shown_path
 from estimax.core.errors import MissingFileError
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
@@ -170,7 +171,7 @@ class Estimator:
         return self._call_model_fn(features, labels, mode)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__}(model_dir={self.model_dir!r})"]
+        lines = [f"{type(self).__name__}(model_dir={shown_path(self.model_dir)!r})"]
         if isinstance(self._params, Mapping) and self._params:
             lines.append(f"  params: {', '.join(map(str, self._params))}")
         return "\n".join(lines)
@@ -805,7 +806,8 @@ class Estimator:
                 state = program.init(key, arrays)
             return warm_started(state, self._warm_start) if self._warm_start else state
         if self._warm_start:
-            _log.info("no warm start: %s has a checkpoint", self.model_dir)
+            where = shown_path(self.model_dir)
+            _log.info("no warm start: %s has a checkpoint", where)
         with self._debugging():
             return restored(program, key, arrays, checkpoint)
 
