@@ -79,6 +79,10 @@ class InUseError(EstimaxError, RuntimeError):
     """Another process is training in the model directory."""
 
 
+class ForkedError(EstimaxError, RuntimeError):
+    """The process was forked from one that had used JAX, which cannot work there."""
+
+
 class ClusterError(EstimaxError, RuntimeError):
     """A process of a cluster was lost or failed, or the processes do not agree."""
 

@@ -208,7 +208,7 @@ def with_model_dir(
     if not isinstance(model_dir, str | os.PathLike | None):
         raise ConfigError(f"Estimator: model_dir must be a path, got {model_dir!r}.")
     given = os.fspath(model_dir) if model_dir else None
-    if given and config.model_dir and given != config.model_dir:
+    if given and config.model_dir and not _is_same(given, config.model_dir):
         raise ConfigError(
             f"Estimator: model_dir is {given!r} here and {config.model_dir!r} in the "
             "RunConfig. Give one of them."
@@ -217,7 +217,12 @@ def with_model_dir(
     if resolved is None:
         resolved = tempfile.mkdtemp(prefix="estimax-")
         _log.warning("no model_dir given: using the temporary folder %s", resolved)
-    return config.replace(model_dir=resolved)
+    # Absolute, so that a later change of the working directory does not move it.
+    return config.replace(model_dir=os.path.abspath(resolved))
+
+
+def _is_same(one: str, other: str) -> bool:
+    return os.path.abspath(one) == os.path.abspath(other)
 
 
 def check_steps(**given: int | None) -> None:

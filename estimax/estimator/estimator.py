@@ -28,6 +28,7 @@ from estimax import checkpoints, export, training
 from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import numbers
+from estimax.core.display import shown_path
 from estimax.core.errors import MissingFileError
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
@@ -59,6 +60,7 @@ from estimax.parallel.cluster import check_alone, check_trains
 from estimax.parallel.processes import Processes
 from estimax.staging import plan as plans
 from estimax.training.signals import stopping_on_signals
+from estimax.wire import forks
 from estimax.wire.compilation_cache import keep_compiled_programs
 
 _log = logging.getLogger("estimax")
@@ -169,7 +171,7 @@ class Estimator:
         return self._call_model_fn(features, labels, mode)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__}(model_dir={self.model_dir!r})"]
+        lines = [f"{type(self).__name__}(model_dir={shown_path(self.model_dir)!r})"]
         if isinstance(self._params, Mapping) and self._params:
             lines.append(f"  params: {', '.join(map(str, self._params))}")
         return "\n".join(lines)
@@ -221,6 +223,7 @@ class Estimator:
     @contextmanager
     def _together(self) -> Iterator[None]:
         """Train with the other processes of the cluster, if there is one."""
+        forks.check("train")
         self._peers = self._config.connect()
         try:
             with self._peers.together() if self._peers else nullcontext():
@@ -451,7 +454,8 @@ class Estimator:
             a dict of arrays for each batch, which is faster.
 
         Yields:
-          The predictions of the model as NumPy arrays, usually in a dict.
+          The predictions of the model as NumPy arrays, usually in a dict. Text, such as
+          the names of classes, is `bytes` as in tf.estimator; a bundle returns `str`.
 
         Raises:
           MissingFileError: There is no checkpoint.
@@ -683,6 +687,7 @@ class Estimator:
         checkpoint: checkpoints.Checkpoint | None = None,
     ) -> Feed:
         """Open the input; it continues at the position of `checkpoint`, if given."""
+        forks.check(f"the Estimator, in mode {mode!r}")
         resume = self._config.resume_input
         is_train = mode == ModeKeys.TRAIN
         peers = self._peers if is_train else None
@@ -781,6 +786,7 @@ class Estimator:
 
         `is_eager` is whether to run the model without jit; None follows the config.
         """
+        forks.check(f"the Estimator, in mode {mode!r}")
         is_eager = self._config.debug is True if is_eager is None else is_eager
         key = (mode, training.structure_of(batch), is_eager)
         if key not in self._programs:
@@ -811,7 +817,8 @@ class Estimator:
                 state = program.init(key, arrays)
             return warm_started(state, self._warm_start) if self._warm_start else state
         if self._warm_start:
-            _log.info("no warm start: %s has a checkpoint", self.model_dir)
+            where = shown_path(self.model_dir)
+            _log.info("no warm start: %s has a checkpoint", where)
         with self._debugging():
             return restored(program, key, arrays, checkpoint)
 

@@ -417,7 +417,8 @@ def _checkpoint_interval(
 
 
 def _model_dir(given: str | None, cluster: Cluster) -> str | None:
-    if given and cluster.model_dir and given != cluster.model_dir:
+    both = (given, cluster.model_dir)
+    if all(both) and len({os.path.abspath(str(path)) for path in both}) > 1:
         raise ConfigError(
             f"RunConfig: model_dir is {given!r} here and {cluster.model_dir!r} in "
             "TF_CONFIG. Give one of them."
