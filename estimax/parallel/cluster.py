@@ -22,6 +22,7 @@ import jax
 
 from estimax.core.addresses import is_address
 from estimax.core.errors import ConfigError, did_you_mean
+from estimax.parallel.aborts import start_jax
 
 CHIEF, MASTER, WORKER, PS, EVALUATOR = "chief", "master", "worker", "ps", "evaluator"
 _LOCAL = "local execution, without a cluster,"
@@ -260,7 +261,7 @@ def _detected(system: str, timeouts: Mapping[str, Any]) -> Cluster:
     if not jax.distributed.is_initialized():
         method = None if system == "auto" else system
         try:
-            jax.distributed.initialize(cluster_detection_method=method, **timeouts)
+            start_jax(cluster_detection_method=method, **timeouts)
         except (ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"RunConfig: cluster={system!r}: JAX could not connect the processes: "

@@ -10,6 +10,7 @@ hook that requests a value waits for the device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,8 @@ def run(
                 break
             context.request_stop()
             due, wanted = [], []
+        if context.peers is not None:
+            context.peers.begin_step(context.step + stop - at)
         state, outputs = _advance(program, state, stack, at, stop, plain_names(wanted))
         context.state = state
         context.step += stop - at
@@ -91,7 +94,8 @@ def _next(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | Non
     """Return the next stack; None if there is none, or a signal arrived."""
     if context.requests is not None:
         # A process of a cluster ends with the others, at a step that they agree on.
-        return next(stacks, None)
+        with context.peers.awaiting_input() if context.peers else nullcontext():
+            return next(stacks, None)
     return unless_interrupted(context, lambda: next(stacks, None))
 
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from estimax import checkpoints
 
-PROGRAM = Path(__file__).parent / "programs" / "train_clicks.py"
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = PROGRAMS / "train_clicks.py"
 PATIENCE = 600.0  # seconds; generous, because a busy machine must not fail a test
 
 
@@ -24,9 +25,21 @@ def free_port():
 
 
 class Job:
-    """Processes that train together; each prints to a file beside the model_dir."""
+    """Processes that train together; each prints to a file beside the model_dir.
 
-    def __init__(self, model_dir, *options, workers=1, evaluator=False, devices=4):
+    `absent` names processes of the cluster that are not started.
+    """
+
+    def __init__(
+        self,
+        model_dir,
+        *options,
+        workers=1,
+        evaluator=False,
+        devices=4,
+        program=PROGRAM,
+        absent=(),
+    ):
         self.model_dir = Path(model_dir)
         self.model_dir.mkdir(parents=True, exist_ok=True)
         port = free_port()
@@ -34,9 +47,11 @@ class Job:
         cluster["worker"] = [f"127.0.0.1:{port + 1 + i}" for i in range(workers)]
         tasks = [("chief", 0), *(("worker", i) for i in range(workers))]
         tasks += [("evaluator", 0)] if evaluator else []
+        tasks = [task for task in tasks if "{} {}".format(*task) not in absent]
         self.processes = {
             f"{kind} {index}": self._start(
                 f"{kind} {index}",
+                program,
                 options,
                 devices,
                 {"cluster": cluster, "task": {"type": kind, "index": index}},
@@ -44,12 +59,12 @@ class Job:
             for kind, index in tasks
         }
 
-    def _start(self, name, options, devices, tf_config):
+    def _start(self, name, program, options, devices, tf_config):
         flags = f"--xla_force_host_platform_device_count={devices}"
         env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config)}
         with open(self._log(name), "w") as log:
             return subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.model_dir), *options],
+                [sys.executable, str(program), str(self.model_dir), *options],
                 env={**os.environ, **env},
                 stdout=log,
                 stderr=subprocess.STDOUT,
