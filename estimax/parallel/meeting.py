@@ -212,7 +212,7 @@ def _hosted(me: Member, deadline: float, limit_secs: float) -> Iterator[None]:
         _send(connection, {"process": me.process, "count": me.count})
         # Process 0 gives up first, and says who is missing.
         answer = _receive(connection, deadline - time.monotonic() + _HELLO_SECS)
-        if answer is None:
+        if not isinstance(answer, dict):
             raise ClusterError(
                 f"{me.called(0)} ended before all processes were connected, or trains "
                 "with others already. Its own output says which. Start all processes "

@@ -243,19 +243,21 @@ class Processes:
         if self._failed_at is not None:  # in a block within this one
             return
         kind, text = type(error).__name__, str(error)
-        if isinstance(error, jax.errors.JaxRuntimeError):
-            # Most likely a connection broke because another process was killed. The
-            # watcher will find out which, and end this process with a message.
-            _log.error("%s: %s", kind, text)
-            self._await_loss()
         if isinstance(error, SystemExit) and error.code == _SIGTERM_STATUS:
-            kind, text = "stopped by SIGTERM before its first step", ""
-        self._failed_at = time.monotonic()
-        with contextlib.suppress(RuntimeError):  # the chief is gone
-            self.tell(failed=f"{kind}: {text}" if text else kind)
-        if self._watcher is not None:
-            self._watcher.stop()  # this process ends by its own error
-        _leave()
+            kind, text = "it was stopped by SIGTERM", ""
+        try:
+            if isinstance(error, jax.errors.JaxRuntimeError):
+                # Most likely a connection broke because another process was killed.
+                # The watcher will find out which, and end this process with a message.
+                _log.error("%s: %s", kind, text)
+                self._await_loss()
+        finally:  # also if a signal ends the wait
+            self._failed_at = time.monotonic()
+            with contextlib.suppress(RuntimeError):  # the chief is gone
+                self.tell(failed=f"{kind}: {text}" if text else kind)
+            if self._watcher is not None:
+                self._watcher.stop()  # this process ends by its own error
+            _leave()
 
     def _await_loss(self) -> None:
         """Give the watcher time to end this process, with the name of a lost one."""

@@ -1,13 +1,14 @@
 """What processes exchange, with threads in place of processes."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from process_threads import MemoryStore, in_threads, processes_of
 
 from estimax.core.errors import ClusterError, InputError
-from estimax.parallel.processes import Watcher
 from estimax.parallel.requests import STOP, Requests
+from estimax.parallel.watching import Place, Watcher, is_deadlock
 
 
 def test_all_processes_gather_the_same_values_in_order():
@@ -79,6 +80,66 @@ def test_a_process_that_has_ended_its_training_may_leave():
     peers[1].leave()
     now[0] = 100.0
     assert watchers[0].look() is None
+
+
+def test_processes_that_wait_in_different_places_are_named():
+    store, now = MemoryStore(), [0.0]
+    peers = processes_of(2, store)
+    watchers = watchers_of(peers, store, lambda: now[0])
+
+    def train(one):
+        with one.together():
+            one.begin_step(3)
+            one.wait("here" if one.is_chief else "there")
+
+    with ThreadPoolExecutor(4) as pool:
+        training = [pool.submit(train, one) for one in peers]
+        wanted = [Place(3, "here"), Place(3, "there")]
+        while [one.place() for one in peers] != wanted:
+            time.sleep(0.01)
+        for at in (0.0, 0.0, 20.0):
+            now[0] = at
+            assert [one.look() for one in watchers] == [None, None]
+        now[0] = 31.0
+        problems = [one.look() for one in watchers]
+        # Each takes part in the other's exchange, so that both go on to the end.
+        pool.submit(peers[1].wait, "here").result()
+        pool.submit(peers[0].wait, "there").result()
+        for one in training:
+            one.result()
+    for problem in problems:
+        assert "wait for each other in different places, for 31 seconds" in problem
+        assert "chief (process 0 of 2) waits in 'here' after step 3" in problem
+        assert "worker 0 (process 1 of 2) waits in 'there' after step 3" in problem
+    assert [one.place() for one in peers] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [Place(3, "end"), Place(3, "end")],  # one of them is about to see the other
+        [Place(3, "saved"), Place(3)],  # the chief evaluates what was saved
+        [Place(3), Place(4)],  # a slow step, or a hook in one process
+        [Place(3, "saved"), Place(4), Place(3)],  # the third may still come
+        [Place(3, "saved"), None],  # one does not train with the others
+    ],
+)
+def test_processes_of_which_one_can_go_on_are_not_deadlocked(places):
+    assert not is_deadlock(places)
+
+
+def test_a_process_waits_for_its_input_where_its_input_thread_waits():
+    chief, worker = processes_of(2)
+    with ThreadPoolExecutor(2) as pool, chief.together():
+        waiting = pool.submit(chief.wait, "batch")
+        while not chief._waits:
+            time.sleep(0.01)
+        assert chief.place() == Place(0)  # the batch is prepared ahead of time
+        with chief.awaiting_input():
+            assert chief.place() == Place(0, "batch", 0)
+        worker.wait("batch")
+        waiting.result()
+        pool.submit(worker.wait, "end")
 
 
 def test_a_request_is_taken_once():
