@@ -92,7 +92,8 @@ def end_now() -> None:
     Not by an exception: the main thread may wait in a collective for ever.
     """
     logging.shutdown()
-    sys.stdout.flush()
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # none, or closed
+        sys.stdout.flush()
     os._exit(LOST_STATUS)
 
 
@@ -115,7 +116,7 @@ def _set_terminate_handler() -> bool:
     exception_type.restype = ctypes.c_void_p
     set_terminate.restype = ctypes.c_void_p
     set_terminate.argtypes = [ctypes.c_void_p]
-    before = None
+    before: list[Any] = []
 
     def handle() -> None:
         name = _name_of(exception_type())
@@ -123,12 +124,11 @@ def _set_terminate_handler() -> bool:
             _lose_service()
         elif _receiver is not None:
             _receiver.abort(name)
-        if before is not None:
-            _Handler(before)()  # prints the exception and ends the process
+        before[0]()  # prints the exception and ends the process
 
     handler = _Handler(handle)
     _kept.append(handler)
-    before = set_terminate(ctypes.cast(handler, ctypes.c_void_p))
+    before.append(_Handler(set_terminate(ctypes.cast(handler, ctypes.c_void_p))))
     return True
 
 

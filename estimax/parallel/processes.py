@@ -35,9 +35,10 @@ from typing import Any
 import jax
 
 from estimax.core.errors import ClusterError
-from estimax.parallel.aborts import end_now, report_to, say_why, start_jax
-from estimax.parallel.cluster import Cluster, jax_timeouts
-from estimax.parallel.meeting import Member, meeting
+from estimax.parallel.aborts import end_now, report_to, say_why
+from estimax.parallel.cluster import Cluster
+from estimax.parallel.meeting import Member
+from estimax.parallel.starting import join
 from estimax.parallel.watching import PREFIX as _PREFIX
 from estimax.parallel.watching import Place, Store, Watcher
 
@@ -52,7 +53,6 @@ _WAIT_MS = 2_000
 _WAIT_LIMIT_SECS = 24 * 3600.0
 _REMIND_SECS = 600.0
 _SIGTERM_STATUS = 128 + signal.SIGTERM
-_CONNECT_SECS = 120  # how long JAX may take to connect processes that are all there
 
 
 class Processes:
@@ -327,7 +327,8 @@ class Processes:
                 self._watcher.wait_for_others()
             return
         if self._has_ended:
-            self.tell(failed="it has exited", done="")
+            with contextlib.suppress(RuntimeError):  # the chief is gone
+                self.tell(failed="it has exited", done="")
         if self._watcher is not None:
             self._watcher.stop()
 
@@ -381,7 +382,14 @@ def connect(
     if _connected is not None or cluster.num_worker_replicas <= 1:
         return _connected
     if not jax.distributed.is_initialized():
-        _initialize(cluster, start_timeout_secs, lost_after_secs)
+        process, count = cluster.process_id, cluster.num_worker_replicas
+        me = Member(str(cluster.coordinator), process, count, cluster.name_of)
+        _log.info(
+            "%s: waiting for the processes of the cluster at %s",
+            cluster.name_of(process),
+            me.address,
+        )
+        join(me, start_timeout_secs, lost_after_secs=lost_after_secs)
     index, count = jax.process_index(), jax.process_count()
     if (index, count) != (cluster.process_id, cluster.num_worker_replicas):
         raise ClusterError(
@@ -403,48 +411,6 @@ def connect(
         jax.device_count(),
     )
     return peers
-
-
-def _initialize(
-    cluster: Cluster, start_timeout_secs: float, lost_after_secs: float
-) -> None:
-    _check_unused()
-    count, process = cluster.num_worker_replicas, cluster.process_id
-    me = Member(str(cluster.coordinator), process, count, cluster.name_of)
-    _log.info(
-        "%s: waiting for the processes of the cluster at %s",
-        cluster.name_of(process),
-        me.address,
-    )
-    try:
-        with meeting(me, start_timeout_secs):
-            start_jax(
-                me.address,
-                count,
-                process,
-                cluster_detection_method="deactivate",
-                coordinator_bind_address=me.bind_address,
-                **jax_timeouts(_CONNECT_SECS, lost_after_secs),
-            )
-    except ClusterError:
-        raise
-    except RuntimeError as error:
-        raise ClusterError(
-            f"{me.called(process)} met the other processes, but JAX could not connect "
-            f"them: {error} Is there a firewall or a proxy between them? Process 0 "
-            f"must be reachable at {me.address}."
-        ) from error
-
-
-def _check_unused() -> None:
-    from jax._src import xla_bridge  # not public; JAX has no other way to ask
-
-    if xla_bridge.backends_are_initialized():
-        raise ClusterError(
-            "the processes of a cluster must be connected before JAX is used, and this "
-            "process has used it already (any computation, jax.devices(), or evaluate "
-            "before train). Call config.connect() first, on the RunConfig."
-        )
 
 
 def _handle_sigterm_in_python() -> None:

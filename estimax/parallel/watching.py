@@ -16,12 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from estimax.parallel.processes import Processes
 
 PREFIX = "estimax"
+_STOP_SECS = 10.0  # a thread that takes longer does not call the store
+_Told = Mapping[str, Any]  # a beat or a note, from JSON
 
 
 class Store(Protocol):
@@ -135,8 +137,7 @@ class Watcher:
     def stop(self) -> None:
         """Stop the thread. Python must not exit while it calls the store."""
         self._is_stopped.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        self._thread.join(_STOP_SECS)
 
     def wait_for_loss(self) -> None:
         """Wait as long as it may take to notice that a process was lost."""
@@ -150,8 +151,10 @@ class Watcher:
         while not self._is_stopped.wait(self.interval):
             try:
                 problem = self.look()
-            except RuntimeError as error:
-                problem = f"the chief (process 0) was lost: {error}"
+            except RuntimeError:  # the store cannot be reached
+                if not self._is_stopped.is_set():
+                    self._processes.lose_service()
+                return
             if problem is not None and not self._is_stopped.is_set():
                 self._end(problem)
                 return
@@ -168,7 +171,7 @@ class Watcher:
         beats, notes = self._numbered("beats"), self._numbered("notes")
         return self._failed(notes) or self._lost(beats, notes) or self._stuck(beats)
 
-    def _failed(self, notes: Mapping[int, Mapping[str, str]]) -> str | None:
+    def _failed(self, notes: Mapping[int, _Told]) -> str | None:
         if "done" in notes.get(self._processes.index, {}):
             return None
         for other in self._seen:
@@ -182,8 +185,8 @@ class Watcher:
 
     def _lost(
         self,
-        beats: Mapping[int, Mapping[str, int]],
-        notes: Mapping[int, Mapping[str, str]],
+        beats: Mapping[int, _Told],
+        notes: Mapping[int, _Told],
     ) -> str | None:
         now = self._clock()
         for other, (last, since) in self._seen.items():
@@ -202,7 +205,7 @@ class Watcher:
                 )
         return None
 
-    def _stuck(self, beats: Mapping[int, Mapping[str, object]]) -> str | None:
+    def _stuck(self, beats: Mapping[int, _Told]) -> str | None:
         now = self._clock()
         places = [
             _place_from(beats.get(index, {}).get("place"))
@@ -224,7 +227,7 @@ class Watcher:
             "compare their settings, hooks, data and versions."
         )
 
-    def _numbered(self, kind: str) -> dict[int, dict[str, object]]:
+    def _numbered(self, kind: str) -> dict[int, _Told]:
         found = self._store.key_value_dir_get(f"{PREFIX}/{kind}/")
         return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
 

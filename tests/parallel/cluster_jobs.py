@@ -24,10 +24,22 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def slurm_environment(kind, index, workers, port):
+    return {
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": str(workers + 1),
+        "SLURM_PROCID": str(0 if kind == "chief" else index + 1),
+        "SLURM_LOCALID": "0",
+        "JAX_COORDINATOR_PORT": str(port),
+    }
+
+
 class Job:
     """Processes that train together; each prints to a file beside the model_dir.
 
-    `absent` names processes of the cluster that are not started.
+    `absent` names processes of the cluster that are not started. With `slurm` the
+    environment is also the one that Slurm gives to its tasks.
     """
 
     def __init__(
@@ -39,6 +51,7 @@ class Job:
         devices=4,
         program=PROGRAM,
         absent=(),
+        slurm=False,
     ):
         self.model_dir = Path(model_dir)
         self.model_dir.mkdir(parents=True, exist_ok=True)
@@ -55,13 +68,14 @@ class Job:
                 options,
                 devices,
                 {"cluster": cluster, "task": {"type": kind, "index": index}},
+                slurm_environment(kind, index, workers, port) if slurm else {},
             )
             for kind, index in tasks
         }
 
-    def _start(self, name, program, options, devices, tf_config):
+    def _start(self, name, program, options, devices, tf_config, more):
         flags = f"--xla_force_host_platform_device_count={devices}"
-        env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config)}
+        env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config), **more}
         with open(self._log(name), "w") as log:
             return subprocess.Popen(
                 [sys.executable, str(program), str(self.model_dir), *options],

@@ -1,6 +1,6 @@
 """Train a tiny model in a cluster in which something goes wrong; `test_watching.py`.
 
-    python go_wrong.py MODEL_DIR SCENARIO [--start-secs 60]
+    python go_wrong.py MODEL_DIR SCENARIO [--start-secs 60] [--cluster slurm]
 
 A line "at: <place>" tells the test where this process is.
 """
@@ -18,6 +18,7 @@ def main():
     parser.add_argument("model_dir")
     parser.add_argument("scenario", choices=sorted(SCENARIOS))
     parser.add_argument("--start-secs", type=float, default=300)
+    parser.add_argument("--cluster", help="a system that JAX detects")
     args = parser.parse_args()
     config = ex.RunConfig(
         args.model_dir,
@@ -25,6 +26,7 @@ def main():
         save_summary_steps=None,
         lost_after_secs=5,
         session_creation_timeout_secs=args.start_secs,
+        cluster=args.cluster,
     )
     SCENARIOS[args.scenario](config)
 
