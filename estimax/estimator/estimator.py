@@ -208,6 +208,8 @@ class Estimator:
           ChangedInputError: The last call was interrupted, and the data has changed
             since. `RunConfig(resume_input="restart")` reads it from its beginning,
             "unchecked" continues at the saved position.
+          ClusterError: The other processes of the cluster cannot be reached.
+          InputError: The `input_fn` gave data in some processes of the cluster only.
           InUseError: Another process or thread is training in the same `model_dir`.
           MissingFileError: `model_dir` was deleted while it was trained in.
           NanLossError: The loss became NaN or infinite.
