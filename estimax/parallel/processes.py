@@ -80,7 +80,7 @@ class Processes:
         self._where: dict[str, str] = {}
         self._watcher: Watcher | None = None
         self._has_ended = True
-        self._failed_at: float | None = None  # when this process told of its own error
+        self._has_failed = False  # by an error of its own, of which it told the others
 
     @property
     def is_chief(self) -> bool:
@@ -240,19 +240,23 @@ class Processes:
         self.tell(done="")
 
     def _fail(self, error: BaseException) -> None:
-        if self._failed_at is not None:  # in a block within this one
+        if self._has_failed:  # in a block within this one
             return
         kind, text = type(error).__name__, str(error)
         if isinstance(error, SystemExit) and error.code == _SIGTERM_STATUS:
             kind, text = "it was stopped by SIGTERM", ""
         try:
             if isinstance(error, jax.errors.JaxRuntimeError):
-                # Most likely a connection broke because another process was killed.
-                # The watcher will find out which, and end this process with a message.
-                _log.error("%s: %s", kind, text)
+                # The watcher finds out which, and ends this process with a message.
+                _log.error(
+                    "a step failed, most likely because another process was lost. "
+                    "Waiting to see which. The error is %s: %s",
+                    kind,
+                    text,
+                )
                 self._await_loss()
         finally:  # also if a signal ends the wait
-            self._failed_at = time.monotonic()
+            self._has_failed = True
             with contextlib.suppress(RuntimeError):  # the chief is gone
                 self.tell(failed=f"{kind}: {text}" if text else kind)
             if self._watcher is not None:
@@ -261,7 +265,7 @@ class Processes:
 
     def _await_loss(self) -> None:
         """Give the watcher time to end this process, with the name of a lost one."""
-        if self._watcher is not None and self._failed_at is None:
+        if self._watcher is not None and not self._has_failed:
             self._watcher.wait_for_loss()
 
     def lose_service(self) -> None:
@@ -270,7 +274,7 @@ class Processes:
         The thread that calls this holds a lock of JAX's client, so the store cannot be
         used here.
         """
-        while self._failed_at is not None:
+        while self._has_failed:
             # The others end because of the error of this process, which is about to
             # print it and to exit.
             time.sleep(60)
@@ -284,7 +288,7 @@ class Processes:
 
     def abort(self, exception: str) -> None:
         """Tell the others that an exception of C++ ends this process."""
-        if self._failed_at is not None or self._watcher is None:
+        if self._has_failed or self._watcher is None:
             return
         is_mismatch = "gloo" in exception and "Enforce" in exception
         if not is_mismatch:  # perhaps a connection broke because a process was lost
@@ -321,7 +325,7 @@ class Processes:
 
     def leave(self) -> None:
         """Tell the others that this process exits, and stop watching them."""
-        if self._failed_at is not None:
+        if self._has_failed:
             if self.is_chief and self._watcher is not None:
                 # The others must see it before the store ends with this process.
                 self._watcher.wait_for_others()
