@@ -1,5 +1,6 @@
 """What processes exchange, with threads in place of processes."""
 
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,6 +8,7 @@ import pytest
 from process_threads import MemoryStore, in_threads, processes_of
 
 from estimax.core.errors import ClusterError, InputError
+from estimax.parallel import processes
 from estimax.parallel.requests import STOP, Requests
 from estimax.parallel.watching import Place, Watcher, is_deadlock
 
@@ -39,6 +41,30 @@ def test_a_wait_can_be_given_up():
         chief.gather("a", 1, lambda: True)
 
 
+def test_a_wait_has_a_limit_and_a_name(monkeypatch):
+    monkeypatch.setattr(processes, "_WAIT_LIMIT_SECS", 0.0)
+    monkeypatch.setattr(processes, "_WAIT_MS", 10)
+    chief, worker = processes_of(2)
+    with pytest.raises(ClusterError, match=r"worker 0 .* did not take part in 'a'"):
+        chief.wait("a")
+    with pytest.raises(ClusterError, match=r"chief .* did not take part in 'b'"):
+        worker.wait("b")
+
+
+def test_sigterm_in_the_joint_part_is_told_to_the_others():
+    store = MemoryStore()
+    peers = processes_of(2, store)
+    watchers = watchers_of(peers, store, time.monotonic)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, peers[1].together():
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert watchers[0].look() == (
+        "worker 0 (process 1 of 2) ended: it was stopped by SIGTERM"
+    )
+
+
 def watchers_of(peers, store, clock):
     return [Watcher(store, one, 30.0, print, clock) for one in peers]
 
@@ -51,9 +77,10 @@ def test_a_process_without_a_sign_of_life_is_named():
     now[0] = 20.0
     assert [one.look() for one in watchers[:2]] == [None, None]
     now[0] = 60.0
-    assert "worker 1 (process 2 of 3) was lost: no sign of life for 40" in (
-        watchers[0].look()
-    )
+    problem = watchers[0].look()
+    assert "worker 1 (process 2 of 3) was lost: no sign of life for 40" in problem
+    assert "run different programs" in problem
+    assert "GIL" in problem
 
 
 def test_an_error_of_a_process_is_told_to_the_others():
