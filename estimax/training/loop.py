@@ -59,9 +59,9 @@ def run(
                 break
             context.request_stop()
             due, wanted = [], []
-        if context.peers is not None:
-            context.peers.begin_step(context.step + stop - at)
-        state, outputs = _advance(program, state, stack, at, stop, plain_names(wanted))
+        state, outputs = _advance(
+            program, state, stack, at, stop, plain_names(wanted), context
+        )
         context.state = state
         context.step += stop - at
         context.examples += sum(stack.examples[at:stop])
@@ -106,12 +106,17 @@ def _advance(
     start: int,
     stop: int,
     names: set[str],
+    context: RunContext,
 ) -> tuple[TrainState, Mapping[str, Any]]:
     """Run stack[start:stop]; return the state and the outputs of the last step.
 
     If a hook requested values that `observe` computes (`names`), they are computed for
     the last batch from the state before its step, and added to the outputs.
     """
+    if context.peers is not None:
+        # Noted after the exchanges that precede the step: a process that still waits in
+        # one of them has not begun the step, and the others wait for it on the device.
+        context.peers.begin_step(context.step + stop - start)
     seen: Mapping[str, Any] = {}
     before: Mapping[str, Any] = {}
     if not program.observed.isdisjoint(names):
