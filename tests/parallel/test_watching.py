@@ -102,6 +102,15 @@ def test_collectives_of_different_sizes_are_told_as_different_programs(tmp_path)
     assert any("run different programs" in log for log in logs), logs
 
 
+def test_a_call_that_holds_pythons_lock_for_long_is_told_as_a_cause(tmp_path):
+    job = job_of(tmp_path, "hold_the_gil")
+    assert set(job.wait().values()) == {LOST_STATUS}
+    assert "worker 0 (process 1 of 2" in job.log("chief 0")
+    assert "raise RunConfig(lost_after_secs=…)" in job.log("chief 0")
+    assert "chief (process 0 of 2" in job.log("worker 0")
+    assert_plain(job)
+
+
 def test_a_process_without_data_is_named_in_all(tmp_path):
     job = job_of(tmp_path, "no_data_in_worker")
     # All raise; one that is slower may end because of the error of the other.

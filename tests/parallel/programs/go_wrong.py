@@ -6,6 +6,7 @@ A line "at: <place>" tells the test where this process is.
 """
 
 import argparse
+import ctypes
 import time
 
 import numpy as np
@@ -111,6 +112,12 @@ def other_collective(config):
     train(config, AtStep(config, take_part))
 
 
+def hold_the_gil(config):
+    """A call in the worker keeps Python's lock for longer than lost_after_secs."""
+    library = ctypes.PyDLL(None)  # its functions do not release the lock
+    train(config, AtStep(config, lambda context: library.sleep(15)))
+
+
 def no_data_in_worker(config):
     def input_fn(input_context):
         rows = 64 if input_context.input_pipeline_id == 0 else 0
@@ -172,6 +179,7 @@ SCENARIOS = {
         two_places,
         wait_at_step_3,
         other_collective,
+        hold_the_gil,
         no_data_in_worker,
         directory_in_use,
         slow_start,
