@@ -29,7 +29,7 @@ from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import numbers
 from estimax.core.display import shown_path
-from estimax.core.errors import MissingFileError
+from estimax.core.errors import InputError, MissingFileError
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
 from estimax.core.tf_names import Retired
@@ -210,6 +210,8 @@ class Estimator:
           ChangedInputError: The last call was interrupted, and the data has changed
             since. `RunConfig(resume_input="restart")` reads it from its beginning,
             "unchecked" continues at the saved position.
+          ClusterError: The other processes of the cluster cannot be reached.
+          InputError: The `input_fn` gave data in some processes of the cluster only.
           InUseError: Another process or thread is training in the same `model_dir`.
           MissingFileError: `model_dir` was deleted while it was trained in.
           NanLossError: The loss became NaN or infinite.
@@ -669,9 +671,24 @@ class Estimator:
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
     def _has_data(self, feed: Feed) -> bool:
-        """Return whether there is a first batch, in a cluster in every process."""
-        found = feed.first is not None
-        return found if self._peers is None else all(self._peers.gather("data", found))
+        """Return whether there is a first batch.
+
+        In a cluster all processes have one, or none has.
+        """
+        has_first = feed.first is not None
+        if self._peers is None:
+            return has_first
+        found = self._peers.gather("data", has_first)
+        if any(found) and not all(found):
+            empty = [i for i, has_data in enumerate(found) if not has_data]
+            raise InputError(
+                "train: the input_fn gave no data in "
+                f"{', '.join(map(self._peers.name_of, empty))}; "
+                f"{len(found) - len(empty)} of {len(found)} processes have data. A "
+                "step needs a part of the batch from every process: give each some "
+                "files or rows, or use fewer processes."
+            )
+        return has_first
 
     def _seed(self) -> int | None:
         """Return the seed of the run; in a cluster, one that all processes share."""

@@ -25,11 +25,10 @@ import jax
 
 from estimax.core.errors import ClusterError, InputError
 from estimax.feeding.batches import PlacedBatch
-from estimax.parallel.processes import Processes
+from estimax.parallel.processes import BATCH, Processes
 from estimax.parallel.requests import INTERRUPTED, STOP, Requests
 
 _log = logging.getLogger("estimax")
-_TOPIC = "batch"  # of the input thread
 
 
 class Elements(Protocol):
@@ -136,7 +135,7 @@ class AgreedBatches:
             "shapes": zlib.crc32(repr(shapes).encode()),
             "asks": self._requests.take(),
         }
-        found = self._peers.gather(_TOPIC, mine, lambda: self._is_closed)
+        found = self._peers.gather(BATCH, mine, lambda: self._is_closed)
         self._note_requests([one["asks"] for one in found])
         if STOP in self._agreed or self._is_over([one["sizes"] for one in found]):
             raise _EndedError

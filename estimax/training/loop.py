@@ -10,6 +10,7 @@ hook that requests a value waits for the device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -58,7 +59,9 @@ def run(
                 break
             context.request_stop()
             due, wanted = [], []
-        state, outputs = _advance(program, state, stack, at, stop, plain_names(wanted))
+        state, outputs = _advance(
+            program, state, stack, at, stop, plain_names(wanted), context
+        )
         context.state = state
         context.step += stop - at
         context.examples += sum(stack.examples[at:stop])
@@ -91,7 +94,8 @@ def _next(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | Non
     """Return the next stack; None if there is none, or a signal arrived."""
     if context.requests is not None:
         # A process of a cluster ends with the others, at a step that they agree on.
-        return next(stacks, None)
+        with context.peers.awaiting_input() if context.peers else nullcontext():
+            return next(stacks, None)
     return unless_interrupted(context, lambda: next(stacks, None))
 
 
@@ -102,12 +106,17 @@ def _advance(
     start: int,
     stop: int,
     names: set[str],
+    context: RunContext,
 ) -> tuple[TrainState, Mapping[str, Any]]:
     """Run stack[start:stop]; return the state and the outputs of the last step.
 
     If a hook requested values that `observe` computes (`names`), they are computed for
     the last batch from the state before its step, and added to the outputs.
     """
+    if context.peers is not None:
+        # Noted after the exchanges that precede the step: a process that still waits in
+        # one of them has not begun the step, and the others wait for it on the device.
+        context.peers.begin_step(context.step + stop - start)
     seen: Mapping[str, Any] = {}
     before: Mapping[str, Any] = {}
     if not program.observed.isdisjoint(names):

@@ -1,5 +1,6 @@
 """`estimax launch`, with real processes."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -119,6 +120,22 @@ def test_a_missing_program_is_an_error_without_a_traceback(tmp_path):
     assert status == 1
     assert "there is no file" in output
     assert "Traceback" not in output
+
+
+@pytest.mark.slow
+def test_a_worker_that_ends_at_its_start_ends_the_job(tmp_path):
+    program = tmp_path / "train.py"
+    ends = (
+        "import json, os, sys\nif 'worker' in os.environ['TF_CONFIG'].split('task')[1]:"
+    )
+    program.write_text(f"{ends} sys.exit(7)\n{PROGRAM}")
+    status, output = estimax("launch", program, tmp_path / "model")
+    assert status == 7
+    assert "worker 0 ended with exit status 7" in output
+    assert "stopping master, which did not end" in output
+    # Longer than a process takes to hear of an error, and no longer.
+    grace = inspect.signature(wait_for_all).parameters["grace_seconds"].default
+    assert 3 < grace <= 10
 
 
 @pytest.mark.slow

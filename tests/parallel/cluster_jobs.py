@@ -13,7 +13,8 @@ import numpy as np
 
 from estimax import checkpoints
 
-PROGRAM = Path(__file__).parent / "programs" / "train_clicks.py"
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = PROGRAMS / "train_clicks.py"
 PATIENCE = 600.0  # seconds; generous, because a busy machine must not fail a test
 
 
@@ -23,10 +24,35 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Job:
-    """Processes that train together; each prints to a file beside the model_dir."""
+def slurm_environment(kind, index, workers, port):
+    return {
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": str(workers + 1),
+        "SLURM_PROCID": str(0 if kind == "chief" else index + 1),
+        "SLURM_LOCALID": "0",
+        "JAX_COORDINATOR_PORT": str(port),
+    }
 
-    def __init__(self, model_dir, *options, workers=1, evaluator=False, devices=4):
+
+class Job:
+    """Processes that train together; each prints to a file beside the model_dir.
+
+    `absent` names processes of the cluster that are not started. With `slurm` the
+    environment is also the one that Slurm gives to its tasks.
+    """
+
+    def __init__(
+        self,
+        model_dir,
+        *options,
+        workers=1,
+        evaluator=False,
+        devices=4,
+        program=PROGRAM,
+        absent=(),
+        slurm=False,
+    ):
         self.model_dir = Path(model_dir)
         self.model_dir.mkdir(parents=True, exist_ok=True)
         port = free_port()
@@ -34,22 +60,25 @@ class Job:
         cluster["worker"] = [f"127.0.0.1:{port + 1 + i}" for i in range(workers)]
         tasks = [("chief", 0), *(("worker", i) for i in range(workers))]
         tasks += [("evaluator", 0)] if evaluator else []
+        tasks = [task for task in tasks if "{} {}".format(*task) not in absent]
         self.processes = {
             f"{kind} {index}": self._start(
                 f"{kind} {index}",
+                program,
                 options,
                 devices,
                 {"cluster": cluster, "task": {"type": kind, "index": index}},
+                slurm_environment(kind, index, workers, port) if slurm else {},
             )
             for kind, index in tasks
         }
 
-    def _start(self, name, options, devices, tf_config):
+    def _start(self, name, program, options, devices, tf_config, more):
         flags = f"--xla_force_host_platform_device_count={devices}"
-        env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config)}
+        env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config), **more}
         with open(self._log(name), "w") as log:
             return subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.model_dir), *options],
+                [sys.executable, str(program), str(self.model_dir), *options],
                 env={**os.environ, **env},
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -48,8 +48,9 @@ def test_after_a_kill_the_others_end_and_a_restart_is_exact(tmp_path, victim):
     if victim == "worker 0":
         assert "worker 0 (process 1 of 2" in job.log(survivor)
         assert "was lost: no sign of life" in job.log(survivor)
-    else:  # JAX itself ends a process whose coordination service is gone
-        assert "leader task was preempted/died" in job.log(survivor)
+    else:
+        assert "chief (process 0 of 2" in job.log(survivor)
+        assert "was lost: it has ended" in job.log(survivor)
     Job(tmp_path / "killed", "--steps", "60", "--sharded").end_well()
     assert_same_bits(arrays(tmp_path / "killed", 60), arrays(tmp_path / "whole", 60))
 
