@@ -171,6 +171,16 @@ class CheckpointSaverHook(Hook):
             listeners=self._listeners or None,
         )
 
+    @property
+    def schedule(self) -> str:
+        """When the hook saves; all processes of a cluster must have the same."""
+        return described(
+            self,
+            save_secs=self._timer.every_secs,
+            save_steps=self._timer.every_steps,
+            also_every_steps=self._also_every or None,
+        )
+
     def add_listeners(self, listeners: Sequence[CheckpointSaverListener]) -> None:
         """Add listeners; one that was added before is not added again.
 

@@ -187,6 +187,11 @@ class LoggingTensorHook(Hook):
             at_end=self._at_end or None,
         )
 
+    @property
+    def requested(self) -> list[str]:
+        """The names of the values that the hook requests."""
+        return [plain_name(name) for name in self._wanted]
+
     def begin(self, context: RunContext) -> None:
         if self._timer is not None:
             self._timer.reset()
@@ -273,6 +278,14 @@ class FinalOpsHook(Hook):
 
     def __repr__(self) -> str:
         return described(self, self._final_ops)
+
+    @property
+    def requested(self) -> list[str]:
+        """The names of the values that the hook requests; none for a function."""
+        if callable(self._final_ops):
+            return []
+        every = names_in(self._final_ops, "FinalOpsHook")
+        return [plain_name(name) for name in every]
 
     @property
     def final_ops_values(self) -> Any:

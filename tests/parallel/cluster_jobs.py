@@ -14,6 +14,7 @@ import numpy as np
 from estimax import checkpoints
 
 PROGRAM = Path(__file__).parent / "programs" / "train_clicks.py"
+SMALL = PROGRAM.parent / "train_small.py"
 PATIENCE = 600.0  # seconds; generous, because a busy machine must not fail a test
 
 
@@ -24,20 +25,34 @@ def free_port():
 
 
 class Job:
-    """Processes that train together; each prints to a file beside the model_dir."""
+    """Processes that train together; each prints to a file beside the model_dir.
 
-    def __init__(self, model_dir, *options, workers=1, evaluator=False, devices=4):
+    `own` has further options of single processes, by their name.
+    """
+
+    def __init__(
+        self,
+        model_dir,
+        *options,
+        workers=1,
+        evaluator=False,
+        devices=4,
+        program=PROGRAM,
+        chief="chief",
+        own=None,
+    ):
+        self._program = program
         self.model_dir = Path(model_dir)
         self.model_dir.mkdir(parents=True, exist_ok=True)
         port = free_port()
-        cluster = {"chief": [f"127.0.0.1:{port}"]}
+        cluster = {chief: [f"127.0.0.1:{port}"]}
         cluster["worker"] = [f"127.0.0.1:{port + 1 + i}" for i in range(workers)]
-        tasks = [("chief", 0), *(("worker", i) for i in range(workers))]
+        tasks = [(chief, 0), *(("worker", i) for i in range(workers))]
         tasks += [("evaluator", 0)] if evaluator else []
         self.processes = {
             f"{kind} {index}": self._start(
                 f"{kind} {index}",
-                options,
+                (*options, *(own or {}).get(f"{kind} {index}", ())),
                 devices,
                 {"cluster": cluster, "task": {"type": kind, "index": index}},
             )
@@ -49,7 +64,7 @@ class Job:
         env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config)}
         with open(self._log(name), "w") as log:
             return subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.model_dir), *options],
+                [sys.executable, str(self._program), str(self.model_dir), *options],
                 env={**os.environ, **env},
                 stdout=log,
                 stderr=subprocess.STDOUT,
