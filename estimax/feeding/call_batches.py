@@ -82,6 +82,11 @@ class CallBatches:
         self._went_round = False
 
     @property
+    def has_fingerprint(self) -> bool:
+        """Whether the position tells the data apart: that of most Datasets does."""
+        return self._dataset is not None and self._dataset.recipe is not None
+
+    @property
     def advice(self) -> str:
         """What makes the input slow, if that is known: a sentence, or ""."""
         return str(getattr(self._batches, "advice", ""))
@@ -173,7 +178,7 @@ class CallBatches:
 
     def _why_other(self, call: dict[str, Any] | None) -> str | None:
         """Return why the input may be another than that of the last call, or None."""
-        if self._dataset is None or self._dataset.recipe is None:
+        if not self.has_fingerprint:
             return "the input has no fingerprint, so it may be another one"
         if call is None:
             return "an earlier version of estimax, or another input, saved the position"

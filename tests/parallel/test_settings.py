@@ -71,3 +71,30 @@ def test_a_setting_of_one_process_is_named(tmp_path, own, line):
 def test_a_model_that_is_not_compiled_is_refused(tmp_path):
     printed = refused(job(tmp_path, {"run": {"debug": True}}))
     assert "this process is one of 2 that train together" in printed
+
+
+@pytest.mark.slow
+def test_rows_of_a_generator_that_differ_are_noticed(tmp_path):
+    rows = {"input": "rows", "run": {"tf_random_seed": 1}}
+    printed = refused(job(tmp_path, rows, own={"rows_seed": 5}))
+    assert "read different rows for the same batch" in printed
+    again = Job(tmp_path / "again", json.dumps(rows), program=SMALL, devices=1)
+    again.end_well()
+
+
+@pytest.mark.slow
+def test_summaries_and_logs_go_by_the_clock_of_the_chief(tmp_path):
+    summaries = {"save_secs": 0.01, "output_dir": str(tmp_path / "events")}
+    rates = {"tensors": ["learning_rate"], "every_n_secs": 0.01}
+    hooks = [["SummarySaverHook", summaries], ["LoggingTensorHook", rates]]
+    started = job(tmp_path, {"train": {"max_steps": 300}, "hooks": hooks}).end_well()
+    lines = [
+        [
+            line.split("step = ")[1].split()[0]
+            for line in started.log(name).splitlines()
+            if "learning_rate = 0.1" in line
+        ]
+        for name in ("chief 0", "worker 0")
+    ]
+    assert lines[0] == lines[1]
+    assert len(lines[0]) > 2
