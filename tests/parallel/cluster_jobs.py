@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -41,7 +42,6 @@ class Job:
         chief="chief",
         own=None,
     ):
-        self._program = program
         self.model_dir = Path(model_dir)
         self.model_dir.mkdir(parents=True, exist_ok=True)
         port = free_port()
@@ -52,6 +52,7 @@ class Job:
         self.processes = {
             f"{kind} {index}": self._start(
                 f"{kind} {index}",
+                program,
                 (*options, *(own or {}).get(f"{kind} {index}", ())),
                 devices,
                 {"cluster": cluster, "task": {"type": kind, "index": index}},
@@ -59,12 +60,12 @@ class Job:
             for kind, index in tasks
         }
 
-    def _start(self, name, options, devices, tf_config):
+    def _start(self, name, program, options, devices, tf_config):
         flags = f"--xla_force_host_platform_device_count={devices}"
         env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config)}
         with open(self._log(name), "w") as log:
             return subprocess.Popen(
-                [sys.executable, str(self._program), str(self.model_dir), *options],
+                [sys.executable, str(program), str(self.model_dir), *options],
                 env={**os.environ, **env},
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -127,6 +128,13 @@ def alone(model_dir, *options, devices=1):
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def begin_as(model_dir, other, *models):
+    """Let models begin with the initial values of those in another folder."""
+    for model in models or ("Adagrad",):
+        initial = checkpoints.path_of(Path(other) / model, 0)
+        shutil.copytree(initial, Path(model_dir) / model / initial.name)
 
 
 def losses(model_dir, model="Adagrad"):
