@@ -21,7 +21,6 @@ from importlib import metadata
 from typing import Any
 
 import jax
-import jaxlib
 import numpy as np
 
 from estimax import hooks as stock
@@ -90,7 +89,7 @@ def compare_calls(peers: Processes | None, config: RunConfig, **arguments: Any) 
         return
     settings = {
         "version of estimax": _version("estimax"),
-        "version of jax": f"{jax.__version__}, jaxlib {jaxlib.__version__}",
+        "version of jax": f"{jax.__version__}, jaxlib {_version('jaxlib')}",
         "ESTIMAX_NATIVE": "on" if loading.is_on() else "off",
         "devices of a process": _devices(config),
         **{name: str(getattr(jax.config, name, None)) for name in _JAX_OPTIONS},
@@ -122,6 +121,7 @@ def compare_models(
 
     Raises:
       ClusterError: They differ.
+      ConfigError: A hook of the chief requests what all processes compute.
     """
     if peers is None:
         return
@@ -136,15 +136,16 @@ def compare_models(
             settings[name] = Listed(words.words, words.digest.hex())
     for index, group in enumerate(program.updates.train_op.groups):
         settings[f"optimizer{_number(index)}"] = _optimizer_text(group)
-    traced = program.init.trace(
-        jax.random.key(0), _common_arrays(peers, program, batch)
-    )
+    init: Any = program.init  # of `jax.jit`, which has more than it is annotated with
+    traced = init.trace(jax.random.key(0), _common_arrays(peers, program, batch))
     state = traced.out_info
     for name, form in {**state.params, **state.tables}.items():
         settings[f"variable {name}"] = f"{form.dtype}{list(form.shape)}"
     settings[f"{PROGRAM}the initial values"] = _listed(traced.jaxpr)
-    settings["hooks"] = ", ".join(_joint_hooks(hooks, program.observed)) or "none"
+    joint = _joint_hooks((*hooks, *program.spec.training_hooks), program.observed)
+    settings["hooks"] = ", ".join(joint) or "none"
     require_equal(peers, _TOPIC, settings, explain)
+    _check_chief_hooks(program)
 
 
 def comparing_steps(
@@ -310,6 +311,18 @@ def _word_lists(transform: Any) -> Iterator[WordList]:
     elif dataclasses.is_dataclass(transform) and not isinstance(transform, type):
         for field in dataclasses.fields(transform):
             yield from _word_lists(getattr(transform, field.name))
+
+
+def _check_chief_hooks(program: TrainProgram) -> None:
+    """Raise if a hook of the chief alone requests what all processes compute."""
+    saves = stock.CheckpointSaverHook  # which all processes use
+    alone = [h for h in program.spec.training_chief_hooks if not isinstance(h, saves)]
+    for text in _joint_hooks(alone, program.observed):
+        raise ConfigError(
+            f"train: {text} is among the training_chief_hooks, which run in the chief "
+            "only, but all processes of a cluster compute summaries together. Move it "
+            "to training_hooks, or request values of ex.log_value."
+        )
 
 
 def _joint_hooks(hooks: Sequence[Hook], observed: frozenset[str]) -> Iterator[str]:

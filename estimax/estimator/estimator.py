@@ -263,8 +263,8 @@ class Estimator:
             self._training_devices.advise(feed.first)
             program = self._train_program(feed.first)
             explain = partial(agreement.hints_of, self._model_fn, self._params, program)
-            joint = (*calling.checked_hooks(hooks), *program.spec.training_hooks)
-            agreement.compare_models(peers, program, feed.first, joint, explain)
+            given = calling.checked_hooks(hooks)
+            agreement.compare_models(peers, program, feed.first, given, explain)
             state = self._start_state(program, feed.first, checkpoint, seed)
             ask_for_large_pages((state.tables, state.slots))
             start = int(state.step)  # a warm start may also set the step
@@ -701,6 +701,8 @@ class Estimator:
             readers = (peers.index, peers.count) if peers and has_share else (0, 1)
             position, epochs_of = calling.saved_position(checkpoint.extra, *readers)
             has_ended = ended_at(self.model_dir) == checkpoint.step
+            if peers is not None:  # others may see an older file on a network drive
+                has_ended = bool(peers.broadcast("ended", has_ended))
 
         def call() -> Any:
             return calling.call_input_fn(

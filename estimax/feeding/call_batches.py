@@ -178,7 +178,7 @@ class CallBatches:
 
     def _why_other(self, call: dict[str, Any] | None) -> str | None:
         """Return why the input may be another than that of the last call, or None."""
-        if not self.has_fingerprint:
+        if self._dataset is None or self._dataset.recipe is None:
             return "the input has no fingerprint, so it may be another one"
         if call is None:
             return "an earlier version of estimax, or another input, saved the position"

@@ -27,9 +27,8 @@ def checksum_of_rows(batch: RawBatch, crc: int = 0) -> int:
         crc = zlib.crc32(origin.name.encode(), crc)
         for array in _arrays_of(batch[origin]):
             crc = zlib.crc32(f"{array.dtype}{array.shape}".encode(), crc)
-            crc = zlib.crc32(
-                np.ascontiguousarray(array).reshape(-1).view(np.uint8), crc
-            )
+            flat = np.ascontiguousarray(array).reshape(-1)
+            crc = zlib.crc32(flat.view(np.uint8).data, crc)
     return crc
 
 

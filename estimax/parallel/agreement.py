@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from estimax.core.errors import ClusterError
 from estimax.parallel.processes import Processes
@@ -25,6 +25,16 @@ from estimax.parallel.processes import Processes
 PROGRAM = "program of "  # what the names of programs begin with
 _MOST_SHOWN = 3  # settings in a message, and hints
 _MOST_CHARACTERS = 200  # of a value
+
+
+class Items(Protocol):
+    """A list, a text, `Strings` or an array."""
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+
+    def __getitem__(self, index: Any, /) -> Any:
+        """Return an item, or the items of a slice."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class Listed:
       digest: Stands for all of them.
     """
 
-    items: Sequence[Any]
+    items: Items
     digest: str
 
     @classmethod
@@ -123,7 +133,7 @@ def _window(peers: Processes, topic: str, text: str) -> str:
     return f"{before}{text[start:end]}{after}"
 
 
-def _first_difference(peers: Processes, topic: str, items: Sequence[Any]) -> int:
+def _first_difference(peers: Processes, topic: str, items: Items) -> int:
     """Return the first place at which the items of the processes differ."""
     low, high = 0, min(peers.gather(topic, len(items)))
     # Items before `low` are equal. The first difference is at `high` or before.

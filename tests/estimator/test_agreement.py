@@ -1,5 +1,6 @@
 """What two processes compare before they train, with threads in their place."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -13,6 +14,7 @@ from estimax.core.spec import ModeKeys
 from estimax.estimator import agreement
 from estimax.feeding.packing import pack
 from estimax.hooks import RunContext
+from estimax.training import loop
 
 COLUMNS = ex.feature_columns
 DATA = (
@@ -38,8 +40,8 @@ def compare(*models, hooks=((), ())):
             explain = lambda: agreement.hints_of(  # noqa: E731
                 model._model_fn, model._params, program
             )
-            state = model._start_state(program, feed.first, None, 1)
             stack = OneStack(pack(program.plan.prepare(feed.first)))
+            state = program.form(jax.random.key(0), stack.arrays)
             try:
                 agreement.compare_models(
                     one, program, feed.first, hooks[one.index], explain
@@ -47,7 +49,7 @@ def compare(*models, hooks=((), ())):
                 context = RunContext(0, state)
                 steps = (one, program, context, iter([stack]), explain)
                 assert list(agreement.comparing_steps(*steps)) == [stack]
-            except ClusterError as error:
+            except (ClusterError, ConfigError) as error:
                 return str(error)
 
     first, second = in_threads(processes_of(2), run)
@@ -62,13 +64,19 @@ def dnn(words="abc", units=2, optimizer=None, **more):
     return ex.DNNClassifier([units], columns, optimizer=optimizer, **more)
 
 
-def custom(rate=0.1, scale=None, start=0.0, params=None):
+def custom(rate=0.1, scale=None, start=0.0, params=None, chief_hooks=()):
     def model_fn(features, labels, mode, params):
         w = ex.get_variable("w", (1,), initializer=nn.initializers.constant(start))
         y = jnp.sum(features["x"] * w, axis=1)
         y = y if scale is None else y * scale
         loss = jnp.mean((y - labels) ** 2) * params.get("weight", 1.0)
-        return ex.EstimatorSpec(mode, loss=loss, train_op=optax.sgd(rate))
+        ex.summary.scalar("mean", jnp.mean(y))
+        return ex.EstimatorSpec(
+            mode,
+            loss=loss,
+            train_op=optax.sgd(rate),
+            training_chief_hooks=chief_hooks,
+        )
 
     return ex.Estimator(model_fn, params=params or {})
 
@@ -126,6 +134,15 @@ def test_hooks_that_all_processes_need_are_compared(tmp_path):
     assert compare(model, model, hooks=([saver, loss], [other])) is None
     assert "save_steps=50" in compare(model, model, hooks=([saver], [rare]))
     assert "learning_rate" in compare(dense, dense, hooks=([rate], []))
+
+
+def test_a_hook_of_the_chief_may_not_request_what_all_compute():
+    losses = ex.hooks.LoggingTensorHook(["loss"], every_n_iter=3)
+    means = ex.hooks.LoggingTensorHook(["mean"], every_n_iter=3)
+    model = custom(chief_hooks=[losses])
+    assert compare(model, model) is None
+    model = custom(chief_hooks=[means])
+    assert "is among the training_chief_hooks" in compare(model, model)
 
 
 def compare_calls(*configs, **arguments):
@@ -195,3 +212,29 @@ def test_values_read_for_a_warm_start_are_compared(tmp_path):
             agreement.compare_warm_starts(one, state)
 
     in_threads(processes_of(2), run)
+
+
+def observed(*steps_and_names):
+    """Request values in two processes; return what each of them computes."""
+    model = custom()
+    with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
+        program = model._train_program(feed.first)
+
+    def run(one):
+        step, names = steps_and_names[one.index]
+        try:
+            return loop._observed(program, set(names), RunContext(step, peers=one))
+        except ClusterError as error:
+            return str(error)
+
+    return in_threads(processes_of(2), run)
+
+
+def test_processes_compute_all_values_that_one_of_them_requests():
+    one, other = observed((3, ["mean", "loss"]), (3, ["weight_norm/w"]))
+    assert one == other == {"mean", "weight_norm/w"}
+
+
+def test_values_that_are_requested_at_different_steps_are_an_error():
+    message, _ = observed((3, ["mean"]), (4, ["mean"]))
+    assert "chief (process 0 of 2) at step 3, worker 0 (process 1 of 2) at" in message
