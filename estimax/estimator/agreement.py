@@ -211,7 +211,10 @@ def describe(value: Any) -> str:
     >>> describe({"b": 1, "a": np.zeros(3, np.float32)})
     "{'a': float32[3] 15ec7bf0, 'b': 1}"
     """
-    return display.without_addresses(_describe(value, depth=8))
+    try:
+        return display.without_addresses(_describe(value, depth=8))
+    except Exception:  # of a `__repr__` that is not ours; a message must not fail by it
+        return f"a {type(value).__name__}"
 
 
 def _describe(value: Any, depth: int) -> str:
@@ -234,7 +237,9 @@ def _describe(value: Any, depth: int) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(inner, value))}]"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        fields = {
+            f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)
+        }
         given = ", ".join(f"{n}={inner(v)}" for n, v in fields.items() if n != "loss")
         return f"{type(value).__name__}({given})"
     if callable(value) and not isinstance(value, type):
