@@ -194,8 +194,9 @@ def hints_of(
     These are the params, the variables that the `model_fn` encloses, such as the
     arguments of a canned model, and the optimizers with their schedules.
     """
-    given = dict(params) if isinstance(params, Mapping) else {}
-    hints = {f"params[{name!r}]": value for name, value in given.items()}
+    hints: dict[str, Any] = {"params": params}
+    if isinstance(params, Mapping):
+        hints = {f"params[{name!r}]": value for name, value in params.items()}
     hints |= _used_by(model_fn)
     for index, group in enumerate(program.updates.train_op.groups):
         optimizer = group.optimizer
@@ -227,6 +228,8 @@ def _describe(value: Any, depth: int) -> str:
         return repr(value)
     if isinstance(value, np.ndarray | jax.Array):
         return _array_text(value)
+    if hasattr(value, "_model_fn"):  # an Estimator that another one extends
+        return inner(value._model_fn)
     if isinstance(value, Mapping):
         pairs = sorted((str(key), key, item) for key, item in value.items())
         return "{" + ", ".join(f"{k!r}: {inner(v)}" for _, k, v in pairs) + "}"

@@ -124,7 +124,7 @@ def _line(peers: Processes, topic: str, name: str, value: str | Listed | None) -
 
 def _window(peers: Processes, topic: str, text: str) -> str:
     """Return a text; if it is long, the part where the texts of processes differ."""
-    text = text.encode(errors="replace").decode()
+    text = text.encode(errors="replace").decode().replace("\n", " ")
     if max(peers.gather(topic, len(text))) <= _MOST_CHARACTERS:
         return text
     start = max(_first_difference(peers, topic, text) - _MOST_CHARACTERS // 2, 0)

@@ -81,6 +81,10 @@ def custom(rate=0.1, scale=None, start=0.0, params=None, chief_hooks=()):
     return ex.Estimator(model_fn, params=params or {})
 
 
+def extended(**given):
+    return ex.add_metrics(dnn(**given), lambda labels: {})
+
+
 def decayed(rate):
     return ex.optimizers.SGD(
         ex.optimizers.exponential_decay(0.1, decay_steps=10, decay_rate=rate)
@@ -107,6 +111,7 @@ def test_equal_models_are_equal():
             "optimizer: SGD(learning_rate=0.1) in chief",
         ),
         (dnn, {"optimizer": decayed(0.9)}, {"optimizer": decayed(0.8)}, "rate=0.9"),
+        (extended, {"dropout": 0.5}, {"dropout": 0.2}, "dropout=0.5, "),
         (custom, {}, {"rate": 0.2}, "rate: 0.1 in chief"),
         (custom, {}, {"start": 1.0}, "start: 0.0 in chief"),
         (custom, {}, {"params": {"weight": 2.0}}, "params['weight']: not there in ch"),
