@@ -150,6 +150,12 @@ def reads_share(input_fn: Callable[..., Any], config: RunConfig) -> bool:
     return not config.split_batches or "input_context" in accepted_names(input_fn)
 
 
+def describe_share(input_fn: Callable[..., Any], config: RunConfig) -> str:
+    """Return a text that says whether an `input_fn` returns a share of the data."""
+    is_share = reads_share(input_fn, config)
+    return "returns a share of the data" if is_share else "returns all of the data"
+
+
 def saved_position(
     extra: Any, reader: int, readers: int
 ) -> tuple[Any, tuple[Any, ...]]:

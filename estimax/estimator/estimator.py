@@ -19,6 +19,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -33,7 +34,7 @@ from estimax.core.errors import InputError, MissingFileError
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
 from estimax.core.tf_names import Retired
-from estimax.estimator import calling, exporting, reports
+from estimax.estimator import agreement, calling, exporting, reports
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.devices import Devices
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
@@ -242,6 +243,14 @@ class Estimator:
         saving_listeners: Sequence[stock.CheckpointSaverListener] | None,
     ) -> None:
         peers = self._peers
+        agreement.compare_calls(
+            peers,
+            self._config,
+            steps=steps,
+            max_steps=max_steps,
+            input_fn=calling.describe_share(input_fn, self._config),
+        )
+        seed = agreement.shared_seed(peers, self._config)
         checkpoint = checkpoints.restore_latest(self.model_dir, peers)
         if checkpoint is None:
             calling.check_folder(self.model_dir)
@@ -250,7 +259,7 @@ class Estimator:
             reports.log_nothing_to_train(self.model_dir, start, max_steps)
             return
         reports.log_start(self.model_dir, start, max_steps, steps)
-        with self._feed(input_fn, ModeKeys.TRAIN, checkpoint) as feed:
+        with self._feed(input_fn, ModeKeys.TRAIN, checkpoint, seed) as feed:
             if not self._has_data(feed):
                 _log.warning("train: the input_fn gave no data; nothing was trained")
                 return
@@ -258,7 +267,10 @@ class Estimator:
             calling.warn_if_endless(feed, "train", steps or max_steps, hooks)
             self._training_devices.advise(feed.first)
             program = self._train_program(feed.first)
-            state = self._start_state(program, feed.first, checkpoint)
+            explain = partial(agreement.hints_of, self._model_fn, self._params, program)
+            given = calling.checked_hooks(hooks)
+            agreement.compare_models(peers, program, feed.first, given, explain)
+            state = self._start_state(program, feed.first, checkpoint, seed)
             ask_for_large_pages((state.tables, state.slots))
             start = int(state.step)  # a warm start may also set the step
             checkpoint = None  # free its arrays
@@ -285,15 +297,16 @@ class Estimator:
                 stopping_on_signals(context),
                 finishing_saves(every_hook),
             ):
+                stacks = feed.stacks(
+                    program.plan,
+                    depth=self._config.prefetch_batches,
+                    length=self._loop_length(program),
+                    limit=None if last is None else last - start,
+                )
                 training.run(
                     program,
                     state,
-                    feed.stacks(
-                        program.plan,
-                        depth=self._config.prefetch_batches,
-                        length=self._loop_length(program),
-                        limit=None if last is None else last - start,
-                    ),
+                    agreement.comparing_steps(peers, program, context, stacks, explain),
                     every_hook,
                     context,
                     waited=lambda: feed.waited_seconds,
@@ -690,20 +703,17 @@ class Estimator:
             )
         return has_first
 
-    def _seed(self) -> int | None:
-        """Return the seed of the run; in a cluster, one that all processes share."""
-        seed = self._config.tf_random_seed
-        if seed is None and self._peers is not None:
-            return int(self._peers.broadcast("seed", secrets.randbits(31)))
-        return seed
-
     def _feed(
         self,
         input_fn: InputFn,
         mode: Mode,
         checkpoint: checkpoints.Checkpoint | None = None,
+        seed: int | None = None,
     ) -> Feed:
-        """Open the input; it continues at the position of `checkpoint`, if given."""
+        """Open the input; it continues at the position of `checkpoint`, if given.
+
+        `seed` is that of the `train` call, if it is not the one of the RunConfig.
+        """
         forks.check(f"the Estimator, in mode {mode!r}")
         resume = self._config.resume_input
         is_train = mode == ModeKeys.TRAIN
@@ -715,6 +725,8 @@ class Estimator:
             readers = (peers.index, peers.count) if peers and has_share else (0, 1)
             position, epochs_of = calling.saved_position(checkpoint.extra, *readers)
             has_ended = ended_at(self.model_dir) == checkpoint.step
+            if peers is not None:  # others may see an older file on a network drive
+                has_ended = bool(peers.broadcast("ended", has_ended))
 
         def call() -> Any:
             return calling.call_input_fn(
@@ -727,7 +739,7 @@ class Estimator:
             is_checked=resume != "unchecked",
             has_ended=has_ended,
             may_start_over=resume != "refuse",
-            seed=self._seed(),
+            seed=self._config.tf_random_seed if seed is None else seed,
             with_labels=mode != ModeKeys.PREDICT,
             parts=self._config.accumulate_steps if is_train else 1,
             placing=devices.placing,
@@ -818,16 +830,17 @@ class Estimator:
         program: training.TrainProgram,
         batch: plans.RawBatch,
         checkpoint: checkpoints.Checkpoint | None,
+        seed: int | None,
     ) -> TrainState:
         """Return the state of the checkpoint, or else a new or warm-started state."""
         arrays = pack(program.plan.prepare(batch))
-        seed = self._seed()
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
         placement = program.updates.model.placement
         if checkpoint is None:
             if self._warm_start and placement is not None:
                 state = training.unplaced_init(program)(key, arrays)
                 state = warm_started(state, self._warm_start)
+                agreement.compare_warm_starts(self._peers, state)
                 placed: TrainState = placement.put(state)
                 return replace(placed, row_counts=placement.row_counts)
             with self._debugging():
@@ -920,7 +933,8 @@ class Estimator:
             if feed.first is None:
                 return None
             program = self._train_program(feed.first)
-            state = self._start_state(program, feed.first, checkpoint)
+            seed = self._config.tf_random_seed
+            state = self._start_state(program, feed.first, checkpoint, seed)
             placed = feed.batches(program.plan, depth=self._config.prefetch_batches)
             batches = (batch.arrays for batch in placed)
             return training.first_nonfinite(

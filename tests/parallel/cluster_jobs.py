@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from estimax import checkpoints
 
 PROGRAMS = Path(__file__).parent / "programs"
 PROGRAM = PROGRAMS / "train_clicks.py"
+SMALL = PROGRAMS / "train_small.py"
 PATIENCE = 600.0  # seconds; generous, because a busy machine must not fail a test
 
 
@@ -39,7 +41,8 @@ class Job:
     """Processes that train together; each prints to a file beside the model_dir.
 
     `absent` names processes of the cluster that are not started. With `slurm` the
-    environment is also the one that Slurm gives to its tasks.
+    environment is also the one that Slurm gives to its tasks. `own` has further options
+    of single processes, by their name.
     """
 
     def __init__(
@@ -52,20 +55,22 @@ class Job:
         program=PROGRAM,
         absent=(),
         slurm=False,
+        chief="chief",
+        own=None,
     ):
         self.model_dir = Path(model_dir)
         self.model_dir.mkdir(parents=True, exist_ok=True)
         port = free_port()
-        cluster = {"chief": [f"127.0.0.1:{port}"]}
+        cluster = {chief: [f"127.0.0.1:{port}"]}
         cluster["worker"] = [f"127.0.0.1:{port + 1 + i}" for i in range(workers)]
-        tasks = [("chief", 0), *(("worker", i) for i in range(workers))]
+        tasks = [(chief, 0), *(("worker", i) for i in range(workers))]
         tasks += [("evaluator", 0)] if evaluator else []
         tasks = [task for task in tasks if "{} {}".format(*task) not in absent]
         self.processes = {
             f"{kind} {index}": self._start(
                 f"{kind} {index}",
                 program,
-                options,
+                (*options, *(own or {}).get(f"{kind} {index}", ())),
                 devices,
                 {"cluster": cluster, "task": {"type": kind, "index": index}},
                 slurm_environment(kind, index, workers, port) if slurm else {},
@@ -141,6 +146,13 @@ def alone(model_dir, *options, devices=1):
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def begin_as(model_dir, other, *models):
+    """Let models begin with the initial values of those in another folder."""
+    for model in models or ("Adagrad",):
+        initial = checkpoints.path_of(Path(other) / model, 0)
+        shutil.copytree(initial, Path(model_dir) / model / initial.name)
 
 
 def losses(model_dir, model="Adagrad"):
