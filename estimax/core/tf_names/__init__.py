@@ -7,15 +7,20 @@ One table serves the errors of `ex.NAME` (`missing`) and `estimax port` (`counte
 `Retired` is for methods. Read `table.py` first.
 """
 
-from estimax.core.tf_names.counterparts import Counterpart, counterpart
+from estimax.core.tf_names.counterparts import Counterpart, counterpart, look_up
 from estimax.core.tf_names.errors import Retired, missing, missing_package
+from estimax.core.tf_names.programs import ARGUMENTS, METHODS, RENAMED_METHODS
 from estimax.core.tf_names.table import is_module
 
 __all__ = [
+    "ARGUMENTS",
+    "METHODS",
+    "RENAMED_METHODS",
     "Counterpart",
     "Retired",
     "counterpart",
     "is_module",
+    "look_up",
     "missing",
     "missing_package",
 ]

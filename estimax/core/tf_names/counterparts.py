@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from estimax.core.tf_names.arrays import DTYPES
 from estimax.core.tf_names.programs import DIFFERS
 from estimax.core.tf_names.table import advice, exact_advice
 
@@ -107,6 +108,8 @@ _MODULES = {
     "metrics": "ex.metrics.v1",
     "summary": "ex.summary",
 }
+# A name in quotes is a dtype for estimax, NumPy and JAX.
+_DTYPES = {*DTYPES.split(), "string"}
 # Names that can be translated only if estimax has these too: their constructors differ
 # otherwise.
 _NEEDS = {"train.Example": "input.Features", "train.Feature": "input.Features"}
@@ -153,6 +156,8 @@ def exact_counterpart(name: str) -> str | None:
 
 
 def _translated(plain: str, *, is_v1: bool) -> Counterpart | None:
+    if plain.removeprefix("dtypes.") in _DTYPES:
+        return Counterpart(f'"{plain.removeprefix("dtypes.")}"')
     if plain in DIFFERS or (plain in _NEEDS and _resolved(_NEEDS[plain]) is None):
         return None
     for prefix, new, of_v1 in _PREFIXES:
@@ -184,6 +189,16 @@ def _public(module: ModuleType) -> set[str]:
     # Not hasattr: a package asks this table about a name that it lacks.
     names = getattr(module, "__all__", None) or vars(module)
     return {name for name in names if not name.startswith("__")}
+
+
+def look_up(path: str) -> Any:
+    """Return what `ex.path` is bound to; AttributeError says what to write instead."""
+    value: Any = sys.modules["estimax"]
+    for part in path.split(".") if path else ():
+        if not isinstance(value, ModuleType | type):
+            break  # an object: its attributes are not ours to check
+        value = getattr(value, part)
+    return value
 
 
 def _has_compat(value: Any) -> bool:

@@ -398,3 +398,43 @@ train.piecewise_constant train.piecewise_constant_decay: =
 
 # Names that estimax has too, with another meaning: a person decides.
 DIFFERS = {"__version__", "train.Optimizer"}
+
+# Methods that programs call on objects, with what to do instead.
+METHODS = {
+    "minimize": (
+        "return train_op=optimizer, or ex.minimize(optimizer, var_list=prefix)"
+    ),
+    "apply_gradients": "return train_op=optimizer",
+    "as_list": "a shape is a tuple: write list(x.shape)",
+    "assign_add": "write ex.assign(name, value + x)",
+    "assign_sub": "write ex.assign(name, value - x)",
+    "compute_gradients": "return train_op=optimizer; clip with global_clipnorm=…",
+    "get_next": "return the dataset from the input_fn",
+    "get_shape": "write x.shape, a tuple of ints",
+    "make_initializable_iterator": "return the dataset from the input_fn",
+    "make_one_shot_iterator": "return the dataset from the input_fn",
+    "set_shape": "leave it out; shapes are known",
+}
+RENAMED_METHODS = {"export_savedmodel": "export_saved_model"}
+
+_NO_GRAPH = "leave it out; there are no sessions and graphs"
+_DEVICES = "write devices=… in its place"
+# Arguments that exist for TensorFlow's positions, and must keep their default.
+ARGUMENTS = {
+    "ex.RunConfig": {
+        "session_config": f"{_NO_GRAPH}. Devices are chosen with devices=…",
+        "device_fn": _DEVICES,
+        "protocol": _NO_GRAPH,
+        "train_distribute": _DEVICES,
+        "eval_distribute": _DEVICES,
+        "experimental_distribute": _DEVICES,
+    },
+    "ex.CheckpointSaverHook": dict.fromkeys(
+        ("saver", "scaffold", "checkpoint_basename"), _NO_GRAPH
+    ),
+    "ex.SummarySaverHook": dict.fromkeys(("scaffold", "summary_op"), _NO_GRAPH),
+    "ex.FinalOpsHook": {"final_ops_feed_dict": _NO_GRAPH},
+    "ex.EstimatorSpec": {
+        "scaffold": "load with Estimator(warm_start_from=…) what its init_fn loads"
+    },
+}

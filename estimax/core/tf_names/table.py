@@ -138,10 +138,14 @@ def _advice_of_module(name: str) -> str | None:
 
 
 def is_module(name: str) -> bool:
-    """Return whether the table has names of this module."""
-    return any(row.startswith(f"{name}.") for row in _rows()) or any(
-        old.startswith(f"{name}.") for old, _ in _SAME
-    )
+    """Return whether a name is a module of TensorFlow that the table knows.
+
+    >>> is_module("contrib.rnn"), is_module("nn.relu")
+    (True, False)
+    """
+    rows = [*_rows(), *(old for old, _ in _SAME)]
+    inside = tuple(f"{other}." for other in _spellings(name))
+    return any(row.startswith(inside) for row in rows)
 
 
 def _spellings(name: str) -> Iterator[str]:
