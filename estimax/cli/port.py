@@ -13,6 +13,7 @@ from typing import Any
 
 from estimax.cli.screen import note, say
 from estimax.core.errors import ConfigError, MissingFileError
+from estimax.core.tf_names import meanings
 from estimax.wire import atomic
 
 
@@ -43,6 +44,9 @@ def port(path: Path, output: Path | None, *, in_place: bool) -> None:
     for found in sorted(ported.remaining):
         say(f"{target}:{found.line}:{found.column}: {found.name}: {found.advice}")
     left = len(ported.remaining)
+    used = {text for found in ported.remaining for text in meanings(found.advice)}
+    if used:
+        note(f"({'; '.join(sorted(used))})")
     note(
         f"{target}: {ported.replaced} names replaced, {left} to do by hand"
         + (" (listed above)" if left else "")
@@ -93,8 +97,9 @@ def ported_text(text: str, name: str = "program") -> Ported:
             lines = new_imports(item, found.imports, found.kept)
             if lines is None or len(original_node.body) > 1:
                 return updated_node
+            # Once in the module; within a block always, which may not become empty.
             if original_node in found.module.body:
-                if is_placed:
+                if is_placed or not found.changes:
                     lines = [line for line in lines if line != _OURS]
                 is_placed = is_placed or _OURS in lines
             if not lines:
@@ -108,7 +113,8 @@ def ported_text(text: str, name: str = "program") -> Ported:
 
     new = found.module.visit(Change())
     # Read once more, for the lines of the new text.
-    return Ported(new.code, len(found.changes), find(new.code, name).remaining)
+    remaining = find(new.code, name).remaining
+    return Ported(new.code, len(found.changes) + found.imports.replaced, remaining)
 
 
 _OURS = "import estimax as ex"

@@ -132,7 +132,9 @@ def _left(found: Found, parents: Any) -> list[tuple[Any, str, str]]:
                 node, parents[node]
             ):
                 return
-            advice = "this is the module of TensorFlow itself; write ex.NAME in place"
+            advice = (
+                "this is a module of TensorFlow; write the names that are used of it"
+            )
             left.append((node, node.value, advice))
             found.kept.add(node.value)
 

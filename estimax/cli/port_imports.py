@@ -26,6 +26,7 @@ class Imports:
     # Names imported by themselves: `from tensorflow.estimator import ModeKeys`.
     members: dict[str, tf_names.Counterpart] = field(default_factory=dict)
     ours: dict[str, str] = field(default_factory=dict)  # {"ex": "", "fc": "input"}
+    replaced: int = 0  # members that estimax has
     others: set[str] = field(default_factory=set)  # names that other imports make
     # (name, advice) by statement, for what a person replaces.
     left: dict[Any, list[tuple[str, str]]] = field(default_factory=dict)
@@ -145,6 +146,7 @@ def _read_import_from(node: libcst.ImportFrom, found: Imports) -> None:
             continue
         known = tf_names.counterpart(full)
         found.members[_bound_name(item)] = known
+        found.replaced += _is_importable(known)
         if not _is_importable(known):
             advice = known.advice or f"write {known.name}"
             found.left.setdefault(node, []).append((f"tensorflow.{full}", advice))

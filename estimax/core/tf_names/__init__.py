@@ -10,7 +10,7 @@ One table serves the errors of `ex.NAME` (`missing`) and `estimax port` (`counte
 from estimax.core.tf_names.counterparts import Counterpart, counterpart, look_up
 from estimax.core.tf_names.errors import Retired, missing, missing_package
 from estimax.core.tf_names.programs import ARGUMENTS, METHODS, RENAMED_METHODS
-from estimax.core.tf_names.table import is_module
+from estimax.core.tf_names.table import is_module, meanings
 
 __all__ = [
     "ARGUMENTS",
@@ -21,6 +21,7 @@ __all__ = [
     "counterpart",
     "is_module",
     "look_up",
+    "meanings",
     "missing",
     "missing_package",
 ]

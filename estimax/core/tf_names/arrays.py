@@ -148,7 +148,7 @@ greater_equal: = x >= y
 half: = jnp.float16
 double: = jnp.float64; on devices numbers have 32 bits
 histogram_fixed_width histogram_fixed_width_bins: = jnp.histogram(x, bins, range)
-identity: = x; name a value for hooks with ex.log_value(name, x)
+identity: = x; name a value for hooks with ex.log_value(name, value)
 identity_n tuple: write the arrays themselves; there is no order of operations to force
 igamma: = jax.scipy.special.gammainc(a, x)
 igammac: = jax.scipy.special.gammaincc(a, x)

@@ -60,6 +60,7 @@ _PREFIXES: tuple[tuple[str, str, str], ...] = (
     ("losses.", "losses.", "losses."),
     ("metrics.", "metrics.v1.", "metrics.v1."),
     ("nn.embedding_lookup", "embedding_lookup", "embedding_lookup"),
+    ("nn.l2_loss", "optimizers.l2_loss", "optimizers.l2_loss"),
     ("nn.safe_embedding_lookup_sparse",) + ("embedding_lookup_sparse",) * 2,
     ("optimizers.RMSprop", "optimizers.RMSProp", "optimizers.RMSProp"),
     ("optimizers.legacy.", "optimizers.", "optimizers."),

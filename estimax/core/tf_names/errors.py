@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from estimax.core.tf_names.counterparts import exact_counterpart
-from estimax.core.tf_names.table import exact_advice
+from estimax.core.tf_names.table import exact_advice, meanings
 
 # The modules of TensorFlow whose names a program may look for in a package of estimax.
 _LOOKED_FOR_IN = {
@@ -57,7 +57,8 @@ ex.input.parse_example, ex.input.FixedLenFeature.
     rest = (exact_counterpart(prefix + name) for prefix in prefixes[1:])
     advice = next((text for text in (*first, *found, *rest) if text), None)
     if advice:
-        raise AttributeError(f"{message}: {advice.removesuffix('.')}.")
+        short = f" ({'; '.join(meanings(advice))})" if meanings(advice) else ""
+        raise AttributeError(f"{message}: {advice}{short}.")
     near = difflib.get_close_matches(name, list(known), n=1)
     raise AttributeError(message + (f"; did you mean {near[0]!r}?" if near else ""))
 

@@ -236,7 +236,6 @@ nn.ctc_loss nn.ctc_loss_v2: = optax.ctc_loss(logits, logit_paddings, labels,
 nn.dropout nn.experimental: = nn.Dropout(1 - keep_prob, deterministic=mode !=
   ex.ModeKeys.TRAIN)(x)
 nn.alpha_dropout: = nn.Dropout(rate, deterministic=mode != ex.ModeKeys.TRAIN)(x)
-nn.l2_loss: = ex.optimizers.l2_loss(x)
 nn.log_poisson_loss: = jnp.exp(log_input) - log_input * targets
 nn.moments nn.weighted_moments nn.sufficient_statistics nn.normalize_moments: =
   jnp.mean(x, axis), jnp.var(x, axis)

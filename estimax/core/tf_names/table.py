@@ -114,7 +114,7 @@ def advice(name: str) -> str | None:
     >>> advice("image.sobel_edges")[:30]
     'read and change images in ex.i'
     """
-    return exact_advice(name) or _advice_of_module(name)
+    return exact_advice(name) or _advice_of_parent(name)
 
 
 def exact_advice(name: str) -> str | None:
@@ -123,8 +123,8 @@ def exact_advice(name: str) -> str | None:
     return next((rows[other] for other in _spellings(name) if other in rows), None)
 
 
-def _advice_of_module(name: str) -> str | None:
-    """Return the advice for all names of the module, or of the module around it."""
+def _advice_of_parent(name: str) -> str | None:
+    """Return the advice of the module or class of a name, or of those around it."""
     rows = _rows()
     spellings = [other.split(".") for other in _spellings(name)]
     # The innermost module of each spelling first: `contrib.metrics.x` is a metric
@@ -132,8 +132,8 @@ def _advice_of_module(name: str) -> str | None:
     for dropped in range(1, max(len(parts) for parts in spellings)):
         for parts in spellings:
             module = ".".join(parts[:-dropped])
-            if f"{module}.*" in rows:
-                return rows[f"{module}.*"]
+            if f"{module}.*" in rows or module in rows:
+                return rows.get(f"{module}.*") or rows[module]
     return None
 
 
@@ -186,13 +186,19 @@ def _same_name(module: str, name: str) -> str:
 
 
 def _sentence(written: str) -> str:
-    """Return a row as part of a sentence, with what its short names mean."""
-    if not written.startswith("= "):
-        return written
-    code = written[2:]
-    hints = []
-    if "jnp." in code:
-        hints.append("jnp is jax.numpy; on rows in Dataset.map, write np")
-    if re.search(r"(?<!jax\.)\bnn\.", code):
-        hints.append("nn is flax.linen")
-    return f"write {code}" + (f" ({'; '.join(hints)})" if hints else "")
+    """Return a row as part of a sentence."""
+    return f"write {written[2:]}" if written.startswith("= ") else written
+
+
+def meanings(text: str) -> list[str]:
+    """Return what the short names in an advice stand for.
+
+    >>> meanings("write jnp.mean(nn.Dense(8)(x))")
+    ['jnp is jax.numpy; on rows in Dataset.map, write np', 'nn is flax.linen']
+    """
+    found = []
+    if "jnp." in text:
+        found.append("jnp is jax.numpy; on rows in Dataset.map, write np")
+    if re.search(r"(?<![\w.])nn\.", text):
+        found.append("nn is flax.linen")
+    return found
