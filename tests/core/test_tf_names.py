@@ -3,6 +3,9 @@
 import importlib
 import re
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from golden_files import load_golden
 
@@ -111,6 +114,25 @@ def test_ex_estimator_says_the_same_before_and_after_it_was_used():
         _ = ex.estimator
     with pytest.raises(AttributeError, match="devices"):
         _ = ex.config
+
+
+def _formulas():
+    for row in load_golden("tf_formulas.json")["formulas"]:
+        yield pytest.param(row, id=row["name"])
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("row", list(_formulas()))
+def test_a_formula_computes_what_tensorflow_computes(row):
+    assert row["code"] in counterpart(row["name"]).advice
+    given = {
+        name: jnp.asarray(value) if isinstance(value, list) else value
+        for name, value in row["arguments"].items()
+    }
+    given |= {n: given[n].tolist() for n in ("sizes", "shape") if n in given}
+    found = eval(row["code"], {"jnp": jnp, "jax": jax, "np": np, **given})
+    found = found[1] if row["name"] == "split" else found
+    np.testing.assert_allclose(found, row["result"], rtol=2e-5, atol=2e-6)
 
 
 ROOTS = {

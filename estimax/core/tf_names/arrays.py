@@ -6,26 +6,26 @@
 
 # Functions that jax.numpy has with the same name and the same arguments.
 SAME_IN_NUMPY = """
-abs acos acosh add angle argsort asin asinh atan atan2 atanh bincount broadcast_to
-ceil conj cos cosh cross cumprod cumsum divide einsum exp expand_dims expm1 eye floor
+abs acos acosh add angle argsort asin asinh atan atan2 atanh broadcast_to
+ceil conj cos cosh cross divide einsum exp expand_dims expm1 eye floor
 fft ifft imag linspace log log1p logical_and logical_not logical_or logical_xor
 matrix_transpose maximum meshgrid minimum mod multiply negative nextafter ones
-ones_like polyval real reciprocal repeat reshape rint roll round searchsorted sign sin
-sinh sort sqrt square stack subtract tan tanh tensordot tile trace transpose
+ones_like polyval real reciprocal repeat reshape rint roll round sign sin
+sinh sort sqrt square stack subtract tan tanh tensordot tile transpose
 unravel_index zeros zeros_like fftshift ifftshift irfft rfft
 """
 
 # The same in jax.nn.
 SAME_IN_JAX_NN = """
-elu gelu hard_sigmoid leaky_relu log_sigmoid log_softmax mish relu relu6 selu sigmoid
+elu log_sigmoid log_softmax mish relu relu6 selu sigmoid
 silu softmax softplus swish
 """
 
 # The same in jax.scipy.special, and in jax.numpy.linalg.
 SAME_IN_SPECIAL = "betainc digamma erf erfc erfinv ndtri polygamma xlog1py xlogy zeta"
 SAME_IN_LINALG = """
-cholesky cond det eig eigh eigvals eigvalsh inv lstsq matrix_rank norm pinv qr slogdet
-solve svd
+cholesky det eig eigh eigvals eigvalsh inv matrix_rank norm pinv qr slogdet
+solve
 """
 
 DTYPES = """
@@ -168,7 +168,8 @@ lgamma: = jax.scipy.special.gammaln(x)
 lin_space: = jnp.linspace(start, stop, n)
 linalg.*: the functions of linear algebra are in jnp.linalg and jax.scipy.linalg
 logdet: = jnp.linalg.slogdet(x)[1]
-logm sqrtm matrix_square_root: = jax.scipy.linalg.sqrtm(x)
+logm: = jax.scipy.linalg.funm(x, jnp.log)
+sqrtm matrix_square_root: = jax.scipy.linalg.sqrtm(x)
 lu lu_matrix_inverse lu_reconstruct lu_solve: = jax.scipy.linalg.lu_factor(x),
   jax.scipy.linalg.lu_solve
 make_ndarray make_tensor_proto: = np.asarray(x)
@@ -241,8 +242,24 @@ scatter_add scatter_div scatter_max scatter_min scatter_mul scatter_nd_add
   tensor_scatter_update: = x.at[ids].set(values), .add(values), .max(values) or
   .min(values); give the result to a variable with ex.assign
 segment_max unsorted_segment_max: = jax.ops.segment_max(x, ids, num_segments=n)
-segment_mean unsorted_segment_mean unsorted_segment_sqrt_n: = jax.ops.segment_sum(x,
-  ids, n) / jax.ops.segment_sum(jnp.ones_like(x), ids, n)
+lstsq: = jnp.linalg.lstsq(a, b)[0]
+svd: = u, s, vh = jnp.linalg.svd(x, full_matrices=False); TensorFlow returns s, u, v,
+  and vh is v transposed
+bincount: = jnp.bincount(x, weights, length=n), with a fixed length
+cumprod: = jnp.cumprod(x, axis), with the axis: TensorFlow's default is 0, and
+  jnp.cumprod without an axis flattens
+cumsum: = jnp.cumsum(x, axis), with the axis: TensorFlow's default is 0, and jnp.cumsum
+  without an axis flattens. exclusive=True is jnp.cumsum(x, axis) - x
+trace: = jnp.trace(x, axis1=-2, axis2=-1)
+searchsorted: = jnp.searchsorted(sorted, values) of one row, and
+  jax.vmap(jnp.searchsorted)(sorted, values) of several
+gelu: = jax.nn.gelu(x, approximate=False), whose default is True
+hard_sigmoid: = jnp.clip(0.2 * x + 0.5, 0, 1); jax.nn.hard_sigmoid is another function
+leaky_relu: = jax.nn.leaky_relu(x, 0.2), whose default is 0.01
+unsorted_segment_sqrt_n: = jax.ops.segment_sum(x, ids, n) /
+  jnp.sqrt(jax.ops.segment_sum(jnp.ones_like(x), ids, n))
+segment_mean unsorted_segment_mean: = jax.ops.segment_sum(x, ids, n) /
+  jax.ops.segment_sum(jnp.ones_like(x), ids, n)
 segment_min unsorted_segment_min: = jax.ops.segment_min(x, ids, num_segments=n)
 segment_prod unsorted_segment_prod: = jax.ops.segment_prod(x, ids, num_segments=n)
 segment_sum unsorted_segment_sum: = jax.ops.segment_sum(x, ids, num_segments=n)
@@ -266,8 +283,7 @@ slice: = x[begin:end], or jax.lax.dynamic_slice(x, begin, size) if begin is comp
 sobol_sample: = scipy.stats.qmc.Sobol(d).random(n)
 softsign: = jax.nn.soft_sign(x)
 hardmax: = jax.nn.one_hot(jnp.argmax(x, -1), x.shape[-1])
-sparsemax sparsemax_loss: = jax.nn.sparse_plus, or optax.projections.projection_simplex
-  for sparsemax
+sparsemax sparsemax_loss: = optax.projections.projection_simplex(x) for each row
 split: = jnp.split(x, n, axis) for n equal parts. Sizes become the places where to cut:
   jnp.split(x, np.cumsum(sizes)[:-1], axis) for sizes of [2, 3, 5]. Both default to axis
   0

@@ -7,8 +7,10 @@
 ADVICE = """
 layers.*: layers are Flax layers, written inline in the model_fn: import flax.linen as
   nn, then net = nn.relu(nn.Dense(64)(net))
-layers.dense layers.Dense layers.fully_connected layers.linear: = nn.Dense(64,
+layers.dense layers.Dense layers.linear: = nn.Dense(64,
   kernel_init=nn.initializers.glorot_uniform())(x)
+layers.fully_connected: = nn.relu(nn.Dense(64,
+  kernel_init=nn.initializers.glorot_uniform())(x)); its default has a relu
 layers.Layer layers.Wrapper: = class Mine(nn.Module) with fields for the arguments of
   __init__, and @nn.compact def __call__(self, x) for build and call;
   self.add_weight(name, shape, initializer) is self.param(name, initializer, shape)
@@ -24,8 +26,12 @@ layers.AveragePooling2D layers.AvgPool2D layers.average_pooling2d layers.avg_poo
   nn.avg_pool(x, (2, 2), strides=(2, 2))
 layers.AveragePooling3D layers.AvgPool3D layers.average_pooling3d layers.avg_pool3d: =
   nn.avg_pool(x, (2, 2, 2), strides=(2, 2, 2))
-layers.BatchNormalization layers.batch_normalization layers.batch_norm: =
-  nn.BatchNorm(use_running_average=mode != ex.ModeKeys.TRAIN, epsilon=1e-3)(x)
+layers.BatchNormalization layers.batch_normalization: =
+  nn.BatchNorm(use_running_average=mode != ex.ModeKeys.TRAIN, epsilon=1e-3)(x);
+  statistics are updated automatically
+layers.batch_norm: = nn.BatchNorm(use_running_average=mode != ex.ModeKeys.TRAIN,
+  momentum=0.999, epsilon=1e-3, use_scale=False)(x); statistics are updated
+  automatically
 layers.Bidirectional: = nn.Bidirectional(nn.RNN(nn.LSTMCell(units)),
   nn.RNN(nn.LSTMCell(units)))(x, seq_lengths=lengths)
 layers.Concatenate layers.concatenate: = jnp.concatenate([a, b], -1)
@@ -79,7 +85,8 @@ layers.GlobalAveragePooling2D layers.GlobalAvgPool2D layers.GlobalAveragePooling
 layers.GlobalMaxPool1D layers.GlobalMaxPooling1D: = jnp.max(x, 1)
 layers.GlobalMaxPool2D layers.GlobalMaxPooling2D layers.GlobalMaxPool3D
   layers.GlobalMaxPooling3D: = jnp.max(x, (1, 2))
-layers.GroupNormalization layers.group_norm layers.instance_norm: = nn.GroupNorm()(x)
+layers.GroupNormalization layers.group_norm: = nn.GroupNorm()(x)
+layers.instance_norm: = nn.InstanceNorm()(x)
 layers.Hashing layers.HashedCrossing: =
   ex.feature_columns.categorical_column_with_hash_bucket(key, n), or
   ex.feature_columns.crossed_column
@@ -90,7 +97,9 @@ layers.Input layers.InputLayer keras.Input: there are no placeholders: the model
 layers.IntegerLookup layers.StringLookup: = ex.lookup.string_to_index(words, vocabulary,
   num_oov_buckets), or ex.feature_columns.categorical_column_with_vocabulary_list
 layers.Lambda: = the function itself, such as jnp.square(x)
-layers.LayerNormalization layers.layer_norm: = nn.LayerNorm(epsilon=1e-3)(x)
+layers.LayerNormalization: = nn.LayerNorm(epsilon=1e-3)(x)
+layers.layer_norm: = nn.LayerNorm(epsilon=1e-12, reduction_axes=range(1, x.ndim),
+  feature_axes=-1)(x)
 layers.LeakyReLU: = nn.leaky_relu(x, 0.3)
 layers.LocallyConnected1D layers.LocallyConnected2D: = nn.ConvLocal(32, (3, 3),
   padding="VALID")(x)
@@ -139,10 +148,10 @@ layers.summarize_activation layers.summarize_activations layers.summarize_collec
 layers.apply_regularization layers.sum_regularizer: = ex.regularization_losses()
 layers.l1_regularizer: = ex.get_variable(name, shape,
   regularizer=ex.optimizers.l1(0.01))
-layers.l2_regularizer: = ex.get_variable(name, shape,
-  regularizer=ex.optimizers.l2(0.01))
+layers.l2_regularizer: = ex.get_variable(name, shape, regularizer=ex.optimizers.l2(scale
+  / 2)): ex.optimizers.l2 is that of Keras, and tf.contrib's had half of it
 layers.l1_l2_regularizer: = ex.get_variable(name, shape,
-  regularizer=ex.optimizers.l1_l2(0.01, 0.01))
+  regularizer=ex.optimizers.l1_l2(l1, l2 / 2)): tf.contrib's had half of the l2 penalty
 layers.real_valued_column: = ex.feature_columns.numeric_column(key)
 layers.sparse_column_with_hash_bucket layers.sparse_column_with_integerized_feature
   layers.sparse_column_with_keys layers.sparse_column_with_vocabulary_file: =
@@ -194,16 +203,20 @@ orthogonal_initializer initializers.orthogonal initializers.Orthogonal
   convolutional_delta_orthogonal convolutional_orthogonal_1d convolutional_orthogonal_2d
   convolutional_orthogonal_3d: = jax.nn.initializers.orthogonal()
 random_normal_initializer initializers.random_normal initializers.RandomNormal: =
-  jax.nn.initializers.normal(stddev=0.05)
+  jax.nn.initializers.normal(stddev), with stddev: the default is 1.0 in v1, 0.05 in
+  Keras and 0.01 in JAX
 random_uniform_initializer initializers.random_uniform initializers.RandomUniform: =
-  lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -0.05, 0.05);
+  lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, low, high);
   jax.nn.initializers.uniform(scale) draws from 0 to scale
 truncated_normal_initializer initializers.truncated_normal initializers.TruncatedNormal:
-  = jax.nn.initializers.truncated_normal(stddev=0.05)
-uniform_unit_scaling_initializer initializers.uniform_unit_scaling
-  variance_scaling_initializer initializers.variance_scaling
-  initializers.VarianceScaling layers.variance_scaling_initializer: =
-  jax.nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
+  = jax.nn.initializers.truncated_normal(stddev), with stddev: the default is 1.0 in v1,
+  0.05 in Keras and 0.01 in JAX
+uniform_unit_scaling_initializer initializers.uniform_unit_scaling: =
+  jax.nn.initializers.variance_scaling(1.0, "fan_in", "uniform")
+variance_scaling_initializer initializers.variance_scaling initializers.VarianceScaling:
+  = jax.nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal")
+layers.variance_scaling_initializer: = jax.nn.initializers.he_normal(), the same as its
+  defaults
 zeros_initializer zero_initializer initializers.zeros initializers.Zeros: =
   jax.nn.initializers.zeros
 
@@ -233,8 +246,7 @@ nn.max_pool nn.max_pool1d nn.max_pool2d nn.max_pool3d nn.max_pool_v2
 nn.crelu: = jnp.concatenate([jax.nn.relu(x), jax.nn.relu(-x)], -1)
 nn.ctc_loss nn.ctc_loss_v2: = optax.ctc_loss(logits, logit_paddings, labels,
   label_paddings)
-nn.dropout nn.experimental: = nn.Dropout(1 - keep_prob, deterministic=mode !=
-  ex.ModeKeys.TRAIN)(x)
+nn.dropout: = nn.Dropout(1 - keep_prob, deterministic=mode != ex.ModeKeys.TRAIN)(x)
 nn.alpha_dropout: = nn.Dropout(rate, deterministic=mode != ex.ModeKeys.TRAIN)(x)
 nn.log_poisson_loss: = jnp.exp(log_input) - log_input * targets
 nn.moments nn.weighted_moments nn.sufficient_statistics nn.normalize_moments: =
@@ -320,9 +332,10 @@ keras.mixed_precision mixed_precision.*: = ex.RunConfig(precision="bfloat16")
 keras.dtensor: = ex.RunConfig(devices=…)
 
 losses.*: losses are in ex.losses, and those of one example in optax
-losses.BinaryCrossentropy losses.binary_crossentropy losses.BinaryFocalCrossentropy
-  losses.binary_focal_crossentropy: = ex.losses.sigmoid_cross_entropy(labels, logits),
-  of logits and not of probabilities
+losses.BinaryCrossentropy losses.binary_crossentropy: =
+  ex.losses.sigmoid_cross_entropy(labels, logits), of logits and not of probabilities
+losses.BinaryFocalCrossentropy losses.binary_focal_crossentropy: =
+  optax.sigmoid_focal_loss(logits, labels)
 losses.CategoricalCrossentropy losses.categorical_crossentropy
   losses.CategoricalFocalCrossentropy losses.categorical_focal_crossentropy: =
   ex.losses.softmax_cross_entropy(onehot_labels, logits)
@@ -338,17 +351,19 @@ losses.MeanAbsolutePercentageError losses.MAPE losses.mape
 losses.MeanSquaredLogarithmicError losses.MSLE losses.msle
   losses.mean_squared_logarithmic_error: =
   ex.losses.mean_squared_error(jnp.log1p(labels), jnp.log1p(predictions))
-losses.Hinge losses.hinge losses.SquaredHinge losses.squared_hinge
-  losses.CategoricalHinge losses.categorical_hinge: = ex.losses.hinge_loss(labels,
-  logits)
+losses.Hinge losses.hinge: = ex.losses.hinge_loss(labels, logits), with labels 0 and 1
+losses.SquaredHinge losses.squared_hinge: = jnp.mean(jnp.square(jnp.maximum(1 - labels *
+  logits, 0))), with labels -1 and 1
+losses.CategoricalHinge losses.categorical_hinge: = jnp.maximum(jnp.max((1 - labels) *
+  x, -1) - jnp.sum(labels * x, -1) + 1, 0)
 losses.Huber losses.huber: = ex.losses.huber_loss(labels, predictions)
 losses.KLD losses.KLDivergence losses.kl_divergence losses.kld
   losses.kullback_leibler_divergence: = jnp.sum(labels * jnp.log(labels / predictions),
   -1)
 losses.LogCosh losses.log_cosh losses.logcosh: = optax.log_cosh(predictions, labels)
 losses.Poisson losses.poisson: = jnp.mean(predictions - labels * jnp.log(predictions))
-losses.CosineSimilarity losses.cosine_similarity: = ex.losses.cosine_distance(labels,
-  predictions, axis=1)
+losses.CosineSimilarity losses.cosine_similarity: = -jnp.mean(jnp.sum(a * b, -1)), with
+  labels a and predictions b of length 1
 losses.Loss losses.metric_learning: write the loss with jax.numpy, and return it in
   ex.EstimatorSpec
 
