@@ -39,7 +39,7 @@ def port(path: Path, output: Path | None, *, in_place: bool) -> None:
         raise ConfigError(
             f"{target} exists already. Name another file with --output, or remove it."
         )
-    ported = ported_text(path.read_text(encoding="utf-8"), str(path))
+    ported = ported_text(path.read_text(encoding="utf-8"), str(path), path)
     atomic.write_bytes(target, ported.text.encode())
     for found in sorted(ported.remaining):
         say(f"{target}:{found.line}:{found.column}: {found.name}: {found.advice}")
@@ -54,12 +54,13 @@ def port(path: Path, output: Path | None, *, in_place: bool) -> None:
     note(f"then try: python {shlex.quote(str(target))}", "cyan")
 
 
-def ported_text(text: str, name: str = "program") -> Ported:
+def ported_text(text: str, name: str = "program", path: Path | None = None) -> Ported:
     """Return a program with the names of estimax.
 
     Args:
       text: The program.
       name: What messages call it.
+      path: Where it is, to find modules beside it that use TensorFlow as well.
 
     Raises:
       ConfigError: libcst is not installed.
@@ -113,7 +114,7 @@ def ported_text(text: str, name: str = "program") -> Ported:
 
     new = found.module.visit(Change())
     # Read once more, for the lines of the new text.
-    remaining = find(new.code, name).remaining
+    remaining = find(new.code, name, path).remaining
     return Ported(new.code, len(found.changes) + found.imports.replaced, remaining)
 
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from estimax.cli.port_imports import Imports, dotted, read_imports
+from estimax.cli.port_neighbours import neighbours_with_tensorflow
 from estimax.core import tf_names
 from estimax.core.errors import InputError
 
@@ -44,12 +46,13 @@ class Found:
     kept: set[str] = field(default_factory=set)  # aliases of TensorFlow still in use
 
 
-def find(text: str, name: str) -> Found:
+def find(text: str, name: str, path: Path | None = None) -> Found:
     """Find the names of TensorFlow in a program.
 
     Args:
       text: The program.
       name: What messages call it.
+      path: Where the program is; None leaves the modules beside it out.
 
     Raises:
       InputError: The text is not a Python program.
@@ -67,13 +70,13 @@ def find(text: str, name: str) -> Found:
     found = Found(wrapper.module, read_imports(wrapper.module))
     parents = wrapper.resolve(cst.metadata.ParentNodeProvider)
     positions = wrapper.resolve(cst.metadata.PositionProvider)
-    for node, what, advice in _left(found, parents):
+    for node, what, advice in _left(found, parents, path):
         start = positions[node].start
         found.remaining.append(Remaining(start.line, start.column + 1, what, advice))
     return found
 
 
-def _left(found: Found, parents: Any) -> list[tuple[Any, str, str]]:
+def _left(found: Found, parents: Any, path: Path | None) -> list[tuple[Any, str, str]]:
     """Fill `found.changes`; return (node, name, advice) for what a person replaces."""
     import libcst as cst
 
@@ -146,11 +149,16 @@ def _left(found: Found, parents: Any) -> list[tuple[Any, str, str]]:
                 left.extend(_refused_arguments(node, node.func.value, known))
 
         def visit_ImportFrom(self, node: libcst.ImportFrom) -> bool:  # noqa: N802
-            left.extend((node, *item) for item in found.imports.left.get(node, ()))
-            return False
+            return self._import(node)
 
         def visit_Import(self, node: libcst.Import) -> bool:  # noqa: N802
+            return self._import(node)
+
+        def _import(self, node: Any) -> bool:
             left.extend((node, *item) for item in found.imports.left.get(node, ()))
+            for file in neighbours_with_tensorflow(node, path) if path else ():
+                advice = "this module uses TensorFlow as well; port it too"
+                left.append((node, str(file), advice))
             return False
 
     found.module.visit(Find())

@@ -188,6 +188,22 @@ def test_left_names_say_what_to_write():
     assert equal.advice.startswith("write x == y")
 
 
+def test_modules_beside_the_program_that_use_tensorflow_are_left(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "net.py").write_text("import tensorflow as tf\n")
+    (package / "plain.py").write_text("import os\n")
+    program = package / "train.py"
+    text = "from . import net, plain\nfrom package.net import f\nimport plain\n"
+    left = sorted(ported_text(text, "train.py", program).remaining)
+    assert [(found.line, found.name) for found in left] == [
+        (1, str(package / "net.py")),
+        (2, str(package / "net.py")),
+    ]
+    assert "port it too" in left[0].advice
+
+
 def test_members_of_v1_keep_its_behaviour():
     text = "from tensorflow.compat.v1.estimator import DNNClassifier\n"
     ported = ported_text(text + "m = DNNClassifier([8], columns)\n")

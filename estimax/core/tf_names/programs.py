@@ -16,6 +16,8 @@ compat.as_bytes compat.as_str_any compat.as_text compat.as_str: = text.encode() 
 python.estimator.canned.head.*: = ex.heads.BaseHead, the class of heads
 python.estimator.canned.optimizers.*: = ex.optimizers.as_optimizer("Ftrl"), or pass the
   name to ex.minimize
+core.* pywrap_tensorflow: tensorflow.core has the messages of TensorFlow's own
+  protocols; estimax has none of them, leave it out
 python.*: tensorflow.python is private to TensorFlow; write the public name, and look
   for that in the guide "Migrate a tf.estimator program"
 raw_ops.* user_ops.* load_op_library load_library load_file_system_library: TensorFlow's
@@ -114,7 +116,7 @@ debugging.*: = ex.RunConfig(debug=True), which runs the model line by line
 dtypes.*: dtypes are those of jax.numpy, or their names: "float32"
 framework.* training.*: the names of this module are in the rest of TensorFlow; "estimax
   port FILE.py" names the counterpart of each
-LazyLoader pywrap_tensorflow: leave it out; it is private to TensorFlow
+LazyLoader: leave it out; it is private to TensorFlow
 logging: = Python's logging: logging.basicConfig(level="INFO") shows what estimax logs
 app.* flags.*: = argparse, or the package absl-py with the same names: from absl import
   app, flags
