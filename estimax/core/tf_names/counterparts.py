@@ -65,6 +65,8 @@ _PREFIXES: tuple[tuple[str, str, str], ...] = (
     ("optimizers.RMSprop", "optimizers.RMSProp", "optimizers.RMSProp"),
     ("optimizers.legacy.", "optimizers.", "optimizers."),
     ("optimizers.", "optimizers.", "optimizers."),
+    ("python_io.", "input.python_io.", "input.python_io."),
+    ("io.tf_record_iterator",) + ("input.python_io.tf_record_iterator",) * 2,
     ("python_io.", "input.", "input."),
     ("saved_model.load", "export.load", "export.load"),
     ("sparse.to_dense",) + ("sparse_tensor_to_dense",) * 2,
