@@ -1,6 +1,7 @@
 """One table knows every public name of TensorFlow, and what it says to write exists."""
 
 import importlib
+import inspect
 import re
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 from golden_files import load_golden
 
 import estimax as ex
-from estimax.core.tf_names import counterpart
+from estimax.core.tf_names import counterpart, look_up
 from estimax.core.tf_names.table import _rows
 
 PUBLIC = {
@@ -152,6 +153,24 @@ def test_every_name_in_the_advice_exists(root):
     paths = {path for text in _rows().values() for path in re.findall(wanted, text)}
     assert paths
     assert [path for path in sorted(paths) if not _exists(ROOTS[root], path)] == []
+
+
+def test_every_argument_in_the_advice_exists():
+    calls = {
+        (path, name)
+        for text in _rows().values()
+        for path, given in re.findall(r"(?<![\w.])ex\.([\w.]+)\(([^()]*)", text)
+        for name in re.findall(r"(\w+)=", given)
+    }
+    assert ("RunConfig", "devices") in calls
+    wrong = [call for call in sorted(calls) if not _accepts(*call)]
+    assert not wrong
+
+
+def _accepts(path, argument):
+    parameters = inspect.signature(look_up(path)).parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    return argument in parameters or inspect.Parameter.VAR_KEYWORD in kinds
 
 
 def _exists(module, path):

@@ -36,8 +36,8 @@ uint16 uint32 uint64
 ADVICE = """
 accumulate_n add_n: = sum(arrays)
 add_check_numerics_ops enable_check_numerics disable_check_numerics check_numerics
-  verify_tensor_all_finite assert_all_finite: ex.NanTensorHook stops at a loss that is
-  not finite, and ex.inspection.find_nonfinite names the variable
+  verify_tensor_all_finite assert_all_finite: = ex.RunConfig(debug="nan"), whose error
+  names the first value that is not finite; ex.NanTensorHook stops at such a loss
 adjoint: = jnp.conj(jnp.swapaxes(x, -1, -2))
 approx_top_k approx_max_k: = jax.lax.approx_max_k(x, k)
 approx_min_k: = jax.lax.approx_min_k(x, k)
