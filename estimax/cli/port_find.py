@@ -104,14 +104,16 @@ def _left(found: Found, parents: Any, path: Path | None) -> list[tuple[Any, str,
         def _translate(self, node: Any, written: str, root: str, rest: str) -> None:
             full = ".".join(part for part in (aliases[root], rest) if part)
             known = tf_names.counterpart(full)
+            is_assigned = root in found.imports.assigned
+            module = tf_names.counterpart(aliases[root]) if is_assigned else None
             if known.name is None:
-                left.append((node, written, known.advice))
                 found.kept.add(root)
+                # `flags = tf.flags` says what to do with all of its names.
+                if module is None or module.advice != known.advice:
+                    left.append((node, written, known.advice))
                 return
-            module = tf_names.counterpart(aliases[root]).name
-            if root in found.imports.assigned and known.name == f"{module}.{rest}":
-                pass  # `fc.numeric_column`, after `fc = ex.feature_columns`
-            else:
+            # Not `fc.numeric_column`, after `fc = ex.feature_columns`.
+            if module is None or known.name != f"{module.name}.{rest}":
                 found.changes[node] = cst.parse_expression(known.name)
             if known.takes_compat:
                 found.v1_classes.add(node)

@@ -142,6 +142,10 @@ def test_a_program_with_nothing_left_runs(text, capsys):
         ("from tensorflow import *", ["from tensorflow import *"]),
         ("import tensorflow_hub as hub", ["tensorflow_hub"]),
         ("import tensorflow as tf\nf(tf)", ["tf"]),
+        (
+            "import tensorflow as tf\nf = tf.flags\nf.DEFINE_bool('a', 1, '')",
+            ["tf.flags"],
+        ),
         ("import tensorflow as tf\nb = tf.__version__ > '2'", ["tf.__version__"]),
         ("import tensorflow as tf\nfc = tf.feature_column\nfc.nothing", ["fc.nothing"]),
         (
