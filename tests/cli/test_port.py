@@ -132,6 +132,57 @@ def test_a_program_with_nothing_left_runs(text, capsys):
     assert capsys.readouterr().out == "train\n"
 
 
+CLASSICAL = """\
+import numpy as np
+import tensorflow as tf
+from tensorflow.compat.v1.train import AdagradOptimizer
+
+fc = tf.feature_column
+columns = [
+    fc.numeric_column("age", dtype=tf.float32),
+    fc.indicator_column(fc.categorical_column_with_vocabulary_list("sex", ["f", "m"])),
+]
+
+
+def parse(record):
+    spec = fc.make_parse_example_spec(columns)
+    spec["y"] = tf.io.FixedLenFeature([1], tf.int64)
+    features = tf.io.parse_single_example(record, spec)
+    return features, features.pop("y")
+
+
+def input_fn():
+    records = tf.data.TFRecordDataset("rows.tfrecord").map(parse)
+    return records.repeat().batch(4)
+
+
+config = tf.estimator.RunConfig(model_dir="model", tf_random_seed=1)
+model = tf.compat.v1.estimator.LinearClassifier(
+    columns, optimizer=AdagradOptimizer(0.1), config=config
+)
+train = tf.estimator.TrainSpec(input_fn, max_steps=2)
+result, _ = tf.estimator.train_and_evaluate(
+    model, train, tf.estimator.EvalSpec(input_fn, steps=1, throttle_secs=0)
+)
+"""
+
+
+def test_a_classical_program_runs_as_it_is_written(tmp_path, monkeypatch):
+    import estimax as ex
+
+    monkeypatch.chdir(tmp_path)
+    with ex.input.TFRecordWriter("rows.tfrecord") as writer:
+        for age, sex in [(20.0, "f"), (30.0, "m"), (40.0, "f"), (50.0, "m")]:
+            row = {"age": age, "sex": sex, "y": int(sex == "m")}
+            writer.write(ex.input.Example.of(row).serialize())
+    ported = ported_text(CLASSICAL)
+    assert ported.remaining == []
+    assert "tensorflow" not in ported.text
+    names = {}
+    exec(compile(ported.text, "program", "exec"), names)
+    assert names["result"]["global_step"] == 2
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [
