@@ -11,6 +11,7 @@ arguments of the call.
 from __future__ import annotations
 
 import inspect
+import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -189,6 +190,7 @@ def _refused_arguments(
     except (TypeError, ValueError):
         return []
     kinds = {parameter.kind for parameter in signature.values()}
+    accepted = _accepted_names(known.value, signature)
     reserved = tf_names.ARGUMENTS.get(known.name or "", {})
     refused: list[tuple[Any, str, str]] = []
     for argument in call.args:
@@ -198,7 +200,7 @@ def _refused_arguments(
         is_none = getattr(argument.value, "value", "") == "None"
         if name in reserved and not is_none:
             refused.append((argument, f"{written}({name}=)", reserved[name]))
-        elif name not in signature and inspect.Parameter.VAR_KEYWORD not in kinds:
+        elif accepted is not None and name not in accepted:
             advice = f"{known.name} has no argument {name!r}: leave it out"
             refused.append((argument, f"{written}({name}=)", advice))
     given = [a for a in call.args if a.keyword is None]
@@ -208,3 +210,19 @@ def _refused_arguments(
         advice = f"{known.name} has {len(positional)} positional arguments: name them"
         refused.append((call, f"{written}(…)", advice))
     return refused
+
+
+def _accepted_names(value: Any, signature: Any) -> set[str] | None:
+    """Return the names of all arguments, or None if a function takes any name."""
+    names = set(signature)
+    for parameter in signature.values():
+        if parameter.kind == parameter.VAR_KEYWORD:
+            try:  # **options: Unpack[OptimizerOptions]
+                hint = typing.get_type_hints(value)[parameter.name]
+            except (KeyError, NameError, TypeError):
+                return None
+            options = next(iter(typing.get_args(hint)), None)
+            if not typing.is_typeddict(options):
+                return None
+            names |= set(options.__annotations__)
+    return names

@@ -215,6 +215,10 @@ def test_a_classical_program_runs_as_it_is_written(tmp_path, monkeypatch):
             ["ex.get_variable(collections=)"],
         ),
         (
+            "import tensorflow as tf\ntf.keras.optimizers.Adam(lr=1, weight_decay=1)",
+            ["ex.optimizers.Adam(weight_decay=)"],
+        ),
+        (
             "from tensorflow.estimator import RunConfig\nRunConfig(device_fn=f)",
             ["RunConfig(device_fn=)"],
         ),

@@ -306,7 +306,8 @@ keras.backend.eval keras.backend.get_value keras.backend.batch_get_value: =
 keras.backend.variable keras.backend.random_normal_variable
   keras.backend.random_uniform_variable: = ex.get_variable(name, shape)
 keras.backend.update keras.backend.update_add keras.backend.update_sub
-  keras.backend.set_value keras.backend.moving_average_update: = ex.assign(name, value)
+  keras.backend.set_value keras.backend.moving_average_update: = ex.assign(variable,
+  value)
 keras.backend.switch: = jnp.where(condition, x, y)
 keras.backend.rnn: = nn.RNN(nn.LSTMCell(units))(x, seq_lengths=lengths)
 keras.callbacks.*: callbacks are hooks: ex.SessionRunHook, ex.CheckpointSaverHook,
@@ -449,8 +450,8 @@ Variable variable local_variable model_variable global_variable get_local_variab
 VariableScope: = ex.get_variable_scope()
 VariableAggregation VariableSynchronization: leave it out; variables are the same on all
   devices
-assign_add: = ex.assign(name, value + x)
-assign_sub: = ex.assign(name, value - x)
+assign_add: = ex.assign(variable, variable + x)
+assign_sub: = ex.assign(variable, variable - x)
 create_partitioned_variables fixed_size_partitioner min_max_variable_partitioner
   variable_axis_size_partitioner: leave it out; large tables are divided among devices
   with ex.RunConfig(shard_tables_above=…)
