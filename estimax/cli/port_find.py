@@ -92,7 +92,8 @@ def _left(found: Found, parents: Any, path: Path | None) -> list[tuple[Any, str,
                 self._translate(node, whole, root, rest)
                 return False
             if root in found.imports.ours:
-                self._check(node, whole, root, rest)
+                path_of_ours = f"{found.imports.ours[root]}.{rest}".lstrip(".")
+                left.extend(_refused(node, parents[node], whole, path_of_ours))
                 return False
             method = node.attr.value
             if method in tf_names.METHODS and root not in found.imports.others:
@@ -118,20 +119,6 @@ def _left(found: Found, parents: Any, path: Path | None) -> list[tuple[Any, str,
                 found.changes[node] = cst.parse_expression(known.name)
             if known.takes_compat:
                 found.v1_classes.add(node)
-
-        def _check(self, node: Any, written: str, root: str, rest: str) -> None:
-            path = ".".join(part for part in (found.imports.ours[root], rest) if part)
-            try:
-                value = tf_names.look_up(path)
-            except AttributeError as error:
-                left.append(
-                    (node, written, str(error).partition(": ")[2] or str(error))
-                )
-                return
-            call = parents[node]
-            if isinstance(call, cst.Call) and call.func is node:
-                known = tf_names.Counterpart(f"ex.{path}", value=value)
-                left.extend(_refused_arguments(call, written, known))
 
         def visit_Name(self, node: libcst.Name) -> None:  # noqa: N802
             if node.value not in found.imports.modules or _is_bound(
@@ -179,6 +166,22 @@ def _is_bound(node: Any, parent: Any) -> bool:
     return isinstance(
         parent, cst.Param | cst.AssignTarget | cst.NameItem | cst.ImportAlias
     )
+
+
+def _refused(
+    node: Any, parent: Any, written: str, path: str
+) -> list[tuple[Any, str, str]]:
+    """Return what is wrong with `ex.path`: it does not exist, or its arguments."""
+    import libcst as cst
+
+    try:
+        value = tf_names.look_up(path)
+    except AttributeError as error:
+        return [(node, written, str(error).partition(": ")[2] or str(error))]
+    if not isinstance(parent, cst.Call) or parent.func is not node:
+        return []
+    known = tf_names.Counterpart(f"ex.{path}", value=value)
+    return _refused_arguments(parent, written, known)
 
 
 def _refused_arguments(

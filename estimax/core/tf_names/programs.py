@@ -421,7 +421,7 @@ RENAMED_METHODS = {"export_savedmodel": "export_saved_model"}
 
 _NO_GRAPH = "leave it out; there are no sessions and graphs"
 _DEVICES = "write devices=… in its place"
-# Arguments that exist for TensorFlow's positions, and must keep their default.
+# Arguments that do not exist, or only for TensorFlow's positions: what to write.
 ARGUMENTS = {
     "ex.RunConfig": {
         "session_config": f"{_NO_GRAPH}. Devices are chosen with devices=…",
@@ -430,6 +430,12 @@ ARGUMENTS = {
         "train_distribute": _DEVICES,
         "eval_distribute": _DEVICES,
         "experimental_distribute": _DEVICES,
+        "master": "write cluster=…, or set TF_CONFIG",
+        "tpu_config": "write iterations_per_loop=n in its place",
+    },
+    "ex.summary.scalar": {"family": "write it before the name: family/name"},
+    "ex.variable_scope": {
+        "default_name": "write it in place of the name; it is not made unique"
     },
     "ex.CheckpointSaverHook": dict.fromkeys(
         ("saver", "scaffold", "checkpoint_basename"), _NO_GRAPH
