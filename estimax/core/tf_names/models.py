@@ -267,8 +267,8 @@ nn.softmax_cross_entropy_with_logits nn.softmax_cross_entropy_with_logits_v2: =
   optax.softmax_cross_entropy(logits, labels)
 nn.sparse_softmax_cross_entropy_with_logits: =
   optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-nn.weighted_cross_entropy_with_logits: = (1 - labels) * logits + (1 + (w - 1) * labels)
-  * jax.nn.softplus(-logits), with pos_weight w
+nn.weighted_cross_entropy_with_logits: = ex.heads.losses.weighted_cross_entropy(labels,
+  logits, pos_weight=w)
 nn.scaled_softplus: = jax.nn.softplus(alpha * x) / alpha
 nn.hard_tanh: = jax.nn.hard_tanh(x)
 nn.exponential: = jnp.exp(x)
