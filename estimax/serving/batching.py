@@ -34,6 +34,7 @@ Answers = dict[str, NDArray[Any]]
 Features = plans.RawBatch | JsonRows
 # signature, rows of all tasks, whether to compile for a new shape -> answers
 RunBatch = Callable[[str, plans.RawBatch, bool], Answers]
+ObserveBatch = Callable[["BatchQueue", Sequence["Task"], float, float], None]
 
 
 @dataclass(eq=False)
@@ -82,6 +83,7 @@ class BatchQueue:
         self._rows = 0
         self.batches = 0  # that were run
         self.batched_rows = 0
+        self.labels: tuple[str, int] | None = None  # model and version, for metrics
 
     @property
     def waiting_rows(self) -> int:
@@ -177,9 +179,12 @@ class Scheduler:
 
     Args:
       threads: How many batches run at the same time.
+      observe: Called after each batch with its queue and tasks, when it began and how
+        long it took.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, observe: ObserveBatch | None = None) -> None:
+        self._observe = observe
         self.changed = threading.Condition()
         self._queues: list[BatchQueue] = []
         self._next = 0
@@ -221,7 +226,10 @@ class Scheduler:
             if taken is None:
                 return
             queue, tasks = taken
+            start = time.monotonic()
             queue.run(tasks)
+            if self._observe is not None:
+                self._observe(queue, tasks, start, time.monotonic() - start)
 
     def _take(self) -> tuple[BatchQueue, list[Task]] | None:
         """Wait for a batch and return it with its queue; None when closed."""

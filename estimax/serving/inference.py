@@ -22,6 +22,7 @@ from estimax.serving.batching import Answers, Features, as_serving_error, row_co
 from estimax.serving.examples import columns_from_examples
 from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.manager import ModelManager, Served
+from estimax.serving.metrics import Observed
 from estimax.serving.requests import (
     REGRESSION,
     check_classify,
@@ -71,8 +72,8 @@ class InferenceService:
     Args:
       manager: The models.
       max_rows: The most rows of a request.
-      observe: Called after every request with the target, the name of the method, the
-        status, the number of rows and the seconds it took.
+      entry: REST or GRPC, for metrics.
+      observe: Called after every request.
       record: Called with every answer to Predict and its features, for a log.
     """
 
@@ -81,12 +82,14 @@ class InferenceService:
         manager: ModelManager,
         *,
         max_rows: int = 100_000,
-        observe: Callable[[Target, str, Code, int, float], None] | None = None,
+        entry: str = "",
+        observe: Callable[[Observed], None] | None = None,
         record: Callable[[Answer, Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.manager = manager
         self._record = record
         self._max_rows = max_rows
+        self._entry = entry
         self._observe = observe
 
     async def predict(
@@ -170,7 +173,7 @@ class InferenceService:
             ) from None
 
     def _observed(self, target: Target, method: str) -> _Run:
-        return _Run(self.manager, target, method, self._observe)
+        return _Run(self.manager, target, method, self._entry, self._observe)
 
 
 class _Run:
@@ -181,22 +184,27 @@ class _Run:
         manager: ModelManager,
         target: Target,
         method: str,
-        observe: Callable[[Target, str, Code, int, float], None] | None,
+        entry: str,
+        observe: Callable[[Observed], None] | None,
     ) -> None:
         self._target = target
         self._method = method
+        self._entry = entry
         self._report = observe
         self._held = manager.acquire(target.name, target.version, target.label)
         self._start = time.perf_counter()
         self.rows = 0
         self.served: Served
+        self._version: int | None = None
 
     async def __aenter__(self) -> _Run:
         try:
             self.served = self._held.__enter__()
         except ServingError as error:
             self._tell(error.code)
+            error.is_counted = True
             raise
+        self._version = self.served.number
         return self
 
     async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
@@ -206,6 +214,7 @@ class _Run:
         elif isinstance(error, Exception):
             found = as_serving_error(error)
             self._tell(found.code)
+            found.is_counted = True
             if found is not error:
                 raise found from error
         else:  # the client has gone
@@ -218,8 +227,23 @@ class _Run:
 
     def _tell(self, code: Code) -> None:
         if self._report is not None:
-            seconds = time.perf_counter() - self._start
-            self._report(self._target, self._method, code, self.rows, seconds)
+            # A client may ask for any signature: count only those that exist.
+            found = self._target.signature or DEFAULT_SIGNATURE
+            is_known = self._version is not None and (
+                found in self.served.loaded.bundle.signatures
+            )
+            self._report(
+                Observed(
+                    self._target.name,
+                    self._version,
+                    found if is_known else "",
+                    self._method,
+                    self._entry,
+                    code,
+                    self.rows,
+                    time.perf_counter() - self._start,
+                )
+            )
 
 
 def _some(examples: Sequence[bytes]) -> Sequence[bytes]:

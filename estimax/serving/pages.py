@@ -1,12 +1,13 @@
 """The built-in page: models, their state, load, and a form to try a prediction.
 
 page()                           # one HTML file without anything from outside
-state(manager, metrics)          # what the page asks for every two seconds
+state(manager, totals)           # what the page asks for every two seconds
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -15,7 +16,6 @@ from estimax.export import TensorInfo
 from estimax.serving.describe import status_json
 from estimax.serving.inference import Target
 from estimax.serving.manager import ModelManager, Version
-from estimax.serving.metrics import ServerMetrics
 
 
 @cache
@@ -24,9 +24,10 @@ def page() -> bytes:
     return (resources.files("estimax.serving") / "page.html").read_bytes()
 
 
-def state(manager: ModelManager, metrics: ServerMetrics) -> dict[str, Any]:
+def state(
+    manager: ModelManager, totals: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
     """Return the models, their signatures and their counters as JSON values."""
-    totals = metrics.totals()
     return {
         "time": time.time(),
         "models": [

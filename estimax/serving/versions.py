@@ -11,6 +11,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from estimax.serving.batching import (
     row_count,
 )
 from estimax.serving.config import BatchingConfig
-from estimax.serving.examples import compile_parser
 from estimax.serving.json_rows import FeatureReader
 from estimax.serving.programs import Programs
 from estimax.serving.status import invalid
@@ -62,6 +62,7 @@ class LoadedVersion:
         self.reader = FeatureReader(first.inputs, origins_of(bundle.plan), csv_name)
         self._scheduler = scheduler
         self._most = batching.max_batch_size
+        self.warm_up_seconds: float | None = None  # of its warm-up requests
         self.queue = scheduler.queue(programs.run, batching)
 
     def submit(
@@ -132,14 +133,27 @@ class _Pieces:
 
 
 def load_version(
-    path: Path, batching: BatchingConfig, scheduler: Scheduler
+    path: Path,
+    batching: BatchingConfig,
+    scheduler: Scheduler,
+    *,
+    runs_warm_up: bool = True,
+    maps_weights: bool = False,
 ) -> LoadedVersion:
     """Load a bundle, run its self-test, compile it, and send its warm-up requests.
+
+    Args:
+      path: The folder of the bundle.
+      batching: How requests are joined.
+      scheduler: Whose threads run its batches.
+      runs_warm_up: Whether to send the warm-up requests.
+      maps_weights: Whether processes that load the bundle share the memory of its
+        weights.
 
     Raises:
       EstimaxError: The bundle is damaged, or fails its self-test or a request.
     """
-    bundle = export.load(path)
+    bundle = export.load(path, memory_map=maps_weights)
     if not all(signature.is_by_row for signature in bundle.signatures.values()):
         raise invalid(
             f"{path}: the bundle evaluates whole batches, so requests cannot share "
@@ -153,10 +167,14 @@ def load_version(
             programs.run, name, batch, batching.max_batch_size
         )
     )
-    compile_parser(bundle)
-    run_warm_up(bundle, programs, batching.max_batch_size)
+    start = time.perf_counter()
+    if runs_warm_up:
+        run_warm_up(bundle, programs, batching.max_batch_size)
+    seconds = time.perf_counter() - start
     programs.late_compiles = 0  # nobody waited for those of warm-up requests
-    return LoadedVersion(bundle, programs, scheduler, batching)
+    loaded = LoadedVersion(bundle, programs, scheduler, batching)
+    loaded.warm_up_seconds = seconds if runs_warm_up else None
+    return loaded
 
 
 def compile_in_child(path: Path, batching: BatchingConfig) -> None:
