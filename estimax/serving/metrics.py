@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -61,6 +61,28 @@ class Observed:
     code: Code
     rows: int
     seconds: float
+
+
+class _Answered(NamedTuple):
+    """The series that an answered request is counted in, besides its status."""
+
+    rows: tuple[Counter, Counter]
+    row_counts: Histogram
+    microseconds: Histogram
+    seconds: Histogram
+
+
+class _Batched(NamedTuple):
+    """The series that a batch is counted in."""
+
+    waits: Histogram
+    tf_waits: Histogram
+    seconds: Histogram
+    tf_seconds: Histogram
+    rows: Histogram
+
+
+_Series = tuple[tuple[Counter, Counter], _Answered | None]
 
 
 class ServerMetrics:
@@ -141,7 +163,9 @@ class ServerMetrics:
             "estimax_batch_rows", "Rows of a batch.", _ROWS, model, version
         )
         self._loads = counter(
-            "estimax_loads", "Versions that were loaded, or failed to.", model, "status"
+            "estimax_loads",
+            "Versions that were loaded, or failed to.",
+            *("model_path", "status"),
         )
         self._responses = counter(
             "estimax_rest_responses", "Answers over REST, except health.", "code"
@@ -163,29 +187,51 @@ class ServerMetrics:
             ),
             self._batch_rows: pair,
         }
+        # Looking for a series by its labels takes longer than counting.
+        self._series: dict[tuple[Any, ...], _Series] = {}
+        self._batches: dict[tuple[str, int], _Batched] = {}
         self._process = prometheus_client.ProcessCollector(registry=None)
 
     def observe(self, request: Observed) -> None:
         """Count one request."""
+        key = (
+            *(request.model, request.version, request.signature, request.method),
+            *(request.entry, request.code),
+        )
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = self._series_of(request)
+        counts, answered = series
+        for count in counts:
+            count.inc()
+        if answered is None:
+            return
+        for count in answered.rows:
+            count.inc(request.rows)
+        answered.row_counts.observe(request.rows)
+        answered.microseconds.observe(request.seconds * 1e6)
+        answered.seconds.observe(request.seconds)
+
+    def _series_of(self, request: Observed) -> _Series:
+        """Return the series of requests like this; only answers have a latency."""
         model, code = request.model, request.code
         version = "" if request.version is None else str(request.version)
-        self._tf_requests.labels(model, code.name).inc()
-        self._requests.labels(
-            *(model, version, request.signature, request.method, request.entry),
-            code.name,
-        ).inc()
+        about = request.signature, request.method, request.entry
+        counts = (
+            self._tf_requests.labels(model, code.name),
+            self._requests.labels(model, version, *about, code.name),
+        )
         if code is not Code.OK:
-            return
+            return counts, None
         # TensorFlow Serving writes the method in lower case for REST only.
         is_rest = request.entry == "REST"
         api = request.method if is_rest else _camel(request.method)
-        self._tf_latency.labels(model, api, request.entry).observe(
-            request.seconds * 1e6
+        return counts, _Answered(
+            rows=(self._tf_rows.labels(model), self._rows.labels(model, version)),
+            row_counts=self._tf_row_counts.labels(model),
+            microseconds=self._tf_latency.labels(model, api, request.entry),
+            seconds=self._seconds.labels(model, version),
         )
-        self._tf_rows.labels(model).inc(request.rows)
-        self._tf_row_counts.labels(model).observe(request.rows)
-        self._rows.labels(model, version).inc(request.rows)
-        self._seconds.labels(model, version).observe(request.seconds)
 
     def observe_batch(
         self,
@@ -204,21 +250,26 @@ class ServerMetrics:
           waits: How many seconds each request waited.
           seconds: How long the batch took.
         """
-        labels = model, str(version)
-        queued, tf_queued = (
-            self._queue_seconds.labels(*labels),
-            self._tf_queuing.labels(_POOL),
-        )
+        found = self._batches.get((model, version))
+        if found is None:
+            labels = model, str(version)
+            found = self._batches[model, version] = _Batched(
+                self._queue_seconds.labels(*labels),
+                self._tf_queuing.labels(_POOL),
+                self._run_seconds.labels(*labels),
+                self._tf_runtime.labels(model, "Predict", "estimax"),
+                self._batch_rows.labels(*labels),
+            )
         for wait in waits:
-            queued.observe(wait)
-            tf_queued.observe(wait * 1e6)
-        self._run_seconds.labels(*labels).observe(seconds)
-        self._tf_runtime.labels(model, "Predict", "estimax").observe(seconds * 1e6)
-        self._batch_rows.labels(*labels).observe(rows)
+            found.waits.observe(wait)
+            found.tf_waits.observe(wait * 1e6)
+        found.seconds.observe(seconds)
+        found.tf_seconds.observe(seconds * 1e6)
+        found.rows.observe(rows)
 
-    def observe_load(self, model: str, code: Code) -> None:
-        """Count a version that was loaded, or that could not be."""
-        self._loads.labels(model, code.name).inc()
+    def observe_load(self, path: str, code: Code) -> None:
+        """Count a version in a folder that was loaded, or that could not be."""
+        self._loads.labels(path, code.name).inc()
 
     def observe_warm_up(self, path: str, code: Code, seconds: float) -> None:
         """Count the warm-up requests of a version."""
@@ -247,6 +298,8 @@ class ServerMetrics:
             for values in {tuple(s.labels[name] for name in names) for s in samples}:
                 if values[1] and values[:2] not in known:
                     metric.remove(*values)
+                    self._series.clear()
+                    self._batches.clear()
 
 
 def text_of(families: Iterable[Family]) -> str:

@@ -358,18 +358,22 @@ class Server:
         )
         if is_serving and not has_programs_in_use(path):
             compile_in_child(path, batching)
-        loaded = load_version(
-            path,
-            batching,
-            self._scheduler,
-            runs_warm_up=self._config.runs_warm_up,
-            # Several processes then share one copy of the tables.
-            maps_weights=self._config.reuse_port,
-        )
-        if loaded.warm_up_seconds is not None:
-            self.metrics.observe_warm_up(
-                str(path.parent), Code.OK, loaded.warm_up_seconds
+        base = str(path.parent)
+        try:
+            loaded = load_version(
+                path,
+                batching,
+                self._scheduler,
+                runs_warm_up=self._config.runs_warm_up,
+                # Several processes then share one copy of the tables.
+                maps_weights=self._config.reuse_port,
             )
+        except Exception as error:
+            self.metrics.observe_load(base, as_serving_error(error).code)
+            raise
+        self.metrics.observe_load(base, Code.OK)
+        if loaded.warm_up_seconds is not None:
+            self.metrics.observe_warm_up(base, Code.OK, loaded.warm_up_seconds)
         return loaded
 
     def _poll(self) -> None:
