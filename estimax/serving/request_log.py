@@ -11,6 +11,7 @@ are left out and counted.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -132,7 +133,8 @@ class _RotatingFile:
             while written < len(line):
                 written += os.write(self._descriptor, line[written:])
         except OSError:
-            os.ftruncate(self._descriptor, size)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, size)
             raise
 
     def close(self) -> None:

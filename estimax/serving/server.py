@@ -486,6 +486,9 @@ class Server:
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", int(config.reuse_port)),
                 ("grpc.max_allowed_incoming_connections", config.max_connections),
+                # Places of clients that are gone, or that do not ask, become free.
+                ("grpc.keepalive_time_ms", 300_000),
+                ("grpc.max_connection_idle_ms", 1_800_000),
                 *self._grpc_options,
             ]
         )

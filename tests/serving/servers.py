@@ -73,8 +73,8 @@ def running_server(folder: Path, *arguments: str, trusted=None):
             [
                 ESTIMAX,
                 "serve",
-                *arguments,
                 *("--host", "127.0.0.1", "--drain-delay", "0"),
+                *arguments,
                 *("--port", str(grpc_port), "--rest-api-port", str(rest_port)),
             ],
             stdout=output,
