@@ -19,7 +19,7 @@ from estimax.input.dataset import Dataset
 from estimax.input.iterator import DatasetIterator
 from estimax.input.sources.arrays import lists_to_columns
 from estimax.input.streams.chunks import as_element
-from estimax.input.streams.columns import is_column, row_count
+from estimax.input.streams.columns import is_value, row_count
 from estimax.input.streams.positions import END, Cursor, Resume, once
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import State
@@ -159,7 +159,7 @@ def _is_iterable(value: Any) -> bool:
 def _checked(batch: LabeledBatch) -> LabeledBatch:
     """Convert to columns and check that all have the same number of rows."""
     columns = leaves(batch)
-    if all(map(is_column, columns)):  # batches of a Dataset need no conversion
+    if all(map(is_value, columns)):  # batches of a Dataset need no conversion
         features, labels = batch
     else:
         features, labels = (
