@@ -193,6 +193,12 @@ def serve(
     load_retry_interval_micros: Annotated[
         int, typer.Option(help="Time between two tries.")
     ] = 60_000_000,
+    load_timeout: Annotated[
+        float, typer.Option(help="Seconds after which loading a version has failed.")
+    ] = 900.0,
+    num_load_threads: Annotated[
+        int, typer.Option(help="Versions loaded at the same time; 0: by processors.")
+    ] = 0,
     drain_delay: Annotated[
         float, typer.Option(help="Seconds from SIGTERM until requests are refused.")
     ] = 2.0,
@@ -278,6 +284,8 @@ def serve(
             "max_rows": max_request_rows,
             "load_retries": max_num_load_retries,
             "load_retry_seconds": load_retry_interval_micros / 1e6,
+            "load_timeout": load_timeout,
+            "load_threads": num_load_threads or None,
             "drain_delay": drain_delay,
             "shutdown_grace": shutdown_grace,
             "ssl_key": ssl_key,

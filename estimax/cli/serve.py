@@ -49,7 +49,7 @@ def serve(
     from estimax.serving import RestLimits, Server, ServerConfig
 
     if len(models) == 1 and models[0].endswith((".yaml", ".yml")):
-        Server(_config_of(models[0], _token(token_file))).run(on_ready=_print_ready)
+        _run(Server(_config_of(models[0], _token(token_file))))
         return
     config = ServerConfig(
         models=tuple(_model(given, model_name) for given in models),
@@ -58,7 +58,15 @@ def serve(
         reuse_port=_WORKER in os.environ,
         **settings,
     )
-    Server(config).run(on_ready=_print_ready)
+    _run(Server(config))
+
+
+def _run(server: Server) -> None:
+    server.run(on_ready=_print_ready)
+    if server.is_still_loading:
+        # A thread that waits for its disk cannot be ended in another way.
+        logging.shutdown()
+        os._exit(0)
 
 
 def _token(file: Path | None) -> str | None:

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from estimax.serving.manager import ModelManager, State
+from estimax.serving.lifecycle import State
+from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code
 
 _TF: Final = ":tensorflow:serving:"
@@ -113,6 +114,11 @@ class ServerMetrics:
 
 
 def _manager_lines(manager: ModelManager) -> Iterator[str]:
+    yield "# TYPE estimax_listing_failures_total counter"
+    for name in manager.models():
+        count = manager.listing_failures[name]
+        of = _braces((("model_name", name),))
+        yield f"estimax_listing_failures_total{of} {count}"
     yield "# TYPE estimax_model_state gauge"
     served = [
         ((("model_name", name), ("version", str(version.number))), version)

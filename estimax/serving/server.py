@@ -26,30 +26,26 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 import uvicorn
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
+from grpc_health.v1 import health_pb2_grpc
 
 from estimax.core.errors import ConfigError
 from estimax.export.bundle import has_programs_in_use
 from estimax.serving.batching import Scheduler
-from estimax.serving.config import BatchingConfig, ModelConfig, read_model_configs
+from estimax.serving.config import BatchingConfig, ModelConfig
 from estimax.serving.grpc_api import add_services
+from estimax.serving.health import Health
 from estimax.serving.inference import InferenceService, Target
+from estimax.serving.loading import StopSignal, run_in_thread
 from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import ServerMetrics
+from estimax.serving.models_file import ModelsFile
 from estimax.serving.request_log import RequestLog
 from estimax.serving.rest import RestApp, RestLimits
 from estimax.serving.status import Code
 from estimax.serving.versions import LoadedVersion, compile_in_child, load_version
 
 _log = logging.getLogger("estimax.serving")
-_HEALTH_NAMES: Final = (
-    "",
-    "PredictionService",
-    "ModelService",
-    "tensorflow.serving.PredictionService",
-    "tensorflow.serving.ModelService",
-)
+_RELOAD_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +65,9 @@ class ServerConfig:
       max_rows: The most rows of a request.
       load_retries: How often a version that cannot be loaded is tried again.
       load_retry_seconds: The time between two tries.
+      load_timeout: Seconds after which a load, with its compiling, counts as failed.
+      load_threads: How many versions are loaded at the same time. None: one for each
+        processor, at least 2 and at most 4.
       drain_delay: Seconds between the end of readiness and the end of accepting.
       shutdown_grace: Seconds for requests under way after that.
       ssl_key: The file of the private key; turns TLS on, with `ssl_certificate`.
@@ -90,6 +89,8 @@ class ServerConfig:
     max_rows: int = 100_000
     load_retries: int = 5
     load_retry_seconds: float = 60.0
+    load_timeout: float = 900.0
+    load_threads: int | None = None
     drain_delay: float = 2.0
     shutdown_grace: float = 25.0
     ssl_key: str | None = None
@@ -123,12 +124,16 @@ class Server:
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
         self._scheduler = Scheduler(config.batching.threads)
-        self._models_file = _WatchedFile(config.model_config_file)
+        self._models_file = ModelsFile(
+            config.model_config_file, config.load_retry_seconds
+        )
         self.manager = ModelManager(
             config.models or self._models_file.read(),
             self._load,
             retries=config.load_retries,
             retry_seconds=config.load_retry_seconds,
+            load_seconds=config.load_timeout,
+            load_threads=config.load_threads,
         )
         self.metrics = ServerMetrics()
         self._request_log = (
@@ -138,6 +143,12 @@ class Server:
         )
         self._is_draining = False
         self._stop = asyncio.Event()
+        self._stopped = threading.Event()  # the same for threads
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._close_listeners: list[Callable[[], None]] = []
+        # Until when requests and loads under way are waited for, set at the end.
+        self._deadline: float | None = None
+        self.is_still_loading = False  # after `run`: a load did not stop in time
 
     def run(self, on_ready: Callable[[Server], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -158,61 +169,97 @@ class Server:
             sys.setswitchinterval(before)
 
     async def _run(self, on_ready: Callable[[Server], None] | None) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
-        self.manager.poll()
-        polling = threading.Thread(target=self._poll, daemon=True, name="poll")
-        polling.start()
-        if self._config.reuse_port:
-            # Requests are spread over all processes that listen: join them when ready.
-            await asyncio.to_thread(self.manager.wait_until_ready)
-        async with self._rest(), self._grpc() as set_health:
-            await asyncio.to_thread(self.manager.wait_until_ready)
-            await set_health(self.manager.is_ready())
-            _spare_collector()
-            if on_ready is not None:
-                on_ready(self)
-            await self._stop.wait()
-            self._is_draining = True
-            await set_health(False)
-            _log.info("stopping: waiting %g s before closing", self._config.drain_delay)
-            await asyncio.sleep(self._config.drain_delay)
-        await asyncio.to_thread(self.manager.close)
-        self._scheduler.close()
+            self._loop.add_signal_handler(number, self._on_signal)
+        run_in_thread(self._poll, "poll")
+        if self._config.model_config_file:
+            run_in_thread(self._watch_models_file, "models-file")
+        try:
+            if self._config.reuse_port:
+                # Requests are spread over all processes that listen: join when ready.
+                await asyncio.to_thread(self.manager.wait_until_ready)
+            async with self._rest(), self._grpc():
+                await asyncio.to_thread(self.manager.wait_until_ready)
+                if not self._stop.is_set():
+                    _spare_collector()
+                    if on_ready is not None:
+                        on_ready(self)
+                await self._stop.wait()
+                await self._drain()
+        finally:
+            self.stop()
+            has_ended = await asyncio.to_thread(self.manager.close, self._grace_left())
+            self.is_still_loading = not has_ended
+            self._scheduler.close()
+
+    async def _drain(self) -> None:
+        """Tell load balancers to send no more requests, and wait until they know."""
+        self._is_draining = True
+        self.manager.notify()
+        _log.info("stopping: waiting %g s before closing", self._config.drain_delay)
+        await asyncio.sleep(self._config.drain_delay)
+        self._deadline = time.monotonic() + self._config.shutdown_grace
+        for close in self._close_listeners:
+            close()
 
     def stop(self) -> None:
-        """Begin to stop, as SIGTERM does."""
-        self._stop.set()
+        """Begin to stop, as SIGTERM does. Any thread may call it."""
+        self._stopped.set()
+        self.manager.stop_loading()
+        if self._loop is None:
+            self._stop.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
 
     def _on_signal(self) -> None:
-        if self._stop.is_set():  # the second signal: do not wait any longer
+        if self._stopped.is_set():  # the second signal: do not wait any longer
             raise SystemExit(1)
         self.stop()
 
-    def _load(self, path: Path, is_serving: bool) -> LoadedVersion:
+    def _grace_left(self) -> float:
+        """Return the seconds that requests and loads under way still have."""
+        if self._deadline is None:  # the server could not start
+            return self._config.shutdown_grace
+        return max(self._deadline - time.monotonic(), 0.0)
+
+    def _load(self, path: Path, is_serving: bool, stop: StopSignal) -> LoadedVersion:
         if is_serving and not has_programs_in_use(path):
-            compile_in_child(path, self._config.batching)
-        return load_version(path, self._config.batching, self._scheduler)
+            compile_in_child(path, self._config.batching, stop)
+        return load_version(path, self._config.batching, self._scheduler, stop.check)
 
     def _poll(self) -> None:
-        """Look for new versions and a changed file of models, again and again."""
-        while self._config.poll_seconds and not self._stop.is_set():
-            time.sleep(self._config.poll_seconds)
-            self.manager.poll()
-            configs = self._models_file.changed()
-            if configs is not None:
-                try:
-                    self.manager.reload(configs, timeout=600.0)
-                except Exception as error:
-                    _log.error("%s: %s", self._config.model_config_file, error)
+        """Look for new versions, and try again what failed, until the server stops."""
+        seconds, next_poll = self._config.poll_seconds, 0.0
+        while True:
+            try:
+                if time.monotonic() >= next_poll:
+                    self.manager.poll()
+                    next_poll = time.monotonic() + (seconds or float("inf"))
+                else:
+                    self.manager.tick()
+            except Exception:  # nothing may end the thread: nobody would notice
+                _log.exception("looking for new versions failed")
+            if self._stopped.wait(min(seconds or 1.0, 1.0)):
+                return
+
+    def _watch_models_file(self) -> None:
+        """Apply a file of models when it changes, until the server stops."""
+        while not self._stopped.wait(self._config.poll_seconds or 1.0):
+            try:
+                configs = self._models_file.changed()
+                if configs is not None:
+                    self.manager.reload(configs, timeout=_RELOAD_SECONDS)
+                    self._models_file.applied()
+            except Exception as error:
+                _log.error("%s: %s", self._config.model_config_file, error)
 
     def _observe(self, entry: str) -> Callable[[Target, str, Code, int, float], None]:
         def observe(
             target: Target, method: str, code: Code, rows: int, seconds: float
         ) -> None:
             # Names come from clients: count only those of models that exist.
-            known = target.name if target.name in self.manager.models() else ""
+            known = target.name if self.manager.has_model(target.name) else ""
             self.metrics.observe(known, method, code, rows, seconds, entry)
 
         return observe
@@ -246,7 +293,6 @@ class Server:
                 access_log=False,
                 ssl_keyfile=config.ssl_key,
                 ssl_certfile=config.ssl_certificate,
-                timeout_graceful_shutdown=int(config.shutdown_grace),
                 server_header=False,
             )
         )
@@ -254,6 +300,14 @@ class Server:
         while not server.started:
             await asyncio.sleep(0.01)
         _log.info("REST on port %d", config.rest_port)
+
+        def close() -> None:
+            # Any: uvicorn's type is whole seconds, but it passes them on to asyncio.
+            settings: Any = server.config
+            settings.timeout_graceful_shutdown = self._grace_left()
+            server.should_exit = True
+
+        self._close_listeners.append(close)  # at the same time as gRPC
         try:
             yield
         finally:
@@ -261,13 +315,10 @@ class Server:
             await serving
 
     @contextlib.asynccontextmanager
-    async def _grpc(self) -> AsyncIterator[Callable[[bool], Any]]:
+    async def _grpc(self) -> AsyncIterator[None]:
         config = self._config
-
-        async def nothing(_: bool) -> None: ...
-
         if not config.grpc_port:
-            yield nothing
+            yield
             return
         server = grpc.aio.server(
             options=[
@@ -282,23 +333,15 @@ class Server:
             as_content=config.as_content,
             token=config.rest.token,
         )
-        health = HealthServicer()
+        health = Health(self.manager, is_draining=lambda: self._is_draining)
         health_pb2_grpc.add_HealthServicer_to_server(health, server)
         _listen(server, config)
         await server.start()
         _log.info("gRPC on port %d", config.grpc_port)
-
-        async def set_health(is_serving: bool) -> None:
-            status = health_pb2.HealthCheckResponse
-            state = status.SERVING if is_serving else status.NOT_SERVING
-            for name in (*_HEALTH_NAMES, *self.manager.models()):
-                await health.set(name, state)
-
-        await set_health(False)
         try:
-            yield set_health
+            yield
         finally:
-            await server.stop(config.shutdown_grace)
+            await server.stop(self._grace_left())
 
 
 def _spare_collector() -> None:
@@ -318,38 +361,6 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
-
-
-class _WatchedFile:
-    """A file of models, read again when its time or size changes."""
-
-    def __init__(self, path: str | None) -> None:
-        self._path = None if path is None else Path(path)
-        self._seen: Any = None
-
-    def read(self) -> tuple[ModelConfig, ...]:
-        """Read the file; raise ConfigError if it is invalid."""
-        assert self._path is not None
-        self._seen = self._stamp()
-        return read_model_configs(self._path)
-
-    def changed(self) -> tuple[ModelConfig, ...] | None:
-        """Return the models if the file has changed and is valid."""
-        if self._path is None or self._stamp() in (self._seen, None):
-            return None
-        try:
-            return self.read()
-        except ConfigError as error:
-            _log.error("%s; the models stay as they are", error)
-            return None
-
-    def _stamp(self) -> tuple[int, int] | None:
-        assert self._path is not None
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size
 
 
 def _socket(config: ServerConfig) -> socket.socket:

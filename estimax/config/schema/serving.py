@@ -78,6 +78,7 @@ else:
             "poll_seconds": _AT_LEAST_0,
             "max_rows": _AT_LEAST_1,
             "load_retries": _AT_LEAST_0,
+            "load_threads": _AT_LEAST_1,
             "request_log_rate": About("", at_least=0, at_most=1),
         },
         doc="The server of `estimax serve run.yaml`: ports, batches and limits.",
