@@ -157,6 +157,11 @@ class ModelManager:
             raise not_found(f"model {name!r} has no version {version}.")
         return [versions[version]]
 
+    def loading(self) -> set[Path]:
+        """Return the folders that threads are loading, given up or not."""
+        with self._changed:
+            return set(self._loads)
+
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call `listener`, which must not wait, whenever a version changes."""
         with self._changed:
