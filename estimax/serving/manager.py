@@ -321,6 +321,9 @@ class ModelManager:
                 continue
             if model.listing_error is not None:
                 _log.info("model %s: %s can be read again", name, shown)
+                for version in model.versions.values():
+                    # The storage may be why it could not be loaded.
+                    version.begins_again |= version.has_failed
             model.found, model.listing_error = found, None
             if not found:
                 self._tell_once(

@@ -348,3 +348,16 @@ def test_loads_unloads_and_reloads_are_logged(tmp_path, caplog):
     assert "version 1 is unloaded" in told
     assert "new configuration: m" in told
     assert "new configuration is refused" in told
+
+
+def test_what_failed_while_the_disk_failed_is_tried_again_when_it_is_back(tmp_path):
+    base = tmp_path / "models"
+    add_version(base, 1)
+    manager, loader = make(base, retries=0)
+    loader.broken.add("1")
+    settle(manager)
+    base.rename(tmp_path / "away")
+    settle(manager)
+    loader.broken.clear()
+    (tmp_path / "away").rename(base)
+    settle(manager, lambda: states(manager) == {1: "AVAILABLE"})
