@@ -9,6 +9,7 @@ the reason. Only if the folder of the model itself cannot be read is there no li
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,4 +62,6 @@ def _stamp(manifest: Path) -> Stamp | None:
         found = os.stat(manifest)
     except (FileNotFoundError, NotADirectoryError):
         return None  # the folder is still being copied, or is no folder
+    if not stat.S_ISREG(found.st_mode):
+        return None  # reading a pipe would never end
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -45,7 +45,6 @@ from estimax.serving.reloading import StagedReload
 from estimax.serving.status import Code, ServingError, invalid, not_found
 
 _log = logging.getLogger("estimax.serving")
-_LISTING_SECONDS: Final = 10.0  # after which a folder counts as one that hangs
 # A load that takes longer no longer counts among `load_threads`: it probably waits for
 # its disk, and other models are not to wait with it.
 _SLOW_SECONDS: Final = 60.0
@@ -61,6 +60,7 @@ class ModelManager:
       retries: How often a version that cannot be loaded is tried again.
       retry_seconds: The time between two tries.
       load_seconds: The time after which a load counts as failed.
+      listing_seconds: The time after which a folder counts as one that hangs.
       load_threads: How many versions are loaded at the same time. None: one for each
         processor, at least 2 and at most 4.
       clock: Returns seconds, for tests.
@@ -74,6 +74,7 @@ class ModelManager:
         retries: int = 5,
         retry_seconds: float = 60.0,
         load_seconds: float = 900.0,
+        listing_seconds: float = 10.0,
         load_threads: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,6 +82,7 @@ class ModelManager:
         self._retries = retries
         self._retry_seconds = retry_seconds
         self._load_seconds = load_seconds
+        self._listing_seconds = listing_seconds
         self._load_threads = load_threads or max(2, min(4, os.cpu_count() or 1))
         self._clock = clock
         self._changed = threading.Condition(threading.RLock())
@@ -177,14 +179,14 @@ class ModelManager:
     def poll(self) -> None:
         """Read the folders of all models; load and unload versions.
 
-        A folder that hangs is waited for once, for up to 10 seconds.
+        A folder that hangs is waited for once, for up to `listing_seconds`.
         """
         self.tick()
         with self._changed:
             paths = [model.config.base_path for model in self._known()]
             for path in set(paths) & self._listings.keys():
                 self._note_hung_listing(path)
-        self._read_folders(paths, _LISTING_SECONDS)
+        self._read_folders(paths, self._listing_seconds)
 
     def tick(self) -> None:
         """Give up loads that take too long, and try again what is due."""
@@ -332,7 +334,7 @@ class ModelManager:
                 )
 
     def _note_hung_listing(self, path: str) -> None:
-        if time.monotonic() - self._listings[path] >= _LISTING_SECONDS:
+        if time.monotonic() - self._listings[path] >= self._listing_seconds:
             self._note_listing(path, None, "the storage hangs")
 
     def _tell_once(self, message: str) -> None:

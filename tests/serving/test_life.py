@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving.bundles import export_clicks
-from serving.servers import running_server
+from serving.servers import free_port, running_server
 
 from estimax.serving.config import BatchingConfig
 from estimax.serving.loading import LoadStoppedError, StopSignal
@@ -179,6 +179,30 @@ def test_a_child_that_compiles_is_killed_when_the_load_stops(tmp_path, exported)
     with pytest.raises(LoadStoppedError):
         compile_in_child(exported, BatchingConfig(batch_sizes=(1,)), stop)
     assert set(subprocess._active) == before  # it was waited for
+
+
+@pytest.mark.slow
+def test_a_load_that_hangs_does_not_keep_the_server_from_ending(tmp_path, exported):
+    publish(exported, tmp_path / "clicks", 1)
+    code = f"""
+import sys, threading
+from estimax.cli.main import main
+from estimax.serving import server
+server.load_version = lambda *_: threading.Event().wait()  # a disk that hangs
+sys.argv = ["estimax", "serve", "clicks={tmp_path / "clicks"}", "--port", "0",
+    "--rest-api-port", "{free_port()}", "--drain-delay", "0", "--shutdown-grace", "1"]
+main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True
+    )
+    line = ""
+    while "REST on port" not in line:
+        line = process.stderr.readline()
+        assert line
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
 @pytest.mark.slow

@@ -361,3 +361,38 @@ def test_what_failed_while_the_disk_failed_is_tried_again_when_it_is_back(tmp_pa
     loader.broken.clear()
     (tmp_path / "away").rename(base)
     settle(manager, lambda: states(manager) == {1: "AVAILABLE"})
+
+
+def test_a_folder_that_hangs_blocks_neither_requests_nor_other_models(
+    tmp_path, monkeypatch
+):
+    for name in ("a", "b"):
+        add_version(tmp_path / name, 1)
+    configs = [ModelConfig(n, str(tmp_path / n)) for n in ("a", "b")]
+    manager = ModelManager(configs, Loader(), listing_seconds=0.05)
+    settle(manager)
+    is_back, listdir = threading.Event(), os.listdir
+
+    def hang(path):
+        if path == tmp_path / "a":
+            assert is_back.wait(60)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", hang)
+    for name in ("a", "b"):
+        add_version(tmp_path / name, 2)
+    settle(manager, lambda: answering(manager, "b") == 2)
+    assert answering(manager, "a") == 1
+    settle(manager, lambda: manager.models()["a"].listing_error)
+    assert "the storage hangs" in str(manager.models()["a"].listing_error)
+    with pytest.raises(ServingError, match="hangs") as raised:
+        manager.reload(
+            [ModelConfig("a", configs[0].base_path, VersionPolicy("all"))], timeout=0.05
+        )
+    assert raised.value.code is Code.DEADLINE_EXCEEDED
+    threads = threading.active_count()
+    settle(manager)
+    assert threading.active_count() == threads  # one for the folder that hangs
+    is_back.set()
+    settle(manager, lambda: answering(manager, "a") == 2)
+    assert manager.models()["a"].listing_error is None
