@@ -80,7 +80,12 @@ def serve(
         for path in prepare(config):
             print(f"prepared {path}", flush=True)
         return
-    Server(config, link).run(on_ready=_print_ready)
+    server = Server(config, link)
+    server.run(on_ready=_print_ready)
+    if server.is_still_loading:
+        # A thread that waits for its disk cannot be ended in another way.
+        logging.shutdown()
+        os._exit(0)
 
 
 def print_version() -> None:

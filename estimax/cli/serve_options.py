@@ -129,6 +129,18 @@ def serve(
     load_retry_interval_micros: Annotated[
         int | None, typer.Option(help="Time between two tries.  [default: 60000000]")
     ] = None,
+    load_timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds after which loading a version has failed.  [default: 900]"
+        ),
+    ] = None,
+    num_load_threads: Annotated[
+        int | None,
+        typer.Option(
+            help="Versions loaded at the same time; 0: by processors.  [default: 0]"
+        ),
+    ] = None,
     enable_model_warmup: Annotated[
         bool | None,
         typer.Option(
@@ -295,6 +307,8 @@ def serve(
             "request_read_seconds": request_read_seconds,
             "load_retries": max_num_load_retries,
             "load_retry_seconds": _per(load_retry_interval_micros, 1e6),
+            "load_timeout": load_timeout,
+            "load_threads": num_load_threads or None,
             "runs_warm_up": enable_model_warmup,
             "allows_pending_labels": allow_version_labels_for_unavailable_models,
             "reads_batching_params": enable_per_model_batching_parameters,

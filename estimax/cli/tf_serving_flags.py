@@ -1,7 +1,7 @@
 """The flags of `tensorflow_model_server`, so that its start scripts work unchanged.
 
-    translate(["--enable_batching=true", "--num_load_threads=4"], {"enable-batching"})
-    # ["--enable-batching"], and a note: --num_load_threads does nothing: ...
+    translate(["--enable_batching=true", "--num_unload_threads=4"], {"enable-batching"})
+    # ["--enable-batching"], and a note: --num_unload_threads does nothing: ...
 
 Most flags are options of `estimax serve` by the same name. Those that have nothing to
 set here are accepted, with one line that says why.
@@ -26,7 +26,6 @@ _XLA: Final = "programs are always compiled by XLA"
 DOES_NOTHING: Final = {
     "rest-api-num-threads": "one event loop reads all requests; see --workers",
     "grpc-max-threads": "one event loop reads all requests; see --workers",
-    "num-load-threads": "versions are loaded beside the requests anyway",
     "num-unload-threads": "versions are unloaded beside the requests anyway",
     "flush-filesystem-caches": "the files of a bundle are read once",
     "tensorflow-session-parallelism": _NO_SESSION,

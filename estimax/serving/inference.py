@@ -21,7 +21,8 @@ from estimax.export.signature import DEFAULT_SIGNATURE, Signature
 from estimax.serving.batching import Answers, Features, as_serving_error, row_count
 from estimax.serving.examples import columns_from_examples
 from estimax.serving.json_rows import FeatureReader, JsonRows
-from estimax.serving.manager import ModelManager, Served
+from estimax.serving.lifecycle import Served
+from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed
 from estimax.serving.requests import (
     REGRESSION,

@@ -19,7 +19,8 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import Metric
 
-from estimax.serving.manager import ModelManager, State
+from estimax.serving.lifecycle import State
+from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code
 from estimax.wire.metric_families import Family, Sample
 
@@ -350,6 +351,20 @@ def _family(metric: Metric) -> Family:
 
 
 def _manager_families(manager: ModelManager) -> Iterator[Family]:
+    failures = "estimax_listing_failures"
+    yield Family(
+        failures,
+        "How often the folder of a model could not be read.",
+        "counter",
+        [
+            Sample(
+                f"{failures}_total",
+                {"model_name": name},
+                manager.listing_failures[name],
+            )
+            for name in manager.models()
+        ],
+    )
     served = [
         ({"model_name": name, "version": str(version.number)}, version)
         for name, model in manager.models().items()

@@ -13,9 +13,9 @@ from importlib import resources
 from typing import Any
 
 from estimax.export import TensorInfo
-from estimax.serving.describe import status_json
-from estimax.serving.inference import Target
-from estimax.serving.manager import ModelManager, Version
+from estimax.serving.describe import versions_json
+from estimax.serving.lifecycle import Version
+from estimax.serving.manager import ModelManager
 
 
 @cache
@@ -36,7 +36,8 @@ def state(
                 "base_path": model.config.base_path,
                 "labels": dict(model.config.version_labels),
                 "totals": totals.get(name, {}),
-                "versions": status_json(manager, Target(name))["model_version_status"],
+                "versions": versions_json(model)["model_version_status"],
+                "error": str(model.listing_error or ""),
                 "signatures": _signatures(model.available()),
             }
             for name, model in manager.models().items()

@@ -12,10 +12,9 @@ from pathlib import Path
 from estimax.core.errors import ConfigError
 from estimax.export.manifest import MANIFEST, version_folders
 from estimax.serving.batching import Scheduler
-from estimax.serving.config import ModelConfig
+from estimax.serving.config import ModelConfig, read_model_configs
 from estimax.serving.examples import compile_parser
 from estimax.serving.model_batching import batching_of
-from estimax.serving.models_file import ModelsFile
 from estimax.serving.server import ServerConfig
 from estimax.serving.versions import load_version
 
@@ -37,7 +36,9 @@ def prepare(config: ServerConfig) -> Iterator[Path]:
     """
     scheduler = Scheduler(1)
     try:
-        models = config.models or ModelsFile(config.model_config_file).read()
+        models = config.models or read_model_configs(
+            Path(config.model_config_file or "")
+        )
         for model in models:
             for path in _versions_to_serve(model):
                 batching = batching_of(

@@ -14,7 +14,7 @@ longer lists, or with a dense feature of free width, has a shape of its own. It 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,12 +58,17 @@ class Programs:
         self.late_compiles = 0  # while requests were answered; see the module
         self._is_ready = False
 
-    def compile(self) -> None:
-        """Compile every program for every batch size, and run each once."""
+    def compile(self, check: Callable[[], None] = lambda: None) -> None:
+        """Compile every program for every batch size, and run each once.
+
+        Args:
+          check: Called before each program; raises if nobody wants them any more.
+        """
         example = self._bundle.transform(self._bundle.example())
         for size in self._batching.batch_sizes:
             arrays = self._padded({n: a[:1] for n, a in example.items()}, size)
             for group in self._groups:
+                check()
                 name = next(iter(group))
                 for answer in self._compute(name, arrays, may_compile=True).values():
                     answer.block_until_ready()

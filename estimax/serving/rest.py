@@ -299,6 +299,9 @@ class RestApp:
     ) -> None:
         headers = [(b"content-type", response.content_type)]
         body = response.body
+        if self._is_draining():
+            # Clients open their next connection to a server that stays.
+            headers.append((b"connection", b"close"))
         if response.status in (429, 503):
             headers.append((b"retry-after", b"1"))
         if self._limits.allows_cors and _header(scope, b"origin"):

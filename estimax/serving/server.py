@@ -26,8 +26,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 import uvicorn
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
+from grpc_health.v1 import health_pb2_grpc
 
 from estimax.core.errors import ConfigError
 from estimax.export.bundle import has_programs_in_use
@@ -41,6 +40,7 @@ from estimax.serving.config import (
 )
 from estimax.serving.connections import Connections
 from estimax.serving.grpc_api import add_services
+from estimax.serving.health import Health
 from estimax.serving.inference import InferenceService
 from estimax.serving.listening import (
     Tls,
@@ -49,6 +49,7 @@ from estimax.serving.listening import (
     grpc_options,
     listen_grpc,
 )
+from estimax.serving.loading import StopSignal, run_in_thread
 from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed, ServerMetrics
 from estimax.serving.model_batching import batching_of
@@ -65,13 +66,6 @@ _RELOAD_SECONDS: Final = 600.0
 # Longer than the pools of common clients and load balancers keep a connection. If the
 # server closed it first, a request could be under way to it.
 _KEEP_ALIVE_SECONDS: Final = 75
-_HEALTH_NAMES: Final = (
-    "",
-    "PredictionService",
-    "ModelService",
-    "tensorflow.serving.PredictionService",
-    "tensorflow.serving.ModelService",
-)
 
 
 @dataclass(frozen=True)
@@ -99,6 +93,9 @@ class ServerConfig:
         a whole after this time, or an answer is left unread for so long.
       load_retries: How often a version that cannot be loaded is tried again.
       load_retry_seconds: The time between two tries.
+      load_timeout: Seconds after which loading a version counts as failed.
+      load_threads: How many versions are loaded at the same time. None: one for each
+        processor, at least 2 and at most 4.
       runs_warm_up: Whether the warm-up requests of a bundle are sent before its version
         is available.
       reads_batching_params: Whether the file `batching_params.pbtxt` in the folder of a
@@ -137,6 +134,8 @@ class ServerConfig:
     request_read_seconds: float = 60.0
     load_retries: int = 5
     load_retry_seconds: float = 60.0
+    load_timeout: float = 900.0
+    load_threads: int | None = None
     runs_warm_up: bool = True
     reads_batching_params: bool = False
     allows_pending_labels: bool = True
@@ -211,12 +210,16 @@ class Server:
         )
         self.metrics = ServerMetrics()
         self._scheduler = Scheduler(config.batching.threads, self._observe_batch)
-        self._models_file = ModelsFile(config.model_config_file)
+        self._models_file = ModelsFile(
+            config.model_config_file, config.load_retry_seconds
+        )
         self.manager = ModelManager(
             config.models or self._models_file.read(),
             self._load,
             retries=config.load_retries,
             retry_seconds=config.load_retry_seconds,
+            load_seconds=config.load_timeout,
+            load_threads=config.load_threads,
         )
         self._request_log = _request_log(config, link, self.metrics)
         self._connections = Connections(
@@ -226,6 +229,12 @@ class Server:
         )
         self._is_draining = False
         self._stop = asyncio.Event()
+        self._stopped = threading.Event()  # the same for threads
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._close_listeners: list[Callable[[], None]] = []
+        # Until when requests and loads under way are waited for, set at the end.
+        self._deadline: float | None = None
+        self.is_still_loading = False  # after `run`: a load did not stop in time
 
     def run(self, on_ready: Callable[[Server], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT.
@@ -249,43 +258,57 @@ class Server:
             sys.setswitchinterval(before)
 
     async def _run(self, on_ready: Callable[[Server], None] | None) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+            self._loop.add_signal_handler(number, self._on_signal)
         # Before models are loaded: a port that is taken is reported at once.
         rest_socket = self._bind_rest()
-        await self._join_workers()
-        self.manager.poll()
-        polling = threading.Thread(target=self._poll, daemon=True, name="poll")
-        polling.start()
-        if self._config.reuse_port:
-            # Requests are spread over all processes that listen: join them when ready.
-            await asyncio.to_thread(self.manager.wait_until_ready)
-        async with (
-            self._rest(rest_socket),
-            self._grpc() as set_health,
-            _background(self._watch_models_file(), self._connections.watch()),
-        ):
-            await asyncio.to_thread(self.manager.wait_until_ready)
-            await set_health(self.manager.is_ready())
-            _spare_collector()
-            if self._link is not None:
-                await self._link.tell_ready()
-            if on_ready is not None:
-                on_ready(self)
-            await self._stop.wait()
-            self._is_draining = True
-            await set_health(False)
-            _log.info("stopping: waiting %g s before closing", self._config.drain_delay)
-            await asyncio.sleep(self._config.drain_delay)
-        await asyncio.to_thread(self.manager.close)
-        self._scheduler.close()
-        if self._request_log is not None:
-            self._request_log.close()
+        try:
+            await self._join_workers()
+            run_in_thread(self._poll, "poll")
+            if self._config.reuse_port:
+                # Requests are spread over all processes that listen: join when ready.
+                await asyncio.to_thread(self.manager.wait_until_ready)
+            async with (
+                self._rest(rest_socket),
+                self._grpc(),
+                _background(self._watch_models_file(), self._connections.watch()),
+            ):
+                await asyncio.to_thread(self.manager.wait_until_ready)
+                if not self._stop.is_set():
+                    _spare_collector()
+                    if self._link is not None:
+                        await self._link.tell_ready()
+                    if on_ready is not None:
+                        on_ready(self)
+                await self._stop.wait()
+                await self._drain()
+        finally:
+            self.stop()
+            has_ended = await asyncio.to_thread(self.manager.close, self._grace_left())
+            self.is_still_loading = not has_ended
+            self._scheduler.close()
+            if self._request_log is not None:
+                self._request_log.close()
+
+    async def _drain(self) -> None:
+        """Tell load balancers to send no more requests, and wait until they know."""
+        self._is_draining = True
+        self.manager.notify()
+        _log.info("stopping: waiting %g s before closing", self._config.drain_delay)
+        await asyncio.sleep(self._config.drain_delay)
+        self._deadline = time.monotonic() + self._config.shutdown_grace
+        for close in self._close_listeners:
+            close()
 
     def stop(self) -> None:
-        """Begin to stop, as SIGTERM does."""
-        self._stop.set()
+        """Begin to stop, as SIGTERM does. Any thread may call it."""
+        self._stopped.set()
+        self.manager.stop_loading()
+        if self._loop is None:
+            self._stop.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
 
     async def reload(self, configs: Sequence[ModelConfig], seconds: float) -> None:
         """Replace the models, in all workers.
@@ -346,24 +369,31 @@ class Server:
         self.stop()
 
     def _on_signal(self) -> None:
-        if self._stop.is_set():  # the second signal: do not wait any longer
+        if self._stopped.is_set():  # the second signal: do not wait any longer
             raise SystemExit(1)
         self.stop()
 
-    def _load(self, path: Path, is_serving: bool) -> LoadedVersion:
+    def _grace_left(self) -> float:
+        """Return the seconds that requests and loads under way still have."""
+        if self._deadline is None:  # the server could not start
+            return self._config.shutdown_grace
+        return max(self._deadline - time.monotonic(), 0.0)
+
+    def _load(self, path: Path, is_serving: bool, stop: StopSignal) -> LoadedVersion:
         batching = batching_of(
             path,
             self._config.batching,
             reads_file=self._config.reads_batching_params,
         )
         if is_serving and not has_programs_in_use(path):
-            compile_in_child(path, batching)
+            compile_in_child(path, batching, stop)
         base = str(path.parent)
         try:
             loaded = load_version(
                 path,
                 batching,
                 self._scheduler,
+                stop.check,
                 runs_warm_up=self._config.runs_warm_up,
                 # Several processes then share one copy of the tables.
                 maps_weights=self._config.reuse_port,
@@ -377,13 +407,22 @@ class Server:
         return loaded
 
     def _poll(self) -> None:
-        """Look for new versions, again and again."""
-        while self._config.poll_seconds and not self._stop.is_set():
-            time.sleep(self._config.poll_seconds)
-            self.manager.poll()
+        """Look for new versions, and try again what failed, until the server stops."""
+        seconds, next_poll = self._config.poll_seconds, 0.0
+        while True:
+            try:
+                if time.monotonic() >= next_poll:
+                    self.manager.poll()
+                    next_poll = time.monotonic() + (seconds or float("inf"))
+                else:
+                    self.manager.tick()
+            except Exception:  # nothing may end the thread: nobody would notice
+                _log.exception("looking for new versions failed")
+            if self._stopped.wait(min(seconds or 1.0, 1.0)):
+                return
 
     async def _watch_models_file(self) -> None:
-        """Apply changes of the file of models."""
+        """Apply the file of models when it changes, until the server stops."""
         seconds = self._config.model_config_poll_seconds
         if seconds is None:
             seconds = self._config.poll_seconds
@@ -392,16 +431,17 @@ class Server:
             return
         while True:
             await asyncio.sleep(seconds)
-            configs = await asyncio.to_thread(self._models_file.changed)
-            if configs is not None:
-                try:
+            try:
+                configs = await asyncio.to_thread(self._models_file.changed)
+                if configs is not None:
                     await self.reload(configs, _RELOAD_SECONDS)
-                except Exception as error:
-                    _log.error("%s: %s", self._config.model_config_file, error)
+                    self._models_file.applied()
+            except Exception as error:
+                _log.error("%s: %s", self._config.model_config_file, error)
 
     def _observe(self, request: Observed) -> None:
         # Names come from clients: count only those of models that exist.
-        if request.model not in self.manager.models():
+        if not self.manager.has_model(request.model):
             request = replace(request, model="", version=None)
         self.metrics.observe(request)
 
@@ -451,7 +491,6 @@ class Server:
             log_level="error",  # `Connections` reports malformed requests
             access_log=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=int(config.shutdown_grace),
             server_header=False,
         )
         settings.load()
@@ -465,6 +504,14 @@ class Server:
                 raise ConfigError("REST could not be started.")
             await asyncio.sleep(0.01)
         _log.info("REST on port %d", config.rest_port)
+
+        def close() -> None:
+            # Any: uvicorn's type is whole seconds, but it passes them on to asyncio.
+            changed: Any = server.config
+            changed.timeout_graceful_shutdown = self._grace_left()
+            server.should_exit = True
+
+        self._close_listeners.append(close)  # at the same time as gRPC
         try:
             yield
         finally:
@@ -472,13 +519,10 @@ class Server:
             await serving
 
     @contextlib.asynccontextmanager
-    async def _grpc(self) -> AsyncIterator[Callable[[bool], Any]]:
+    async def _grpc(self) -> AsyncIterator[None]:
         config = self._config
-
-        async def nothing(_: bool) -> None: ...
-
         if not config.grpc_port and config.grpc_socket is None:
-            yield nothing
+            yield
             return
         server = grpc.aio.server(
             options=[
@@ -500,7 +544,7 @@ class Server:
             reload=self.reload,
             observe=self._observe,
         )
-        health = HealthServicer()
+        health = Health(self.manager, is_draining=lambda: self._is_draining)
         health_pb2_grpc.add_HealthServicer_to_server(health, server)
         addresses = []
         if config.grpc_port:
@@ -512,17 +556,10 @@ class Server:
         await server.start()
         _log.info("gRPC on %s", " and ".join(addresses))
 
-        async def set_health(is_serving: bool) -> None:
-            status = health_pb2.HealthCheckResponse
-            state = status.SERVING if is_serving else status.NOT_SERVING
-            for name in (*_HEALTH_NAMES, *self.manager.models()):
-                await health.set(name, state)
-
-        await set_health(False)
         try:
-            yield set_health
+            yield
         finally:
-            await server.stop(config.shutdown_grace)
+            await server.stop(self._grace_left())
 
 
 @contextlib.asynccontextmanager

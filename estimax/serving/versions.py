@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from estimax.serving.batching import (
 )
 from estimax.serving.config import BatchingConfig
 from estimax.serving.json_rows import FeatureReader
+from estimax.serving.loading import StopSignal
 from estimax.serving.programs import Programs
 from estimax.serving.status import invalid
 from estimax.serving.warm_up import run_warm_up
@@ -136,6 +138,7 @@ def load_version(
     path: Path,
     batching: BatchingConfig,
     scheduler: Scheduler,
+    check: Callable[[], None] = lambda: None,
     *,
     runs_warm_up: bool = True,
     maps_weights: bool = False,
@@ -144,8 +147,9 @@ def load_version(
 
     Args:
       path: The folder of the bundle.
-      batching: How requests are joined.
-      scheduler: Whose threads run its batches.
+      batching: Which batch sizes to compile, and how requests are joined.
+      scheduler: Whose threads will run its batches.
+      check: Called between the parts of the work; raises if the load is to stop.
       runs_warm_up: Whether to send the warm-up requests.
       maps_weights: Whether processes that load the bundle share the memory of its
         weights.
@@ -154,22 +158,24 @@ def load_version(
       EstimaxError: The bundle is damaged, or fails its self-test or a request.
     """
     bundle = export.load(path, memory_map=maps_weights)
+    check()
     if not all(signature.is_by_row for signature in bundle.signatures.values()):
         raise invalid(
             f"{path}: the bundle evaluates whole batches, so requests cannot share "
             "them. Serve the folder of the version, which predicts."
         )
     programs = Programs(bundle, batching)
-    programs.compile()
+    programs.compile(check)
     # With these programs: the bundle would compile its own for one more batch size.
     bundle.self_test(
         lambda name, batch: answer_in_pieces(
             programs.run, name, batch, batching.max_batch_size
         )
     )
+    check()
     start = time.perf_counter()
     if runs_warm_up:
-        run_warm_up(bundle, programs, batching.max_batch_size)
+        run_warm_up(bundle, programs, batching.max_batch_size, check)
     seconds = time.perf_counter() - start
     programs.late_compiles = 0  # nobody waited for those of warm-up requests
     loaded = LoadedVersion(bundle, programs, scheduler, batching)
@@ -177,23 +183,34 @@ def load_version(
     return loaded
 
 
-def compile_in_child(path: Path, batching: BatchingConfig) -> None:
+def compile_in_child(path: Path, batching: BatchingConfig, signal: StopSignal) -> None:
     """Compile a bundle in a process of low priority, into the shared cache.
 
     Compiling in the serving process would delay its requests: their 99th percentile
     was 10 to 26 ms, and 3 to 9 ms with a child. Without a compilation cache there is
     nothing to share, and the child only costs time.
+
+    Raises:
+      LoadStoppedError: The load was told to stop; the child has been killed.
     """
     sizes = ",".join(map(str, batching.batch_sizes))
     command = [sys.executable, "-m", "estimax.serving.precompile", str(path), sizes]
-    done = subprocess.run(
-        ["nice", "-n", "19", *command, str(batching.list_length)],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
-    if done.returncode:
-        # The serving process compiles it again, and reports what is wrong with it.
-        _log.info(
-            "compiling %s in a child failed: %s", path, done.stderr.strip()[-500:]
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        # The child ends when its input does, so that it never outlives this process.
+        child = subprocess.Popen(
+            ["nice", "-n", "19", *command, str(batching.list_length)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
         )
+        try:
+            while child.poll() is None:
+                signal.wait(0.05)
+        finally:
+            child.kill()
+            child.communicate()
+        if child.returncode:
+            # The serving process compiles it again, and reports what is wrong with it.
+            output.seek(0)
+            told = output.read().strip()[-500:]
+            _log.info("compiling %s in a child failed: %s", path, told)

@@ -75,10 +75,10 @@ def test_every_flag_of_tensorflow_model_server_is_taken(flag):
 
 
 def test_a_flag_that_does_nothing_says_why():
-    taken, notes = translate(["--num_load_threads=4", "--port=1"], set())
+    taken, notes = translate(["--num_unload_threads=4", "--port=1"], set())
     assert taken == ["--port=1"]
     assert notes == [
-        "--num_load_threads does nothing: versions are loaded beside the requests "
+        "--num_unload_threads does nothing: versions are unloaded beside the requests "
         "anyway"
     ]
 

@@ -11,7 +11,8 @@ from serving.bundles import export_clicks
 from serving.servers import running_server
 
 from estimax.serving.config import ModelConfig
-from estimax.serving.manager import Model, ModelManager, Version
+from estimax.serving.lifecycle import Model, Version
+from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
 from estimax.serving.status import Code
 from estimax.wire.metric_families import (

@@ -77,6 +77,11 @@ def test_workers_share_configuration_metrics_and_come_back(folder):
         reload(server, folder / "clicks", "clicks", "other")
         assert {ask(server, "other") for _ in range(12)} == {200}
 
+        # A configuration that is refused is that of none.
+        with pytest.raises(grpc.RpcError):
+            reload(server, folder / "none", "clicks", "third")
+        assert {ask(server, "other") for _ in range(12)} == {200}
+
         before = metric(server, re.escape(ok))
         first, second = workers_of(server)
         os.kill(first, signal.SIGKILL)

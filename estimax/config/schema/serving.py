@@ -80,6 +80,7 @@ else:
             "max_rows": _AT_LEAST_1,
             "max_connections": _AT_LEAST_1,
             "load_retries": _AT_LEAST_0,
+            "load_threads": _AT_LEAST_1,
             "request_log_rate": About("", at_least=0, at_most=1),
         },
         doc="The server of `estimax serve run.yaml`: ports, batches and limits.",
