@@ -55,15 +55,14 @@ def columns_from_examples(
 
 
 def examples_from_proto(given: Any) -> list[bytes]:
-    """Return the serialized Examples of an Input message."""
+    """Return the serialized Examples of an Input, from `protos.request_message`."""
     kind = given.WhichOneof("kind")
     if kind == "example_list":
-        return [example.SerializeToString() for example in given.example_list.examples]
+        return list(given.example_list.examples)
     if kind == "example_list_with_context":
         lists = given.example_list_with_context
         # The later of two features with one name wins: that of the example.
-        context = lists.context.SerializeToString()
-        return [context + example.SerializeToString() for example in lists.examples]
+        return [lists.context + example for example in lists.examples]
     return []
 
 

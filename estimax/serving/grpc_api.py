@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import grpc
@@ -23,14 +23,12 @@ from estimax.serving.config import model_configs_from_proto
 from estimax.serving.describe import error_of, inputs_of, method_of
 from estimax.serving.examples import examples_from_proto
 from estimax.serving.inference import Answer, InferenceService, Target
-from estimax.serving.protos import message
+from estimax.serving.json_rows import FeatureReader
+from estimax.serving.off_loop import SMALL, OffLoop
+from estimax.serving.protos import message, request_message
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
-from estimax.serving.tensors import (
-    columns_from_proto,
-    dtype_number,
-    fill_proto,
-)
+from estimax.serving.tensors import check_inputs, dtype_number, fill_proto
 
 _log = logging.getLogger("estimax.serving")
 _MOST_DETAILS: Final = 1024  # characters of an error, as in TensorFlow Serving
@@ -77,7 +75,7 @@ class GrpcApi:
             grpc.method_handlers_generic_handler(
                 f"tensorflow.serving.{service}",
                 {
-                    name: _unary(run, request, self._token)
+                    name: _unary(run, request, self._token, self._service.off_loop)
                     for name, (run, request) in methods.items()
                 },
             )
@@ -90,20 +88,30 @@ class GrpcApi:
     async def predict(self, request: Any, timeout: float | None) -> Any:
         """Answer a Predict request."""
 
-        def read(specs: Sequence[TensorInfo], _: object) -> Mapping[str, Any]:
-            return columns_from_proto(request.inputs, specs)
+        inputs = request.inputs
+        size = sum(map(len, inputs.values()))
+
+        def read(specs: Sequence[TensorInfo], reader: FeatureReader) -> Any:
+            checked = check_inputs(
+                inputs,
+                specs,
+                text_inputs=reader.text_inputs,
+                max_rows=self._service.max_rows,
+            )
+            # A short message may stand for many values.
+            is_small = size > SMALL or checked.elements <= SMALL // 8
+            return checked.decode() if is_small else checked.decode
 
         answer = await self._service.predict(
             _target(request.model_spec),
             read,
             output_filter=list(request.output_filter),
             timeout=timeout,
+            size=size,
         )
-        response = message("PredictResponse")()
-        for name, array in answer.outputs.items():
-            fill_proto(response.outputs[name], array, as_content=self._as_content)
-        _fill_spec(response.model_spec, answer)
-        return response
+        return await self._service.off_loop.run(
+            _size(answer), _predict_response, answer, self._as_content
+        )
 
     async def classify(self, request: Any, timeout: float | None) -> Any:
         """Answer a Classify request."""
@@ -111,7 +119,8 @@ class GrpcApi:
             _target(request.model_spec), examples_from_proto(request.input), timeout
         )
         response = message("ClassificationResponse")()
-        _fill_classes(response.result, answer)
+        fill = _fill_classes
+        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -121,7 +130,8 @@ class GrpcApi:
             _target(request.model_spec), examples_from_proto(request.input), timeout
         )
         response = message("RegressionResponse")()
-        _fill_regressions(response.result, answer)
+        fill = _fill_regressions
+        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -214,8 +224,10 @@ def add_services(
     server.add_generic_rpc_handlers(tuple(api.handlers()))
 
 
-def _unary(run: Handler, request_name: str, token: str | None) -> grpc.RpcMethodHandler:
-    request_class = message(request_name)
+def _unary(
+    run: Handler, request_name: str, token: str | None, off_loop: OffLoop
+) -> grpc.RpcMethodHandler:
+    request_class = request_message(request_name)
 
     async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         try:
@@ -225,9 +237,10 @@ def _unary(run: Handler, request_name: str, token: str | None) -> grpc.RpcMethod
                 check_token(
                     token, given if isinstance(given, bytes) else given.encode()
                 )
-            request = _parsed(request_class, data)
+            request = await off_loop.run(len(data), _parsed, request_class, data)
             response = await run(request, context.time_remaining())
-            serialized: bytes = response.SerializeToString()
+            size = response.ByteSize()
+            serialized: bytes = await off_loop.run(size, response.SerializeToString)
         except ServingError as error:
             await context.abort(_grpc_code(error.code), _shortened(str(error)))
         except Exception as error:  # a bug: the server lives on
@@ -286,6 +299,19 @@ def _check_tasks(tasks: Sequence[Any], targets: Sequence[Target]) -> None:
                 Code.UNIMPLEMENTED,
                 f"method {task.method_name!r}: expected {CLASSIFY} or {REGRESS}.",
             )
+
+
+def _size(answer: Answer) -> int:
+    """Return about how many bytes an answer has."""
+    return sum(array.nbytes for array in answer.outputs.values())
+
+
+def _predict_response(answer: Answer, as_content: bool) -> Any:
+    response = message("PredictResponse")()
+    for name, array in answer.outputs.items():
+        fill_proto(response.outputs[name], array, as_content=as_content)
+    _fill_spec(response.model_spec, answer)
+    return response
 
 
 def _fill_spec(spec: Any, answer: Answer) -> None:

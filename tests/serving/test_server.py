@@ -362,6 +362,17 @@ def test_grpc_errors_have_tensorflow_servings_codes(server, change, code):
     assert raised.value.code().name == code
 
 
+def test_a_message_of_a_few_bytes_does_not_stand_for_millions_of_rows(server):
+    for name in ("city", "x"):
+        request = spec(message("PredictRequest")())
+        tensor(request.inputs[name], [b"x"], 7, "string_val")
+        request.inputs[name].tensor_shape.dim[0].size = 2**24
+        with pytest.raises(grpc.RpcError) as raised:
+            call(server, "Predict", request, "PredictResponse")
+        assert raised.value.code().name == "INVALID_ARGUMENT"
+        assert name in raised.value.details()
+
+
 def test_a_damaged_message_is_an_invalid_argument(server):
     with pytest.raises(grpc.RpcError) as raised:
         call(server, "Predict", b"\xff\xff\xff", "PredictResponse")
