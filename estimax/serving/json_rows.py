@@ -23,11 +23,15 @@ import numpy as np
 from estimax.core.numbers import cast
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
-from estimax.export.requests import column_from
+from estimax.export.requests import column_from, is_filled
 from estimax.export.signature import STRING, input_name
 from estimax.input.streams import columns as streams
 from estimax.serving.examples import EXAMPLE_NAMES
-from estimax.serving.json_values import column_from_json, columns_from_json
+from estimax.serving.json_values import (
+    column_from_json,
+    columns_from_json,
+    json_default,
+)
 from estimax.staging.recording import Origin
 
 Column = Sequence[Any]  # one JSON value for each row
@@ -153,10 +157,18 @@ class FeatureReader:
             return None
         try:
             if set(map(len, rows)) != {len(self._names)}:
-                return None
+                return self._from_rows_without_keys(rows)
             columns = list(zip(*map(self._values_of, rows), strict=True))
         except (KeyError, TypeError, IndexError):
             return None
+        return self._checked(columns, len(rows))
+
+    def _from_rows_without_keys(self, rows: Sequence[Any]) -> JsonRows | None:
+        """Return the features of rows of which some lack a key; None as `from_rows`."""
+        expected = frozenset(self._names)
+        if not all(type(row) is dict and row.keys() <= expected for row in rows):
+            return None
+        columns = [[row.get(name) for row in rows] for name in self._names]
         return self._checked(columns, len(rows))
 
     def from_columns(self, given: Mapping[str, Any]) -> JsonRows | None:
@@ -190,6 +202,10 @@ class FeatureReader:
         for group in self._groups:
             mine = plain[group.start : group.stop]
             types = set(map(type, itertools.chain.from_iterable(mine)))
+            if type(None) in types:
+                mine = self._filled(group, mine)
+                plain[group.start : group.stop] = mine
+                types = set(map(type, itertools.chain.from_iterable(mine)))
             if not types <= _PLAIN[group.kind]:
                 return None
             if group.kind == "i" and not _in_range(mine, group.dtype):
@@ -208,6 +224,16 @@ class FeatureReader:
             for spec, column in given
         }
         return JsonRows(self, rows, plain, others)
+
+    def _filled(self, group: _Group, columns: Sequence[Column]) -> list[Column]:
+        """Return the columns with defaults in place of null, where there are any."""
+        specs = self.plain[group.start : group.stop]
+        return [
+            [default if value is None else value for value in column]
+            if None in column and (default := _default(spec)) is not None
+            else column
+            for spec, column in zip(specs, columns, strict=True)
+        ]
 
     def _converted(
         self, group: _Group, columns: Sequence[Column], rows: int
@@ -260,6 +286,13 @@ def _kind(spec: TensorInfo) -> str | None:
         return None
     kind = "U" if spec.dtype == STRING else np.dtype(spec.dtype).kind
     return kind if kind in _PLAIN else None
+
+
+def _default(spec: TensorInfo) -> Any:
+    """Return what stands for null in a feature with one value per row, or None."""
+    if not is_filled(spec):
+        return None
+    return json_default(spec).item()
 
 
 def _in_range(columns: Sequence[Column], dtype: str) -> bool:
