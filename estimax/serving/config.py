@@ -137,6 +137,15 @@ class BatchingConfig:
         """The largest number of rows in a batch."""
         return self.batch_sizes[-1]
 
+    @property
+    def piece_size(self) -> int:
+        """The rows that a request larger than a batch runs at a time.
+
+        Fewer than the largest batch, so that others wait a few milliseconds for their
+        turn, and enough that the fixed cost of a batch does not count.
+        """
+        return next((n for n in self.batch_sizes if n >= 256), self.max_batch_size)
+
 
 def read_model_configs(path: Path) -> tuple[ModelConfig, ...]:
     """Read the models of a configuration file.

@@ -297,5 +297,8 @@ def _submitted(
     def deliver(found: Answers | Exception) -> None:
         loop.call_soon_threadsafe(resolve, found)
 
-    served.loaded.submit(signature, batch, deliver, deadline)
+    def is_wanted() -> bool:
+        return not future.done()
+
+    served.loaded.submit(signature, batch, deliver, deadline, is_wanted)
     return future

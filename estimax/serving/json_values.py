@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +27,8 @@ from estimax.export.requests import is_filled, with_blank_rows
 from estimax.serving.examples import EXAMPLE_NAMES, decoded_base64, is_base64
 from estimax.serving.status import invalid
 
+SIZE_OF_NUMBER: Final = 16  # about how many bytes a number of an answer has
+_ROWS_AT_ONCE: Final = 1024  # written at a time
 _SERIALIZE: Final = orjson.OPT_SERIALIZE_NUMPY
 # The kind of a NumPy dtype -> the types that JSON values of it may have.
 _TYPES: Final[dict[str, frozenset[type]]] = {
@@ -44,13 +46,22 @@ def parse(body: bytes) -> dict[str, Any]:
     Raises:
       ServingError: The body is not one JSON object.
     """
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        value = _parse_with_nan(body, error)
+    value = loads(body)
     if not isinstance(value, dict):
         raise invalid(f"expected a JSON object, found {type(value).__name__}.")
     return value
+
+
+def loads(text: bytes) -> Any:
+    """Return the value of a JSON text, which may have NaN and Infinity.
+
+    Raises:
+      ServingError: The text is not JSON.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return _parse_with_nan(text, error)
 
 
 def _parse_with_nan(body: bytes, error: Exception) -> Any:
@@ -340,18 +351,53 @@ def _unfit(spec: TensorInfo, found: str) -> Exception:
 
 def predictions_json(answers: Mapping[str, NDArray[Any]], is_row_form: bool) -> bytes:
     """Return the body of an answer: `predictions` for rows, `outputs` for columns."""
-    shown = {name: _shown(name, array) for name, array in answers.items()}
     finite = are_finite(answers.values())
+    key = b'{"predictions":' if is_row_form else b'{"outputs":'
+    if len(answers) == 1:
+        ((name, array),) = answers.items()
+        return key + _array_text(name, array, finite) + b"}"
     if not is_row_form:
-        outputs = shown if len(shown) > 1 else next(iter(shown.values()))
-        return dumps({"outputs": outputs}, finite)
-    if len(shown) == 1:
-        return dumps({"predictions": next(iter(shown.values()))}, finite)
-    names = list(shown)
-    rows = [
-        dict(zip(names, row, strict=True)) for row in zip(*shown.values(), strict=True)
-    ]
-    return dumps({"predictions": rows}, finite)
+        texts = [
+            dumps(name) + b":" + _array_text(name, array, finite)
+            for name, array in answers.items()
+        ]
+        return key + b"{" + b",".join(texts) + b"}}"
+    count = len(next(iter(answers.values())))
+    return key + _text_in_parts(count, lambda rows: _rows(answers, rows), finite) + b"}"
+
+
+def _rows(answers: Mapping[str, NDArray[Any]], rows: slice) -> list[dict[str, Any]]:
+    """Return some rows of an answer, each with all of its outputs."""
+    columns = [_shown(name, array[rows]) for name, array in answers.items()]
+    return [dict(zip(answers, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _array_text(name: str, array: NDArray[Any], is_finite: bool) -> bytes:
+    if not array.ndim:
+        return dumps(_shown(name, array), is_finite)
+    return _text_in_parts(len(array), lambda rows: _shown(name, array[rows]), is_finite)
+
+
+def list_json(key: str, values: Any, is_finite: bool | None = None) -> bytes:
+    """Return an object with one list or array.
+
+    >>> list_json("results", np.array([1.5, 2.0], np.float32))
+    b'{"results":[1.5,2.0]}'
+    """
+    finite = are_finite([values]) if is_finite is None else is_finite
+    text = _text_in_parts(len(values), lambda rows: values[rows], finite)
+    return b"{" + dumps(key) + b":" + text + b"}"
+
+
+def _text_in_parts(count: int, part: Callable[[slice], Any], is_finite: bool) -> bytes:
+    """Return a list as JSON. Other threads run between two parts of a long one."""
+    if count <= _ROWS_AT_ONCE:
+        return dumps(part(slice(None)), is_finite)
+    texts = (
+        dumps(part(slice(start, start + _ROWS_AT_ONCE)), is_finite)[1:-1]
+        for start in range(0, count, _ROWS_AT_ONCE)
+    )
+    return b"[" + b",".join(texts) + b"]"
 
 
 def are_finite(arrays: Iterable[NDArray[Any]]) -> bool:

@@ -10,10 +10,8 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from estimax import export
 from estimax.export import Bundle
@@ -24,8 +22,6 @@ from estimax.serving.batching import (
     Scheduler,
     Task,
     answer_in_pieces,
-    joined_answers,
-    pieces_of,
     row_count,
 )
 from estimax.serving.config import BatchingConfig
@@ -61,7 +57,6 @@ class LoadedVersion:
         csv_name = None if bundle.csv is None else bundle.csv.name
         self.reader = FeatureReader(first.inputs, origins_of(bundle.plan), csv_name)
         self._scheduler = scheduler
-        self._most = batching.max_batch_size
         self.queue = scheduler.queue(programs.run, batching)
 
     def submit(
@@ -70,65 +65,26 @@ class LoadedVersion:
         batch: Features,
         deliver: Callable[[Answers | Exception], None],
         deadline: float | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Compute the answers for a batch of any size; call `deliver` with them once.
+
+        Args:
+          signature: The name of the signature.
+          batch: The rows.
+          deliver: Called with the answers, or an error.
+          deadline: When the answer is no longer wanted, by `time.monotonic`.
+          is_wanted: Returns whether anyone still waits for the answer.
 
         Raises:
           ServingError: The queue is full.
         """
         rows = row_count(batch)
-        if rows <= self._most:
-            self.queue.submit(Task(batch, rows, signature, deliver, deadline))
-            return
-        parts = pieces_of(batch, self._most)
-        pieces = _Pieces(len(parts), deliver)
-        self.queue.submit(
-            *(
-                Task(
-                    part,
-                    row_count(part),
-                    signature,
-                    pieces.receiver(index),
-                    deadline,
-                )
-                for index, part in enumerate(parts)
-            )
-        )
+        self.queue.submit(Task(batch, rows, signature, deliver, deadline, is_wanted))
 
     def close(self) -> None:
         """Free the programs and the queue. No request may be under way."""
         self._scheduler.remove(self.queue)
-
-
-class _Pieces:
-    """The answers to the pieces of a request that is larger than a batch."""
-
-    def __init__(
-        self, count: int, deliver: Callable[[Answers | Exception], None]
-    ) -> None:
-        self._found: list[Any] = [None] * count
-        self._missing = count
-        self._deliver = deliver
-        self._lock = threading.Lock()
-
-    def receiver(self, index: int) -> Callable[[Answers | Exception], None]:
-        """Return the function that takes the answers of one piece."""
-
-        def receive(answers: Answers | Exception) -> None:
-            with self._lock:
-                self._found[index] = answers
-                self._missing -= 1
-                is_last = not self._missing
-            if is_last:
-                self._deliver(self._whole())
-
-        return receive
-
-    def _whole(self) -> Answers | Exception:
-        for answers in self._found:
-            if isinstance(answers, Exception):
-                return answers
-        return joined_answers(self._found)
 
 
 def load_version(

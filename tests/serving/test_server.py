@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import numpy as np
@@ -69,6 +70,22 @@ def test_more_rows_than_the_largest_batch_are_answered_in_order(server):
     assert scores == pytest.approx(
         [probability(-i / 10, 2, 1) for i in range(50)], rel=1e-4
     )
+
+
+def test_a_large_request_does_not_keep_small_ones_out(server):
+    rows = [{**ROW, "age": -i / 1000} for i in range(3000)]  # the queue holds 40
+    with ThreadPoolExecutor(1) as pool:
+        large = pool.submit(predict, server, {"instances": rows})
+        statuses = set()
+        while not large.done():
+            statuses.add(predict(server, {"instances": [ROW]})[0])
+            statuses.add(server.request("/livez")[0])
+    assert statuses == {200}
+    status, found, _ = large.result()
+    assert status == 200
+    scores = [row["scores"][1] for row in found["predictions"]]
+    expected = [probability(row["age"], 2, 1) for row in rows]
+    assert scores == pytest.approx(expected, rel=1e-4)
 
 
 def test_versions_and_labels_choose_the_version(server):
@@ -381,8 +398,6 @@ def test_a_damaged_message_is_an_invalid_argument(server):
 
 
 def test_requests_at_the_same_time_get_their_own_answers(server):
-    from concurrent.futures import ThreadPoolExecutor
-
     def ask(i):
         rows = [{**ROW, "age": -(i + j) / 100} for j in range(1 + i % 3)]
         _, found, _ = predict(server, {"instances": rows})
