@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from estimax.serving.programs import NotCompiledError
 from estimax.serving.status import Code, ServingError, invalid
 from estimax.staging import plan as plans
 
+_MOST_APART: Final = 64  # batches that may wait for the compiler
 Answers = dict[str, NDArray[Any]]
 Features = plans.RawBatch | JsonRows
 Deliver = Callable[[Answers | Exception], None]
@@ -234,18 +235,24 @@ class BatchQueue:
             answers = self._answers(current, may_compile=False)
         except NotCompiledError:
             # A new shape takes the compiler's time; other batches do not wait for it.
-            self._scheduler.run_apart(lambda: self._run_alone(current))
+            if not self._scheduler.run_apart(lambda: self._run_alone(current)):
+                busy = "too many requests wait for the compiler; try again later."
+                for task in current:
+                    task.deliver(ServingError(Code.UNAVAILABLE, busy))
         except Exception as error:
             if len(current) == 1:
                 current[0].deliver(error)
             else:
                 # One of the tasks is bad; the others get their answers.
                 for task in current:
-                    self._run_alone([task])
+                    self.run([task])
         else:
             _deliver(current, answers)
 
-    def _run_alone(self, tasks: Sequence[Task]) -> None:
+    def _run_alone(self, given: Sequence[Task]) -> None:
+        tasks = [task for task in given if task.is_wanted() and not _expired(task)]
+        if not tasks:
+            return
         try:
             _deliver(tasks, self._answers(tasks, may_compile=True))
         except Exception as error:
@@ -271,6 +278,9 @@ class Scheduler:
         self._queues: list[BatchQueue] = []
         self._next = 0
         self._is_closed = False
+        self._apart: deque[Callable[[], None]] = deque()
+        self._apart_lock = threading.Lock()
+        self._is_apart_running = False
         self._threads = [
             threading.Thread(target=self._work, name=f"batch-{i}", daemon=True)
             for i in range(threads)
@@ -290,9 +300,31 @@ class Scheduler:
         with self.changed:
             self._queues.remove(queue)
 
-    def run_apart(self, work: Callable[[], None]) -> None:
-        """Run `work` in a thread of its own."""
-        threading.Thread(target=work, name="batch-apart", daemon=True).start()
+    def run_apart(self, work: Callable[[], None]) -> bool:
+        """Run `work` after earlier such work, in the one thread that has time for it.
+
+        Returns:
+          Whether it will run. It will not if too much work waits.
+        """
+        with self._apart_lock:
+            if len(self._apart) >= _MOST_APART:
+                return False
+            self._apart.append(work)
+            if not self._is_apart_running:
+                self._is_apart_running = True
+                threading.Thread(
+                    target=self._work_apart, name="batch-apart", daemon=True
+                ).start()
+        return True
+
+    def _work_apart(self) -> None:
+        while True:
+            with self._apart_lock:
+                if not self._apart:
+                    self._is_apart_running = False
+                    return
+                work = self._apart.popleft()
+            work()
 
     def close(self) -> None:
         """End the threads after the batches that they are running."""

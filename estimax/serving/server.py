@@ -191,9 +191,17 @@ class Server:
         self.stop()
 
     def _load(self, path: Path, is_serving: bool) -> LoadedVersion:
+        # Requests to the version before it have shapes that this one will see as well.
+        shapes = [
+            shapes
+            for model in self.manager.models().values()
+            for version in list(model.versions.values())
+            if version.loaded is not None and version.path.parent == path.parent
+            for shapes in version.loaded.programs.learned()
+        ]
         if is_serving and not has_programs_in_use(path):
-            compile_in_child(path, self._config.batching)
-        return load_version(path, self._config.batching, self._scheduler)
+            compile_in_child(path, self._config.batching, shapes)
+        return load_version(path, self._config.batching, self._scheduler, shapes)
 
     def _poll(self) -> None:
         """Look for new versions and a changed file of models, again and again."""

@@ -7,15 +7,18 @@ version.close()
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from estimax import export
+from estimax.core.sparse import Sparse
 from estimax.export import Bundle
-from estimax.export.signature import origins_of
+from estimax.export.signature import input_name, origins_of
 from estimax.serving.batching import (
     Answers,
     Features,
@@ -26,8 +29,8 @@ from estimax.serving.batching import (
 )
 from estimax.serving.config import BatchingConfig
 from estimax.serving.examples import compile_parser
-from estimax.serving.json_rows import FeatureReader
-from estimax.serving.programs import Programs
+from estimax.serving.json_rows import FeatureReader, JsonRows
+from estimax.serving.programs import NamedShapes, Programs, too_long
 from estimax.serving.status import invalid
 from estimax.serving.warm_up import run_warm_up
 
@@ -57,6 +60,7 @@ class LoadedVersion:
         csv_name = None if bundle.csv is None else bundle.csv.name
         self.reader = FeatureReader(first.inputs, origins_of(bundle.plan), csv_name)
         self._scheduler = scheduler
+        self._batching = batching
         self.queue = scheduler.queue(programs.run, batching)
 
     def submit(
@@ -80,7 +84,21 @@ class LoadedVersion:
           ServingError: The queue is full.
         """
         rows = row_count(batch)
+        self._check_lists(batch)
         self.queue.submit(Task(batch, rows, signature, deliver, deadline, is_wanted))
+
+    def _check_lists(self, batch: Features) -> None:
+        """Refuse lists that no program takes, before others share their batch."""
+        others = batch.others if isinstance(batch, JsonRows) else batch
+        most = self._batching.max_list_length
+        for origin, value in others.items():
+            if (
+                isinstance(value, Sparse)
+                and max(value.dense_shape[1:], default=0) > most
+            ):
+                longest = int(value.indices[:, 1:].max(initial=-1)) + 1
+                if longest > most:
+                    raise too_long(longest, most, input_name(origin))
 
     def close(self) -> None:
         """Free the programs and the queue. No request may be under way."""
@@ -88,9 +106,18 @@ class LoadedVersion:
 
 
 def load_version(
-    path: Path, batching: BatchingConfig, scheduler: Scheduler
+    path: Path,
+    batching: BatchingConfig,
+    scheduler: Scheduler,
+    shapes: Sequence[NamedShapes] = (),
 ) -> LoadedVersion:
     """Load a bundle, run its self-test, compile it, and send its warm-up requests.
+
+    Args:
+      path: The folder of the bundle.
+      batching: How requests are joined.
+      scheduler: Whose threads run its batches.
+      shapes: What `Programs.learned` of the version before it returned.
 
     Raises:
       EstimaxError: The bundle is damaged, or fails its self-test or a request.
@@ -102,7 +129,7 @@ def load_version(
             "them. Serve the folder of the version, which predicts."
         )
     programs = Programs(bundle, batching)
-    programs.compile()
+    programs.compile(shapes)
     # With these programs: the bundle would compile its own for one more batch size.
     bundle.self_test(
         lambda name, batch: answer_in_pieces(
@@ -115,17 +142,19 @@ def load_version(
     return LoadedVersion(bundle, programs, scheduler, batching)
 
 
-def compile_in_child(path: Path, batching: BatchingConfig) -> None:
+def compile_in_child(
+    path: Path, batching: BatchingConfig, shapes: Sequence[NamedShapes] = ()
+) -> None:
     """Compile a bundle in a process of low priority, into the shared cache.
 
     Compiling in the serving process would delay its requests: their 99th percentile
     was 10 to 26 ms, and 3 to 9 ms with a child. Without a compilation cache there is
     nothing to share, and the child only costs time.
     """
-    sizes = ",".join(map(str, batching.batch_sizes))
-    command = [sys.executable, "-m", "estimax.serving.precompile", str(path), sizes]
+    settings = json.dumps(dataclasses.asdict(batching))
+    command = [sys.executable, "-m", "estimax.serving.precompile", str(path), settings]
     done = subprocess.run(
-        ["nice", "-n", "19", *command, str(batching.list_length)],
+        ["nice", "-n", "19", *command, json.dumps(list(shapes))],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
