@@ -270,6 +270,8 @@ def _grpc_code(code: Code) -> grpc.StatusCode:
 
 
 def _shortened(text: str) -> str:
+    # A name that a client sent may be no valid text.
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _MOST_DETAILS else text[: _MOST_DETAILS - 3] + "..."
 
 

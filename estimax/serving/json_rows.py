@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -67,6 +67,12 @@ class JsonRows:
         others = {o: streams.slice_rows(v, start, stop) for o, v in self.others.items()}
         plain = [column[start:stop] for column in self.plain]
         return JsonRows(self.reader, stop - start, plain, others)
+
+    def column(self, origin: Origin) -> Any:
+        """Return one feature as the batch will have it."""
+        if origin in self.others:
+            return self.others[origin]
+        return self.reader.column(origin, self.plain)
 
     def by_name(self) -> dict[str, Any]:
         """Return the columns by the name of their feature."""
@@ -220,6 +226,13 @@ class FeatureReader:
             self._checked([column[i : i + _AT_ONCE] for column in columns])
             for i in range(0, rows, _AT_ONCE)
         )
+
+    def column(self, origin: Origin, plain: Sequence[Column]) -> Any:
+        """Convert the column of one feature with a value per row."""
+        group = next(group for group in self._groups if origin in group.origins)
+        place = group.start + group.origins.index(origin)
+        alone = replace(group, start=place, stop=place + 1, origins=(origin,))
+        return self._converted(alone, [plain[place]], len(plain[place]))[origin]
 
     def raw_batch(self, parts: Sequence[JsonRows]) -> dict[Origin, Any]:
         """Convert the rows of several requests to one raw batch."""

@@ -118,6 +118,8 @@ class RestApp:
         """Answer one request of an ASGI server."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # answered with 403
         elif scope["type"] == "http":
             start = time.perf_counter()
             response = await self._respond(scope, receive)
@@ -146,7 +148,7 @@ class RestApp:
             check_token(self._limits.token, given)
 
     async def _route(self, scope: Mapping[str, Any], receive: Receive) -> Response:
-        method, path = scope["method"], _raw_path(scope)
+        method, path = _method(scope), _raw_path(scope)
         if method == "OPTIONS" and path.startswith("/v1/"):
             return _preflight(scope)
         if path == "/monitoring/prometheus/metrics" and method == "GET":
@@ -180,7 +182,7 @@ class RestApp:
     async def _model_request(
         self, scope: Mapping[str, Any], receive: Receive, match: re.Match[str]
     ) -> Response:
-        method, manager = scope["method"], self._service.manager
+        method, manager = _method(scope), self._service.manager
         target, rest = _target(match), match["rest"] or ""
         if match["name"] is None:
             if method == "GET" and b"list=1" in scope["query_string"].split(b"&"):
@@ -298,6 +300,8 @@ class RestApp:
         headers.append((b"content-length", b"%d" % len(body)))
         start = {"type": "http.response.start", "status": response.status}
         await send({**start, "headers": headers})
+        if scope["method"] == "HEAD":
+            body = b""
         for place in range(0, len(body) or 1, _SENT_AT_ONCE):
             end = place + _SENT_AT_ONCE
             part = {"type": "http.response.body", "body": body[place:end]}
@@ -314,6 +318,11 @@ _CORS: Final = [
 ]
 
 
+def _method(scope: Mapping[str, Any]) -> str:
+    """Return the method; HEAD is GET, and its answer is sent without the body."""
+    return "GET" if scope["method"] == "HEAD" else str(scope["method"])
+
+
 def _raw_path(scope: Mapping[str, Any]) -> str:
     """Return the path before percent-decoding, which must not create a '/'."""
     raw = scope.get("raw_path") or scope["path"].encode()
@@ -323,12 +332,14 @@ def _raw_path(scope: Mapping[str, Any]) -> str:
 def _target(match: re.Match[str]) -> Target:
     version = match["version"]
     if version is not None and not (version.isascii() and version.isdecimal()):
-        raise invalid(f"version: expected digits, found {version!r}.")
-    if version is not None and int(version) >= _INT64:
-        raise invalid(f"version {version} is larger than a 64-bit number.")
+        raise invalid(f"version: expected digits, found {version[:100]!r}.")
+    # Python refuses to convert thousands of digits.
+    digits = None if version is None else version.lstrip("0") or "0"
+    if digits is not None and (len(digits) > 19 or int(digits) >= _INT64):
+        raise invalid(f"version {digits[:30]} is larger than a 64-bit number.")
     return Target(
         urllib.parse.unquote(match["name"] or ""),
-        None if version is None else int(version),
+        None if digits is None else int(digits),
         None if match["label"] is None else urllib.parse.unquote(match["label"]),
     )
 
@@ -426,7 +437,9 @@ def _preflight(scope: Mapping[str, Any]) -> Response:
 
 
 def _error(error: ServingError) -> Response:
-    return Response(error.code.http, json_values.dumps({"error": str(error)}))
+    # A name that a client sent may be no valid text.
+    text = str(error).encode("utf-8", "backslashreplace").decode()
+    return Response(error.code.http, json_values.dumps({"error": text}))
 
 
 def _json(value: Any) -> Response:

@@ -31,6 +31,7 @@ from estimax.serving.config import BatchingConfig
 from estimax.serving.examples import compile_parser
 from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.programs import NamedShapes, Programs, too_long
+from estimax.serving.requests import IdCheck
 from estimax.serving.status import invalid
 from estimax.serving.warm_up import run_warm_up
 
@@ -59,6 +60,7 @@ class LoadedVersion:
         first = next(iter(bundle.signatures.values()))
         csv_name = None if bundle.csv is None else bundle.csv.name
         self.reader = FeatureReader(first.inputs, origins_of(bundle.plan), csv_name)
+        self._check_ids = IdCheck(bundle.plan)
         self._scheduler = scheduler
         self._batching = batching
         self.queue = scheduler.queue(programs.run, batching)
@@ -81,10 +83,13 @@ class LoadedVersion:
           is_wanted: Returns whether anyone still waits for the answer.
 
         Raises:
-          ServingError: The queue is full.
+          ServingError: The queue is full, or a list is too long.
+          FeatureError: An id is out of range.
         """
         rows = row_count(batch)
         self._check_lists(batch)
+        if rows <= self._batching.max_batch_size:  # a larger one shares no batch
+            self._check_ids(batch)
         self.queue.submit(Task(batch, rows, signature, deliver, deadline, is_wanted))
 
     def _check_lists(self, batch: Features) -> None:

@@ -189,6 +189,8 @@ def test_status_and_metadata_have_int64_as_strings(server):
         ("GET", "/v1/models", None, 400),
         ("GET", "/v1/models/clicks/versions/x", None, 400),
         ("GET", f"/v1/models/clicks/versions/{2**63}", None, 400),
+        ("GET", f"/v1/models/clicks/versions/{'9' * 5000}", None, 400),
+        ("GET", f"/v1/models/clicks/versions/{'0' * 5000}7/labels/x", None, 400),
         ("GET", "/v1/models/clicks/versions/7/labels/stable", None, 400),
         ("GET", "/v1/models/clicks:predict", None, 400),
         ("POST", "/v1/models/clicks/metadata", b"{}", 400),
@@ -222,6 +224,23 @@ def test_bad_requests_have_tensorflow_servings_status(
     if path.startswith("/v1/"):
         assert headers["Content-Type"] == "application/json"
         assert answer.keys() == {"error"}
+
+
+def test_head_is_answered_as_get_without_a_body(server):
+    for path in ("/livez", "/readyz", "/v1/models/clicks", "/ui"):
+        status, body, headers = server.request(path, method="HEAD")
+        assert (status, body) == (200, b"")
+        assert int(headers["Content-Length"]) > 0
+    assert server.request("/v1/models/none", method="HEAD")[0] == 404
+
+
+def test_a_web_socket_is_refused(server):
+    headers = {"Connection": "Upgrade", "Upgrade": "websocket"}
+    headers |= {
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "MDEyMzQ1Njc4OTAxMjM0NQ==",
+    }
+    assert server.request("/livez", headers=headers)[0] in (200, 403)
 
 
 def test_health_metrics_page_and_list(server):
@@ -389,6 +408,20 @@ def test_a_message_of_a_few_bytes_does_not_stand_for_millions_of_rows(server):
             call(server, "Predict", request, "PredictResponse")
         assert raised.value.code().name == "INVALID_ARGUMENT"
         assert name in raised.value.details()
+
+
+def test_names_that_are_not_text_are_invalid_arguments(server):
+    wrong = b"\xff\xfe"
+    data = predict_request().SerializeToString().replace(b"age", wrong + b"a")
+    with pytest.raises(grpc.RpcError) as raised:
+        call(server, "Predict", data, "PredictResponse")
+    assert raised.value.code().name == "INVALID_ARGUMENT"
+    request = example_input(spec(message("ClassificationRequest")()))
+    data = request.SerializeToString().replace(b"age", wrong + b"a")
+    with pytest.raises(grpc.RpcError) as raised:
+        call(server, "Classify", data, "ClassificationResponse")
+    assert raised.value.code().name == "INVALID_ARGUMENT"
+    assert "'age'" in raised.value.details()
 
 
 def test_a_damaged_message_is_an_invalid_argument(server):
