@@ -19,6 +19,7 @@ import yaml
 from google.protobuf import json_format, text_format
 
 from estimax.core.errors import ConfigError
+from estimax.core.sparse import padded_length
 from estimax.serving.protos import message
 
 # "tensorflow" is accepted so that configurations of TensorFlow Serving work unchanged.
@@ -108,8 +109,12 @@ class BatchingConfig:
       max_enqueued_batches: How many full batches may wait in one queue; further
         requests are refused with UNAVAILABLE.
       threads: How many batches run at the same time.
-      list_length: Lists of a multi-valued feature are padded to this length, or to the
-        next power of two if one is longer.
+      list_length: Lists of a multi-valued feature are padded to this length. Programs
+        for it are compiled before a version is ready.
+      max_list_length: The longest list of a request; longer ones are refused. Lists
+        between the two are padded to one of a few lengths, each 4 times the one before.
+        The first request of a length compiles its program, and the next version does
+        before it is ready.
 
     Raises:
       ConfigError: A number is out of range, or the sizes do not increase.
@@ -125,6 +130,7 @@ class BatchingConfig:
     max_enqueued_batches: int = 10
     threads: int = field(default_factory=lambda: max(1, min(4, os.cpu_count() or 1)))
     list_length: int = 8
+    max_list_length: int = 1024
 
     def __post_init__(self) -> None:
         sizes = self.batch_sizes
@@ -137,6 +143,11 @@ class BatchingConfig:
                 raise ConfigError(
                     f"{name}: expected at least 1, found {getattr(self, name)}."
                 )
+        if self.max_list_length < self.list_length:
+            raise ConfigError(
+                f"max_list_length: expected at least list_length, {self.list_length}, "
+                f"found {self.max_list_length}."
+            )
         if self.timeout_micros < 0:
             raise ConfigError(
                 f"timeout_micros: expected 0 or more, found {self.timeout_micros}."
@@ -146,6 +157,37 @@ class BatchingConfig:
     def max_batch_size(self) -> int:
         """The largest number of rows in a batch."""
         return self.batch_sizes[-1]
+
+    @property
+    def list_lengths(self) -> tuple[int, ...]:
+        """The lengths to which lists are padded, increasing; all are powers of two.
+
+        >>> BatchingConfig().list_lengths
+        (8, 32, 128, 512, 1024)
+        """
+        lengths = [padded_length(self.list_length)]
+        most = padded_length(self.max_list_length)
+        while lengths[-1] < most:
+            lengths.append(min(4 * lengths[-1], most))
+        return tuple(lengths)
+
+    @property
+    def sizes_of_long_lists(self) -> tuple[int, ...]:
+        """The batch sizes for lists longer than `list_length`; fewer, as they are rare.
+
+        >>> BatchingConfig().sizes_of_long_lists
+        (1, 32, 1024)
+        """
+        return self.batch_sizes[::-5][::-1]
+
+    @property
+    def piece_size(self) -> int:
+        """The rows that a request larger than a batch runs at a time.
+
+        Fewer than the largest batch, so that others wait a few milliseconds for their
+        turn, and enough that the fixed cost of a batch does not count.
+        """
+        return next((n for n in self.batch_sizes if n >= 256), self.max_batch_size)
 
 
 def read_model_configs(path: Path) -> tuple[ModelConfig, ...]:

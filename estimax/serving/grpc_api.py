@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import grpc
@@ -23,15 +23,13 @@ from estimax.serving.config import ModelConfig, model_configs_from_proto
 from estimax.serving.describe import error_of, inputs_of, method_of
 from estimax.serving.examples import examples_from_proto
 from estimax.serving.inference import Answer, InferenceService, Target
+from estimax.serving.json_rows import FeatureReader
 from estimax.serving.metrics import Observed
-from estimax.serving.protos import message
+from estimax.serving.off_loop import SMALL, OffLoop
+from estimax.serving.protos import message, request_message
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
-from estimax.serving.tensors import (
-    columns_from_proto,
-    dtype_number,
-    fill_proto,
-)
+from estimax.serving.tensors import check_inputs, dtype_number, fill_proto
 
 _log = logging.getLogger("estimax.serving")
 _MOST_DETAILS: Final = 1024  # characters of an error, as in TensorFlow Serving
@@ -87,7 +85,13 @@ class GrpcApi:
             grpc.method_handlers_generic_handler(
                 f"tensorflow.serving.{service}",
                 {
-                    name: _unary(run, request, self._token, self._observe)
+                    name: _unary(
+                        run,
+                        request,
+                        self._token,
+                        self._service.off_loop,
+                        self._observe,
+                    )
                     for name, (run, request) in methods.items()
                 },
             )
@@ -100,20 +104,30 @@ class GrpcApi:
     async def predict(self, request: Any, timeout: float | None) -> Any:
         """Answer a Predict request."""
 
-        def read(specs: Sequence[TensorInfo], _: object) -> Mapping[str, Any]:
-            return columns_from_proto(request.inputs, specs)
+        inputs = request.inputs
+        size = sum(map(len, inputs.values()))
+
+        def read(specs: Sequence[TensorInfo], reader: FeatureReader) -> Any:
+            checked = check_inputs(
+                inputs,
+                specs,
+                text_inputs=reader.text_inputs,
+                max_rows=self._service.max_rows,
+            )
+            # A short message may stand for many values.
+            is_small = size > SMALL or checked.elements <= SMALL // 8
+            return checked.decode() if is_small else checked.decode
 
         answer = await self._service.predict(
             _target(request.model_spec),
             read,
             output_filter=list(request.output_filter),
             timeout=timeout,
+            size=size,
         )
-        response = message("PredictResponse")()
-        for name, array in answer.outputs.items():
-            fill_proto(response.outputs[name], array, as_content=self._as_content)
-        _fill_spec(response.model_spec, answer)
-        return response
+        return await self._service.off_loop.run(
+            _size(answer), _predict_response, answer, self._as_content
+        )
 
     async def classify(self, request: Any, timeout: float | None) -> Any:
         """Answer a Classify request."""
@@ -121,7 +135,8 @@ class GrpcApi:
             _target(request.model_spec), examples_from_proto(request.input), timeout
         )
         response = message("ClassificationResponse")()
-        _fill_classes(response.result, answer)
+        fill = _fill_classes
+        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -131,7 +146,8 @@ class GrpcApi:
             _target(request.model_spec), examples_from_proto(request.input), timeout
         )
         response = message("RegressionResponse")()
-        _fill_regressions(response.result, answer)
+        fill = _fill_regressions
+        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -237,9 +253,10 @@ def _unary(
     run: Handler,
     request_name: str,
     token: str | None,
+    off_loop: OffLoop,
     observe: Callable[[Observed], None],
 ) -> grpc.RpcMethodHandler:
-    request_class = message(request_name)
+    request_class = request_message(request_name)
     method = getattr(run, "__name__", "")  # of a method of GrpcApi
 
     def count(error: ServingError) -> None:
@@ -257,9 +274,10 @@ def _unary(
                 check_token(
                     token, given if isinstance(given, bytes) else given.encode()
                 )
-            request = _parsed(request_class, data)
+            request = await off_loop.run(len(data), _parsed, request_class, data)
             response = await run(request, context.time_remaining())
-            serialized: bytes = response.SerializeToString()
+            size = response.ByteSize()
+            serialized: bytes = await off_loop.run(size, response.SerializeToString)
         except ServingError as error:
             count(error)
             await context.abort(_grpc_code(error.code), _shortened(str(error)))
@@ -290,6 +308,8 @@ def _grpc_code(code: Code) -> grpc.StatusCode:
 
 
 def _shortened(text: str) -> str:
+    # A name that a client sent may be no valid text.
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _MOST_DETAILS else text[: _MOST_DETAILS - 3] + "..."
 
 
@@ -319,6 +339,19 @@ def _check_tasks(tasks: Sequence[Any], targets: Sequence[Target]) -> None:
                 Code.UNIMPLEMENTED,
                 f"method {task.method_name!r}: expected {CLASSIFY} or {REGRESS}.",
             )
+
+
+def _size(answer: Answer) -> int:
+    """Return about how many bytes an answer has."""
+    return sum(array.nbytes for array in answer.outputs.values())
+
+
+def _predict_response(answer: Answer, as_content: bool) -> Any:
+    response = message("PredictResponse")()
+    for name, array in answer.outputs.items():
+        fill_proto(response.outputs[name], array, as_content=as_content)
+    _fill_spec(response.model_spec, answer)
+    return response
 
 
 def _fill_spec(spec: Any, answer: Answer) -> None:

@@ -24,6 +24,7 @@ from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.lifecycle import Served
 from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed
+from estimax.serving.off_loop import LARGE, OffLoop
 from estimax.serving.requests import (
     REGRESSION,
     check_classify,
@@ -61,9 +62,11 @@ class Answer:
     rows: int
 
 
-# The inputs of a signature, and the reader of its version -> features of a request.
+Columns = Mapping[str, Any] | JsonRows
+# The inputs of a signature, and the reader of its version -> features of a request, or
+# a function that decodes them if that takes long.
 ReadFeatures = Callable[
-    [Sequence[TensorInfo], FeatureReader], Mapping[str, Any] | JsonRows
+    [Sequence[TensorInfo], FeatureReader], Columns | Callable[[], Columns]
 ]
 
 
@@ -89,7 +92,8 @@ class InferenceService:
     ) -> None:
         self.manager = manager
         self._record = record
-        self._max_rows = max_rows
+        self.max_rows = max_rows
+        self.off_loop = OffLoop()
         self._entry = entry
         self._observe = observe
 
@@ -100,8 +104,16 @@ class InferenceService:
         *,
         output_filter: Sequence[str] = (),
         timeout: float | None = None,
+        size: int = 0,
     ) -> Answer:
         """Return the outputs of a signature.
+
+        Args:
+          target: The model and the signature.
+          read: Reads the features.
+          output_filter: The names of the outputs. Empty: all.
+          timeout: Seconds until the request is given up.
+          size: The bytes that `read` reads; many are read in a thread.
 
         Raises:
           ServingError: FAILED_PRECONDITION if there is no such signature,
@@ -110,8 +122,12 @@ class InferenceService:
         async with self._observed(target, "predict") as run:
             signature = _signature(run.served, target, Code.FAILED_PRECONDITION)
             _check_filter(signature, output_filter)
-            columns = read(signature.inputs, run.served.loaded.reader)
-            outputs = await self._run(run, signature, columns, timeout)
+            reader = run.served.loaded.reader
+            columns = await self.off_loop.run(size, read, signature.inputs, reader)
+            if callable(columns):
+                columns = await self.off_loop.run(LARGE, columns)
+                size = LARGE
+            outputs = await self._run(run, signature, columns, timeout, size)
             if output_filter:
                 outputs = {name: outputs[name] for name in output_filter}
             answer = run.answer(outputs, signature)
@@ -127,8 +143,8 @@ class InferenceService:
         async with self._observed(target, "classify") as run:
             signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
             check_classify(signature)
-            columns = columns_from_examples(run.served.loaded.bundle, _some(examples))
-            outputs = await self._run(run, signature, columns, timeout)
+            columns, size = await self._parsed(run, examples)
+            outputs = await self._run(run, signature, columns, timeout, size)
             return run.answer(outputs, signature)
 
     async def regress(
@@ -138,30 +154,49 @@ class InferenceService:
         async with self._observed(target, "regress") as run:
             signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
             check_regress(signature)
-            columns = columns_from_examples(run.served.loaded.bundle, _some(examples))
-            outputs = await self._run(run, signature, columns, timeout)
+            columns, size = await self._parsed(run, examples)
+            outputs = await self._run(run, signature, columns, timeout, size)
             flat = outputs[REGRESSION].reshape(len(examples))
             return run.answer({REGRESSION: flat}, signature)
+
+    async def _parsed(
+        self, run: _Run, examples: Sequence[bytes]
+    ) -> tuple[Mapping[str, Any], int]:
+        """Return the columns of serialized Examples, and the size of the Examples."""
+        if not examples:
+            raise invalid("expected at least one example, found none.")
+        self._check_rows(len(examples))
+        size = sum(map(len, examples))
+        bundle = run.served.loaded.bundle
+        parse = columns_from_examples
+        return await self.off_loop.run(size, parse, bundle, examples), size
+
+    def _check_rows(self, rows: int) -> None:
+        if rows > self.max_rows:
+            raise invalid(
+                f"the request has {rows} rows and at most {self.max_rows} are allowed; "
+                "send it in parts."
+            )
 
     async def _run(
         self,
         run: _Run,
         signature: Signature,
-        columns: Mapping[str, Any] | JsonRows,
+        columns: Columns,
         timeout: float | None,
+        size: int,
     ) -> Answers:
         """Check the features, wait for their batch, and return its outputs."""
+        bundle = run.served.loaded.bundle
         batch: Features = (
             columns
             if isinstance(columns, JsonRows)
-            else check_request(run.served.loaded.bundle, signature, columns)
+            else await self.off_loop.run(
+                size, check_request, bundle, signature, columns
+            )
         )
         run.rows = row_count(batch)
-        if run.rows > self._max_rows:
-            raise invalid(
-                f"the request has {run.rows} rows and at most {self._max_rows} are "
-                "allowed; send it in parts."
-            )
+        self._check_rows(run.rows)
         if not run.rows:
             return signature.without_rows()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -247,12 +282,6 @@ class _Run:
             )
 
 
-def _some(examples: Sequence[bytes]) -> Sequence[bytes]:
-    if not examples:
-        raise invalid("expected at least one example, found none.")
-    return examples
-
-
 def _signature(served: Served, target: Target, code: Code) -> Signature:
     name = target.signature or DEFAULT_SIGNATURE
     signatures = served.loaded.bundle.signatures
@@ -293,5 +322,8 @@ def _submitted(
     def deliver(found: Answers | Exception) -> None:
         loop.call_soon_threadsafe(resolve, found)
 
-    served.loaded.submit(signature, batch, deliver, deadline)
+    def is_wanted() -> bool:
+        return not future.done()
+
+    served.loaded.submit(signature, batch, deliver, deadline, is_wanted)
     return future

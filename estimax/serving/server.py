@@ -385,8 +385,16 @@ class Server:
             self._config.batching,
             reads_file=self._config.reads_batching_params,
         )
+        # Requests to the version before it have shapes that this one will see as well.
+        shapes = [
+            shapes
+            for model in self.manager.models().values()
+            for version in list(model.versions.values())
+            if version.loaded is not None and version.path.parent == path.parent
+            for shapes in version.loaded.programs.learned()
+        ]
         if is_serving and not has_programs_in_use(path):
-            compile_in_child(path, batching, stop)
+            compile_in_child(path, batching, stop, shapes)
         base = str(path.parent)
         try:
             loaded = load_version(
@@ -394,6 +402,7 @@ class Server:
                 batching,
                 self._scheduler,
                 stop.check,
+                shapes,
                 runs_warm_up=self._config.runs_warm_up,
                 # Several processes then share one copy of the tables.
                 maps_weights=self._config.reuse_port,

@@ -28,6 +28,7 @@ BatchingSection = derive(
         "max_enqueued_batches": _AT_LEAST_1,
         "threads": _AT_LEAST_1,
         "list_length": _AT_LEAST_1,
+        "max_list_length": _AT_LEAST_1,
     },
 )
 RestSection = derive(
