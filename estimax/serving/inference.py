@@ -16,10 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from estimax.export import TensorInfo
+from estimax.export import Bundle, TensorInfo
 from estimax.export.signature import DEFAULT_SIGNATURE, Signature
 from estimax.serving.batching import Answers, Features, as_serving_error, row_count
-from estimax.serving.examples import columns_from_examples
+from estimax.serving.examples import (
+    EXAMPLE_NAMES,
+    columns_from_examples,
+    compile_parser,
+    is_parser_loaded,
+)
 from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.lifecycle import Served
 from estimax.serving.manager import ModelManager
@@ -94,6 +99,7 @@ class InferenceService:
         self._record = record
         self.max_rows = max_rows
         self.off_loop = OffLoop()
+        self._parser_loading: asyncio.Task[None] | None = None
         self._entry = entry
         self._observe = observe
 
@@ -143,7 +149,7 @@ class InferenceService:
         async with self._observed(target, "classify") as run:
             signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
             check_classify(signature)
-            columns, size = await self._parsed(run, examples)
+            columns, size = await self._parsed(run, examples, timeout)
             outputs = await self._run(run, signature, columns, timeout, size)
             return run.answer(outputs, signature)
 
@@ -154,13 +160,13 @@ class InferenceService:
         async with self._observed(target, "regress") as run:
             signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
             check_regress(signature)
-            columns, size = await self._parsed(run, examples)
+            columns, size = await self._parsed(run, examples, timeout)
             outputs = await self._run(run, signature, columns, timeout, size)
             flat = outputs[REGRESSION].reshape(len(examples))
             return run.answer({REGRESSION: flat}, signature)
 
     async def _parsed(
-        self, run: _Run, examples: Sequence[bytes]
+        self, run: _Run, examples: Sequence[bytes], timeout: float | None
     ) -> tuple[Mapping[str, Any], int]:
         """Return the columns of serialized Examples, and the size of the Examples."""
         if not examples:
@@ -168,8 +174,28 @@ class InferenceService:
         self._check_rows(len(examples))
         size = sum(map(len, examples))
         bundle = run.served.loaded.bundle
+        await self._load_parser(bundle, timeout)
         parse = columns_from_examples
         return await self.off_loop.run(size, parse, bundle, examples), size
+
+    async def _load_parser(self, bundle: Bundle, timeout: float | None) -> None:
+        """Load the parser of Examples, which most servers never need.
+
+        Compiling it takes seconds, once on a machine; other requests go on meanwhile.
+        """
+        if is_parser_loaded():
+            return
+        if self._parser_loading is None:
+            loading = asyncio.to_thread(compile_parser, bundle)
+            self._parser_loading = asyncio.create_task(loading)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._parser_loading), timeout)
+        except TimeoutError:
+            raise ServingError(
+                Code.DEADLINE_EXCEEDED,
+                f"the parser of Examples is not compiled within {timeout:g} s; try "
+                "again, or prepare the server with `estimax serve --prepare`.",
+            ) from None
 
     def _check_rows(self, rows: int) -> None:
         if rows > self.max_rows:
@@ -188,6 +214,8 @@ class InferenceService:
     ) -> Answers:
         """Check the features, wait for their batch, and return its outputs."""
         bundle = run.served.loaded.bundle
+        if isinstance(columns, Mapping) and next(iter(columns), "") in EXAMPLE_NAMES:
+            await self._load_parser(bundle, timeout)
         batch: Features = (
             columns
             if isinstance(columns, JsonRows)

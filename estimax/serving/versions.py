@@ -66,6 +66,7 @@ class LoadedVersion:
         self._scheduler = scheduler
         self._batching = batching
         self.warm_up_seconds: float | None = None  # of its warm-up requests
+        self.example = bundle.example()  # kept: its folder may be removed
         self.queue = scheduler.queue(programs.run, batching)
 
     def submit(
