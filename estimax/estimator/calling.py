@@ -147,6 +147,7 @@ def call_input_fn(
 
 def reads_share(input_fn: Callable[..., Any], config: RunConfig) -> bool:
     """Return whether an `input_fn` returns a share of the data for one process."""
+    check_input_fn(input_fn)
     return not config.split_batches or "input_context" in accepted_names(input_fn)
 
 
