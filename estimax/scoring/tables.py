@@ -11,6 +11,7 @@ standard input as they arrive. Other formats are first copied to a temporary fil
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import itertools
 import json
@@ -31,6 +32,7 @@ from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
+from estimax.export.requests import is_filled
 from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_reader import CsvReader
 from estimax.input.sources.csv_schema import make_schema, read_header
@@ -153,16 +155,46 @@ class Wanted:
         """All columns, each once."""
         return list(dict.fromkeys((*self.features, *self.keep)))
 
-    def check(self, path: str, found: Iterable[str]) -> None:
-        """Raise InputError if a file lacks a column."""
+    def check(self, path: str, found: Iterable[str], *, fills: bool = False) -> None:
+        """Raise InputError if a file lacks a column.
+
+        Args:
+          path: The name of the file in messages.
+          found: The columns that it has.
+          fills: Whether a file may lack features that the model fills.
+        """
         there = list(found)
-        for name in self.names:
-            if name not in there:
-                is_feature = name in self.features
-                who = f"{self.reader} needs a" if is_feature else "--keep: no"
-                hint = did_you_mean(name, there, listed_as="found")
-                hint = hint or "; the file has no columns"
-                raise InputError(f"{path}: {who} column {name!r}{hint}")
+        absent = [name for name in self.names if name not in there]
+        for name in absent:
+            if name not in self.features:
+                hint = (
+                    did_you_mean(name, there, listed_as="found")
+                    or "; the file has no columns"
+                )
+                raise InputError(f"{path}: --keep: no column {name!r}{hint}")
+        needed = [n for n in absent if not (fills and is_filled(self.features[n]))]
+        if len(needed) == 1:
+            hint = (
+                did_you_mean(needed[0], there, listed_as="found")
+                or "; the file has no columns"
+            )
+            raise InputError(
+                f"{path}: {self.reader} needs a column {needed[0]!r}{hint}"
+            )
+        if needed:
+            raise InputError(
+                f"{path}: {self.reader} needs the columns "
+                f"{', '.join(map(repr, needed))}; the file has "
+                f"{', '.join(there) or 'no columns'}"
+            )
+        for name in absent:
+            others = [other for other in there if other not in self.names]
+            similar = difflib.get_close_matches(name, others, n=1, cutoff=0.8)
+            if similar:
+                raise InputError(
+                    f"{path}: no column {name!r}, found a column {similar[0]!r}. "
+                    "Rename it, or leave it out if it is another one."
+                )
 
 
 def check_keep(keep: Sequence[str], outputs: Iterable[str]) -> None:
@@ -437,9 +469,9 @@ def _json_lines(
     is_checked = part.first > 1
     while some := list(itertools.islice(numbered, BATCH_ROWS)):
         rows = [_json_row(text, name, line) for line, text in some]
-        if not is_checked:  # a column that no row has is more likely a mistake
+        if not is_checked:  # a key that a row lacks is a missing value
             known = dict.fromkeys(itertools.chain.from_iterable(rows))
-            wanted.check(f"{name}, line {some[0][0]}", known)
+            wanted.check(f"{name}, line {some[0][0]}", known, fills=True)
             is_checked = True
         columns = {n: [row.get(n) for row in rows] for n in wanted.names}
         lines = [line for line, _ in some]
