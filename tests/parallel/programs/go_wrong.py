@@ -96,6 +96,21 @@ def wait_at_step_3(config):
     train(config, AtStep(config, lambda context: context.peers.wait("alone")))
 
 
+class Observe(ex.hooks.Hook):
+    """Request the summaries of step 4 in the worker, which all compute together."""
+
+    def __init__(self, config):
+        self._is_worker = not config.is_chief
+
+    def before_run(self, context):
+        is_due = context.step == 3 and self._is_worker
+        return sorted(context.logged) if is_due else None
+
+
+def observe_alone(config):
+    train(config, Observe(config))
+
+
 def other_collective(config):
     """The worker takes part in a collective of another size than the chief."""
     import jax
@@ -178,6 +193,7 @@ SCENARIOS = {
         end_after_five_steps,
         two_places,
         wait_at_step_3,
+        observe_alone,
         other_collective,
         hold_the_gil,
         no_data_in_worker,
