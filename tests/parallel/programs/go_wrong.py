@@ -23,7 +23,6 @@ def main():
     args = parser.parse_args()
     config = ex.RunConfig(
         args.model_dir,
-        tf_random_seed=1,
         save_summary_steps=None,
         lost_after_secs=5,
         session_creation_timeout_secs=args.start_secs,
