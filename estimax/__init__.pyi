@@ -100,10 +100,15 @@ from estimax.optimizers import group as group
 from estimax.optimizers import minimize as minimize
 from estimax.summary import log_value as log_value
 from estimax.variables import AUTO_REUSE as AUTO_REUSE
+from estimax.variables import GraphKeys as GraphKeys
 from estimax.variables import assign as assign
+from estimax.variables import get_collection as get_collection
+from estimax.variables import get_global_step as get_global_step
+from estimax.variables import get_or_create_global_step as get_or_create_global_step
 from estimax.variables import get_variable as get_variable
 from estimax.variables import get_variable_scope as get_variable_scope
 from estimax.variables import regularization_losses as regularization_losses
+from estimax.variables import trainable_variables as trainable_variables
 from estimax.variables import variable_scope as variable_scope
 
 __version__: str

@@ -21,10 +21,6 @@ _NO_TPU_CLASS = (
     "the same program runs on CPU, GPU and TPU; use ex.Estimator, and "
     "ex.RunConfig(iterations_per_loop=n) for n steps in each compiled call"
 )
-_STEP = (
-    "the Estimator counts steps; a learning rate schedule receives the step, and a "
-    "hook reads context.step"
-)
 _INITIALIZERS = (
     "initializers are functions of JAX, such as jax.nn.initializers.glorot_uniform() "
     "in ex.get_variable(name, shape, initializer=…)"
@@ -41,10 +37,6 @@ TOP: dict[str, str] = {
     "FeedFnHook": (
         "there are no placeholders to feed; yield the values from the input_fn, as "
         "features"
-    ),
-    "GraphKeys": (
-        "there are no collections; ex.regularization_losses() returns those of "
-        "ex.get_variable, and statistics are updated automatically"
     ),
     "InputPipelineConfig": _NO_TPU_CLASS,
     "LinearSDCA": (
@@ -97,12 +89,6 @@ TOP: dict[str, str] = {
         "write ex.embedding_lookup(table, ids) for a variable, and "
         "jnp.take(x, ids, axis=0) for other arrays"
     ),
-    "get_collection": (
-        "there are no collections; ex.regularization_losses() returns those of "
-        "ex.get_variable"
-    ),
-    "get_global_step": _STEP,
-    "get_or_create_global_step": _STEP,
     "gfile": "files are opened with open(); ex.input reads local files and URLs",
     "global_variables_initializer": _NO_SESSION,
     "gradients": "gradients are JAX's: jax.grad",
@@ -151,9 +137,6 @@ TOP: dict[str, str] = {
         "arguments of tf.train in ex.optimizers.v1, such as AdamOptimizer), hooks in "
         "ex.hooks, Example and Feature in ex.input; the Estimator reads and writes "
         "checkpoints"
-    ),
-    "trainable_variables": (
-        'name variables by a prefix: ex.minimize(optimizer, var_list="dnn/")'
     ),
     **dict.fromkeys(
         (

@@ -25,6 +25,7 @@ from estimax.feeding.feed import Feed
 from estimax.hooks import Hook
 from estimax.input import InputContext
 from estimax.staging.recording import Origin
+from estimax.variables import declared_name
 
 MODEL_FN_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 OVERRIDABLE = ("model_fn", "latest_checkpoint")
@@ -110,12 +111,51 @@ def _explaining_errors(features: Any) -> Iterator[None]:
             "RunConfig(debug=True) and use ex.inspection.value(x)."
         )
         raise
+    except AttributeError as error:
+        _explain_method(error)
+        raise
     except KeyError as error:
         key = error.args[0] if error.args else None
         if isinstance(features, Mapping) and key not in features:
             names = ", ".join(sorted(map(str, features)))
             error.add_note(f"If {key!r} is a feature: the input has {names}.")
         raise
+
+
+# Methods of TensorFlow's variables and tensors -> what to write instead.
+_METHODS = {
+    "assign": "write ex.assign(variable, value), for one declared with trainable=False",
+    "assign_add": "write ex.assign(variable, variable + value), for one declared with "
+    "trainable=False",
+    "assign_sub": "write ex.assign(variable, variable - value), for one declared with "
+    "trainable=False",
+    "eval": "there is no session; estimator.get_variable_value({name!r}) reads the "
+    "latest checkpoint, and jax.debug.print prints values while the model runs",
+    "get_shape": "write array.shape, a tuple",
+    "initialized_value": "write the array itself",
+    "name": "this variable is {name!r}; ex.trainable_variables() returns all by name",
+    "numpy": "values are known while the model runs, not while it is traced; "
+    "RunConfig(debug=True) runs it without jit, see ex.inspection.value",
+    "op": "there is no graph; this variable is {name!r}",
+    "read_value": "write the array itself",
+    "set_shape": "shapes are always known; write array.reshape(shape) to change one",
+    "value": "write the array itself",
+}
+
+
+def _explain_method(error: AttributeError) -> None:
+    """Raise an error that says what to write for a method of a TensorFlow variable."""
+    if error.name not in _METHODS or not isinstance(error.obj, jax.Array):
+        return
+    found = declared_name(error.obj)
+    name = found[0] if found else "a computed array"
+    advice = _METHODS[error.name].format(name=name)
+    raise AttributeError(
+        f"an array has no {error.name!r}, which TensorFlow's variables and tensors "
+        f"have; ex.get_variable returns an array: {advice}.",
+        name=error.name,
+        obj=error.obj,
+    ) from error
 
 
 def call_input_fn(

@@ -100,7 +100,8 @@ class Loader:
         shapes: training.Variables,
         placement: Placement | None,
     ) -> Loaded:
-        key = (os.fspath(path), tuple(shapes.params), tuple(shapes.tables), placement)
+        names = tuple(shapes.params), tuple(shapes.tables), shapes.step is None
+        key = (os.fspath(path), names, placement)
         stamp = _stamp_of(path)
         # A checkpoint that has been removed (stamp None) is still used if it is loaded;
         # one that was written again at the same step is not.
@@ -126,7 +127,12 @@ class Loader:
                 _state_of(placement.forms(shapes)), row_counts=placement.row_counts
             )
         state = checkpoints.unflatten_variables(template, arrays)
-        return Loaded(training.variables_of(state), checkpoint.step, os.fspath(path))
+        variables = training.variables_of(state)
+        if shapes.step is not None:
+            variables = replace(variables, step=jnp.int32(checkpoint.step))
+        if placement is not None and shapes.step is not None:
+            variables = replace(variables, step=placement.put(variables.step))
+        return Loaded(variables, checkpoint.step, os.fspath(path))
 
 
 def _stamp_of(path: str | os.PathLike[str]) -> int | None:
@@ -156,6 +162,7 @@ def live(
         {name: trained[name] for name in shapes.params},
         {name: trained[name] for name in shapes.tables},
         {name: state.model_state[name] for name in shapes.model_state},
+        None if shapes.step is None else state.step,
     )
     if placement is not None:
         variables = _moved(variables, dict(state.row_counts), placement)

@@ -60,6 +60,7 @@ def with_declared_tables(
         {name: form for name, form in params.items() if name not in tables},
         dict(sorted((shapes.tables | {n: params[n] for n in tables}).items())),
         shapes.model_state,
+        shapes.step,
     )
     model = replace(model, row_variables=tables)
     return model, replace(recording, shapes=moved), reads

@@ -31,7 +31,7 @@ from estimax.staging.recording import HostOnly, Lookup, Origin
 from estimax.training.graph import graph_def, names_of_constants
 from estimax.variables import ModelModule, computing_in
 
-PARAMS, TABLES = "params", "tables"
+PARAMS, TABLES, GLOBAL_STEP = "params", "tables", "global_step"
 
 Flat = dict[str, Any]  # variable name ("dnn/logits/kernel") -> array or its shape
 
@@ -56,6 +56,8 @@ class Variables:
     params: Flat
     tables: Flat
     model_state: dict[str, Any] = field(default_factory=dict)
+    # The number of steps done, for models that ask for it; else None.
+    step: Any = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,9 @@ class Model:
             outputs = [specs[0].predictions, *_exported(specs[0])]
             plan = replace(plan, forwarded=forwarded_of(outputs))
         variables = variables_from_flax(shapes[0])
+        if trace.reads_step:
+            step: Any = jax.ShapeDtypeStruct  # jax leaves it without types
+            variables = replace(variables, step=step((), jnp.int32))
         logged = {name: value.kind for name, value in trace.logged.items()}
         lookups = tuple(trace.lookups)
         texts = {n: v.value for n, v in trace.logged.items() if v.kind == "text"}
@@ -200,6 +205,8 @@ class Model:
         """
         trace = self._trace(arrays)
         trace.rows, trace.row_zeros = rows or {}, row_zeros or {}
+        if variables.step is not None:
+            trace.step = variables.step
         trace.cuts_lookups = cuts_lookups
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
@@ -253,6 +260,7 @@ class Model:
         arrays: plans.PreparedBatch,
     ) -> tuple[EstimatorSpec, Any]:
         params_key, dropout_key = jax.random.split(key)
+        trace.step = jnp.zeros((), jnp.int32)
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, variables = ModelModule(self.function).init_with_output(
@@ -354,6 +362,8 @@ def variables_to_names(variables: Variables) -> Flat:
     named = variables.params | variables.tables
     for flat in rest:
         named |= flat
+    if variables.step is not None:
+        named[GLOBAL_STEP] = variables.step
     return named
 
 
@@ -367,6 +377,7 @@ def variables_from_names(shapes: Variables, named: Mapping[str, Any]) -> Variabl
         {name: named[name] for name in shapes.params},
         {name: named[name] for name in shapes.tables},
         state,
+        None if shapes.step is None else named[GLOBAL_STEP],
     )
 
 

@@ -16,6 +16,13 @@ from estimax.variables.declare import (
     scoped,
     variable_scope,
 )
+from estimax.variables.listing import (
+    GraphKeys,
+    get_collection,
+    get_global_step,
+    get_or_create_global_step,
+    trainable_variables,
+)
 from estimax.variables.precision import computing_in
 from estimax.variables.tables import (
     ColumnBlock,
@@ -30,6 +37,7 @@ __all__ = [
     "AUTO_REUSE",
     "ColumnBlock",
     "GatheredRows",
+    "GraphKeys",
     "ModelModule",
     "VariableScope",
     "assign",
@@ -38,6 +46,9 @@ __all__ = [
     "declare_variable",
     "declared_name",
     "gathered_rows",
+    "get_collection",
+    "get_global_step",
+    "get_or_create_global_step",
     "get_variable",
     "get_variable_scope",
     "lookup",
@@ -47,5 +58,6 @@ __all__ = [
     "regularization_losses",
     "scoped",
     "side_by_side",
+    "trainable_variables",
     "variable_scope",
 ]

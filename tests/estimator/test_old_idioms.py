@@ -1,0 +1,349 @@
+"""Idioms of tf.estimator programs: variables, steps, rates and gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+from tiny_models import data, features_only, once
+
+import estimax as ex
+from estimax.core.errors import SpecError
+
+
+def spec_of(mode, y, labels, train_op, **more):
+    if mode == ex.ModeKeys.PREDICT:
+        return ex.EstimatorSpec(mode, predictions={"y": y}, **more)
+    loss = jnp.mean(jnp.square(y - labels))
+    return ex.EstimatorSpec(mode, loss=loss, train_op=train_op, **more)
+
+
+def line(features):
+    w = ex.get_variable("w", (1, 1), initializer=0.25)
+    b = ex.get_variable("b", (1,), initializer=0.0)
+    return features["x"] @ w + b, w, b
+
+
+class TestVarList:
+    def trained(self, make, var_list_of):
+        def model_fn(features, labels, mode):
+            y, w, b = line(features)
+            y = nn.Dense(1, name="layer")(y)
+            op = ex.minimize(ex.optimizers.SGD(0.001), var_list=var_list_of(w, b))
+            return spec_of(mode, y, labels, op)
+
+        model = make(model_fn).train(data(), steps=2)
+        first = model.get_variable_value("w").item()
+        return first != 0.25, model.get_variable_value("b").item() != 0.0, model
+
+    def test_the_arrays_of_get_variable_are_trained_alone(self, make):
+        assert self.trained(make, lambda w, b: [w])[:2] == (True, False)
+
+    def test_one_array_need_not_be_in_a_list(self, make):
+        assert self.trained(make, lambda w, b: b)[:2] == (False, True)
+
+    def test_arrays_and_names_mix(self, make):
+        assert self.trained(make, lambda w, b: [w, "layer/"])[:2] == (True, False)
+
+    def test_a_name_is_not_a_prefix_of_another(self, make):
+        def model_fn(features, labels, mode):
+            y, w, _ = line(features)
+            other = ex.get_variable("w_2", (1,), initializer=0.0)
+            op = ex.minimize(ex.optimizers.SGD(0.001), var_list=[w])
+            return spec_of(mode, y + other, labels, op)
+
+        model = make(model_fn).train(data(), steps=2)
+        assert model.get_variable_value("w_2").item() == 0.0
+
+    def test_a_collection_of_trainable_variables_includes_layers(self, make):
+        def of_layer(w, b):
+            keys = ex.GraphKeys.TRAINABLE_VARIABLES
+            return ex.get_collection(keys, scope="layer")
+
+        w, b, model = self.trained(make, of_layer)
+        assert (w, b) == (False, False)
+        assert model.get_variable_value("layer/bias").item() != 0.0
+
+    def test_trainable_variables_by_name(self, make):
+        def without_bias(w, b):
+            made = ex.trainable_variables()
+            assert sorted(made) == ["b", "layer/bias", "layer/kernel", "w"]
+            return [v for name, v in made.items() if "b" not in name]
+
+        assert self.trained(make, without_bias)[:2] == (True, False)
+
+    def test_a_dict_of_variables(self, make):
+        found = self.trained(make, lambda w, b: ex.trainable_variables("w"))
+        assert found[:2] == (True, False)
+
+    def test_another_array_is_refused(self, make):
+        with pytest.raises(SpecError, match=r"var_list.*not a variable.*get_variable"):
+            self.trained(make, lambda w, b: [w + 1])
+
+    def test_a_head_takes_the_arrays(self, make):
+        def model_fn(features, labels, mode):
+            y, w, _ = line(features)
+            return ex.RegressionHead().create_estimator_spec(
+                features,
+                mode,
+                y,
+                labels,
+                optimizer=ex.optimizers.SGD(0.001),
+                trainable_variables=[w],
+            )
+
+        model = make(model_fn).train(data(), steps=2)
+        assert model.get_variable_value("b").item() == 0.0
+        assert model.get_variable_value("w").item() != 0.25
+
+    def test_a_penalty_over_a_collected_table_has_a_gradient(self, make):
+        def model_fn(features, labels, mode):
+            table = ex.get_variable("table", (8, 2), initializer=1.0)
+            ids = features["x"][:, 0].astype(jnp.int32)
+            y = ex.embedding_lookup(table, ids).sum(-1, keepdims=True)
+            spec = spec_of(mode, y, labels, ex.optimizers.SGD(0.1))
+            weights = ex.trainable_variables().values()
+            penalty = sum(ex.optimizers.l2_loss(v) for v in weights)
+            return spec._replace(loss=0.0 * spec.loss + penalty)
+
+        model = make(model_fn).train(data(), steps=1)
+        assert model.get_variable_value("table") == pytest.approx(np.full((8, 2), 0.9))
+
+
+class TestStep:
+    def decayed(self, rate_of, **settings):
+        def model_fn(features, labels, mode):
+            y, _, _ = line(features)
+            return spec_of(mode, y, labels, rate_of(ex.get_global_step()))
+
+        return model_fn
+
+    def test_a_rate_that_is_an_array_of_the_step(self, make, tmp_path):
+        def computed(step):
+            return ex.optimizers.SGD(0.01 * 0.5 ** step.astype(jnp.float32))
+
+        model = make(self.decayed(computed)).train(data(), steps=4)
+        schedule = ex.optimizers.SGD(lambda step: 0.01 * 0.5 ** jnp.float32(step))
+        other = ex.Estimator(self.decayed(lambda _: schedule), tmp_path / "other")
+        other.train(data(), steps=4)
+        assert model.get_variable_value("w") == other.get_variable_value("w")
+
+    @pytest.mark.parametrize(
+        "settings",
+        [{"debug": True}, {"accumulate_steps": 2}, {"iterations_per_loop": 2}],
+        ids=str,
+    )
+    def test_in_every_way_to_run(self, make, settings):
+        def at_step_two(step):
+            return ex.optimizers.SGD(jnp.where(step == 2, 0.01, 0.0))
+
+        model = make(self.decayed(at_step_two), **settings)
+        model.train(data(repeat=10), steps=2)
+        assert model.get_variable_value("w").item() == 0.25
+        model.train(data(repeat=10), steps=1)
+        assert model.get_variable_value("w").item() != 0.25
+
+    def test_the_rate_is_logged(self, make):
+        seen = []
+
+        class Watch(ex.SessionRunHook):
+            def before_run(self, context):
+                return ["learning_rate"]
+
+            def after_run(self, context, values):
+                seen.append(float(values["learning_rate"]))
+
+        model = make(self.decayed(lambda step: ex.optimizers.SGD(0.001 * (step + 1))))
+        model.train(data(), steps=3, hooks=[Watch()])
+        assert seen == pytest.approx([0.001, 0.002, 0.003])
+
+    def test_a_rate_of_each_group(self, make):
+        def model_fn(features, labels, mode):
+            y, w, b = line(features)
+            step = ex.get_global_step()
+            op = ex.group(
+                ex.minimize(ex.optimizers.SGD(0.0 * step), var_list=[w]),
+                ex.minimize(ex.optimizers.Adagrad(0.01 * (step + 1)), var_list=[b]),
+            )
+            return spec_of(mode, y, labels, op)
+
+        model = make(model_fn).train(data(), steps=2)
+        assert model.get_variable_value("w").item() == 0.25
+        assert model.get_variable_value("b").item() != 0.0
+
+    def test_a_rate_for_the_rows_of_a_table(self, make):
+        def model_fn(features, labels, mode):
+            table = ex.get_variable("table", (8, 1), initializer=1.0)
+            y = ex.embedding_lookup(table, features["x"][:, 0].astype(jnp.int32))
+            rate = jnp.where(ex.get_global_step() == 0, 0.5, 0.0)
+            return spec_of(mode, y, labels, ex.optimizers.SGD(rate))
+
+        model = make(model_fn).train(data(), steps=3)
+        table = model.get_variable_value("table")[:, 0]
+        assert list(table != 1.0) == [True, True, *[False] * 6]
+
+    def test_optax_with_an_array_of_the_model_says_what_to_write(self, make):
+        model = make(self.decayed(lambda step: optax.sgd(0.01 / (1.0 + step))))
+        with pytest.raises(SpecError, match=r"train_op.*array.*ex\.optimizers"):
+            model.train(data(), steps=1)
+
+    def test_evaluate_predict_and_export_have_the_step_of_the_checkpoint(self, make):
+        def model_fn(features, labels, mode):
+            y, _, _ = line(features)
+            step = ex.get_or_create_global_step()
+            return spec_of(
+                mode,
+                y * 0 + step,
+                labels,
+                ex.optimizers.SGD(0.001),
+                eval_metric_ops=None
+                if mode == ex.ModeKeys.PREDICT
+                else {"step": ex.metrics.mean(jnp.float32(step))},
+            )
+
+        model = make(model_fn).train(data(), steps=3)
+        assert model.evaluate(once())["step"] == 3
+        assert next(iter(model.predict(features_only(repeat=1))))["y"].item() == 3
+        bundle = ex.export.load(model.export_saved_model(model.model_dir + "/export"))
+        row = {"x": np.ones((1, 1), np.float32)}
+        assert bundle.predict(row)["y"].item() == 3
+        model.train(data(), steps=1)
+        assert model.evaluate(once())["step"] == 4
+        bundle = ex.export.load(model.export_saved_model(model.model_dir + "/export"))
+        assert bundle.predict(row)["y"].item() == 4
+
+    def test_outside_of_a_model_it_says_who_counts(self):
+        with pytest.raises(
+            SpecError, match=r"get_global_step.*model_fn.*context\.step"
+        ):
+            ex.get_global_step()
+
+    @pytest.mark.parametrize("trainable", [True, False])
+    def test_a_variable_of_that_name_is_refused_at_once(self, make, trainable):
+        def model_fn(features, labels, mode):
+            y, _, _ = line(features)
+            ex.get_variable("global_step", (), initializer=0.0, trainable=trainable)
+            return spec_of(mode, y, labels, ex.optimizers.SGD(0.001))
+
+        with pytest.raises(SpecError, match=r"global_step.*ex\.get_global_step\(\)"):
+            make(model_fn).train(data(), steps=1)
+
+    def test_a_layer_of_that_name_is_no_variable(self, make):
+        def model_fn(features, labels, mode):
+            y = nn.Dense(1, name="global_step")(features["x"])
+            return spec_of(mode, y, labels, ex.optimizers.SGD(0.001))
+
+        model = make(model_fn).train(data(), steps=1)
+        assert "global_step/kernel" in model.get_variable_names()
+
+
+class TestMethodsOfVariables:
+    @pytest.mark.parametrize(
+        ("use", "words"),
+        [
+            (lambda v: v.name, r"'w'.*ex\.trainable_variables\(\)"),
+            (lambda v: v.assign(1.0), r"ex\.assign\(variable, value\)"),
+            (lambda v: v.assign_add(1.0), r"ex\.assign\(variable, variable \+ value\)"),
+            (lambda v: v.assign_sub(1.0), r"ex\.assign\(variable, variable - value\)"),
+            (lambda v: v.eval(), r"estimator\.get_variable_value\('w'\)"),
+            (lambda v: v.read_value(), "array itself"),
+            (lambda v: v.get_shape(), r"\.shape"),
+            (lambda v: v.numpy(), r"RunConfig\(debug=True\)"),
+        ],
+    )
+    def test_a_method_of_tensorflow_names_what_to_write(self, make, use, words):
+        def model_fn(features, labels, mode):
+            y, w, _ = line(features)
+            use(w)
+            return spec_of(mode, y, labels, ex.optimizers.SGD(0.001))
+
+        with pytest.raises(AttributeError, match=words):
+            make(model_fn).train(data(), steps=1)
+
+    def test_another_attribute_error_is_left_alone(self, make):
+        def model_fn(features, labels, mode):
+            return features.no_such_thing
+
+        with pytest.raises(AttributeError, match="no_such_thing") as caught:
+            make(model_fn).train(data(), steps=1)
+        assert "TensorFlow" not in str(caught.value)
+
+
+class TestGradients:
+    """Between `compute_gradients` and `apply_gradients`."""
+
+    def test_a_function_changes_gradients_of_variables_and_rows_of_tables(self, make):
+        seen = {}
+
+        def halve_the_table(grads):
+            seen.update(jax.tree.map(jnp.shape, grads))
+            return {n: g / 2 if n == "table" else g * 0 for n, g in grads.items()}
+
+        def model_fn(features, labels, mode):
+            table = ex.get_variable("table", (8, 1), initializer=1.0)
+            b = ex.get_variable("b", (1,), initializer=0.0)
+            y = ex.embedding_lookup(table, features["id"]) + b
+            loss = jnp.sum(y)  # the gradient of each row is 1
+            op = ex.minimize(ex.optimizers.SGD(0.5), clip=halve_the_table)
+            return ex.EstimatorSpec(mode, loss=loss, train_op=op)
+
+        rows = {"id": np.array([2, 5], np.int32)}
+        model = make(model_fn).train(lambda: [(rows, None)], steps=1)
+        table = model.get_variable_value("table")[:, 0].tolist()
+        assert table == [1, 1, 0.75, 1, 1, 0.75, 1, 1]
+        assert model.get_variable_value("b").item() == 0.0
+        assert sorted(seen) == ["b", "table"]
+
+    def test_an_own_optax_transformation_before_our_optimizer(self, make, tmp_path):
+        def estimator(op, name):
+            def model_fn(features, labels, mode):
+                y, _, _ = line(features)
+                return spec_of(mode, y, labels, op)
+
+            return ex.Estimator(model_fn, tmp_path / name).train(data(), steps=3)
+
+        halved = optax.stateless(
+            lambda updates, params: jax.tree.map(lambda g: g / 2, updates)
+        )
+        chained = optax.chain(halved, ex.optimizers.Adagrad(0.1).dense())
+        by_clip = ex.minimize(
+            ex.optimizers.Adagrad(0.1),
+            clip=lambda grads: jax.tree.map(lambda g: g / 2, grads),
+        )
+        values = [
+            estimator(op, name).get_variable_value("w").item()
+            for op, name in [(chained, "chained"), (by_clip, "clip")]
+        ]
+        assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+    def test_a_function_that_loses_a_gradient_is_named(self, make):
+        def model_fn(features, labels, mode):
+            y, _, _ = line(features)
+            op = ex.minimize(ex.optimizers.SGD(0.5), clip=lambda grads: {})
+            return spec_of(mode, y, labels, op)
+
+        with pytest.raises(SpecError, match=r"clip.*'b'"):
+            make(model_fn).train(data(), steps=1)
+
+    def test_compute_gradients_names_the_way(self):
+        with pytest.raises(AttributeError, match=r"ex\.minimize\(.*clip="):
+            _ = ex.optimizers.Adam(0.1).compute_gradients
+
+
+@pytest.mark.parametrize("ids", ["raw", "computed"])
+def test_a_rate_of_the_step_on_eight_devices_with_a_sharded_table(make, ids):
+    def model_fn(features, labels, mode):
+        table = ex.get_variable("table", (16, 1), initializer=1.0)
+        which = features["id"] if ids == "raw" else features["id"] + 0
+        y = ex.embedding_lookup(table, which)
+        rate = jnp.where(ex.get_global_step() == 0, 0.5, 0.0)
+        more = {} if mode == "infer" else {"eval_metric_ops": {}}
+        return spec_of(mode, y, labels, ex.optimizers.SGD(rate), **more)
+
+    rows = {"id": np.arange(8, dtype=np.int32)}, np.zeros((8, 1), np.float32)
+    model = make(model_fn, devices="all", shard_tables_above=0)
+    model.train(lambda: [rows, rows], steps=2)
+    table = model.get_variable_value("table")[:, 0]
+    assert list(table != 1.0) == [*[True] * 8, *[False] * 8]
+    assert model.evaluate(lambda: [rows])["global_step"] == 2
