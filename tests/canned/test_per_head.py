@@ -181,8 +181,10 @@ def test_a_model_may_choose_its_variables_by_their_arrays(tmp_path):
             features, mode, y, labels, optimizer=sgd, trainable_variables=[b]
         )
 
-    parts = {name: ex.Estimator(model_fn) for name in ("click", "dwell")}
-    model = ex.PerHeadEstimator(parts, tmp_path / "joined")
+    parts = {
+        name: ex.Estimator(model_fn, tmp_path / name) for name in ("click", "dwell")
+    }
+    model = ex.PerHeadEstimator(parts, model_dir=tmp_path / "joined")
     model.train(train_input, steps=2)
     for name in parts:
         assert model.get_variable_value(f"{name}/w").item() == 0.0
