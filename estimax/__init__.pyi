@@ -47,6 +47,7 @@ from estimax.checkpoints import VocabInfo as VocabInfo
 from estimax.checkpoints import WarmStartSettings as WarmStartSettings
 from estimax.core.errors import EstimaxError as EstimaxError
 from estimax.core.sparse import Sparse as Sparse
+from estimax.core.sparse import sparse_tensor_to_dense as sparse_tensor_to_dense
 from estimax.core.spec import ClassificationOutput as ClassificationOutput
 from estimax.core.spec import EstimatorSpec as EstimatorSpec
 from estimax.core.spec import ModeKeys as ModeKeys

@@ -50,6 +50,38 @@ def check_model_fn(model_fn: Any, *, has_params: bool) -> None:
         _log.warning("Estimator: model_fn takes params, but none were given")
 
 
+_TPU_BATCH_SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
+_TPU_ARGUMENTS = (
+    "use_tpu",
+    "batch_axis",
+    "eval_on_tpu",
+    "export_to_tpu",
+    "export_to_cpu",
+    "embedding_config_spec",
+    "export_saved_model_api_version",
+)
+
+
+def check_no_more_arguments(unknown: Mapping[str, Any]) -> None:
+    """Raise TypeError for an unknown argument; those of TPUEstimator get advice."""
+    for name, value in unknown.items():
+        if name in _TPU_BATCH_SIZES:
+            advice = (
+                f'. The input_fn makes the batches: give params={{"batch_size": {value}'
+                "} and write def input_fn(params) with "
+                'dataset.batch(params["batch_size"]), the size of all devices together.'
+            )
+        elif name in _TPU_ARGUMENTS:
+            advice = (
+                ": leave it out. The same program runs on CPU, GPU and TPU; "
+                "ex.RunConfig(devices=…) chooses devices."
+            )
+        else:
+            known = ("model_fn", "model_dir", "config", "params", "warm_start_from")
+            advice = did_you_mean(name, known)
+        raise TypeError(f"Estimator: unexpected argument {name!r}{advice}")
+
+
 def check_subclass(kind: type, base: type) -> None:
     """Raise SpecError if a subclass overrides a member that is not `OVERRIDABLE`.
 
@@ -177,7 +209,16 @@ def call_input_fn(
         default = inspect.signature(input_fn).parameters["input_context"].default
         if context.num_input_pipelines > 1 or default is inspect.Parameter.empty:
             given["input_context"] = context
-    return input_fn(**{name: given[name] for name in names if name in given})
+    try:
+        return input_fn(**{name: given[name] for name in names if name in given})
+    except KeyError as error:
+        is_params = isinstance(params, Mapping) and "batch_size" not in params
+        if error.args == ("batch_size",) and is_params:
+            error.add_note(
+                'Give the batch size to the Estimator: params={"batch_size": …}, as '
+                "TPUEstimator did from train_batch_size."
+            )
+        raise
 
 
 def reads_share(input_fn: Callable[..., Any], config: RunConfig) -> bool:

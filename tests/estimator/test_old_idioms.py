@@ -6,10 +6,11 @@ import numpy as np
 import optax
 import pytest
 from flax import linen as nn
+from jax.experimental import io_callback
 from tiny_models import data, features_only, once
 
 import estimax as ex
-from estimax.core.errors import SpecError
+from estimax.core.errors import BundleError, SpecError
 
 
 def spec_of(mode, y, labels, train_op, **more):
@@ -347,3 +348,84 @@ def test_a_rate_of_the_step_on_eight_devices_with_a_sharded_table(make, ids):
     table = model.get_variable_value("table")[:, 0]
     assert list(table != 1.0) == [*[True] * 8, *[False] * 8]
     assert model.evaluate(lambda: [rows])["global_step"] == 2
+
+
+def test_a_metric_is_a_summary_and_a_metric(make, tmp_path):
+    def model_fn(features, labels, mode):
+        y, _, _ = line(features)
+        near = ex.metrics.v1.accuracy(labels > 1, y > 1)
+        ex.summary.scalar("near", near[1])
+        return spec_of(
+            mode, y, labels, ex.optimizers.SGD(0.0), eval_metric_ops={"near": near}
+        )
+
+    model = make(model_fn, save_summary_steps=1).train(once(), steps=4)
+    found = ex.summary.read_scalars(model.model_dir)["near"]
+    values = [float(value) for _, value in found]
+    assert values == [1.0, 0.5, 0.5, 1.0]  # of each batch, not since the start
+    assert model.evaluate(once())["near"] == 0.75
+
+
+class TestArgumentsOfTpuEstimator:
+    @pytest.mark.parametrize(
+        ("given", "words"),
+        [
+            ({"use_tpu": False}, r"use_tpu.*leave it out.*devices="),
+            ({"train_batch_size": 8}, r"train_batch_size.*params=\{\"batch_size\": 8"),
+            ({"eval_on_tpu": True}, "eval_on_tpu.*leave it out"),
+            ({"modle_dir": "x"}, r"modle_dir.*model_dir"),
+        ],
+    )
+    def test_say_what_to_write(self, given, words):
+        with pytest.raises(TypeError, match=words):
+            ex.Estimator(lambda features, labels, mode: None, **given)
+
+    def test_an_input_fn_that_misses_the_batch_size_is_told(self, make):
+        def input_fn(params):
+            return once(params["batch_size"])()
+
+        with pytest.raises(KeyError) as caught:
+            make().train(input_fn)
+        assert 'params={"batch_size": …}' in "".join(caught.value.__notes__)
+
+    def test_params_hold_the_batch_size(self, make):
+        def model_fn(features, labels, mode, params):
+            y, _, _ = line(features)
+            assert len(labels) == params["batch_size"]
+            return spec_of(mode, y, labels, ex.optimizers.SGD(0.01))
+
+        def input_fn(params):
+            return once(params["batch_size"])()
+
+        model = make(model_fn, {"batch_size": 4}).train(input_fn)
+        assert model.get_variable_value("global_step") == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["train_distribute", "eval_distribute", "experimental_distribute"]
+)
+def test_a_strategy_names_devices(name):
+    with pytest.raises(ValueError, match=rf"{name}.*RunConfig\(devices="):
+        ex.RunConfig(**{name: object()})
+
+
+@pytest.mark.parametrize("kind", ["pure_callback", "io_callback", "debug.print"])
+def test_a_callback_into_python_cannot_be_exported(make, kind):
+    def doubled(x):
+        form = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        if kind == "debug.print":
+            jax.debug.print("{x}", x=x)
+            return x
+        call = jax.pure_callback if kind == "pure_callback" else io_callback
+        return call(lambda a: np.asarray(a) * 2, form, x)
+
+    def model_fn(features, labels, mode):
+        y, _, _ = line(features)
+        if mode == ex.ModeKeys.PREDICT:
+            y = jax.jit(doubled)(y)
+        return spec_of(mode, y, labels, ex.optimizers.SGD(0.01))
+
+    model = make(model_fn).train(data(), steps=1)
+    words = rf"jax\.{kind}.*'infer'" if "print" in kind else rf"{kind}.*input_fn"
+    with pytest.raises(BundleError, match=words):
+        model.export_saved_model(model.model_dir + "/export")
