@@ -4,12 +4,16 @@ Read `dataset.py` first. `tabular.py` and `readers.py` open files, `examples/` p
 tf.train.Example messages, and `adapters.py` converts what an `input_fn` returns.
 """
 
-from estimax.input import experimental
+from estimax.input import experimental, python_io
 from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.dataset import AUTOTUNE, Dataset
+from estimax.input.examples.lists import BytesList, FloatList, Int64List
 from estimax.input.examples.messages import (
     Example,
     Feature,
+    FeatureList,
+    FeatureLists,
+    Features,
     SequenceExample,
     serialize_examples,
 )
@@ -58,6 +62,7 @@ __all__ = [
     "AUTOTUNE",
     "AutoShardPolicy",
     "BatchIterator",
+    "BytesList",
     "ChangedInputError",
     "CsvDataset",
     "Dataset",
@@ -66,10 +71,15 @@ __all__ = [
     "ExampleError",
     "ExampleParser",
     "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
     "FixedLenFeature",
     "FixedLenSequenceFeature",
     "FixedLengthRecordDataset",
+    "FloatList",
     "InputContext",
+    "Int64List",
     "Options",
     "RaggedFeature",
     "RecordError",
@@ -97,6 +107,7 @@ __all__ = [
     "parse_single_example",
     "parse_single_sequence_example",
     "part_of",
+    "python_io",
     "rows_between",
     "rows_where",
     "serialize_examples",
