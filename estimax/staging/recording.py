@@ -204,7 +204,6 @@ class Trace:
         # What columns use for a missing value of a feature: one entry per column.
         self.defaults: dict[Origin, list[Any]] = {}
         # Set by `training/model.py`; see `Model` and `Model.apply`.
-        self.row_variables: frozenset[str] = frozenset()
         self.row_zeros: Mapping[str, Sequence[jax.Array]] = {}
         self.cuts_lookups = False
         # On a mesh: how the rows of a sharded table are read, by its name; and whether

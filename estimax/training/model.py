@@ -94,7 +94,7 @@ class Model:
       mode: TRAIN, EVAL or PREDICT.
       compute_dtype: The dtype of layers that were given none; None is Flax's default.
       eager: Whether to run on real arrays even to record, for `print` and debuggers.
-      row_variables: Variables of `get_variable` that are tables, updated by row; see
+      row_variables: Params of the model that are tables, updated by row; see
         `declared_tables.py`.
       placement: The mesh that the model runs on, with its sharded tables; None is one
         device.
@@ -183,7 +183,7 @@ class Model:
         """Return the initial variables; works inside and outside of jit."""
         trace = self._trace(arrays)
         _, variables = self._init(trace, structure, key, arrays)
-        return variables_from_flax(variables)
+        return variables_from_flax(variables, self.row_variables)
 
     def apply(
         self,
@@ -211,7 +211,7 @@ class Model:
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, changed = ModelModule(self.function).apply(
-                variables_to_flax(variables),
+                variables_to_flax(variables, self.row_variables),
                 features,
                 labels,
                 rngs=None if key is None else {"dropout": key},
@@ -227,7 +227,6 @@ class Model:
 
     def _trace(self, arrays: plans.PreparedBatch) -> staging.Trace:
         trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
-        trace.row_variables = self.row_variables
         if self.placement is not None:
             trace.uses_kernels = False
             trace.readers = {
@@ -341,17 +340,28 @@ def structure_of(batch: plans.RawBatch) -> frozenset[tuple[Origin, ValueKind]]:
     return frozenset((origin, kind_of(value)) for origin, value in batch.items())
 
 
-def variables_from_flax(tree: Mapping[str, Any]) -> Variables:
-    """Split Flax's collections into named variables."""
+def variables_from_flax(
+    tree: Mapping[str, Any], row_variables: frozenset[str] = frozenset()
+) -> Variables:
+    """Split Flax's collections into named variables; `row_variables` are tables."""
     rest = {k: v for k, v in tree.items() if k not in (PARAMS, TABLES)}
-    return Variables(_flat(tree.get(PARAMS, {})), _flat(tree.get(TABLES, {})), rest)
+    params, tables = _flat(tree.get(PARAMS, {})), _flat(tree.get(TABLES, {}))
+    tables |= {name: params.pop(name) for name in sorted(row_variables)}
+    return Variables(params, dict(sorted(tables.items())), rest)
 
 
-def variables_to_flax(variables: Variables) -> dict[str, Any]:
-    """Put named variables back into Flax's collections."""
+def variables_to_flax(
+    variables: Variables, row_variables: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Put named variables back into Flax's collections.
+
+    Tables that are `row_variables` are params for the model: it declares them as such.
+    """
+    rows = {name: variables.tables[name] for name in sorted(row_variables)}
+    tables = {n: v for n, v in variables.tables.items() if n not in rows}
     return {
-        PARAMS: _nested(variables.params),
-        TABLES: _nested(variables.tables),
+        PARAMS: _nested(variables.params | rows),
+        TABLES: _nested(tables),
         **variables.model_state,
     }
 

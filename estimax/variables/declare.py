@@ -28,7 +28,6 @@ from jax.typing import ArrayLike, DTypeLike
 from estimax import staging
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
-from estimax.variables.tables import TABLES
 
 PARAMS = "params"
 GLOBAL_STEP = "global_step"  # the name of the step in a checkpoint
@@ -135,8 +134,6 @@ def get_variable(
         )
     trace = staging.current()
     collection = PARAMS if trainable else UNTRAINED
-    if trace is not None and path in trace.row_variables:
-        collection = TABLES
     made = module.has_variable(collection, name)
     if module.is_initializing():
         _check_use(path, made, scope.reuse)
@@ -352,14 +349,10 @@ def declare_variable(
 def declared_name(value: Any) -> tuple[str, bool] | None:
     """Return the name of the variable that an array object is, and if it is trained.
 
-    Return None for an array that `get_variable` did not return in this trace.
+    Return None for an array that neither `get_variable` nor a Flax module declared.
     """
     trace = staging.current()
-    found = trace.declared.get(id(value)) if trace is not None else None
-    if found is None:
-        return None
-    module, name, trainable = found[1]
-    return "/".join((*module.path, name)), trainable
+    return None if trace is None else trace.variable_name(value)
 
 
 def scoped(name: str, body: Callable[..., Any]) -> Callable[..., Any]:

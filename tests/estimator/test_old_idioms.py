@@ -429,3 +429,58 @@ def test_a_callback_into_python_cannot_be_exported(make, kind):
     words = rf"jax\.{kind}.*'infer'" if "print" in kind else rf"{kind}.*input_fn"
     with pytest.raises(BundleError, match=words):
         model.export_saved_model(model.model_dir + "/export")
+
+
+class TestLookupInFlaxParameter:
+    """`ex.embedding_lookup` of what `self.param` returned, in a ported Keras layer."""
+
+    def trained(self, make, rows, cast, caplog, **settings):
+        class Embedding(nn.Module):
+            @nn.compact
+            def __call__(self, ids):
+                table = self.param("table", nn.initializers.ones, (rows, 1))
+                if cast:
+                    table = table.astype(jnp.bfloat16).astype(jnp.float32)
+                return ex.embedding_lookup(table, ids)
+
+        def model_fn(features, labels, mode):
+            y = Embedding(name="emb")(features["id"])
+            spec = spec_of(mode, y, labels, ex.optimizers.Momentum(0.1, 0.9))
+            return spec
+
+        batches = [
+            ({"id": np.array([i], np.int32)}, np.zeros((1, 1), np.float32))
+            for i in (0, 1)
+        ]
+        model = make(model_fn, **settings).train(lambda: batches)
+        table = model.get_variable_value("emb/table")[:2, 0]
+        return model, table.tolist(), [r.getMessage() for r in caplog.records]
+
+    def test_only_the_rows_of_the_batch_are_updated(self, make, caplog):
+        model, table, _ = self.trained(make, 8, False, caplog)
+        assert table == pytest.approx([0.8, 0.8])  # a dense update moves row 0 twice
+        row = {"id": np.array([1], np.int32)}
+        (found,) = model.predict(lambda: iter([row]))
+        assert found["y"] == pytest.approx(0.8)
+        batch = row, np.zeros((1, 1), np.float32)
+        assert model.evaluate(lambda: [batch])["loss"] == pytest.approx(0.64)
+        model.train(lambda: [batch])
+        bundle = ex.export.load(model.export_saved_model(model.model_dir + "/export"))
+        assert bundle.predict(row)["y"] == pytest.approx(
+            model.get_variable_value("emb/table")[1:2]
+        )
+
+    def test_a_large_one_needs_no_warning(self, make, caplog):
+        _, _, messages = self.trained(make, 1_000_000, False, caplog)
+        assert not any("emb/table" in message for message in messages)
+
+    def test_a_changed_one_is_dense_and_the_warning_says_why(self, make, caplog):
+        _, table, messages = self.trained(make, 1_000_000, True, caplog)
+        assert table[0] < 0.75
+        (message,) = [m for m in messages if "emb/table" in m]
+        assert "the parameter itself" in message
+
+    def test_on_eight_devices(self, make, caplog):
+        settings = {"devices": "all", "shard_tables_above": 0}
+        _, table, _ = self.trained(make, 16, False, caplog, **settings)
+        assert table == pytest.approx([0.8, 0.8])
