@@ -62,23 +62,24 @@ def export_function(
     return exported
 
 
-# Operations that call Python -> the functions of jax that make them.
-_CALLBACKS = {
-    "debug_callback": "jax.debug.print or jax.debug.callback",
-    "debug_print": "jax.debug.print",
-    "io_callback": "jax.experimental.io_callback",
-    "pure_callback": "jax.pure_callback",
+# Operations that a bundle cannot hold -> the functions of jax that make them.
+_CALLS = {
+    "debug_callback": "Python (jax.debug.print or jax.debug.callback)",
+    "debug_print": "Python (jax.debug.print)",
+    "ffi_call": "native code (jax.ffi.ffi_call)",
+    "io_callback": "Python (jax.experimental.io_callback)",
+    "pure_callback": "Python (jax.pure_callback)",
 }
 
 
 def _check_no_python(jaxpr: Any) -> None:
-    """Raise BundleError for a program that calls back into Python."""
-    found = sorted(_callbacks(jaxpr.jaxpr))
+    """Raise BundleError for a program that calls Python or native code of the user."""
+    found = sorted(_calls(jaxpr.jaxpr))
     if found:
         raise BundleError(
-            f"the model calls Python ({', '.join(found)}), which cannot be exported: a "
-            "bundle has no Python code. Leave the call out in mode 'infer', compute "
-            "the value with jax.numpy, or make it a feature in the input_fn."
+            f"the model calls {', '.join(found)}, which cannot be exported: a bundle "
+            "has no Python and no native code. Leave the call out in mode 'infer', "
+            "compute the value with jax.numpy, or make it a feature in the input_fn."
         )
     if jaxpr.effects:
         raise BundleError(
@@ -87,15 +88,15 @@ def _check_no_python(jaxpr: Any) -> None:
         )
 
 
-def _callbacks(jaxpr: Any) -> set[str]:
-    """Return what calls Python in a jaxpr and in the jaxprs inside it."""
+def _calls(jaxpr: Any) -> set[str]:
+    """Return what a jaxpr, and the jaxprs inside it, call outside of XLA."""
     found: set[str] = set()
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        found |= {_CALLBACKS[name]} if name in _CALLBACKS else set()
+        found |= {_CALLS[name]} if name in _CALLS else set()
         for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
             if _is_jaxpr(value):
-                found |= _callbacks(getattr(value, "jaxpr", value))
+                found |= _calls(getattr(value, "jaxpr", value))
     return found
 
 

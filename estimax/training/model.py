@@ -22,6 +22,7 @@ import numpy as np
 from flax import traverse_util
 
 from estimax import parallel, staging, transforms
+from estimax.core.errors import SpecError
 from estimax.core.numbers import Forwarded, device_dtype, is_host_value, is_wide
 from estimax.core.spec import EstimatorSpec, ExportOutput, Mode, ModeKeys
 from estimax.core.strings import Strings
@@ -138,6 +139,13 @@ class Model:
             used, has_convolutions = set(arrays), False
         else:
             jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(key, arrays)
+            if _contains(jaxpr.jaxpr, "check"):
+                raise SpecError(
+                    "the model_fn calls checkify.check. Assertions are for "
+                    "RunConfig(debug=True), which runs it without jit: give the "
+                    "model_fn an argument config, and write 'if config.debug:' before "
+                    "the check."
+                )
             used = _used_names(jaxpr.jaxpr, arrays)
             has_convolutions = _contains(jaxpr.jaxpr, "conv_general_dilated")
             names = [*names_of_constants(jaxpr.consts, staged), *sorted(arrays)]

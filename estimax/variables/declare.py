@@ -136,7 +136,11 @@ def get_variable(
     collection = PARAMS if trainable else UNTRAINED
     made = module.has_variable(collection, name)
     if module.is_initializing():
-        _check_use(path, made, scope.reuse)
+        # A Flax module that is called again declares its names again, and shares them.
+        is_taken = made and (
+            module.scope.name_reserved(name, collection) or not _is_in_layer(module)
+        )
+        _check_use(path, made, is_taken, scope.reuse)
     if made and scope.reuse:
         value: jax.Array = module.get_variable(collection, name)
         _check_shape(path, value, shape)
@@ -430,8 +434,8 @@ class ModelModule(nn.Module):
             _current.reset(token)
 
 
-def _check_use(path: str, made: bool, reuse: bool | str | None) -> None:
-    if made and not reuse:
+def _check_use(path: str, made: bool, is_taken: bool, reuse: Reuse) -> None:
+    if is_taken and not reuse:
         raise SpecError(
             f"get_variable: {path} exists already. Share it with "
             "variable_scope(…, reuse=True) or reuse=ex.AUTO_REUSE, or give it "
@@ -518,8 +522,18 @@ def _module_of(name_or_scope: str | VariableScope, reuse: Reuse) -> Any:
     for name in names:
         with _inside(where):
             known = where._state.children.get(name)
-            where = known if isinstance(known, _Scope) else _Scope(name=name)
+            # A Flax module that is called again has a new scope of variables, and
+            # makes the scopes inside it anew.
+            is_open = isinstance(known, _Scope) and known.scope.parent is where.scope
+            where = known if is_open else _Scope(name=name)
     return _again(where) if reuse else where
+
+
+def _is_in_layer(module: Any) -> bool:
+    """Return whether a module, or the one around its scopes, is a user's layer."""
+    while isinstance(module, _Scope):
+        module = module.parent
+    return isinstance(module, nn.Module) and not isinstance(module, ModelModule)
 
 
 def _again(module: Any) -> Any:

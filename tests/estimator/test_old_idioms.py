@@ -1,12 +1,14 @@
 """Idioms of tf.estimator programs: variables, steps, rates and gradients."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import linen as nn
-from jax.experimental import io_callback
+from jax.experimental import checkify, io_callback
 from tiny_models import data, features_only, once
 
 import estimax as ex
@@ -409,10 +411,14 @@ def test_a_strategy_names_devices(name):
         ex.RunConfig(**{name: object()})
 
 
-@pytest.mark.parametrize("kind", ["pure_callback", "io_callback", "debug.print"])
-def test_a_callback_into_python_cannot_be_exported(make, kind):
+@pytest.mark.parametrize(
+    "kind", ["pure_callback", "io_callback", "debug.print", "ffi.ffi_call"]
+)
+def test_a_call_of_python_or_native_code_cannot_be_exported(make, kind):
     def doubled(x):
         form = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        if kind == "ffi.ffi_call":
+            return jax.ffi.ffi_call("no_such_target", form)(x)
         if kind == "debug.print":
             jax.debug.print("{x}", x=x)
             return x
@@ -426,7 +432,7 @@ def test_a_callback_into_python_cannot_be_exported(make, kind):
         return spec_of(mode, y, labels, ex.optimizers.SGD(0.01))
 
     model = make(model_fn).train(data(), steps=1)
-    words = rf"jax\.{kind}.*'infer'" if "print" in kind else rf"{kind}.*input_fn"
+    words = rf"{re.escape(kind)}.*'infer'.*input_fn"
     with pytest.raises(BundleError, match=words):
         model.export_saved_model(model.model_dir + "/export")
 
@@ -484,3 +490,24 @@ class TestLookupInFlaxParameter:
         settings = {"devices": "all", "shard_tables_above": 0}
         _, table, _ = self.trained(make, 16, False, caplog, **settings)
         assert table == pytest.approx([0.8, 0.8])
+
+
+class TestAssertions:
+    def model_fn(self, features, labels, mode, config):
+        y, _, _ = line(features)
+        if config.debug or self.always:
+            checkify.check(jnp.all(labels >= 0), "a label is negative")
+        return spec_of(mode, y, labels, ex.optimizers.SGD(0.01))
+
+    always = False
+
+    def test_they_run_behind_debug(self, make):
+        bad = {"x": np.ones((1, 1), np.float32)}, -np.ones((1, 1), np.float32)
+        make(self.model_fn).train(lambda: [bad])
+        with pytest.raises(checkify.JaxRuntimeError, match="a label is negative"):
+            make(self.model_fn, debug=True).train(lambda: [bad])
+
+    def test_elsewhere_the_error_says_where(self, make):
+        self.always = True
+        with pytest.raises(SpecError, match=r"checkify\.check.*if config\.debug:"):
+            make(self.model_fn).train(data(), steps=1)

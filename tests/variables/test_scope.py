@@ -287,3 +287,31 @@ class TestReuse:
 
         with pytest.raises(SpecError, match="a/v does not exist"):
             names_made(body)
+
+
+def test_a_module_that_is_called_twice_shares_its_variables():
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            seen = ex.get_variable("seen", (), initializer=0.0, trainable=False)
+            with ex.variable_scope("in"):
+                b = ex.get_variable("b", (2,))
+            return x @ ex.get_variable("w", (2, 2)) + seen + b
+
+    def body():
+        layer = Layer(name="layer")
+        x = jnp.ones((1, 2))
+        assert (layer(x) == layer(x)).all()
+
+    assert sorted(names_made(body)) == ["layer/in/b", "layer/seen", "layer/w"]
+
+
+def test_a_module_that_declares_a_variable_twice_is_told():
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self):
+            ex.get_variable("w", (2,))
+            ex.get_variable("w", (2,))
+
+    with pytest.raises(SpecError, match="layer/w exists already"):
+        names_made(lambda: Layer(name="layer")())
