@@ -236,7 +236,7 @@ class Ids:
 
 
 def sparse_tensor_to_dense(
-    sp_input: Sparse, default_value: Any = None
+    sp_input: Any, default_value: Any = None
 ) -> NDArray[Any] | Strings:
     """Return a sparse feature as an array, with a default where there is no value.
 

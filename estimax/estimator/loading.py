@@ -87,7 +87,7 @@ class Loader:
             init = jax.jit(lambda key, arrays: model.init(key, arrays, structure))
             state = warm_started(_state_of(init(key, arrays)), settings)
             path = os.fspath(settings.ckpt_to_initialize_from)
-            variables = training.variables_of(state)
+            variables = replace(training.variables_of(state), step=state.step)
             if placement is not None:
                 variables = placement.put(variables)
             loaded = Loaded(variables, int(state.step), path)

@@ -81,7 +81,8 @@ class Group:
         Returns:
           The clipped gradients, in the same structure.
         """
-        changed: Any = grads if self.clip is None else self.clip(grads)
+        change: Any = self.clip  # a `Clip` takes any tree, a function a dict
+        changed = grads if change is None else change(grads)
         if changed is not grads:
             _check_changed(changed, grads)
         clip = self.optimizer.clip

@@ -213,8 +213,8 @@ class Model:
         """
         trace = self._trace(arrays)
         trace.rows, trace.row_zeros = rows or {}, row_zeros or {}
-        if variables.step is not None:
-            trace.step = variables.step
+        step = variables.step
+        trace.step = jnp.zeros((), jnp.int32) if step is None else step
         trace.cuts_lookups = cuts_lookups
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):

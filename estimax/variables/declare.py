@@ -524,7 +524,8 @@ def _module_of(name_or_scope: str | VariableScope, reuse: Reuse) -> Any:
             known = where._state.children.get(name)
             # A Flax module that is called again has a new scope of variables, and
             # makes the scopes inside it anew.
-            is_open = isinstance(known, _Scope) and known.scope.parent is where.scope
+            scope = known.scope if isinstance(known, _Scope) else None
+            is_open = scope is not None and scope.parent is where.scope
             where = known if is_open else _Scope(name=name)
     return _again(where) if reuse else where
 

@@ -134,7 +134,13 @@ class TestStep:
 
     @pytest.mark.parametrize(
         "settings",
-        [{"debug": True}, {"accumulate_steps": 2}, {"iterations_per_loop": 2}],
+        [
+            {"debug": True},
+            {"debug": "nan"},
+            {"accumulate_steps": 2},
+            {"iterations_per_loop": 2},
+            {"precision": "bfloat16", "average_decay": 0.9},
+        ],
         ids=str,
     )
     def test_in_every_way_to_run(self, make, settings):
@@ -215,6 +221,19 @@ class TestStep:
         assert model.evaluate(once())["step"] == 4
         bundle = ex.export.load(model.export_saved_model(model.model_dir + "/export"))
         assert bundle.predict(row)["y"].item() == 4
+
+    @pytest.mark.parametrize("names", [".*", ["w", "b", "global_step"]], ids=str)
+    def test_a_warm_start_has_its_step(self, make, tmp_path, names):
+        def model_fn(features, labels, mode):
+            y, _, _ = line(features)
+            y = y * 0 + ex.get_global_step()
+            return spec_of(mode, y, labels, ex.optimizers.SGD(0.001))
+
+        old = make(model_fn).train(data(), steps=3)
+        settings = ex.WarmStartSettings(old.model_dir, names)
+        new = ex.Estimator(model_fn, tmp_path / "new", warm_start_from=settings)
+        found = next(iter(new.predict(features_only(repeat=1))))["y"].item()
+        assert found == (0 if names == ".*" else 3)
 
     def test_outside_of_a_model_it_says_who_counts(self):
         with pytest.raises(

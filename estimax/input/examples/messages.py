@@ -33,7 +33,11 @@ from estimax.wire import messages
 _MOST_LINES, _MOST_VALUES, _MOST_CHARACTERS = 3, 6, 40
 
 
-_LISTS = {"bytes_list": BytesList, "float_list": FloatList, "int64_list": Int64List}
+_LISTS: dict[str, type[Any]] = {
+    "bytes_list": BytesList,
+    "float_list": FloatList,
+    "int64_list": Int64List,
+}
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -78,7 +82,9 @@ class Feature:
             "float_list": float_list,
             "int64_list": int64_list,
         }
-        given = {name: made for name, made in lists.items() if made is not None}
+        given: dict[str, Any] = {
+            name: made for name, made in lists.items() if made is not None
+        }
         if len(given) + (kind is not None) > 1:
             raise InputError(
                 "Feature: a feature has one of bytes_list, float_list and int64_list, "
