@@ -30,11 +30,18 @@ from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
 
 PARAMS = "params"
-GLOBAL_STEP = "global_step"  # the name of the step in a checkpoint
 UNTRAINED = "untrained"  # the Flax collection of variables that are not trained
 
 Initializer = Callable[..., Any]  # (key, shape, dtype) -> array, as Flax's are
 
+
+# Names that a checkpoint has for other arrays -> what they are.
+_RESERVED = {
+    "global_step": "the step that the Estimator counts and saves. Read it with "
+    "ex.get_global_step(), and leave it out of minimize",
+    "random_key": "the random key that the Estimator saves. Give the variable another "
+    "name",
+}
 
 AUTO_REUSE = "auto_reuse"
 Reuse = bool | str | None
@@ -127,11 +134,8 @@ def get_variable(
     scope = get_variable_scope()
     module = current_module(f"get_variable({name!r})")
     path = "/".join((*module.path, name))
-    if path == GLOBAL_STEP:
-        raise SpecError(
-            "get_variable: 'global_step' is the step that the Estimator counts and "
-            "saves. Read it with ex.get_global_step(), and leave it out of minimize."
-        )
+    if path in _RESERVED:
+        raise SpecError(f"get_variable: {path!r} is {_RESERVED[path]}.")
     trace = staging.current()
     collection = PARAMS if trainable else UNTRAINED
     made = module.has_variable(collection, name)

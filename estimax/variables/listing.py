@@ -99,7 +99,8 @@ def get_collection(key: str, scope: str | None = None) -> list[Any]:
     added = trace.losses.get(key, [])
     losses = [loss for name, loss in added if re.match(scope or "", name)]
     if key == GraphKeys.REGULARIZATION_LOSSES:
-        return regularization_losses(scope) + losses
+        penalties = regularization_losses(scope)
+        return penalties + [x for x in losses if all(x is not y for y in penalties)]
     if key != GraphKeys.LOSSES and key not in trace.losses:
         known = ", ".join(
             f"ex.GraphKeys.{name}" for name in vars(GraphKeys) if name.isupper()

@@ -251,6 +251,13 @@ class TestStep:
         with pytest.raises(SpecError, match=r"global_step.*ex\.get_global_step\(\)"):
             make(model_fn).train(data(), steps=1)
 
+    def test_so_is_the_name_of_the_random_key(self, make):
+        def model_fn(features, labels, mode):
+            ex.get_variable("random_key", (2,))
+
+        with pytest.raises(SpecError, match=r"'random_key'.*another name"):
+            make(model_fn).train(data(), steps=1)
+
     def test_a_layer_of_that_name_is_no_variable(self, make):
         def model_fn(features, labels, mode):
             y = nn.Dense(1, name="global_step")(features["x"])
@@ -530,3 +537,23 @@ class TestAssertions:
         self.always = True
         with pytest.raises(SpecError, match=r"checkify\.check.*if config\.debug:"):
             make(self.model_fn).train(data(), steps=1)
+
+
+def test_collections_of_losses(make):
+    seen = {}
+
+    def model_fn(features, labels, mode):
+        w = ex.get_variable("w", (1, 1), regularizer=ex.optimizers.l2(0.1))
+        ex.losses.add_loss(jnp.float32(2.0), "regularization_losses")
+        ex.losses.add_loss(jnp.float32(3.0), "own")
+        keys = ex.GraphKeys
+        loss = ex.losses.mean_squared_error(labels, features["x"] @ w)
+        seen["regularization"] = len(ex.get_collection(keys.REGULARIZATION_LOSSES))
+        seen["losses"] = len(ex.get_collection(keys.LOSSES))
+        seen["own"] = len(ex.get_collection("own"))
+        with pytest.raises(SpecError, match="no collection 'other'"):
+            ex.get_collection("other")
+        return ex.EstimatorSpec(mode, loss=loss, train_op=ex.optimizers.SGD(0.1))
+
+    make(model_fn).train(data(), steps=1)
+    assert seen == {"regularization": 2, "losses": 1, "own": 1}
