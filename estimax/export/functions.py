@@ -66,7 +66,7 @@ def export_function(
 _CALLS = {
     "debug_callback": "Python (jax.debug.print or jax.debug.callback)",
     "debug_print": "Python (jax.debug.print)",
-    "ffi_call": "native code (jax.ffi.ffi_call)",
+    "ffi_call": "native code (jax.ffi.ffi_call of {target_name!r})",
     "io_callback": "Python (jax.experimental.io_callback)",
     "pure_callback": "Python (jax.pure_callback)",
 }
@@ -93,7 +93,7 @@ def _calls(jaxpr: Any) -> set[str]:
     found: set[str] = set()
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        found |= {_CALLS[name]} if name in _CALLS else set()
+        found |= {_CALLS[name].format(**equation.params)} if name in _CALLS else set()
         for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
             if _is_jaxpr(value):
                 found |= _calls(getattr(value, "jaxpr", value))
