@@ -153,6 +153,22 @@ class TestStep:
         model.train(data(repeat=10), steps=1)
         assert model.get_variable_value("w").item() != 0.25
 
+    def test_the_optimizer_of_a_canned_model_may_be_a_function_of_the_step(
+        self, tmp_path
+    ):
+        def optimizer():
+            rate = jnp.where(ex.get_global_step() < 1, 0.1, 0.0)
+            return ex.optimizers.v1.FtrlOptimizer(rate)
+
+        columns = [ex.feature_columns.numeric_column("x")]
+        model = ex.LinearRegressor(columns, tmp_path / "model", optimizer=optimizer)
+        model.train(data(), steps=1)
+        bias = model.get_variable_value("linear/linear_model/bias_weights").item()
+        assert bias != 0.0
+        model.train(data(), steps=1)
+        again = model.get_variable_value("linear/linear_model/bias_weights").item()
+        assert again == bias
+
     def test_the_rate_is_logged(self, make):
         seen = []
 
