@@ -128,6 +128,11 @@ def call_model_fn(
             f"model_fn must return an EstimatorSpec, got {type(spec).__name__}. With a "
             "head: return head.create_estimator_spec(features, mode, logits, …)."
         )
+    if spec.mode != mode:
+        raise SpecError(
+            f"model_fn was called in mode {mode!r} and returned an EstimatorSpec of "
+            f"mode {spec.mode!r}. Pass the mode on: EstimatorSpec(mode, …)."
+        )
     return spec
 
 
@@ -226,6 +231,12 @@ def reads_share(input_fn: Callable[..., Any], config: RunConfig) -> bool:
     return not config.split_batches or "input_context" in accepted_names(input_fn)
 
 
+def describe_share(input_fn: Callable[..., Any], config: RunConfig) -> str:
+    """Return a text that says whether an `input_fn` returns a share of the data."""
+    is_share = reads_share(input_fn, config)
+    return "returns a share of the data" if is_share else "returns all of the data"
+
+
 def saved_position(
     extra: Any, reader: int, readers: int
 ) -> tuple[Any, tuple[Any, ...]]:
@@ -284,7 +295,7 @@ def with_model_dir(
     if not isinstance(model_dir, str | os.PathLike | None):
         raise ConfigError(f"Estimator: model_dir must be a path, got {model_dir!r}.")
     given = os.fspath(model_dir) if model_dir else None
-    if given and config.model_dir and given != config.model_dir:
+    if given and config.model_dir and not _is_same(given, config.model_dir):
         raise ConfigError(
             f"Estimator: model_dir is {given!r} here and {config.model_dir!r} in the "
             "RunConfig. Give one of them."
@@ -293,7 +304,12 @@ def with_model_dir(
     if resolved is None:
         resolved = tempfile.mkdtemp(prefix="estimax-")
         _log.warning("no model_dir given: using the temporary folder %s", resolved)
-    return config.replace(model_dir=resolved)
+    # Absolute, so that a later change of the working directory does not move it.
+    return config.replace(model_dir=os.path.abspath(resolved))
+
+
+def _is_same(one: str, other: str) -> bool:
+    return os.path.abspath(one) == os.path.abspath(other)
 
 
 def check_steps(**given: int | None) -> None:
