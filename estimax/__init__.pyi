@@ -111,6 +111,7 @@ from estimax.variables import get_variable_scope as get_variable_scope
 from estimax.variables import regularization_losses as regularization_losses
 from estimax.variables import trainable_variables as trainable_variables
 from estimax.variables import variable_scope as variable_scope
+from estimax.variables import variables_by_name as variables_by_name
 
 __version__: str
 __all__: list[str]

@@ -170,7 +170,7 @@ _METHODS = {
     "latest checkpoint, and jax.debug.print prints values while the model runs",
     "get_shape": "write array.shape, a tuple",
     "initialized_value": "write the array itself",
-    "name": "this variable is {name!r}; ex.trainable_variables() returns all by name",
+    "name": "this variable is {name!r}; ex.variables_by_name() returns all by name",
     "numpy": "values are known while the model runs, not while it is traced; "
     "RunConfig(debug=True) runs it without jit, see ex.inspection.value",
     "op": "there is no graph; this variable is {name!r}",

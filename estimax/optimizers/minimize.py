@@ -156,7 +156,7 @@ def minimize(
         if given, this must be the same array.
       var_list: What is trained: a regular expression, matched at the start of variable
         names; an array that `ex.get_variable` returned in this call of the `model_fn`;
-        a list of these; or what `ex.trainable_variables` returned. None: all variables.
+        a list of these; or a dict of `ex.variables_by_name`. None: all variables.
       clip: How the gradients of these variables change before the update: a `Clip`, or
         a function that is given all of them, a dict by variable name, and returns a
         dict of the same names and shapes. The gradient of a table that is updated by

@@ -22,6 +22,7 @@ from estimax.variables.listing import (
     get_global_step,
     get_or_create_global_step,
     trainable_variables,
+    variables_by_name,
 )
 from estimax.variables.precision import computing_in
 from estimax.variables.tables import (
@@ -60,4 +61,5 @@ __all__ = [
     "side_by_side",
     "trainable_variables",
     "variable_scope",
+    "variables_by_name",
 ]

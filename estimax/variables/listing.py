@@ -34,15 +34,47 @@ class GraphKeys:
     UPDATE_OPS = "update_ops"
 
 
-def trainable_variables(scope: str | None = None) -> dict[str, jax.Array]:
+def trainable_variables(scope: str | None = None) -> list[jax.Array]:
     """Return the variables that optimizers train, of layers and of `get_variable`.
 
-    Use it in a `model_fn`, after its last layer: for a penalty over all weights, or to
-    choose the `var_list` of `ex.minimize`.
+    Use it in a `model_fn`, after its last layer: for a penalty over all weights, or as
+    the `var_list` of `ex.minimize`. `variables_by_name` tells their names as well.
 
     Args:
       scope: A regular expression, matched at the start of names, as in TensorFlow. By
         default all variables.
+
+    Returns:
+      The values, sorted by name.
+
+    Raises:
+      SpecError: There is no `model_fn` around the call.
+
+    Example:
+      >>> import jax.numpy as jnp, numpy as np
+      >>> import estimax as ex
+      >>> def model_fn(features, labels, mode):
+      ...     w = ex.get_variable("w", (1,), initializer=2.0)
+      ...     b = ex.get_variable("b", (1,), initializer=3.0)
+      ...     loss = sum(jnp.sum(v) for v in ex.trainable_variables())
+      ...     return ex.EstimatorSpec(mode, loss=loss, train_op=ex.optimizers.SGD(1.0))
+      >>> model = ex.Estimator(model_fn).train(lambda: [({"x": np.ones(1)}, None)])
+      >>> model.get_variable_value("w").tolist(), model.get_variable_value("b").tolist()
+      ([1.0], [2.0])
+    """
+    named = _variables("trainable_variables", scope, staging.TRAINED_COLLECTIONS)
+    return list(named.values())
+
+
+def variables_by_name(scope: str | None = None) -> dict[str, jax.Array]:
+    """Return the variables that optimizers train, by name.
+
+    Use it in a `model_fn`, after its last layer, in place of the `name` that
+    TensorFlow's variables have.
+
+    Args:
+      scope: A regular expression, matched at the start of names. By default all
+        variables.
 
     Returns:
       Name to value, sorted by name.
@@ -56,14 +88,14 @@ def trainable_variables(scope: str | None = None) -> dict[str, jax.Array]:
       >>> def model_fn(features, labels, mode):
       ...     w = ex.get_variable("w", (1,), initializer=2.0)
       ...     b = ex.get_variable("b", (1,), initializer=3.0)
-      ...     weights = ex.trainable_variables()
-      ...     loss = sum(jnp.sum(v) for name, v in weights.items() if name != "b")
+      ...     weights = [v for name, v in ex.variables_by_name().items() if name != "b"]
+      ...     loss = sum(jnp.sum(v) for v in weights)
       ...     return ex.EstimatorSpec(mode, loss=loss, train_op=ex.optimizers.SGD(1.0))
       >>> model = ex.Estimator(model_fn).train(lambda: [({"x": np.ones(1)}, None)])
       >>> model.get_variable_value("w").tolist(), model.get_variable_value("b").tolist()
       ([1.0], [3.0])
     """
-    return _variables("trainable_variables", scope, staging.TRAINED_COLLECTIONS)
+    return _variables("variables_by_name", scope, staging.TRAINED_COLLECTIONS)
 
 
 def get_collection(key: str, scope: str | None = None) -> list[Any]:
@@ -93,7 +125,7 @@ def get_collection(key: str, scope: str | None = None) -> list[Any]:
     if key == GraphKeys.UPDATE_OPS:
         return []
     if key == GraphKeys.TRAINABLE_VARIABLES:
-        return list(trainable_variables(scope).values())
+        return trainable_variables(scope)
     if key == GraphKeys.GLOBAL_VARIABLES:
         return list(_variables("get_collection", scope, None).values())
     added = trace.losses.get(key, [])

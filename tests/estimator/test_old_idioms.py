@@ -68,16 +68,24 @@ class TestVarList:
         assert (w, b) == (False, False)
         assert model.get_variable_value("layer/bias").item() != 0.0
 
+    def test_trainable_variables_are_a_list_as_in_tensorflow(self, make):
+        def all_in_scope(w, b):
+            (found,) = ex.trainable_variables("w")
+            assert found is w
+            return ex.trainable_variables("b")
+
+        assert self.trained(make, all_in_scope)[:2] == (False, True)
+
     def test_trainable_variables_by_name(self, make):
         def without_bias(w, b):
-            made = ex.trainable_variables()
-            assert sorted(made) == ["b", "layer/bias", "layer/kernel", "w"]
+            made = ex.variables_by_name()
+            assert list(made) == ["b", "layer/bias", "layer/kernel", "w"]
             return [v for name, v in made.items() if "b" not in name]
 
         assert self.trained(make, without_bias)[:2] == (True, False)
 
     def test_a_dict_of_variables(self, make):
-        found = self.trained(make, lambda w, b: ex.trainable_variables("w"))
+        found = self.trained(make, lambda w, b: ex.variables_by_name("w"))
         assert found[:2] == (True, False)
 
     def test_another_array_is_refused(self, make):
@@ -106,8 +114,7 @@ class TestVarList:
             ids = features["x"][:, 0].astype(jnp.int32)
             y = ex.embedding_lookup(table, ids).sum(-1, keepdims=True)
             spec = spec_of(mode, y, labels, ex.optimizers.SGD(0.1))
-            weights = ex.trainable_variables().values()
-            penalty = sum(ex.optimizers.l2_loss(v) for v in weights)
+            penalty = sum(ex.optimizers.l2_loss(v) for v in ex.trainable_variables())
             return spec._replace(loss=0.0 * spec.loss + penalty)
 
         model = make(model_fn).train(data(), steps=1)
@@ -287,7 +294,7 @@ class TestMethodsOfVariables:
     @pytest.mark.parametrize(
         ("use", "words"),
         [
-            (lambda v: v.name, r"'w'.*ex\.trainable_variables\(\)"),
+            (lambda v: v.name, r"'w'.*ex\.variables_by_name\(\)"),
             (lambda v: v.assign(1.0), r"ex\.assign\(variable, value\)"),
             (lambda v: v.assign_add(1.0), r"ex\.assign\(variable, variable \+ value\)"),
             (lambda v: v.assign_sub(1.0), r"ex\.assign\(variable, variable - value\)"),
