@@ -245,6 +245,17 @@ class TestStep:
         bundle = ex.export.load(model.export_saved_model(model.model_dir + "/export"))
         assert bundle.predict(row)["y"].item() == 4
 
+    def test_a_schedule_with_the_step_in_its_place_of_tensorflow(self, make):
+        def model_fn(features, labels, mode):
+            w = ex.get_variable("w", (), initializer=0.0)
+            step = ex.get_global_step()
+            rate = ex.optimizers.exponential_decay(1.0, step, 1, 0.5)
+            sgd = ex.optimizers.v1.GradientDescentOptimizer(rate)
+            return ex.EstimatorSpec(mode, loss=-w, train_op=sgd)
+
+        model = make(model_fn).train(data(), steps=3)
+        assert model.get_variable_value("w") == 1.75
+
     @pytest.mark.parametrize("names", [".*", ["w", "b", "global_step"]], ids=str)
     def test_a_warm_start_has_its_step(self, make, tmp_path, names):
         def model_fn(features, labels, mode):
