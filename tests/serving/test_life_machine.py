@@ -126,26 +126,24 @@ class Life(RuleBasedStateMachine):
     @rule(folder=FOLDERS, number=NUMBERS)
     def publish(self, folder, number):
         """A version appears, or is replaced by a good one."""
-        target = self._folder(folder) / str(number)
-        shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(self._bundles[number % 2], self.root / "temporary")
-        (self.root / "temporary").rename(target)
+        self._write(folder, number, self._bundles[number % 2])
         self._happened(folder, number, "good")
 
     @rule(folder=FOLDERS, number=NUMBERS, how=DAMAGES)
     def publish_damaged(self, folder, number, how):
-        target = self._folder(folder) / str(number)
-        if self.disk[folder].get(number) != "good":
-            self.publish(folder, number)
-        manifest = target / "manifest.json"
-        if how == "file":
-            (target / "signatures.json").write_text("{}")
-        elif how == "manifest":
-            manifest.write_text("{}")
-        else:
-            manifest.unlink()
-            os.symlink("manifest.json", manifest)  # a link to itself
+        """A damaged version appears, or a version is damaged where it is."""
+        copied = self.root / "damaged"
+        shutil.copytree(self._bundles[number % 2], copied)
+        _damage(copied, how)
+        self._write(folder, number, copied)
+        shutil.rmtree(copied)
         self._happened(folder, number, "damaged")
+
+    def _write(self, folder, number, source):
+        target = self._folder(folder) / str(number)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(source, self.root / "temporary", symlinks=True)
+        (self.root / "temporary").rename(target)
 
     @rule(folder=FOLDERS, number=NUMBERS)
     def begin_to_copy(self, folder, number):
@@ -431,6 +429,17 @@ class Life(RuleBasedStateMachine):
                     assert version.state in (State.AVAILABLE, State.UNLOADING)
                     needed.add(id(version.loaded))
         assert len(self.scheduler._queues) == len(needed)
+
+
+def _damage(folder: Path, how: str) -> None:
+    manifest = folder / "manifest.json"
+    if how == "file":
+        (folder / "signatures.json").write_text("{}")
+    elif how == "manifest":
+        manifest.write_text("{}")
+    else:
+        manifest.unlink()
+        os.symlink("manifest.json", manifest)  # a link to itself cannot be read
 
 
 def _labels_may_move(now, config, ready, served) -> bool:
