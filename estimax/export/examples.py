@@ -10,6 +10,7 @@ without one loads less.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -58,7 +59,11 @@ def _spec_of(spec: TensorInfo) -> FixedLenFeature | VarLenFeature:
     if spec.kind == "sparse" or None in spec.tail:
         return VarLenFeature(dtype)
     shape = tuple(n or 0 for n in spec.tail)
-    default = None if spec.default is None else np.full(shape, spec.default).tolist()
+    default: Any = None
+    if dtype == STRING:
+        default = [b""] * math.prod(shape)  # missing text is empty
+    elif spec.default is not None:
+        default = np.full(shape, spec.default).tolist()
     return FixedLenFeature(shape, dtype, default)
 
 

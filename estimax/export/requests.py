@@ -5,15 +5,17 @@
 
 Numbers are converted if nothing is lost, 3.0 to the integer 3 too. They are never
 guessed: 1.5 is no integer, "3" no number and True not 1. A missing value (None, NaN,
-pandas' NA, Arrow's null) becomes the default of the feature; missing text is empty.
-Every error names the feature, what was expected and what was found.
+pandas' NA, Arrow's null, or no such key) becomes the default of the feature; missing
+text is empty, and so is a missing list. Every error names the feature, what was
+expected and what was found; one about missing values names all of their features.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,25 @@ from estimax.staging import plan as plans
 from estimax.staging.recording import NestedKey, Origin
 from estimax.transforms.transform import is_present
 
+_NO_DEFAULT: Final = (
+    "The features have no default, so the model cannot fill them; `estimax show` tells "
+    "which it can."
+)
+
+
+class MissingValueError(BundleError):
+    """A feature lacks a value, and the model does not fill it.
+
+    Args:
+      spec: The feature.
+      row: The first row without a value.
+    """
+
+    def __init__(self, spec: TensorInfo, row: int) -> None:
+        found = f"a missing value in row {row}, and it has no default"
+        super().__init__(_unfit_text(spec, found))
+        self.row = row
+
 
 class RequestReader:
     """Reads requests with the inputs of a signature.
@@ -57,13 +78,41 @@ class RequestReader:
     ) -> dict[Origin, Any]:
         """Return the features as a raw batch; raise BundleError if one does not fit."""
         named = self._named(features)
-        check_names(self._specs, named, ignore_extra=ignore_extra)
-        batch = {o: column_from(spec, named[spec.name]) for o, spec in self._columns}
+        rows = _row_count(features, named)
+        check_names(
+            self._specs, named, ignore_extra=ignore_extra, has_rows=rows is not None
+        )
+        absent = (None,) * (rows or 0)
         try:
+            batch = {
+                origin: column_from(spec, named.get(spec.name, absent))
+                for origin, spec in self._columns
+            }
             plans.batch_size(batch)
+        except MissingValueError as error:
+            raise self._all_missing(named) or error from None
         except SpecError as error:
             raise BundleError(str(error)) from None
         return batch
+
+    def _all_missing(self, named: Mapping[str, Any]) -> BundleError | None:
+        """Return an error that names all features with a missing value, if several."""
+        found: dict[str, int] = {}
+        for name, value in named.items():
+            try:
+                if name in self._specs:
+                    column_from(self._specs[name], value)
+            except MissingValueError as error:
+                found[name] = error.row
+            except BundleError:
+                continue  # of another kind; the missing values are told first
+        if len(found) < 2:
+            return None
+        rows = ", ".join(f"{name!r} in row {row}" for name, row in found.items())
+        return BundleError(
+            f"expected a value in every row, found missing values: {rows}. "
+            f"{_NO_DEFAULT}"
+        )
 
     def _named(self, features: Any) -> Mapping[str, Any]:
         if self._is_nested and _has_structure(features):
@@ -101,25 +150,62 @@ def _has_structure(features: Any) -> bool:
     return any(isinstance(value, Mapping | tuple) for value in features.values())
 
 
+def is_filled(spec: TensorInfo) -> bool:
+    """Return whether a missing value of a feature is replaced, and is no error.
+
+    >>> is_filled(TensorInfo("age", "float32", (None,)))
+    False
+    >>> is_filled(TensorInfo("city", "string", (None,)))
+    True
+    """
+    if spec.kind == "sparse":
+        return True
+    return None not in spec.tail and (spec.default is not None or spec.dtype == STRING)
+
+
 def check_names(
     specs: Mapping[str, TensorInfo],
     features: Mapping[str, Any],
     *,
     ignore_extra: bool = False,
+    has_rows: bool = True,
 ) -> None:
-    """Raise BundleError if a feature is missing or unknown."""
+    """Raise BundleError if a feature is unknown, or is missing and not filled.
+
+    Args:
+      specs: The inputs of a signature by name.
+      features: The columns of a request by name.
+      ignore_extra: Whether to ignore unknown columns.
+      has_rows: Whether the number of rows is known. Otherwise no column is filled.
+    """
     missing = [name for name in specs if name not in features]
     unknown = [name for name in features if name not in specs]
     if unknown and not ignore_extra:
         near = did_you_mean(unknown[0], missing or list(specs))
         advice = "" if missing else ". Pass ignore_extra=True to ignore other columns."
         raise BundleError(f"unknown {_listed(unknown)}{near}{advice}")
-    if missing:
-        are = "is" if len(missing) == 1 else "are"
+    needed = [name for name in missing if not has_rows or not is_filled(specs[name])]
+    if needed:
+        are = "is" if len(needed) == 1 else "are"
         raise BundleError(
-            f"{_listed(missing)} {are} missing; the signature needs "
+            f"{_listed(needed)} {are} missing; the signature needs "
             f"{', '.join(specs)}, found {', '.join(features) or 'none'}."
         )
+    for name in missing:
+        # A misspelled column must not be ignored, and its feature filled.
+        similar = difflib.get_close_matches(name, unknown, n=1, cutoff=0.8)
+        if similar:
+            raise BundleError(
+                f"feature {name!r} is missing, found a column {similar[0]!r}. Rename "
+                "the column, or leave it out if it is another one."
+            )
+
+
+def _row_count(features: Any, named: Mapping[str, Any]) -> int | None:
+    """Return how many rows a request has; None if it has no column that tells."""
+    if isinstance(features, list | tuple) and features:
+        return len(features)
+    return next((len(column) for column in named.values()), None)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -133,7 +219,26 @@ def column_from(spec: TensorInfo, value: Any) -> Any:  # ndarray, Strings or Spa
         return _sparse_from(spec, value)
     if isinstance(value, Sparse):
         raise _unfit(spec, "a sparse value")
+    if spec.tail and _is_list(value):
+        value = with_blank_rows(spec, value)
     return _shaped(spec, _typed(spec, _array(spec, value)))
+
+
+def with_blank_rows(spec: TensorInfo, rows: Sequence[Any]) -> Sequence[Any]:
+    """Return rows of several values, in which None stands for each missing value.
+
+    >>> with_blank_rows(TensorInfo("point", "float32", (None, 2)), [None, [1, 2]])
+    [[None, None], [1, 2]]
+    """
+    is_blank = [row is None for row in rows]
+    if None in spec.tail or not any(is_blank):
+        return rows
+    if all(map(is_scalar, rows)) and math.prod(map(int, spec.tail)) == 1:
+        return rows  # [B] for [B, 1]
+    blank = np.full(spec.tail, None).tolist()
+    return [
+        blank if is_none else row for row, is_none in zip(rows, is_blank, strict=True)
+    ]
 
 
 def _array(spec: TensorInfo, value: Any) -> NDArray[Any] | Strings:
@@ -219,7 +324,7 @@ def _filled(spec: TensorInfo, value: Any, missing: NDArray[np.bool_]) -> NDArray
     """Return the values as numbers, with the default for those that are missing."""
     if spec.default is None:
         row = int(np.argwhere(missing)[0][0])
-        raise _unfit(spec, f"a missing value in row {row}, and it has no default")
+        raise MissingValueError(spec, row)
     if is_arrow(value):
         present: Any = value.drop_null()
     elif _is_list(value):
@@ -399,8 +504,12 @@ def _present(values: NDArray[Any] | Strings) -> NDArray[np.bool_]:
 
 
 def _unfit(spec: TensorInfo, found: str) -> BundleError:
+    return BundleError(_unfit_text(spec, found))
+
+
+def _unfit_text(spec: TensorInfo, found: str) -> str:
     form = "sparse " if spec.kind == "sparse" else ""
-    return BundleError(
+    return (
         f"feature {spec.name!r}: expected {form}{spec.dtype} of shape "
         f"{_shape_text(spec.shape)}, found {found}."
     )

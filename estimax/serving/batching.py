@@ -7,7 +7,9 @@
 A thread takes the tasks of one key that wait in a queue, oldest first and up to the
 largest batch, and runs them together. With a timeout of 0 it does not wait for more, so
 a batch is as large as what arrived while all threads were busy. A queue is bounded: a
-task that finds it full is refused at once, instead of being answered too late.
+task that finds it full is refused at once, instead of being answered too late. A
+request of more rows than a batch is cut into pieces, which take turns with the tasks of
+other requests.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +32,13 @@ from estimax.serving.programs import NotCompiledError
 from estimax.serving.status import Code, ServingError, invalid
 from estimax.staging import plan as plans
 
+_MOST_APART: Final = 64  # batches that may wait for the compiler
 Answers = dict[str, NDArray[Any]]
 Features = plans.RawBatch | JsonRows
+Deliver = Callable[[Answers | Exception], None]
 # signature, rows of all tasks, whether to compile for a new shape -> answers
 RunBatch = Callable[[str, plans.RawBatch, bool], Answers]
+ObserveBatch = Callable[["BatchQueue", Sequence["Task"], float, float], None]
 
 
 @dataclass(eq=False)
@@ -46,13 +51,15 @@ class Task:
       signature: The signature to call. Only tasks of one signature share a batch.
       deliver: Called once, in a thread of the scheduler, with answers or an error.
       deadline: When the answer is no longer wanted, by `time.monotonic`.
+      is_wanted: Returns whether anyone still waits for the answer.
     """
 
     batch: Features
     rows: int
     signature: str
-    deliver: Callable[[Answers | Exception], None]
+    deliver: Deliver
     deadline: float | None = None
+    is_wanted: Callable[[], bool] = lambda: True
     arrived: float = field(default_factory=time.monotonic)
     key: tuple[Any, ...] = field(init=False)  # must agree for tasks to be joined
 
@@ -61,6 +68,64 @@ class Task:
         values = batch.others if isinstance(batch, JsonRows) else batch
         shapes = (getattr(value, "shape", ())[1:] for value in values.values())
         self.key = (self.signature, type(batch) is JsonRows, *shapes)
+
+
+class LargeRequest:
+    """A request of more rows than a batch, which is cut when its turn comes.
+
+    Args:
+      whole: The request as one task.
+      piece: The rows of a piece.
+    """
+
+    def __init__(self, whole: Task, piece: int) -> None:
+        self._whole = whole
+        self._piece = piece
+        self._next = 0
+        self._found: list[Answers] = [{} for _ in range(0, whole.rows, piece)]
+        self._missing = len(self._found)
+        self._is_over = False
+        self._lock = threading.Lock()
+
+    @property
+    def rows_left(self) -> int:
+        """The rows that no task has yet."""
+        is_over = self._is_over or not self._whole.is_wanted()
+        return 0 if is_over else self._whole.rows - self._next
+
+    def next_task(self) -> Task:
+        """Return a task of the next rows."""
+        whole, start = self._whole, self._next
+        self._next = stop = min(start + self._piece, whole.rows)
+        index = start // self._piece
+
+        def deliver(answers: Answers | Exception) -> None:
+            self._receive(index, answers)
+
+        return Task(
+            slice_rows(whole.batch, start, stop),
+            stop - start,
+            whole.signature,
+            deliver,
+            whole.deadline,
+            whole.is_wanted,
+        )
+
+    def _receive(self, index: int, answers: Answers | Exception) -> None:
+        """Take the answers of a piece; deliver all of them, or the first error."""
+        with self._lock:
+            if self._is_over:
+                return
+            if not isinstance(answers, Exception):
+                self._found[index] = answers
+                self._missing -= 1
+            self._is_over = isinstance(answers, Exception) or not self._missing
+            if not self._is_over:
+                return
+        if isinstance(answers, Exception):
+            self._whole.deliver(answers)
+        else:
+            self._whole.deliver(joined_answers(self._found))
 
 
 class BatchQueue:
@@ -80,35 +145,47 @@ class BatchQueue:
         self._scheduler = scheduler
         self._waiting: deque[Task] = deque()
         self._rows = 0
+        self._large: deque[LargeRequest] = deque()
+        self._is_turn_of_large = False
         self.batches = 0  # that were run
         self.batched_rows = 0
+        self.labels: tuple[str, int] | None = None  # model and version, for metrics
 
     @property
     def waiting_rows(self) -> int:
         """The number of rows that wait in the queue."""
-        return self._rows
+        return self._rows + sum(large.rows_left for large in self._large)
 
-    def submit(self, *tasks: Task) -> None:
-        """Add the tasks of a request, or raise `ServingError` if the queue is full.
+    def submit(self, task: Task) -> None:
+        """Add a request, or raise `ServingError` if the queue is full.
 
-        A request is taken or refused as a whole, so that a large one, which may have
-        more rows than the queue, is answered if it comes first.
+        A large request, which may have more rows than the queue, is taken or refused as
+        a whole. Large ones have a queue of their own: they do not keep others out.
         """
         config = self._config
         most = config.max_enqueued_batches * config.max_batch_size
+        is_large = task.rows > config.max_batch_size
         with self._scheduler.changed:
-            if self._rows >= most:
+            large = sum(large.rows_left for large in self._large)
+            rows = large if is_large else self._rows
+            if rows >= most:
                 raise ServingError(
                     Code.UNAVAILABLE,
-                    f"{self._rows} rows are waiting and at most {most} may; try again "
+                    f"{rows} rows are waiting and at most {most} may; try again "
                     "later, or send requests to another server.",
                 )
-            self._waiting.extend(tasks)
-            self._rows += sum(task.rows for task in tasks)
-            self._scheduler.changed.notify(len(tasks))
+            if is_large:
+                self._large.append(LargeRequest(task, config.piece_size))
+                self._scheduler.changed.notify_all()
+            else:
+                self._waiting.append(task)
+                self._rows += task.rows
+                self._scheduler.changed.notify()
 
     def ready_at(self, now: float) -> float | None:
         """Return when the next batch may run; None if no task waits."""
+        if self._large:
+            return now
         if not self._waiting:
             return None
         config = self._config
@@ -117,7 +194,11 @@ class BatchQueue:
         return self._waiting[0].arrived + config.timeout_micros * 1e-6
 
     def take(self) -> list[Task]:
-        """Remove and return the tasks of the next batch."""
+        """Remove and return the tasks of the next batch; large requests take turns."""
+        if self._large and (self._is_turn_of_large or not self._waiting):
+            self._is_turn_of_large = False
+            return self._take_piece()
+        self._is_turn_of_large = True
         first = self._waiting[0]
         most = self._config.max_batch_size if self._config.is_enabled else first.rows
         taken: list[Task] = []
@@ -138,27 +219,42 @@ class BatchQueue:
         self._rows -= rows
         return taken
 
+    def _take_piece(self) -> list[Task]:
+        large = self._large.popleft()
+        if not large.rows_left:  # it failed, or nobody waits for it
+            return []
+        task = large.next_task()
+        if large.rows_left:
+            self._large.append(large)
+        return [task]
+
     def run(self, tasks: Sequence[Task]) -> None:
         """Run tasks together and deliver their answers."""
-        current = [task for task in tasks if not _expired(task)]
+        current = [task for task in tasks if task.is_wanted() and not _expired(task)]
         if not current:
             return
         try:
             answers = self._answers(current, may_compile=False)
         except NotCompiledError:
             # A new shape takes the compiler's time; other batches do not wait for it.
-            self._scheduler.run_apart(lambda: self._run_alone(current))
+            if not self._scheduler.run_apart(lambda: self._run_alone(current)):
+                busy = "too many requests wait for the compiler; try again later."
+                for task in current:
+                    task.deliver(ServingError(Code.UNAVAILABLE, busy))
         except Exception as error:
             if len(current) == 1:
                 current[0].deliver(error)
             else:
                 # One of the tasks is bad; the others get their answers.
                 for task in current:
-                    self._run_alone([task])
+                    self.run([task])
         else:
             _deliver(current, answers)
 
-    def _run_alone(self, tasks: Sequence[Task]) -> None:
+    def _run_alone(self, given: Sequence[Task]) -> None:
+        tasks = [task for task in given if task.is_wanted() and not _expired(task)]
+        if not tasks:
+            return
         try:
             _deliver(tasks, self._answers(tasks, may_compile=True))
         except Exception as error:
@@ -177,13 +273,19 @@ class Scheduler:
 
     Args:
       threads: How many batches run at the same time.
+      observe: Called after each batch with its queue and tasks, when it began and how
+        long it took.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, observe: ObserveBatch | None = None) -> None:
+        self._observe = observe
         self.changed = threading.Condition()
         self._queues: list[BatchQueue] = []
         self._next = 0
         self._is_closed = False
+        self._apart: deque[Callable[[], None]] = deque()
+        self._apart_lock = threading.Lock()
+        self._is_apart_running = False
         self._threads = [
             threading.Thread(target=self._work, name=f"batch-{i}", daemon=True)
             for i in range(threads)
@@ -203,9 +305,31 @@ class Scheduler:
         with self.changed:
             self._queues.remove(queue)
 
-    def run_apart(self, work: Callable[[], None]) -> None:
-        """Run `work` in a thread of its own."""
-        threading.Thread(target=work, name="batch-apart", daemon=True).start()
+    def run_apart(self, work: Callable[[], None]) -> bool:
+        """Run `work` after earlier such work, in the one thread that has time for it.
+
+        Returns:
+          Whether it will run. It will not if too much work waits.
+        """
+        with self._apart_lock:
+            if len(self._apart) >= _MOST_APART:
+                return False
+            self._apart.append(work)
+            if not self._is_apart_running:
+                self._is_apart_running = True
+                threading.Thread(
+                    target=self._work_apart, name="batch-apart", daemon=True
+                ).start()
+        return True
+
+    def _work_apart(self) -> None:
+        while True:
+            with self._apart_lock:
+                if not self._apart:
+                    self._is_apart_running = False
+                    return
+                work = self._apart.popleft()
+            work()
 
     def close(self) -> None:
         """End the threads after the batches that they are running."""
@@ -221,7 +345,10 @@ class Scheduler:
             if taken is None:
                 return
             queue, tasks = taken
+            start = time.monotonic()
             queue.run(tasks)
+            if self._observe is not None:
+                self._observe(queue, tasks, start, time.monotonic() - start)
 
     def _take(self) -> tuple[BatchQueue, list[Task]] | None:
         """Wait for a batch and return it with its queue; None when closed."""
@@ -281,26 +408,25 @@ def row_count(batch: Features) -> int:
     return batch.rows if isinstance(batch, JsonRows) else plans.batch_size(batch)
 
 
-def pieces_of(features: Features, most: int) -> list[plans.RawBatch]:
-    """Return a batch in pieces of at most `most` rows."""
-    batch = _joined([features])
-    rows = plans.batch_size(batch)
-    if rows <= most:
-        return [batch]
-    return [
-        {
-            origin: columns.slice_rows(value, start, min(start + most, rows))
-            for origin, value in batch.items()
-        }
-        for start in range(0, rows, most)
-    ]
+def slice_rows(features: Features, start: int, stop: int) -> Features:
+    """Return some rows of a request."""
+    if isinstance(features, JsonRows):
+        return features.slice_rows(start, stop)
+    return {
+        origin: columns.slice_rows(value, start, stop)
+        for origin, value in features.items()
+    }
 
 
 def answer_in_pieces(
     run: RunBatch, signature: str, batch: plans.RawBatch, most: int
 ) -> Answers:
     """Return the answers for a batch of any size, without a queue."""
-    return joined_answers([run(signature, p, True) for p in pieces_of(batch, most)])
+    rows = plans.batch_size(batch)
+    if rows <= most:
+        return run(signature, batch, True)
+    pieces = [slice_rows(batch, i, min(i + most, rows)) for i in range(0, rows, most)]
+    return joined_answers([run(signature, _joined([p]), True) for p in pieces])
 
 
 def joined_answers(parts: Sequence[Answers]) -> Answers:

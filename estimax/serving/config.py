@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -19,10 +19,12 @@ import yaml
 from google.protobuf import json_format, text_format
 
 from estimax.core.errors import ConfigError
+from estimax.core.sparse import padded_length
 from estimax.serving.protos import message
 
 # "tensorflow" is accepted so that configurations of TensorFlow Serving work unchanged.
 PLATFORMS: Final = ("", "estimax", "tensorflow")
+METRICS_PATH: Final = "/monitoring/prometheus/metrics"
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class ModelConfig:
       version_labels: Label to version, e.g. `{"stable": 7}`.
 
     Raises:
-      ConfigError: The name is empty or has a "/" or ":", or there is no path.
+      ConfigError: The name is empty or has a "/" or ":", or the path is missing or
+        that of an object store.
 
     Example:
       >>> ModelConfig("ctr", "/models/ctr").version_policy.choose([1, 2])
@@ -82,6 +85,14 @@ class ModelConfig:
             )
         if not self.base_path:
             raise ConfigError(f"model {self.name!r}: base_path is missing.")
+        scheme, found, _ = self.base_path.partition("://")
+        if found:
+            raise ConfigError(
+                f"model {self.name!r}: base_path {self.base_path!r} is in an object "
+                f"store. Expected a folder: mount {scheme}:// as one, or copy versions "
+                "from it into a folder, each under a temporary name that is renamed "
+                "when it is complete."
+            )
 
 
 @dataclass(frozen=True)
@@ -98,8 +109,12 @@ class BatchingConfig:
       max_enqueued_batches: How many full batches may wait in one queue; further
         requests are refused with UNAVAILABLE.
       threads: How many batches run at the same time.
-      list_length: Lists of a multi-valued feature are padded to this length, or to the
-        next power of two if one is longer.
+      list_length: Lists of a multi-valued feature are padded to this length. Programs
+        for it are compiled before a version is ready.
+      max_list_length: The longest list of a request; longer ones are refused. Lists
+        between the two are padded to one of a few lengths, each 4 times the one before.
+        The first request of a length compiles its program, and the next version does
+        before it is ready.
 
     Raises:
       ConfigError: A number is out of range, or the sizes do not increase.
@@ -115,6 +130,7 @@ class BatchingConfig:
     max_enqueued_batches: int = 10
     threads: int = field(default_factory=lambda: max(1, min(4, os.cpu_count() or 1)))
     list_length: int = 8
+    max_list_length: int = 1024
 
     def __post_init__(self) -> None:
         sizes = self.batch_sizes
@@ -127,6 +143,11 @@ class BatchingConfig:
                 raise ConfigError(
                     f"{name}: expected at least 1, found {getattr(self, name)}."
                 )
+        if self.max_list_length < self.list_length:
+            raise ConfigError(
+                f"max_list_length: expected at least list_length, {self.list_length}, "
+                f"found {self.max_list_length}."
+            )
         if self.timeout_micros < 0:
             raise ConfigError(
                 f"timeout_micros: expected 0 or more, found {self.timeout_micros}."
@@ -137,6 +158,37 @@ class BatchingConfig:
         """The largest number of rows in a batch."""
         return self.batch_sizes[-1]
 
+    @property
+    def list_lengths(self) -> tuple[int, ...]:
+        """The lengths to which lists are padded, increasing; all are powers of two.
+
+        >>> BatchingConfig().list_lengths
+        (8, 32, 128, 512, 1024)
+        """
+        lengths = [padded_length(self.list_length)]
+        most = padded_length(self.max_list_length)
+        while lengths[-1] < most:
+            lengths.append(min(4 * lengths[-1], most))
+        return tuple(lengths)
+
+    @property
+    def sizes_of_long_lists(self) -> tuple[int, ...]:
+        """The batch sizes for lists longer than `list_length`; fewer, as they are rare.
+
+        >>> BatchingConfig().sizes_of_long_lists
+        (1, 32, 1024)
+        """
+        return self.batch_sizes[::-5][::-1]
+
+    @property
+    def piece_size(self) -> int:
+        """The rows that a request larger than a batch runs at a time.
+
+        Fewer than the largest batch, so that others wait a few milliseconds for their
+        turn, and enough that the fixed cost of a batch does not count.
+        """
+        return next((n for n in self.batch_sizes if n >= 256), self.max_batch_size)
+
 
 def read_model_configs(path: Path) -> tuple[ModelConfig, ...]:
     """Read the models of a configuration file.
@@ -144,7 +196,38 @@ def read_model_configs(path: Path) -> tuple[ModelConfig, ...]:
     Raises:
       ConfigError: The file cannot be read or is invalid.
     """
-    return model_configs_from_proto(_parsed(path, "ModelServerConfig"), str(path))
+    return model_configs_from_proto(read_proto(path, "ModelServerConfig"), str(path))
+
+
+def check_names(configs: Sequence[ModelConfig], where: str) -> None:
+    """Raise ConfigError if two models have the same name."""
+    names = [config.name for config in configs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{where}: two models are both called {name!r}.")
+
+
+def models_to_json(configs: Sequence[ModelConfig]) -> list[dict[str, Any]]:
+    """Return models as JSON values, for another process."""
+    return [asdict(config) for config in configs]
+
+
+def models_from_json(values: Sequence[Mapping[str, Any]]) -> tuple[ModelConfig, ...]:
+    """Return the models of `models_to_json`."""
+    return tuple(
+        ModelConfig(
+            **{
+                **value,
+                "version_policy": VersionPolicy(
+                    **{
+                        **value["version_policy"],
+                        "versions": tuple(value["version_policy"]["versions"]),
+                    }
+                ),
+            }
+        )
+        for value in values
+    )
 
 
 def model_configs_from_proto(proto: Any, where: str) -> tuple[ModelConfig, ...]:
@@ -152,10 +235,7 @@ def model_configs_from_proto(proto: Any, where: str) -> tuple[ModelConfig, ...]:
     if proto.WhichOneof("config") != "model_config_list":
         raise ConfigError(f"{where}: expected a model_config_list, found none.")
     configs = tuple(_model_config(c, where) for c in proto.model_config_list.config)
-    names = [config.name for config in configs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{where}: two models are both called {name!r}.")
+    check_names(configs, where)
     return configs
 
 
@@ -165,7 +245,7 @@ def read_batching_config(path: Path) -> BatchingConfig:
     Raises:
       ConfigError: The file cannot be read, or a value is out of range.
     """
-    proto = _parsed(path, "BatchingParameters")
+    proto = read_proto(path, "BatchingParameters")
     largest = proto.max_batch_size.value if proto.HasField("max_batch_size") else 1000
     sizes = tuple(proto.allowed_batch_sizes) or _sizes_up_to(largest)
     if sizes[-1] != largest:
@@ -183,6 +263,26 @@ def read_batching_config(path: Path) -> BatchingConfig:
         if proto.HasField(key)
     }
     return BatchingConfig(batch_sizes=sizes, **given)
+
+
+def read_metrics_path(path: Path) -> str | None:
+    """Read the path of the metrics in a `MonitoringConfig` of TensorFlow Serving.
+
+    Returns:
+      The path, or None if the file turns metrics off.
+
+    Raises:
+      ConfigError: The file cannot be read, or its path does not begin with "/".
+    """
+    found = read_proto(path, "MonitoringConfig").prometheus_config
+    if not found.enable:
+        return None
+    if found.path and not found.path.startswith("/"):
+        raise ConfigError(
+            f"{path}: prometheus_config.path: expected a path that begins with '/', "
+            f"found {found.path!r}."
+        )
+    return found.path or METRICS_PATH
 
 
 def _sizes_up_to(largest: int) -> tuple[int, ...]:
@@ -216,7 +316,12 @@ def _policy(proto: Any) -> VersionPolicy:
             return VersionPolicy("latest", count=proto.latest.num_versions or 1)
 
 
-def _parsed(path: Path, kind: str) -> Any:
+def read_proto(path: Path, kind: str) -> Any:
+    """Read a message of TensorFlow Serving from a file.
+
+    Raises:
+      ConfigError: The file cannot be read or is no such message.
+    """
     made = message(kind)()
     try:
         text = path.read_text(encoding="utf-8")

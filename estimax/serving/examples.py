@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -22,7 +23,9 @@ from estimax.core.numbers import as_float32
 from estimax.core.strings import Strings
 from estimax.export import Bundle, TensorInfo
 from estimax.export.examples import blank_request, example_dtype, specs_of
-from estimax.export.signature import DEFAULT_SIGNATURE
+from estimax.export.requests import is_filled
+from estimax.export.signature import DEFAULT_SIGNATURE, STRING
+from estimax.native import loading
 from estimax.serving.status import invalid
 from estimax.wire.messages import FeatureParts, decode_example, encode_example
 
@@ -37,34 +40,42 @@ def columns_from_examples(
 
     The export may say how Examples are parsed; otherwise each feature is parsed as the
     signature describes it. Integers are accepted for a float feature: clients that make
-    Examples from JSON cannot tell 30 from 30.0.
+    Examples from JSON cannot tell 30 from 30.0. A feature that is absent or empty is a
+    missing value, where the model fills it.
 
     Raises:
-      ServingError: An Example is damaged, or lacks a feature or has it in another kind.
+      ServingError: An Example is damaged, or lacks features or has one in another kind.
     """
     specs = bundle.signature(DEFAULT_SIGNATURE).inputs
     try:
         try:
             parsed = bundle.parse_examples(Strings.of(list(serialized)))
-        except BundleError:
-            widened = [_with_floats(data, specs) for data in serialized]
-            parsed = bundle.parse_examples(Strings.of(widened))
+        except BundleError as error:
+            repaired = [
+                _repaired(data, specs, row, error)
+                for row, data in enumerate(serialized)
+            ]
+            parsed = bundle.parse_examples(Strings.of(repaired))
     except (InputError, BundleError) as error:
         raise invalid(str(error)) from None
     return {spec.name: _as_declared(spec, parsed[spec.name]) for spec in specs}
 
 
 def examples_from_proto(given: Any) -> list[bytes]:
-    """Return the serialized Examples of an Input message."""
+    """Return the serialized Examples of an Input, from `protos.request_message`."""
     kind = given.WhichOneof("kind")
     if kind == "example_list":
-        return [example.SerializeToString() for example in given.example_list.examples]
+        return list(given.example_list.examples)
     if kind == "example_list_with_context":
         lists = given.example_list_with_context
         # The later of two features with one name wins: that of the example.
-        context = lists.context.SerializeToString()
-        return [context + example.SerializeToString() for example in lists.examples]
+        return [lists.context + example for example in lists.examples]
     return []
+
+
+def is_parser_loaded() -> bool:
+    """Return whether Examples can be parsed without compiling the parser first."""
+    return loading.is_loaded("examples") or not loading.is_on()
 
 
 def compile_parser(bundle: Bundle) -> None:
@@ -79,7 +90,7 @@ def example_from_json(features: Mapping[str, Any]) -> bytes:
     """Return the serialized Example of a JSON object, as TensorFlow Serving makes it.
 
     An integer or a boolean becomes an int64, a number with a fraction a float, and a
-    string or `{"b64": ...}` bytes. A list holds several of one kind.
+    string or `{"b64": ...}` bytes. A list holds several of one kind, and null none.
 
     Raises:
       ServingError: A value is of no such kind, or a list mixes kinds.
@@ -106,17 +117,53 @@ def _as_declared(spec: TensorInfo, column: Any) -> Any:
     return column
 
 
-def _with_floats(data: bytes, specs: Sequence[TensorInfo]) -> bytes:
-    """Return an Example whose integers are floats where the model wants floats."""
-    wanted = {spec.name for spec in specs if example_dtype(spec) == "float32"}
-    features = decode_example(bytes(data))
-    for name, (kind, values) in features.items():
-        if kind == "int64_list" and name in wanted:
-            features[name] = "float_list", [float(value) for value in values]
+def _repaired(
+    data: bytes, specs: Sequence[TensorInfo], row: int, error: BundleError
+) -> bytes:
+    """Return an Example with floats where the model wants floats, and with defaults.
+
+    Raises:
+      BundleError: `error` if the Example is damaged, or one that names all features
+        that it lacks and the model does not fill.
+    """
+    try:
+        features = decode_example(bytes(data))
+    except (InputError, ValueError):
+        raise error from None
+    missing = []
+    for spec in specs:
+        kind, values = features.get(spec.name, (None, ()))
+        if kind == "int64_list" and example_dtype(spec) == "float32":
+            features[spec.name] = "float_list", [float(value) for value in values]
+        if len(values) or spec.kind == "sparse" or None in spec.tail:
+            continue
+        if is_filled(spec):
+            features[spec.name] = _default(spec)
+        else:
+            missing.append(spec.name)
+    if missing:
+        word, are = ("feature", "is") if len(missing) == 1 else ("features", "are")
+        raise BundleError(
+            f"example {row}: {word} {', '.join(map(repr, missing))} {are} missing or "
+            f"empty, and the model does not fill {'it' if are == 'is' else 'them'}; "
+            f"found {', '.join(features) or 'no feature'}."
+        )
     return encode_example(features)
 
 
+def _default(spec: TensorInfo) -> FeatureParts:
+    """Return the values of a feature that an Example lacks."""
+    size = math.prod(n or 0 for n in spec.tail)
+    if spec.dtype == STRING:
+        return "bytes_list", [b""] * size
+    every = np.broadcast_to(spec.default, spec.tail).reshape(-1).tolist()
+    kind = "float_list" if example_dtype(spec) == "float32" else "int64_list"
+    return kind, every
+
+
 def _parts(name: str, value: Any) -> FeatureParts:
+    if value is None:
+        return None, []
     values = value if isinstance(value, list) else [value]
     kinds = {_kind(name, v) for v in values}
     if len(kinds) > 1:

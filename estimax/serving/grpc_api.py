@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import grpc
@@ -19,25 +19,27 @@ import grpc.aio
 
 from estimax.core.errors import ConfigError
 from estimax.export import CLASSIFY, REGRESS, TensorInfo
-from estimax.serving.config import model_configs_from_proto
+from estimax.serving.config import ModelConfig, model_configs_from_proto
 from estimax.serving.describe import error_of, inputs_of, method_of
 from estimax.serving.examples import examples_from_proto
 from estimax.serving.inference import Answer, InferenceService, Target
-from estimax.serving.protos import message
+from estimax.serving.json_rows import FeatureReader
+from estimax.serving.metrics import Observed
+from estimax.serving.off_loop import SMALL, OffLoop
+from estimax.serving.protos import message, request_message
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
-from estimax.serving.tensors import (
-    columns_from_proto,
-    dtype_number,
-    fill_proto,
-)
+from estimax.serving.tensors import check_inputs, dtype_number, fill_proto
 
 _log = logging.getLogger("estimax.serving")
 _MOST_DETAILS: Final = 1024  # characters of an error, as in TensorFlow Serving
 _TYPE_URL: Final = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 _RELOAD_SECONDS: Final = 600.0
 
+_INFERENCE: Final = ("predict", "classify", "regress", "multi_inference")
+
 Handler = Callable[[Any, float | None], Awaitable[Any]]
+Reload = Callable[[Sequence[ModelConfig], float], Awaitable[None]]
 
 
 class GrpcApi:
@@ -47,6 +49,8 @@ class GrpcApi:
       service: Runs the requests.
       as_content: Answer with `tensor_content` instead of typed fields.
       token: The bearer token that calls must carry as metadata. None: none.
+      reload: Replaces all models. None: only those of the manager of `service`.
+      observe: Called after a request that failed before it reached a model.
     """
 
     def __init__(
@@ -55,8 +59,12 @@ class GrpcApi:
         *,
         as_content: bool = False,
         token: str | None = None,
+        reload: Reload | None = None,
+        observe: Callable[[Observed], None] = lambda _: None,
     ) -> None:
         self._service = service
+        self._reload = reload or self._reload_manager
+        self._observe = observe
         self._as_content = as_content
         self._token = token
 
@@ -77,7 +85,13 @@ class GrpcApi:
             grpc.method_handlers_generic_handler(
                 f"tensorflow.serving.{service}",
                 {
-                    name: _unary(run, request, self._token)
+                    name: _unary(
+                        run,
+                        request,
+                        self._token,
+                        self._service.off_loop,
+                        self._observe,
+                    )
                     for name, (run, request) in methods.items()
                 },
             )
@@ -90,20 +104,30 @@ class GrpcApi:
     async def predict(self, request: Any, timeout: float | None) -> Any:
         """Answer a Predict request."""
 
-        def read(specs: Sequence[TensorInfo], _: object) -> Mapping[str, Any]:
-            return columns_from_proto(request.inputs, specs)
+        inputs = request.inputs
+        size = sum(map(len, inputs.values()))
+
+        def read(specs: Sequence[TensorInfo], reader: FeatureReader) -> Any:
+            checked = check_inputs(
+                inputs,
+                specs,
+                text_inputs=reader.text_inputs,
+                max_rows=self._service.max_rows,
+            )
+            # A short message may stand for many values.
+            is_small = size > SMALL or checked.elements <= SMALL // 8
+            return checked.decode() if is_small else checked.decode
 
         answer = await self._service.predict(
             _target(request.model_spec),
             read,
             output_filter=list(request.output_filter),
             timeout=timeout,
+            size=size,
         )
-        response = message("PredictResponse")()
-        for name, array in answer.outputs.items():
-            fill_proto(response.outputs[name], array, as_content=self._as_content)
-        _fill_spec(response.model_spec, answer)
-        return response
+        return await self._service.off_loop.run(
+            _size(answer), _predict_response, answer, self._as_content
+        )
 
     async def classify(self, request: Any, timeout: float | None) -> Any:
         """Answer a Classify request."""
@@ -111,7 +135,8 @@ class GrpcApi:
             _target(request.model_spec), examples_from_proto(request.input), timeout
         )
         response = message("ClassificationResponse")()
-        _fill_classes(response.result, answer)
+        fill = _fill_classes
+        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -121,7 +146,8 @@ class GrpcApi:
             _target(request.model_spec), examples_from_proto(request.input), timeout
         )
         response = message("RegressionResponse")()
-        _fill_regressions(response.result, answer)
+        fill = _fill_regressions
+        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -196,10 +222,15 @@ class GrpcApi:
         if not configs:
             raise invalid("config: expected at least one model, found none.")
         seconds = min(timeout or _RELOAD_SECONDS, _RELOAD_SECONDS)
-        await asyncio.to_thread(self._service.manager.reload, configs, seconds)
+        await self._reload(configs, seconds)
         response = message("ReloadConfigResponse")()
         response.status.error_code = int(Code.OK)
         return response
+
+    async def _reload_manager(
+        self, configs: Sequence[ModelConfig], seconds: float
+    ) -> None:
+        await asyncio.to_thread(self._service.manager.reload, configs, seconds)
 
 
 def add_services(
@@ -208,14 +239,32 @@ def add_services(
     *,
     as_content: bool = False,
     token: str | None = None,
+    reload: Reload | None = None,
+    observe: Callable[[Observed], None] = lambda _: None,
 ) -> None:
     """Register the methods of TensorFlow Serving with a gRPC server."""
-    api = GrpcApi(service, as_content=as_content, token=token)
+    api = GrpcApi(
+        service, as_content=as_content, token=token, reload=reload, observe=observe
+    )
     server.add_generic_rpc_handlers(tuple(api.handlers()))
 
 
-def _unary(run: Handler, request_name: str, token: str | None) -> grpc.RpcMethodHandler:
-    request_class = message(request_name)
+def _unary(
+    run: Handler,
+    request_name: str,
+    token: str | None,
+    off_loop: OffLoop,
+    observe: Callable[[Observed], None],
+) -> grpc.RpcMethodHandler:
+    request_class = request_message(request_name)
+    method = getattr(run, "__name__", "")  # of a method of GrpcApi
+
+    def count(error: ServingError) -> None:
+        """Count a request that failed before it reached a model."""
+        is_refused = error.code is Code.UNAUTHENTICATED
+        if not error.is_counted and (method in _INFERENCE or is_refused):
+            known = method if method in _INFERENCE else ""
+            observe(Observed("", None, "", known, "GRPC", error.code, 0, 0.0))
 
     async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         try:
@@ -225,10 +274,12 @@ def _unary(run: Handler, request_name: str, token: str | None) -> grpc.RpcMethod
                 check_token(
                     token, given if isinstance(given, bytes) else given.encode()
                 )
-            request = _parsed(request_class, data)
+            request = await off_loop.run(len(data), _parsed, request_class, data)
             response = await run(request, context.time_remaining())
-            serialized: bytes = response.SerializeToString()
+            size = response.ByteSize()
+            serialized: bytes = await off_loop.run(size, response.SerializeToString)
         except ServingError as error:
+            count(error)
             await context.abort(_grpc_code(error.code), _shortened(str(error)))
         except Exception as error:  # a bug: the server lives on
             if isinstance(error, grpc.aio.AbortError):
@@ -257,6 +308,8 @@ def _grpc_code(code: Code) -> grpc.StatusCode:
 
 
 def _shortened(text: str) -> str:
+    # A name that a client sent may be no valid text.
+    text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _MOST_DETAILS else text[: _MOST_DETAILS - 3] + "..."
 
 
@@ -286,6 +339,19 @@ def _check_tasks(tasks: Sequence[Any], targets: Sequence[Target]) -> None:
                 Code.UNIMPLEMENTED,
                 f"method {task.method_name!r}: expected {CLASSIFY} or {REGRESS}.",
             )
+
+
+def _size(answer: Answer) -> int:
+    """Return about how many bytes an answer has."""
+    return sum(array.nbytes for array in answer.outputs.values())
+
+
+def _predict_response(answer: Answer, as_content: bool) -> Any:
+    response = message("PredictResponse")()
+    for name, array in answer.outputs.items():
+        fill_proto(response.outputs[name], array, as_content=as_content)
+    _fill_spec(response.model_spec, answer)
+    return response
 
 
 def _fill_spec(spec: Any, answer: Answer) -> None:

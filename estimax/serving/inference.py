@@ -16,13 +16,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from estimax.export import TensorInfo
+from estimax.export import Bundle, TensorInfo
 from estimax.export.signature import DEFAULT_SIGNATURE, Signature
 from estimax.serving.batching import Answers, Features, as_serving_error, row_count
-from estimax.serving.examples import columns_from_examples
+from estimax.serving.examples import (
+    EXAMPLE_NAMES,
+    columns_from_examples,
+    compile_parser,
+    is_parser_loaded,
+)
 from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.lifecycle import Served
 from estimax.serving.manager import ModelManager
+from estimax.serving.metrics import Observed
+from estimax.serving.off_loop import LARGE, OffLoop
 from estimax.serving.requests import (
     REGRESSION,
     check_classify,
@@ -60,9 +67,11 @@ class Answer:
     rows: int
 
 
-# The inputs of a signature, and the reader of its version -> features of a request.
+Columns = Mapping[str, Any] | JsonRows
+# The inputs of a signature, and the reader of its version -> features of a request, or
+# a function that decodes them if that takes long.
 ReadFeatures = Callable[
-    [Sequence[TensorInfo], FeatureReader], Mapping[str, Any] | JsonRows
+    [Sequence[TensorInfo], FeatureReader], Columns | Callable[[], Columns]
 ]
 
 
@@ -72,8 +81,8 @@ class InferenceService:
     Args:
       manager: The models.
       max_rows: The most rows of a request.
-      observe: Called after every request with the target, the name of the method, the
-        status, the number of rows and the seconds it took.
+      entry: REST or GRPC, for metrics.
+      observe: Called after every request.
       record: Called with every answer to Predict and its features, for a log.
     """
 
@@ -82,12 +91,16 @@ class InferenceService:
         manager: ModelManager,
         *,
         max_rows: int = 100_000,
-        observe: Callable[[Target, str, Code, int, float], None] | None = None,
+        entry: str = "",
+        observe: Callable[[Observed], None] | None = None,
         record: Callable[[Answer, Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.manager = manager
         self._record = record
-        self._max_rows = max_rows
+        self.max_rows = max_rows
+        self.off_loop = OffLoop()
+        self._parser_loading: asyncio.Task[None] | None = None
+        self._entry = entry
         self._observe = observe
 
     async def predict(
@@ -97,8 +110,16 @@ class InferenceService:
         *,
         output_filter: Sequence[str] = (),
         timeout: float | None = None,
+        size: int = 0,
     ) -> Answer:
         """Return the outputs of a signature.
+
+        Args:
+          target: The model and the signature.
+          read: Reads the features.
+          output_filter: The names of the outputs. Empty: all.
+          timeout: Seconds until the request is given up.
+          size: The bytes that `read` reads; many are read in a thread.
 
         Raises:
           ServingError: FAILED_PRECONDITION if there is no such signature,
@@ -107,8 +128,12 @@ class InferenceService:
         async with self._observed(target, "predict") as run:
             signature = _signature(run.served, target, Code.FAILED_PRECONDITION)
             _check_filter(signature, output_filter)
-            columns = read(signature.inputs, run.served.loaded.reader)
-            outputs = await self._run(run, signature, columns, timeout)
+            reader = run.served.loaded.reader
+            columns = await self.off_loop.run(size, read, signature.inputs, reader)
+            if callable(columns):
+                columns = await self.off_loop.run(LARGE, columns)
+                size = LARGE
+            outputs = await self._run(run, signature, columns, timeout, size)
             if output_filter:
                 outputs = {name: outputs[name] for name in output_filter}
             answer = run.answer(outputs, signature)
@@ -124,8 +149,8 @@ class InferenceService:
         async with self._observed(target, "classify") as run:
             signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
             check_classify(signature)
-            columns = columns_from_examples(run.served.loaded.bundle, _some(examples))
-            outputs = await self._run(run, signature, columns, timeout)
+            columns, size = await self._parsed(run, examples, timeout)
+            outputs = await self._run(run, signature, columns, timeout, size)
             return run.answer(outputs, signature)
 
     async def regress(
@@ -135,30 +160,71 @@ class InferenceService:
         async with self._observed(target, "regress") as run:
             signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
             check_regress(signature)
-            columns = columns_from_examples(run.served.loaded.bundle, _some(examples))
-            outputs = await self._run(run, signature, columns, timeout)
+            columns, size = await self._parsed(run, examples, timeout)
+            outputs = await self._run(run, signature, columns, timeout, size)
             flat = outputs[REGRESSION].reshape(len(examples))
             return run.answer({REGRESSION: flat}, signature)
+
+    async def _parsed(
+        self, run: _Run, examples: Sequence[bytes], timeout: float | None
+    ) -> tuple[Mapping[str, Any], int]:
+        """Return the columns of serialized Examples, and the size of the Examples."""
+        if not examples:
+            raise invalid("expected at least one example, found none.")
+        self._check_rows(len(examples))
+        size = sum(map(len, examples))
+        bundle = run.served.loaded.bundle
+        await self._load_parser(bundle, timeout)
+        parse = columns_from_examples
+        return await self.off_loop.run(size, parse, bundle, examples), size
+
+    async def _load_parser(self, bundle: Bundle, timeout: float | None) -> None:
+        """Load the parser of Examples, which most servers never need.
+
+        Compiling it takes seconds, once on a machine; other requests go on meanwhile.
+        """
+        if is_parser_loaded():
+            return
+        if self._parser_loading is None:
+            loading = asyncio.to_thread(compile_parser, bundle)
+            self._parser_loading = asyncio.create_task(loading)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._parser_loading), timeout)
+        except TimeoutError:
+            raise ServingError(
+                Code.DEADLINE_EXCEEDED,
+                f"the parser of Examples is not compiled within {timeout:g} s; try "
+                "again, or prepare the server with `estimax serve --prepare`.",
+            ) from None
+
+    def _check_rows(self, rows: int) -> None:
+        if rows > self.max_rows:
+            raise invalid(
+                f"the request has {rows} rows and at most {self.max_rows} are allowed; "
+                "send it in parts."
+            )
 
     async def _run(
         self,
         run: _Run,
         signature: Signature,
-        columns: Mapping[str, Any] | JsonRows,
+        columns: Columns,
         timeout: float | None,
+        size: int,
     ) -> Answers:
         """Check the features, wait for their batch, and return its outputs."""
+        bundle = run.served.loaded.bundle
+        if isinstance(columns, Mapping) and next(iter(columns), "") in EXAMPLE_NAMES:
+            await self._load_parser(bundle, timeout)
         batch: Features = (
             columns
             if isinstance(columns, JsonRows)
-            else check_request(run.served.loaded.bundle, signature, columns)
+            else await self.off_loop.run(
+                size, check_request, bundle, signature, columns
+            )
         )
         run.rows = row_count(batch)
-        if run.rows > self._max_rows:
-            raise invalid(
-                f"the request has {run.rows} rows and at most {self._max_rows} are "
-                "allowed; send it in parts."
-            )
+        self._check_rows(run.rows)
         if not run.rows:
             return signature.without_rows()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -171,7 +237,7 @@ class InferenceService:
             ) from None
 
     def _observed(self, target: Target, method: str) -> _Run:
-        return _Run(self.manager, target, method, self._observe)
+        return _Run(self.manager, target, method, self._entry, self._observe)
 
 
 class _Run:
@@ -182,22 +248,27 @@ class _Run:
         manager: ModelManager,
         target: Target,
         method: str,
-        observe: Callable[[Target, str, Code, int, float], None] | None,
+        entry: str,
+        observe: Callable[[Observed], None] | None,
     ) -> None:
         self._target = target
         self._method = method
+        self._entry = entry
         self._report = observe
         self._held = manager.acquire(target.name, target.version, target.label)
         self._start = time.perf_counter()
         self.rows = 0
         self.served: Served
+        self._version: int | None = None
 
     async def __aenter__(self) -> _Run:
         try:
             self.served = self._held.__enter__()
         except ServingError as error:
             self._tell(error.code)
+            error.is_counted = True
             raise
+        self._version = self.served.number
         return self
 
     async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
@@ -207,6 +278,7 @@ class _Run:
         elif isinstance(error, Exception):
             found = as_serving_error(error)
             self._tell(found.code)
+            found.is_counted = True
             if found is not error:
                 raise found from error
         else:  # the client has gone
@@ -219,14 +291,23 @@ class _Run:
 
     def _tell(self, code: Code) -> None:
         if self._report is not None:
-            seconds = time.perf_counter() - self._start
-            self._report(self._target, self._method, code, self.rows, seconds)
-
-
-def _some(examples: Sequence[bytes]) -> Sequence[bytes]:
-    if not examples:
-        raise invalid("expected at least one example, found none.")
-    return examples
+            # A client may ask for any signature: count only those that exist.
+            found = self._target.signature or DEFAULT_SIGNATURE
+            is_known = self._version is not None and (
+                found in self.served.loaded.bundle.signatures
+            )
+            self._report(
+                Observed(
+                    self._target.name,
+                    self._version,
+                    found if is_known else "",
+                    self._method,
+                    self._entry,
+                    code,
+                    self.rows,
+                    time.perf_counter() - self._start,
+                )
+            )
 
 
 def _signature(served: Served, target: Target, code: Code) -> Signature:
@@ -269,5 +350,8 @@ def _submitted(
     def deliver(found: Answers | Exception) -> None:
         loop.call_soon_threadsafe(resolve, found)
 
-    served.loaded.submit(signature, batch, deliver, deadline)
+    def is_wanted() -> bool:
+        return not future.done()
+
+    served.loaded.submit(signature, batch, deliver, deadline, is_wanted)
     return future

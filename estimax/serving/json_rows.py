@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -23,14 +23,20 @@ import numpy as np
 from estimax.core.numbers import cast
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
-from estimax.export.requests import column_from
+from estimax.export.requests import column_from, is_filled
 from estimax.export.signature import STRING, input_name
 from estimax.input.streams import columns as streams
 from estimax.serving.examples import EXAMPLE_NAMES
-from estimax.serving.json_values import column_from_json, columns_from_json
+from estimax.serving.json_pieces import JsonPieces
+from estimax.serving.json_values import (
+    column_from_json,
+    columns_from_json,
+    json_default,
+)
 from estimax.staging.recording import Origin
 
 Column = Sequence[Any]  # one JSON value for each row
+_AT_ONCE: Final = 1024  # rows that are checked without a pause for other threads
 # The kind of a NumPy dtype -> the types that a plain JSON value of it may have.
 _PLAIN: Final[dict[str, frozenset[type]]] = {
     "f": frozenset({int, float}),
@@ -55,6 +61,18 @@ class JsonRows:
     rows: int
     plain: Sequence[Column]
     others: Mapping[Origin, Any] = field(default_factory=dict)
+
+    def slice_rows(self, start: int, stop: int) -> JsonRows:
+        """Return some of the rows."""
+        others = {o: streams.slice_rows(v, start, stop) for o, v in self.others.items()}
+        plain = [column[start:stop] for column in self.plain]
+        return JsonRows(self.reader, stop - start, plain, others)
+
+    def column(self, origin: Origin) -> Any:
+        """Return one feature as the batch will have it."""
+        if origin in self.others:
+            return self.others[origin]
+        return self.reader.column(origin, self.plain)
 
     def by_name(self) -> dict[str, Any]:
         """Return the columns by the name of their feature."""
@@ -143,6 +161,31 @@ class FeatureReader:
                 return {**body, form: rows}
         return body
 
+    def from_pieces(self, pieces: Iterable[Sequence[Any]]) -> JsonRows | None:
+        """Return the features of many rows, which come in pieces; see `from_rows`."""
+        return self._joined(
+            self.from_rows(rows[i : i + _AT_ONCE])
+            for rows in pieces
+            for i in range(0, len(rows), _AT_ONCE)
+        )
+
+    def _joined(self, found: Iterable[JsonRows | None]) -> JsonRows | None:
+        """Return the rows of all parts in order; None if one of them is None."""
+        parts = []
+        for part in found:
+            if part is None:
+                return None
+            parts.append(part)
+        if len(parts) == 1:
+            return parts[0]
+        every = zip(*(part.plain for part in parts), strict=True)
+        plain = [list(itertools.chain.from_iterable(each)) for each in every]
+        others = {
+            origin: streams.join([part.others[origin] for part in parts])
+            for origin in parts[0].others
+        }
+        return JsonRows(self, sum(part.rows for part in parts), plain, others)
+
     def from_rows(self, rows: Sequence[Any]) -> JsonRows | None:
         """Return the features of a list of objects; None if they are not all plain.
 
@@ -153,11 +196,19 @@ class FeatureReader:
             return None
         try:
             if set(map(len, rows)) != {len(self._names)}:
-                return None
+                return self._from_rows_without_keys(rows)
             columns = list(zip(*map(self._values_of, rows), strict=True))
         except (KeyError, TypeError, IndexError):
             return None
-        return self._checked(columns, len(rows))
+        return self._checked(columns)
+
+    def _from_rows_without_keys(self, rows: Sequence[Any]) -> JsonRows | None:
+        """Return the features of rows of which some lack a key; None as `from_rows`."""
+        expected = frozenset(self._names)
+        if not all(type(row) is dict and row.keys() <= expected for row in rows):
+            return None
+        columns = [[row.get(name) for row in rows] for name in self._names]
+        return self._checked(columns)
 
     def from_columns(self, given: Mapping[str, Any]) -> JsonRows | None:
         """Return the features of an object of columns; None as in `from_rows`."""
@@ -169,7 +220,19 @@ class FeatureReader:
             return None
         lengths = set(map(len, columns))
         rows = lengths.pop()
-        return self._checked(columns, rows) if rows and not lengths else None
+        if not rows or lengths:
+            return None
+        return self._joined(
+            self._checked([column[i : i + _AT_ONCE] for column in columns])
+            for i in range(0, rows, _AT_ONCE)
+        )
+
+    def column(self, origin: Origin, plain: Sequence[Column]) -> Any:
+        """Convert the column of one feature with a value per row."""
+        group = next(group for group in self._groups if origin in group.origins)
+        place = group.start + group.origins.index(origin)
+        alone = replace(group, start=place, stop=place + 1, origins=(origin,))
+        return self._converted(alone, [plain[place]], len(plain[place]))[origin]
 
     def raw_batch(self, parts: Sequence[JsonRows]) -> dict[Origin, Any]:
         """Convert the rows of several requests to one raw batch."""
@@ -185,11 +248,16 @@ class FeatureReader:
             batch[origin] = streams.join([part.others[origin] for part in parts])
         return batch
 
-    def _checked(self, columns: list[Any], rows: int) -> JsonRows | None:
+    def _checked(self, columns: list[Any]) -> JsonRows | None:
+        rows = len(columns[0])
         plain = columns[: len(self.plain)]
         for group in self._groups:
             mine = plain[group.start : group.stop]
             types = set(map(type, itertools.chain.from_iterable(mine)))
+            if type(None) in types:
+                mine = self._filled(group, mine)
+                plain[group.start : group.stop] = mine
+                types = set(map(type, itertools.chain.from_iterable(mine)))
             if not types <= _PLAIN[group.kind]:
                 return None
             if group.kind == "i" and not _in_range(mine, group.dtype):
@@ -208,6 +276,16 @@ class FeatureReader:
             for spec, column in given
         }
         return JsonRows(self, rows, plain, others)
+
+    def _filled(self, group: _Group, columns: Sequence[Column]) -> list[Column]:
+        """Return the columns with defaults in place of null, where there are any."""
+        specs = self.plain[group.start : group.stop]
+        return [
+            [default if value is None else value for value in column]
+            if None in column and (default := _default(spec)) is not None
+            else column
+            for spec, column in zip(specs, columns, strict=True)
+        ]
 
     def _converted(
         self, group: _Group, columns: Sequence[Column], rows: int
@@ -247,11 +325,17 @@ def features_from_json(
         is_row_form = "instances" in body
         given = body["instances" if is_row_form else "inputs"]
         read: Any = reader.from_rows if is_row_form else reader.from_columns
-        expected = list if is_row_form else dict
+        expected: type = list if is_row_form else dict
+        if is_row_form and isinstance(given, JsonPieces):
+            read, expected = reader.from_pieces, JsonPieces
         found = read(given) if type(given) is expected and given else None
         if found is not None:
             return found, is_row_form
-    return columns_from_json(reader.with_name(body), specs, reader.text_inputs)
+    whole = {
+        key: value.whole() if isinstance(value, JsonPieces) else value
+        for key, value in body.items()
+    }
+    return columns_from_json(reader.with_name(whole), specs, reader.text_inputs)
 
 
 def _kind(spec: TensorInfo) -> str | None:
@@ -260,6 +344,13 @@ def _kind(spec: TensorInfo) -> str | None:
         return None
     kind = "U" if spec.dtype == STRING else np.dtype(spec.dtype).kind
     return kind if kind in _PLAIN else None
+
+
+def _default(spec: TensorInfo) -> Any:
+    """Return what stands for null in a feature with one value per row, or None."""
+    if not is_filled(spec):
+        return None
+    return json_default(spec).item()
 
 
 def _in_range(columns: Sequence[Column], dtype: str) -> bool:

@@ -5,7 +5,8 @@
 
 The rules are TensorFlow Serving's: `instances` holds rows, `inputs` holds columns. A
 number is not accepted for a string, nor a boolean or 1.0 for an integer. `NaN` and
-`Infinity` are numbers, on the way in and on the way out.
+`Infinity` are numbers, on the way in and on the way out. Beyond those rules, `null` and
+a key that is not there are missing values, where the model fills them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -22,9 +23,12 @@ from numpy.typing import NDArray
 
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
+from estimax.export.requests import is_filled, with_blank_rows
 from estimax.serving.examples import EXAMPLE_NAMES, decoded_base64, is_base64
 from estimax.serving.status import invalid
 
+SIZE_OF_NUMBER: Final = 16  # about how many bytes a number of an answer has
+_ROWS_AT_ONCE: Final = 1024  # written at a time
 _SERIALIZE: Final = orjson.OPT_SERIALIZE_NUMPY
 # The kind of a NumPy dtype -> the types that JSON values of it may have.
 _TYPES: Final[dict[str, frozenset[type]]] = {
@@ -42,13 +46,22 @@ def parse(body: bytes) -> dict[str, Any]:
     Raises:
       ServingError: The body is not one JSON object.
     """
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        value = _parse_with_nan(body, error)
+    value = loads(body)
     if not isinstance(value, dict):
         raise invalid(f"expected a JSON object, found {type(value).__name__}.")
     return value
+
+
+def loads(text: bytes) -> Any:
+    """Return the value of a JSON text, which may have NaN and Infinity.
+
+    Raises:
+      ServingError: The text is not JSON.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return _parse_with_nan(text, error)
 
 
 def _parse_with_nan(body: bytes, error: Exception) -> Any:
@@ -105,15 +118,17 @@ def _from_rows(
     if not all(type(row) is dict for row in rows):
         raise invalid("instances: expected objects, found another value among them.")
     specs = _or_text(specs, rows[0], text_inputs)
-    if any(len(row) != len(specs) for row in rows):
-        _explain_names(rows, specs)
-    try:
-        return {
-            spec.name: column_from_json(spec, [row[spec.name] for row in rows])
-            for spec in specs
-        }
-    except KeyError:
-        raise _explain_names(rows, specs) from None
+    expected = {spec.name for spec in specs}
+    for index, row in enumerate(rows):
+        if not row.keys() <= expected:
+            extra = ", ".join(sorted(map(repr, row.keys() - expected)))
+            raise invalid(
+                f"instances, row {index}: it has {extra}; expected only "
+                f"{_names(specs)}."
+            )
+    columns = {spec.name: [row.get(spec.name) for row in rows] for spec in specs}
+    _check_missing(specs, columns, rows)
+    return {spec.name: column_from_json(spec, columns[spec.name]) for spec in specs}
 
 
 def _from_columns(
@@ -123,13 +138,47 @@ def _from_columns(
         spec = _only(specs, "inputs")
         return {spec.name: column_from_json(spec, given)}
     specs = _or_text(specs, given, text_inputs)
+    present = {spec.name: given[spec.name] for spec in specs if spec.name in given}
+    rows = next((len(v) for v in present.values() if isinstance(v, list)), None)
+    absent = [
+        spec.name
+        for spec in specs
+        if spec.name not in given and (rows is None or not is_filled(spec))
+    ]
+    if absent:
+        are = "is" if len(absent) == 1 else "are"
+        raise invalid(
+            f"inputs: {', '.join(map(repr, absent))} {are} missing; expected "
+            f"{_names(specs)}, found {', '.join(given) or 'none'}."
+        )
+    columns = {s.name: present.get(s.name, [None] * (rows or 0)) for s in specs}
+    _check_missing(specs, columns)
+    return {spec.name: column_from_json(spec, columns[spec.name]) for spec in specs}
+
+
+def _check_missing(
+    specs: Sequence[TensorInfo],
+    columns: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Raise one error that names all features that lack a value and are not filled."""
+    found = []
     for spec in specs:
-        if spec.name not in given:
-            raise invalid(
-                f"inputs: {spec.name!r} is missing; expected {_names(specs)}, found "
-                f"{', '.join(given) or 'none'}."
-            )
-    return {spec.name: column_from_json(spec, given[spec.name]) for spec in specs}
+        column = columns[spec.name]
+        if is_filled(spec) or not isinstance(column, list):
+            continue
+        for index, value in enumerate(column):
+            if value is None or (isinstance(value, list) and None in value):
+                is_absent = bool(rows) and spec.name not in rows[index]
+                what = "absent" if is_absent else "null"
+                found.append(f"{spec.name!r} is {what} in row {index}")
+                break
+    if found:
+        raise invalid(
+            f"expected a value in every row, found that {', '.join(found)}. The model "
+            "fills missing values of other features, but not of these; `estimax show` "
+            "lists both."
+        )
 
 
 def _or_text(
@@ -153,22 +202,6 @@ def _only(specs: Sequence[TensorInfo], key: str) -> TensorInfo:
     return specs[0]
 
 
-def _explain_names(rows: Sequence[Any], specs: Sequence[TensorInfo]) -> Exception:
-    expected = {spec.name for spec in specs}
-    for index, row in enumerate(rows):
-        missing, extra = expected - row.keys(), row.keys() - expected
-        if missing or extra:
-            what = f"lacks {_quoted(missing)}" if missing else f"has {_quoted(extra)}"
-            raise invalid(
-                f"instances, row {index}: it {what}; expected exactly {_names(specs)}."
-            )
-    raise AssertionError("every row has the expected names")
-
-
-def _quoted(names: set[str]) -> str:
-    return ", ".join(map(repr, sorted(names)))
-
-
 def _names(specs: Sequence[TensorInfo]) -> str:
     return ", ".join(spec.name for spec in specs)
 
@@ -177,10 +210,33 @@ def column_from_json(spec: TensorInfo, value: Any) -> Any:
     """Return a JSON value as the column of a feature."""
     if spec.kind == "sparse":
         return _lists(spec, value)
+    if spec.tail and isinstance(value, list):
+        value = with_blank_rows(spec, value)
     values, shape = _flattened(spec, value)
+    if None in values and is_filled(spec):
+        values = _filled(spec, values, shape)
     if spec.dtype == "string":
         return Strings.of(_texts(spec, values)).reshape(shape)
     return _numbers(spec, values).reshape(shape)
+
+
+def json_default(spec: TensorInfo) -> NDArray[Any]:
+    """Return what stands for null in a feature that is filled, in the types of JSON."""
+    if spec.dtype == "string":
+        return np.asarray("")
+    default = np.asarray(spec.default)
+    if np.dtype(spec.dtype).kind in "iu":  # a column may declare 2.0 for integers
+        return default.astype(np.int64)
+    return default
+
+
+def _filled(spec: TensorInfo, values: list[Any], shape: tuple[int, ...]) -> list[Any]:
+    """Return the values with the default of the feature in place of null."""
+    default = json_default(spec)
+    if default.ndim and default.shape != shape[1:]:
+        return values
+    every = np.broadcast_to(default, shape).reshape(-1).tolist()
+    return [d if v is None else v for v, d in zip(values, every, strict=True)]
 
 
 def _lists(spec: TensorInfo, rows: Any) -> Any:
@@ -188,8 +244,11 @@ def _lists(spec: TensorInfo, rows: Any) -> Any:
     if not isinstance(rows, list):
         raise _unfit(spec, "a single value")
     if any(isinstance(row, list) and _is_nested(row) for row in rows):
-        return [_checked_list(spec, row) for row in rows]  # lists within lists
-    lists = [row if isinstance(row, list) else [row] for row in rows]
+        # Lists within lists.
+        return [[] if row is None else _checked_list(spec, row) for row in rows]
+    lists = [
+        row if isinstance(row, list) else [] if row is None else [row] for row in rows
+    ]
     flat = [value for row in lists for value in row]
     checked = _texts(spec, flat) if spec.dtype == "string" else flat
     if spec.dtype != "string":
@@ -248,7 +307,16 @@ def _integers(
 
 
 def _check_types(spec: TensorInfo, values: list[Any]) -> None:
-    found = set(map(type, values)) - _TYPES[np.dtype(spec.dtype).kind]
+    kind = np.dtype(spec.dtype).kind
+    found = set(map(type, values)) - _TYPES[kind]
+    if found == {float} and kind in "iu":
+        number = next(v for v in values if type(v) is float)
+        advice = (
+            f"a number with a decimal point; send {int(number)}"
+            if number.is_integer()
+            else "a number with a fraction"
+        )
+        raise _unfit(spec, f"{number!r}, {advice}")
     if found:
         raise _unfit(spec, " and ".join(sorted(_JSON_NAMES[t] for t in found)))
 
@@ -292,18 +360,53 @@ def _unfit(spec: TensorInfo, found: str) -> Exception:
 
 def predictions_json(answers: Mapping[str, NDArray[Any]], is_row_form: bool) -> bytes:
     """Return the body of an answer: `predictions` for rows, `outputs` for columns."""
-    shown = {name: _shown(name, array) for name, array in answers.items()}
     finite = are_finite(answers.values())
+    key = b'{"predictions":' if is_row_form else b'{"outputs":'
+    if len(answers) == 1:
+        ((name, array),) = answers.items()
+        return key + _array_text(name, array, finite) + b"}"
     if not is_row_form:
-        outputs = shown if len(shown) > 1 else next(iter(shown.values()))
-        return dumps({"outputs": outputs}, finite)
-    if len(shown) == 1:
-        return dumps({"predictions": next(iter(shown.values()))}, finite)
-    names = list(shown)
-    rows = [
-        dict(zip(names, row, strict=True)) for row in zip(*shown.values(), strict=True)
-    ]
-    return dumps({"predictions": rows}, finite)
+        texts = [
+            dumps(name) + b":" + _array_text(name, array, finite)
+            for name, array in answers.items()
+        ]
+        return key + b"{" + b",".join(texts) + b"}}"
+    count = len(next(iter(answers.values())))
+    return key + _text_in_parts(count, lambda rows: _rows(answers, rows), finite) + b"}"
+
+
+def _rows(answers: Mapping[str, NDArray[Any]], rows: slice) -> list[dict[str, Any]]:
+    """Return some rows of an answer, each with all of its outputs."""
+    columns = [_shown(name, array[rows]) for name, array in answers.items()]
+    return [dict(zip(answers, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _array_text(name: str, array: NDArray[Any], is_finite: bool) -> bytes:
+    if not array.ndim:
+        return dumps(_shown(name, array), is_finite)
+    return _text_in_parts(len(array), lambda rows: _shown(name, array[rows]), is_finite)
+
+
+def list_json(key: str, values: Any, is_finite: bool | None = None) -> bytes:
+    """Return an object with one list or array.
+
+    >>> list_json("results", np.array([1.5, 2.0], np.float32))
+    b'{"results":[1.5,2.0]}'
+    """
+    finite = are_finite([values]) if is_finite is None else is_finite
+    text = _text_in_parts(len(values), lambda rows: values[rows], finite)
+    return b"{" + dumps(key) + b":" + text + b"}"
+
+
+def _text_in_parts(count: int, part: Callable[[slice], Any], is_finite: bool) -> bytes:
+    """Return a list as JSON. Other threads run between two parts of a long one."""
+    if count <= _ROWS_AT_ONCE:
+        return dumps(part(slice(None)), is_finite)
+    texts = (
+        dumps(part(slice(start, start + _ROWS_AT_ONCE)), is_finite)[1:-1]
+        for start in range(0, count, _ROWS_AT_ONCE)
+    )
+    return b"[" + b",".join(texts) + b"]"
 
 
 def are_finite(arrays: Iterable[NDArray[Any]]) -> bool:

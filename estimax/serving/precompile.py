@@ -1,13 +1,15 @@
 """Compile a bundle for every batch size, into jax's compilation cache, and exit.
 
-    python -m estimax.serving.precompile PATH 1,2,4 8
+    python -m estimax.serving.precompile PATH '{"batch_sizes": [1, 8]}' '[]'
 
-The server starts it, with its own environment, before it loads a new version. The input
-is a pipe of the server: the process ends when the server does.
+The server starts it, with its own environment, before it loads a new version. The last
+argument has the shapes that requests to the version before it had. The input is a pipe
+of the server: the process ends when the server does.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -18,13 +20,13 @@ from estimax.serving.config import BatchingConfig
 from estimax.serving.programs import Programs
 
 
-def main(path: str, sizes: str, list_length: str) -> None:
+def main(path: str, batching: str, shapes: str) -> None:
     """Compile the bundle at `path`."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    batching = BatchingConfig(
-        batch_sizes=tuple(map(int, sizes.split(","))), list_length=int(list_length)
-    )
-    Programs(export.load(Path(path)), batching).compile()
+    given = json.loads(batching)
+    config = BatchingConfig(**given | {"batch_sizes": tuple(given["batch_sizes"])})
+    named = [{n: tuple(s) for n, s in one.items()} for one in json.loads(shapes)]
+    Programs(export.load(Path(path)), config).compile(named)
 
 
 def _end_with_parent() -> None:

@@ -7,30 +7,35 @@
 A request must not wait for the compiler, which takes 0.1 s or more for each shape. So
 every batch size is compiled ahead, a batch is padded to the next size by repeating its
 last row, and lists of multi-valued features are padded to one length. Only a batch with
-longer lists, or with a dense feature of free width, has a shape of its own. It raises
-`NotCompiledError`, and the caller runs it in a thread for which no other batch waits.
+longer lists, or with a dense feature of free width, may have a shape that is new. It
+raises `NotCompiledError`, and the caller runs it in a thread for which no other batch
+waits. Such shapes are few: lists have one of a few lengths, and after `MOST_LEARNED`
+shapes no more are compiled. `learned` returns them, for the next version to compile
+before it is ready.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estimax import transforms
-from estimax.core.sparse import padded_length
 from estimax.export import Bundle
 from estimax.export.bundle import with_last_row_repeated
 from estimax.export.functions import BATCH, ArgumentSpec
 from estimax.serving.config import BatchingConfig
+from estimax.serving.status import ServingError, invalid
 from estimax.staging import plan as plans
 
 Arrays = Mapping[str, NDArray[Any]]
 Shapes = tuple[tuple[int, ...], ...]  # of the arrays, in the order of their names
+NamedShapes = Mapping[str, tuple[int, ...]]
+MOST_LEARNED: Final = 64  # shapes that are compiled while requests are answered
 
 
 class NotCompiledError(Exception):
@@ -56,23 +61,66 @@ class Programs:
         self._compiled: dict[tuple[int, Shapes], Any] = {}
         self._lock = threading.Lock()
         self.late_compiles = 0  # while requests were answered; see the module
+        self._learned: dict[Shapes, None] = {}
         self._is_ready = False
 
-    def compile(self, check: Callable[[], None] = lambda: None) -> None:
+    def compile(
+        self,
+        shapes: Iterable[NamedShapes] = (),
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Compile every program for every batch size, and run each once.
 
         Args:
-          check: Called before each program; raises if nobody wants them any more.
+          shapes: Further shapes to compile for, which `learned` of the programs of
+            another version returned. Those that do not fit this one are left out.
+          check: Called before each shape; raises if nobody wants them any more.
         """
         example = self._bundle.transform(self._bundle.example())
-        for size in self._batching.batch_sizes:
-            arrays = self._padded({n: a[:1] for n, a in example.items()}, size)
-            for group in self._groups:
+        row = {n: a[:1] for n, a in example.items()}
+        batching = self._batching
+        for size in batching.batch_sizes:
+            check()
+            self._warm(self._padded(row, size, batching.list_lengths[0]))
+        if (length := self._length(example)) > batching.list_lengths[0]:
+            for size in batching.sizes_of_long_lists:  # the model's lists are long
                 check()
-                name = next(iter(group))
-                for answer in self._compute(name, arrays, may_compile=True).values():
-                    answer.block_until_ready()
+                self._warm(self._padded(row, size, length))
+        for wanted in shapes:
+            if self._fits(wanted):
+                check()
+                self._warm(
+                    {
+                        name: np.zeros(wanted[name], spec.dtype)
+                        for name, spec in self._bundle.arguments.items()
+                    }
+                )
+                self._learned[tuple(wanted[n] for n in self._bundle.arguments)] = None
         self._is_ready = True
+
+    def learned(self) -> list[NamedShapes]:
+        """Return the shapes of requests that were compiled beside the batch sizes."""
+        names = list(self._bundle.arguments)
+        return [dict(zip(names, s, strict=True)) for s in list(self._learned)]
+
+    def _warm(self, arrays: Arrays) -> None:
+        for group in self._groups:
+            name = next(iter(group))
+            for answer in self._compute(name, arrays, may_compile=True).values():
+                answer.block_until_ready()
+
+    def _fits(self, shapes: NamedShapes) -> bool:
+        """Return whether the arguments of this bundle may have these shapes."""
+        arguments = self._bundle.arguments
+        free: dict[str, int] = {}
+        return shapes.keys() == arguments.keys() and all(
+            len(shapes[name]) == len(spec.shape)
+            and all(
+                (free.setdefault(dim, n) if isinstance(dim, str) else dim) == n
+                for dim, n in zip(spec.shape, shapes[name], strict=True)
+            )
+            for name, spec in arguments.items()
+        )
 
     def run(
         self, signature: str, batch: plans.RawBatch, may_compile: bool = False
@@ -81,11 +129,21 @@ class Programs:
 
         Raises:
           NotCompiledError: The batch has a new shape, and `may_compile` is False.
+          ServingError: A list is longer than `max_list_length`, or the batch has a new
+            shape, and too many others have been compiled.
         """
         arrays = self._bundle.transform(batch)
         rows = len(next(iter(arrays.values())))
-        size = next(n for n in self._batching.batch_sizes if n >= rows)
-        computed = self._compute(signature, self._padded(arrays, size), may_compile)
+        length = self._length(arrays)
+        is_long = length > self._batching.list_lengths[0]
+        sizes = (
+            self._batching.sizes_of_long_lists
+            if is_long
+            else self._batching.batch_sizes
+        )
+        size = next(n for n in sizes if n >= rows)
+        padded = self._padded(arrays, size, length)
+        computed = self._compute(signature, padded, may_compile)
         forwarded = self._bundle.forwarded(batch)
         return {
             spec.name: spec.to_wire(
@@ -111,26 +169,58 @@ class Programs:
     def _compile(self, key: tuple[int, Shapes], arrays: Arrays) -> Any:
         with self._lock:
             if key not in self._compiled:
+                if self._is_ready:
+                    self._learn(key[1])
                 distinct = dict.fromkeys(self._groups[key[0]].values())
                 self._compiled[key] = self._bundle.compile(list(distinct), arrays)
                 self.late_compiles += self._is_ready
             return self._compiled[key]
 
-    def _padded(self, arrays: Arrays, size: int) -> dict[str, NDArray[Any]]:
-        """Pad to `size` rows, and all lists to one length, so that few shapes exist."""
-        lengths = [
-            array.shape[axis]
-            for name, array in arrays.items()
-            if name in self._fills
-            for axis in self._fills[name].axes
-        ]
-        length = padded_length(max([self._batching.list_length, *lengths]))
+    def _learn(self, shapes: Shapes) -> None:
+        if shapes not in self._learned and len(self._learned) >= MOST_LEARNED:
+            raise invalid(
+                f"expected one of the {MOST_LEARNED} shapes of features that were "
+                "compiled for other requests, found another. Pad features of free "
+                "width to a few sizes."
+            )
+        self._learned[shapes] = None
+
+    def _length(self, arrays: Arrays) -> int:
+        """Return the length to which all lists of a batch are padded."""
+        longest = max(
+            (
+                array.shape[axis]
+                for name, array in arrays.items()
+                if name in self._fills
+                for axis in self._fills[name].axes
+            ),
+            default=0,
+        )
+        lengths = self._batching.list_lengths
+        found = next((length for length in lengths if length >= longest), None)
+        if found is None:
+            raise too_long(longest, self._batching.max_list_length)
+        return found
+
+    def _padded(
+        self, arrays: Arrays, size: int, length: int
+    ) -> dict[str, NDArray[Any]]:
+        """Pad to `size` rows, and all lists to `length`, so that few shapes exist."""
         return {
             name: with_last_row_repeated(
                 _with_lists(array, self._fills.get(name), length), size
             )
             for name, array in arrays.items()
         }
+
+
+def too_long(found: int, most: int, name: str | None = None) -> ServingError:
+    """Return the error of a request with a list that is too long."""
+    where = "" if name is None else f"feature {name!r}: "
+    return invalid(
+        f"{where}expected lists of at most {most} values, found {found}. Send shorter "
+        "lists, or set max_list_length of the server's batching."
+    )
 
 
 @dataclass(frozen=True)
@@ -185,5 +275,11 @@ def _with_lists(
         return array
     more = [(0, 0)] * array.ndim
     for axis in fill.axes:
-        more[axis] = 0, length - array.shape[axis]
-    return np.pad(array, more, constant_values=fill.value)
+        more[axis] = 0, max(length - array.shape[axis], 0)
+    padded = np.pad(array, more, constant_values=fill.value)
+    # Longer lists are those of an example, whose first values are enough to compile.
+    kept = (
+        slice(length) if axis in fill.axes else slice(None)
+        for axis in range(array.ndim)
+    )
+    return padded[tuple(kept)]

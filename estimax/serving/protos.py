@@ -1,6 +1,7 @@
 """The message classes of TensorFlow Serving, in a descriptor pool of their own.
 
-    request = messages("tensorflow.serving.PredictRequest")()
+    request = message("tensorflow.serving.PredictRequest")()
+    request = request_message("PredictRequest").FromString(data)  # tensors are bytes
 
 A private pool may use TensorFlow's own message names, also in a process that has
 imported `tensorflow_serving.apis`, which registers the same names in the default pool.
@@ -10,6 +11,7 @@ code that a newer protoc generated refuses to run with an older protobuf.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,6 +19,15 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _SERVING = "tensorflow.serving."
+# Message and field of what `request_message` leaves as bytes.
+_UNPARSED = frozenset(
+    {
+        ("PredictRequest", "value"),  # of its map `inputs`
+        ("ExampleList", "examples"),
+        ("ExampleListWithContext", "examples"),
+        ("ExampleListWithContext", "context"),
+    }
+)
 
 
 @cache
@@ -31,6 +42,24 @@ def message(name: str) -> Any:  # a class that protobuf makes at run time
 
 
 @cache
+def request_message(name: str) -> Any:
+    """Return a message class of tensorflow.serving in which tensors are bytes.
+
+    The fields of `_UNPARSED` have the same bytes as in `message(name)`, but are not
+    parsed with the message: a server first checks which of them it needs, and parses
+    those of a large request in a thread.
+
+    >>> sent = message("PredictRequest")()
+    >>> sent.inputs["age"].dtype = 1
+    >>> parsed = request_message("PredictRequest").FromString(sent.SerializeToString())
+    >>> parsed.inputs["age"].hex()
+    '0801'
+    """
+    found = _request_pool().FindMessageTypeByName(_SERVING + name)
+    return message_factory.GetMessageClass(found)
+
+
+@cache
 def data_types() -> dict[str, int]:
     """Return the numbers of TensorFlow's dtypes by name, e.g. DT_FLOAT: 1."""
     found = _pool().FindEnumTypeByName("tensorflow.DataType")
@@ -39,9 +68,28 @@ def data_types() -> dict[str, int]:
 
 @cache
 def _pool() -> descriptor_pool.DescriptorPool:
-    folder = resources.files("estimax.serving")
-    data = (folder / "tensorflow_serving.binpb").read_bytes()
     pool = descriptor_pool.DescriptorPool()
-    for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
+    for file in _files():
         pool.Add(file)
     return pool
+
+
+@cache
+def _request_pool() -> descriptor_pool.DescriptorPool:
+    pool = descriptor_pool.DescriptorPool()
+    for file in _files():
+        for kind in file.message_type:
+            for each in (kind, *kind.nested_type):
+                for field in each.field:
+                    if (kind.name, field.name) in _UNPARSED:
+                        # A message and its bytes look the same on the wire.
+                        field.type = field.TYPE_BYTES
+                        field.ClearField("type_name")
+        pool.Add(file)
+    return pool
+
+
+def _files() -> Sequence[Any]:
+    folder = resources.files("estimax.serving")
+    data = (folder / "tensorflow_serving.binpb").read_bytes()
+    return descriptor_pb2.FileDescriptorSet.FromString(data).file

@@ -15,6 +15,7 @@ from estimax.core.errors import BundleError
 from estimax.export import Bundle
 from estimax.export.signature import Signature
 from estimax.serving.examples import EXAMPLE_NAMES, columns_from_examples
+from estimax.serving.json_rows import JsonRows
 from estimax.serving.status import invalid
 from estimax.staging import plan as plans
 
@@ -62,6 +63,34 @@ def check_request(
         return bundle.check(columns)
     except BundleError as error:
         raise invalid(str(error)) from None
+
+
+class IdCheck:
+    """Finds ids out of range in a request, before others share its batch.
+
+    A transform would find them as well, but in the whole batch, whose other requests
+    would then have to run again, each alone.
+
+    Args:
+      plan: The host transforms of the model.
+    """
+
+    def __init__(self, plan: plans.Plan) -> None:
+        self._calls = [
+            call
+            for call in plan.calls
+            if getattr(call.transform, "out_of_range", "drop") != "drop"
+        ]
+
+    def __call__(self, features: plans.RawBatch | JsonRows) -> None:
+        """Raise `FeatureError` if an id has no row in its table."""
+        for call in self._calls:
+            columns = (
+                [features.column(origin) for origin in call.inputs]
+                if isinstance(features, JsonRows)
+                else [features[origin] for origin in call.inputs]
+            )
+            call.transform(dict(zip(call.transform.keys, columns, strict=True)))
 
 
 def _serialized(column: Any, name: str) -> list[bytes]:

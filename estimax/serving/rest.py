@@ -9,7 +9,6 @@ framework, which would take a fifth of the time of a small request.
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import logging
 import re
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from estimax.serving import json_values, pages
+from estimax.serving.config import METRICS_PATH
 from estimax.serving.describe import (
     metadata_json,
     models_json,
@@ -32,15 +32,18 @@ from estimax.serving.inference import (
     InferenceService,
     Target,
 )
+from estimax.serving.json_pieces import JsonPieces, parse_in_pieces
 from estimax.serving.json_rows import FeatureReader, features_from_json
-from estimax.serving.metrics import ServerMetrics
+from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
+from estimax.serving.off_loop import LARGE, SMALL
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
+from estimax.wire.metric_families import Family
 
 _access = logging.getLogger("estimax.serving.access")
 
-_LARGE_BODY: Final = 1_000_000  # parsed in a thread, so that others do not wait
 _COMPRESSED_FROM: Final = 8192
+_SENT_AT_ONCE: Final = 1_000_000  # bytes
 _INT64: Final = 2**63
 _LIVE: Final = ("/healthz", "/livez", "/v2/health/live")
 _READY: Final = ("/readyz", "/v2/health/ready")
@@ -54,7 +57,8 @@ _PATH: Final = re.compile(
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-Verb = Callable[[Target, dict[str, Any]], Awaitable["Response"]]
+# The target, the body, and its size in bytes.
+Verb = Callable[[Target, dict[str, Any], int], Awaitable["Response"]]
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ class RestApp:
       metrics: Counts them.
       limits: Sizes, time and access.
       is_draining: Whether the server is about to stop, for `/readyz`.
+      families: Returns the metrics of the server. None: those of `metrics`.
+      metrics_path: The path of the metrics. None: there is none.
     """
 
     def __init__(
@@ -99,11 +105,16 @@ class RestApp:
         metrics: ServerMetrics,
         limits: RestLimits | None = None,
         is_draining: Callable[[], bool] = lambda: False,
+        *,
+        families: Callable[[], Awaitable[list[Family]]] | None = None,
+        metrics_path: str | None = METRICS_PATH,
     ) -> None:
         self._service = service
         self._metrics = metrics
         self._limits = limits or RestLimits()
         self._is_draining = is_draining
+        self._families = families or self._own_families
+        self._metrics_path = metrics_path
         self._verbs: dict[str, Verb] = {
             ":predict": self._predict,
             ":classify": self._classify,
@@ -116,17 +127,24 @@ class RestApp:
         """Answer one request of an ASGI server."""
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # answered with 403
         elif scope["type"] == "http":
             start = time.perf_counter()
             response = await self._respond(scope, receive)
+            if scope["path"] not in _HEALTH:
+                self._metrics.observe_response(response.status)
             await self._send(scope, response, send)
             _log_access(scope, response, time.perf_counter() - start)
 
     async def _respond(self, scope: Mapping[str, Any], receive: Receive) -> Response:
+        start = time.perf_counter()
         try:
             self._check_token(scope)
             return await self._route(scope, receive)
         except ServingError as error:
+            if not error.is_counted:
+                self._count(scope, error.code, time.perf_counter() - start)
             return _error(error)
         except Exception as error:  # a bug: the connection and the server live on
             logging.getLogger("estimax.serving").exception("request failed")
@@ -144,11 +162,14 @@ class RestApp:
             check_token(self._limits.token, given)
 
     async def _route(self, scope: Mapping[str, Any], receive: Receive) -> Response:
-        method, path = scope["method"], _raw_path(scope)
+        method, path = _method(scope), _raw_path(scope)
         if method == "OPTIONS" and path.startswith("/v1/"):
             return _preflight(scope)
-        if path == "/monitoring/prometheus/metrics" and method == "GET":
-            return _text(self._metrics.text(self._service.manager))
+        if path == self._metrics_path and method == "GET":
+            return _text(text_of(await self._families()))
+        if path == "/ui/state" and method == "GET":
+            totals = totals_of(await self._families())
+            return _json(pages.state(self._service.manager, totals))
         if (page := self._page(method, path)) is not None:
             return page
         match = _PATH.fullmatch(path)
@@ -171,14 +192,29 @@ class RestApp:
             )
         if path in ("/", "/ui", "/ui/"):
             return Response(200, pages.page(), b"text/html; charset=utf-8")
-        if path == "/ui/state":
-            return _json(pages.state(self._service.manager, self._metrics))
         return None
+
+    async def _own_families(self) -> list[Family]:
+        return self._metrics.families(self._service.manager)
+
+    def _count(self, scope: Mapping[str, Any], code: Code, seconds: float) -> None:
+        """Count a request that failed before it reached a model."""
+        match = _PATH.fullmatch(_raw_path(scope))
+        verb = (match["rest"] or "") if match is not None else ""
+        is_question = scope["method"] in ("GET", "HEAD") and not verb.startswith(":")
+        if is_question and code is not Code.UNAUTHENTICATED:
+            return  # status and metadata are not inference
+        name = urllib.parse.unquote(match["name"] or "") if match is not None else ""
+        known = name if name in self._service.manager.models() else ""
+        method = verb[1:] if verb in self._verbs else ""
+        self._metrics.observe(
+            Observed(known, None, "", method, "REST", code, 0, seconds)
+        )
 
     async def _model_request(
         self, scope: Mapping[str, Any], receive: Receive, match: re.Match[str]
     ) -> Response:
-        method, manager = scope["method"], self._service.manager
+        method, manager = _method(scope), self._service.manager
         target, rest = _target(match), match["rest"] or ""
         if match["name"] is None:
             if method == "GET" and b"list=1" in scope["query_string"].split(b"&"):
@@ -194,10 +230,12 @@ class RestApp:
                 f"malformed request: {method} {_raw_path(scope)}; expected POST with "
                 ":predict, :classify or :regress, or GET for status and metadata."
             )
-        body = await self._body(scope, receive)
-        return await verb(target, body)
+        body, size = await self._body(scope, receive)
+        return await verb(target, body, size)
 
-    async def _predict(self, target: Target, body: dict[str, Any]) -> Response:
+    async def _predict(
+        self, target: Target, body: dict[str, Any], size: int
+    ) -> Response:
         is_row_form = False
 
         def read(specs: Any, reader: FeatureReader) -> Any:
@@ -213,41 +251,57 @@ class RestApp:
             read,
             output_filter=_output_filter(body),
             timeout=self._limits.timeout,
+            size=size,
         )
         if is_row_form:
             _check_rows(answer)
-        return Response(200, json_values.predictions_json(answer.outputs, is_row_form))
+        write = json_values.predictions_json
+        return await self._written(answer, write, answer.outputs, is_row_form)
 
-    async def _classify(self, target: Target, body: dict[str, Any]) -> Response:
-        examples = _examples(body)
+    async def _classify(
+        self, target: Target, body: dict[str, Any], size: int
+    ) -> Response:
+        examples = await self._service.off_loop.run(size, _examples, body)
         answer = await self._service.classify(
             _with_signature(target, body), examples, self._limits.timeout
         )
-        results = {"results": _classes(answer)}
-        is_finite = json_values.are_finite(answer.outputs.values())
-        return Response(200, json_values.dumps(results, is_finite))
+        return await self._written(answer, _classes_json, answer)
 
-    async def _regress(self, target: Target, body: dict[str, Any]) -> Response:
-        examples = _examples(body)
+    async def _regress(
+        self, target: Target, body: dict[str, Any], size: int
+    ) -> Response:
+        examples = await self._service.off_loop.run(size, _examples, body)
         answer = await self._service.regress(
             _with_signature(target, body), examples, self._limits.timeout
         )
         values = answer.outputs[REGRESSION]
-        is_finite = json_values.are_finite([values])
-        return Response(200, json_values.dumps({"results": values}, is_finite))
+        return await self._written(answer, json_values.list_json, "results", values)
 
-    async def _body(self, scope: Mapping[str, Any], receive: Receive) -> dict[str, Any]:
+    async def _written(
+        self, answer: Answer, write: Callable[..., bytes], *arguments: Any
+    ) -> Response:
+        """Return the answer that `write(*arguments)` writes, in a thread if large."""
+        size = json_values.SIZE_OF_NUMBER * sum(a.size for a in answer.outputs.values())
+        return Response(200, await self._service.off_loop.run(size, write, *arguments))
+
+    async def _body(
+        self, scope: Mapping[str, Any], receive: Receive
+    ) -> tuple[dict[str, Any], int]:
+        """Return the object of a body, and the size of the body in bytes."""
         data = await self._read(receive)
         encoding = (_header(scope, b"content-encoding") or b"").lower()
         if encoding == b"gzip":
-            data = await asyncio.to_thread(_inflated, data, self._limits.max_body)
+            # A small body may become a large one.
+            run, most = self._service.off_loop.run, self._limits.max_body
+            data = await run(LARGE, _inflated, data, most)
         elif encoding not in (b"", b"identity"):
             raise invalid(
                 f"Content-Encoding: expected gzip, found {encoding.decode()}."
             )
-        if len(data) > _LARGE_BODY:
-            return await asyncio.to_thread(json_values.parse, data)
-        return json_values.parse(data)
+        size = len(data)
+        if size <= SMALL:
+            return json_values.parse(data), size
+        return await self._service.off_loop.run(size, parse_in_pieces, data), size
 
     async def _read(self, receive: Receive) -> bytes:
         pieces, size, more = [], 0, True
@@ -276,12 +330,20 @@ class RestApp:
             headers += _CORS
         accepted = _header(scope, b"accept-encoding") or b""
         if len(body) > _COMPRESSED_FROM and b"gzip" in accepted:
-            body = gzip.compress(body, compresslevel=1)
+            body = await self._compressed(body)
             headers.append((b"content-encoding", b"gzip"))
         headers.append((b"content-length", b"%d" % len(body)))
         start = {"type": "http.response.start", "status": response.status}
         await send({**start, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        if scope["method"] == "HEAD":
+            body = b""
+        for place in range(0, len(body) or 1, _SENT_AT_ONCE):
+            end = place + _SENT_AT_ONCE
+            part = {"type": "http.response.body", "body": body[place:end]}
+            await send({**part, "more_body": end < len(body)})
+
+    async def _compressed(self, body: bytes) -> bytes:
+        return await self._service.off_loop.run(len(body), gzip.compress, body, 1)
 
 
 _CORS: Final = [
@@ -289,6 +351,11 @@ _CORS: Final = [
     (b"access-control-allow-methods", b"GET, POST"),
     (b"access-control-allow-headers", b"Content-Type, Authorization"),
 ]
+
+
+def _method(scope: Mapping[str, Any]) -> str:
+    """Return the method; HEAD is GET, and its answer is sent without the body."""
+    return "GET" if scope["method"] == "HEAD" else str(scope["method"])
 
 
 def _raw_path(scope: Mapping[str, Any]) -> str:
@@ -300,12 +367,14 @@ def _raw_path(scope: Mapping[str, Any]) -> str:
 def _target(match: re.Match[str]) -> Target:
     version = match["version"]
     if version is not None and not (version.isascii() and version.isdecimal()):
-        raise invalid(f"version: expected digits, found {version!r}.")
-    if version is not None and int(version) >= _INT64:
-        raise invalid(f"version {version} is larger than a 64-bit number.")
+        raise invalid(f"version: expected digits, found {version[:100]!r}.")
+    # Python refuses to convert thousands of digits.
+    digits = None if version is None else version.lstrip("0") or "0"
+    if digits is not None and (len(digits) > 19 or int(digits) >= _INT64):
+        raise invalid(f"version {digits[:30]} is larger than a 64-bit number.")
     return Target(
         urllib.parse.unquote(match["name"] or ""),
-        None if version is None else int(version),
+        None if digits is None else int(digits),
         None if match["label"] is None else urllib.parse.unquote(match["label"]),
     )
 
@@ -319,6 +388,8 @@ def _with_signature(target: Target, body: Mapping[str, Any]) -> Target:
 
 def _output_filter(body: Mapping[str, Any]) -> list[str]:
     names = body.get("output_filter", [])
+    if isinstance(names, JsonPieces):
+        names = names.whole()
     if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
         raise invalid("output_filter: expected a list of names.")
     return names
@@ -326,6 +397,8 @@ def _output_filter(body: Mapping[str, Any]) -> list[str]:
 
 def _examples(body: Mapping[str, Any]) -> list[bytes]:
     examples, context = body.get("examples"), body.get("context", {})
+    if isinstance(examples, JsonPieces):
+        examples = examples.whole()
     if not isinstance(examples, list) or not examples:
         raise invalid("examples: expected a list with at least one object.")
     if not isinstance(context, dict):
@@ -335,9 +408,14 @@ def _examples(body: Mapping[str, Any]) -> list[bytes]:
     return [example_from_json({**context, **example}) for example in examples]
 
 
-def _classes(answer: Answer) -> list[list[list[Any]]]:
-    """Return [label, score] of every class of every row."""
-    outputs = answer.outputs
+def _classes_json(answer: Answer) -> bytes:
+    """Return `results`: [label, score] of every class of every row."""
+    rows = _classes(answer.outputs)
+    is_finite = json_values.are_finite(answer.outputs.values())
+    return json_values.list_json("results", rows, is_finite)
+
+
+def _classes(outputs: Mapping[str, Any]) -> list[list[list[Any]]]:
     given = next(iter(outputs.values()))
     rows, width = given.shape[0], given.shape[-1] if given.ndim > 1 else 1
     labels = (
@@ -394,7 +472,9 @@ def _preflight(scope: Mapping[str, Any]) -> Response:
 
 
 def _error(error: ServingError) -> Response:
-    return Response(error.code.http, json_values.dumps({"error": str(error)}))
+    # A name that a client sent may be no valid text.
+    text = str(error).encode("utf-8", "backslashreplace").decode()
+    return Response(error.code.http, json_values.dumps({"error": text}))
 
 
 def _json(value: Any) -> Response:

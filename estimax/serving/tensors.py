@@ -1,26 +1,34 @@
 """TensorProto messages as NumPy arrays, and back.
 
-    array = array_from_proto(request.inputs["age"], "input 'age'")
+    columns = check_inputs(request.inputs, signature.inputs, max_rows=1000).decode()
+    array = array_from_proto(proto, "output 'scores'")
     fill_proto(response.outputs["scores"], scores)
 
 A TensorProto holds its numbers as bytes (`tensor_content`) or in a typed field such as
-`float_val`. Fewer values than elements mean that the last value is repeated.
+`float_val`. Fewer values than elements mean that the last value is repeated, so a few
+bytes may promise gigabytes: names, dtypes and shapes are checked before values are
+read.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from estimax.core.errors import did_you_mean
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
-from estimax.serving.protos import data_types
+from estimax.serving.examples import EXAMPLE_NAMES
+from estimax.serving.protos import data_types, message
 from estimax.serving.status import invalid
 from estimax.wire.messages import varint
 
@@ -42,9 +50,9 @@ _FIELDS: Final[dict[str, tuple[Any, str]]] = {
 }
 _VALUE_FIELDS: Final = sorted({field for _, field in _FIELDS.values()} | {"string_val"})
 STRING: Final = "DT_STRING"
-# A shape may promise more elements than a message holds; larger ones are refused before
-# memory is reserved for them.
 _MOST_ELEMENTS: Final = 2**24
+# The most bytes that repeated values may add to a request; as many as it may send.
+_MOST_REPEATED: Final = 2**26
 
 
 def dtype_name(dtype: str) -> str:
@@ -71,29 +79,182 @@ def array_from_proto(proto: Any, where: str) -> NDArray[Any] | Strings:
       ServingError: The dtype is not supported, or values and shape do not agree.
     """
     shape = _shape(proto, where)
+    _check_repeated({where: proto}, {where: shape})
+    return _array(proto, shape, where)
+
+
+@dataclass(frozen=True)
+class TensorInputs:
+    """The inputs of a request whose names, dtypes and shapes fit a signature.
+
+    Args:
+      protos: Name to TensorProto.
+      shapes: Name to shape.
+    """
+
+    protos: Mapping[str, Any]
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @property
+    def elements(self) -> int:
+        """The number of values, counting repeated ones."""
+        return sum(map(math.prod, self.shapes.values()))
+
+    def decode(self) -> dict[str, Any]:
+        """Return the arrays by name; text as `Strings`."""
+        return {
+            name: _array(proto, self.shapes[name], f"input {name!r}")
+            for name, proto in self.protos.items()
+        }
+
+
+def check_inputs(
+    inputs: Mapping[str, bytes],
+    specs: Sequence[TensorInfo],
+    *,
+    text_inputs: Sequence[str] = EXAMPLE_NAMES,
+    max_rows: int | None = None,
+) -> TensorInputs:
+    """Check the inputs of a request, without decoding a value.
+
+    Args:
+      inputs: Name to serialized TensorProto.
+      specs: The inputs of the signature.
+      text_inputs: Names under which a request may carry text in place of all features:
+        serialized Examples, or CSV records.
+      max_rows: The most rows of a request. None: any number.
+
+    Raises:
+      ServingError: A name is unknown, a dtype or shape is not that of the signature,
+        or there are too many rows.
+    """
+    expected = _expected(inputs, specs, text_inputs)
+    protos = {name: _parsed(data, name) for name, data in inputs.items()}
+    shapes = {}
+    rows: int | None = None
+    for name, proto in protos.items():
+        spec = expected[name]
+        if proto.dtype != dtype_number(spec.dtype):
+            raise invalid(
+                f"input {name!r}: expected {spec.dtype} ({dtype_name(spec.dtype)}), "
+                f"found {_shown_dtype(proto.dtype)}."
+            )
+        shapes[name] = _shape(proto, f"input {name!r}")
+        _check_shape(spec, shapes[name])
+        rows = _check_rows(name, shapes[name][0], rows, max_rows)
+    _check_repeated(protos, shapes)
+    return TensorInputs(protos, shapes)
+
+
+def columns_from_proto(
+    inputs: Mapping[str, bytes],
+    specs: Sequence[TensorInfo],
+    *,
+    max_rows: int | None = None,
+) -> dict[str, Any]:
+    """Return the arrays of a request that `check_inputs` accepts."""
+    return check_inputs(inputs, specs, max_rows=max_rows).decode()
+
+
+def _expected(
+    inputs: Mapping[str, Any], specs: Sequence[TensorInfo], text_inputs: Sequence[str]
+) -> dict[str, TensorInfo]:
+    """Return the specs by name, or raise if an input is unknown."""
+    expected = {spec.name: spec for spec in specs}
+    unknown = [name for name in inputs if name not in expected]
+    if len(inputs) == 1 and unknown and unknown[0] in text_inputs:
+        return {unknown[0]: TensorInfo(unknown[0], "string", (None,))}
+    if unknown:
+        word = "feature" if len(unknown) == 1 else "features"
+        near = did_you_mean(unknown[0], expected)
+        raise invalid(f"unknown {word} {', '.join(map(repr, unknown))}{near}")
+    return expected
+
+
+def _parsed(data: bytes, name: str) -> Any:
+    try:
+        return message("tensorflow.TensorProto").FromString(data)
+    except DecodeError as error:
+        raise invalid(f"input {name!r}: it is not a TensorProto: {error}.") from None
+
+
+def _check_shape(spec: TensorInfo, shape: tuple[int, ...]) -> None:
+    """Raise unless a column of this shape may fit; `export.requests` converts it."""
+    if not shape:
+        raise invalid(
+            f"input {spec.name!r}: expected a list, one value per row, found a single "
+            "value."
+        )
+    tail, wanted = shape[1:], spec.tail
+    fits = len(tail) == len(wanted) and all(
+        size in (None, n) for n, size in zip(tail, wanted, strict=True)
+    )
+    # [B] stands for [B, 1] and the reverse, and for lists of one value.
+    without_ones = [n for n in tail if n != 1], [n for n in wanted if n != 1]
+    is_like = without_ones[0] == without_ones[1] or (spec.kind == "sparse" and not tail)
+    if not fits and not is_like:
+        sizes = ", ".join(["B", *("?" if n is None else str(n) for n in wanted)])
+        raise invalid(
+            f"input {spec.name!r}: expected {spec.dtype} of shape [{sizes}], found the "
+            f"shape {list(shape)}."
+        )
+
+
+def _check_rows(name: str, found: int, rows: int | None, most: int | None) -> int:
+    if rows is not None and found != rows:
+        raise invalid(
+            f"input {name!r}: expected {rows} rows as in the inputs before it, found "
+            f"{found}."
+        )
+    if most is not None and found > most:
+        raise invalid(
+            f"input {name!r}: expected at most {most} rows, found {found}; send the "
+            "request in parts."
+        )
+    return found
+
+
+def _check_repeated(
+    protos: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Raise if repeating the last values would take too much memory."""
+    added = 0
+    for name, proto in protos.items():
+        if proto.tensor_content:
+            continue
+        count = math.prod(shapes[name])
+        if proto.dtype == data_types()[STRING]:
+            given = proto.string_val
+            size = 8 + (len(given[-1]) if given else 0)
+        else:
+            given = getattr(proto, _fields_by_number().get(proto.dtype, "float_val"))
+            size = 8
+        added += max(count - len(given), 0) * size
+    if added > _MOST_REPEATED:
+        raise invalid(
+            f"the request repeats values up to {added} bytes, at most {_MOST_REPEATED} "
+            "are allowed; send all values, or fewer rows."
+        )
+
+
+@functools.cache
+def _fields_by_number() -> dict[int, str]:
+    return {data_types()[name]: field for name, (_, field) in _FIELDS.items()}
+
+
+def _array(proto: Any, shape: tuple[int, ...], where: str) -> NDArray[Any] | Strings:
     count = math.prod(shape)
     if proto.dtype == data_types()[STRING]:
         return _strings(proto, count, where).reshape(shape)
     for name, (dtype, field) in _FIELDS.items():
         if data_types()[name] == proto.dtype:
             return _numbers(proto, np.dtype(dtype), field, count, where).reshape(shape)
-    raise invalid(f"{where}: tensors of dtype number {proto.dtype} are not supported.")
+    raise invalid(f"{where}: tensors of {_shown_dtype(proto.dtype)} are not supported.")
 
 
-def columns_from_proto(
-    inputs: Mapping[str, Any], specs: Sequence[TensorInfo]
-) -> dict[str, Any]:
-    """Return the arrays of a request; their dtypes must be those of the signature."""
-    expected = {spec.name: spec for spec in specs}
-    columns = {n: array_from_proto(p, f"input {n!r}") for n, p in inputs.items()}
-    for name in columns.keys() & expected.keys():
-        spec = expected[name]
-        if inputs[name].dtype != dtype_number(spec.dtype):
-            raise invalid(
-                f"input {name!r}: expected {spec.dtype}, found dtype number "
-                f"{inputs[name].dtype}."
-            )
-    return columns
+def _shown_dtype(number: int) -> str:
+    names = {value: name for name, value in data_types().items()}
+    return names.get(number, f"the unknown dtype {number}")
 
 
 def fill_proto(proto: Any, array: NDArray[Any], *, as_content: bool = False) -> None:
@@ -172,15 +333,19 @@ def _strings(proto: Any, count: int, where: str) -> Strings:
     if proto.tensor_content:
         return Strings.of(_strings_in(proto.tensor_content, count, where))
     _check_other_fields(proto, "string_val", where)
-    values = list(proto.string_val[:count])
-    values += [values[-1] if values else b""] * (count - len(values))
-    return Strings.of(np.array(values, dtype=object) if values else values)
+    values = Strings.of(list(proto.string_val[:count]) or [b""])
+    if len(values) == count:
+        return values
+    # The index of the last value, again and again.
+    return values[np.minimum(np.arange(count), len(values) - 1)]
 
 
 def _strings_in(content: bytes, count: int, where: str) -> list[bytes]:
     """Return strings that are stored as all lengths, then all bytes."""
     try:
         lengths, place = [], 0
+        if count > len(content):
+            raise ValueError("every length takes a byte")
         for _ in range(count):
             length, place = varint(content, place)
             lengths.append(length)

@@ -7,33 +7,33 @@ version.close()
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import logging
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from estimax import export
+from estimax.core.sparse import Sparse
 from estimax.export import Bundle
-from estimax.export.signature import origins_of
+from estimax.export.signature import input_name, origins_of
 from estimax.serving.batching import (
     Answers,
     Features,
     Scheduler,
     Task,
     answer_in_pieces,
-    joined_answers,
-    pieces_of,
     row_count,
 )
 from estimax.serving.config import BatchingConfig
-from estimax.serving.examples import compile_parser
-from estimax.serving.json_rows import FeatureReader
+from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.loading import StopSignal
-from estimax.serving.programs import Programs
+from estimax.serving.programs import NamedShapes, Programs, too_long
+from estimax.serving.requests import IdCheck
 from estimax.serving.status import invalid
 from estimax.serving.warm_up import run_warm_up
 
@@ -62,8 +62,11 @@ class LoadedVersion:
         first = next(iter(bundle.signatures.values()))
         csv_name = None if bundle.csv is None else bundle.csv.name
         self.reader = FeatureReader(first.inputs, origins_of(bundle.plan), csv_name)
+        self._check_ids = IdCheck(bundle.plan)
         self._scheduler = scheduler
-        self._most = batching.max_batch_size
+        self._batching = batching
+        self.warm_up_seconds: float | None = None  # of its warm-up requests
+        self.example = bundle.example()  # kept: its folder may be removed
         self.queue = scheduler.queue(programs.run, batching)
 
     def submit(
@@ -72,65 +75,43 @@ class LoadedVersion:
         batch: Features,
         deliver: Callable[[Answers | Exception], None],
         deadline: float | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         """Compute the answers for a batch of any size; call `deliver` with them once.
 
+        Args:
+          signature: The name of the signature.
+          batch: The rows.
+          deliver: Called with the answers, or an error.
+          deadline: When the answer is no longer wanted, by `time.monotonic`.
+          is_wanted: Returns whether anyone still waits for the answer.
+
         Raises:
-          ServingError: The queue is full.
+          ServingError: The queue is full, or a list is too long.
+          FeatureError: An id is out of range.
         """
         rows = row_count(batch)
-        if rows <= self._most:
-            self.queue.submit(Task(batch, rows, signature, deliver, deadline))
-            return
-        parts = pieces_of(batch, self._most)
-        pieces = _Pieces(len(parts), deliver)
-        self.queue.submit(
-            *(
-                Task(
-                    part,
-                    row_count(part),
-                    signature,
-                    pieces.receiver(index),
-                    deadline,
-                )
-                for index, part in enumerate(parts)
-            )
-        )
+        self._check_lists(batch)
+        if rows <= self._batching.max_batch_size:  # a larger one shares no batch
+            self._check_ids(batch)
+        self.queue.submit(Task(batch, rows, signature, deliver, deadline, is_wanted))
+
+    def _check_lists(self, batch: Features) -> None:
+        """Refuse lists that no program takes, before others share their batch."""
+        others = batch.others if isinstance(batch, JsonRows) else batch
+        most = self._batching.max_list_length
+        for origin, value in others.items():
+            if (
+                isinstance(value, Sparse)
+                and max(value.dense_shape[1:], default=0) > most
+            ):
+                longest = int(value.indices[:, 1:].max(initial=-1)) + 1
+                if longest > most:
+                    raise too_long(longest, most, input_name(origin))
 
     def close(self) -> None:
         """Free the programs and the queue. No request may be under way."""
         self._scheduler.remove(self.queue)
-
-
-class _Pieces:
-    """The answers to the pieces of a request that is larger than a batch."""
-
-    def __init__(
-        self, count: int, deliver: Callable[[Answers | Exception], None]
-    ) -> None:
-        self._found: list[Any] = [None] * count
-        self._missing = count
-        self._deliver = deliver
-        self._lock = threading.Lock()
-
-    def receiver(self, index: int) -> Callable[[Answers | Exception], None]:
-        """Return the function that takes the answers of one piece."""
-
-        def receive(answers: Answers | Exception) -> None:
-            with self._lock:
-                self._found[index] = answers
-                self._missing -= 1
-                is_last = not self._missing
-            if is_last:
-                self._deliver(self._whole())
-
-        return receive
-
-    def _whole(self) -> Answers | Exception:
-        for answers in self._found:
-            if isinstance(answers, Exception):
-                return answers
-        return joined_answers(self._found)
 
 
 def load_version(
@@ -138,6 +119,10 @@ def load_version(
     batching: BatchingConfig,
     scheduler: Scheduler,
     check: Callable[[], None] = lambda: None,
+    shapes: Sequence[NamedShapes] = (),
+    *,
+    runs_warm_up: bool = True,
+    maps_weights: bool = False,
 ) -> LoadedVersion:
     """Load a bundle, run its self-test, compile it, and send its warm-up requests.
 
@@ -146,11 +131,15 @@ def load_version(
       batching: Which batch sizes to compile, and how requests are joined.
       scheduler: Whose threads will run its batches.
       check: Called between the parts of the work; raises if the load is to stop.
+      shapes: What `Programs.learned` of the version before it returned.
+      runs_warm_up: Whether to send the warm-up requests.
+      maps_weights: Whether processes that load the bundle share the memory of its
+        weights.
 
     Raises:
       EstimaxError: The bundle is damaged, or fails its self-test or a request.
     """
-    bundle = export.load(path)
+    bundle = export.load(path, memory_map=maps_weights)
     check()
     if not all(signature.is_by_row for signature in bundle.signatures.values()):
         raise invalid(
@@ -158,7 +147,7 @@ def load_version(
             "them. Serve the folder of the version, which predicts."
         )
     programs = Programs(bundle, batching)
-    programs.compile(check)
+    programs.compile(shapes, check)
     # With these programs: the bundle would compile its own for one more batch size.
     bundle.self_test(
         lambda name, batch: answer_in_pieces(
@@ -166,13 +155,22 @@ def load_version(
         )
     )
     check()
-    compile_parser(bundle)
-    run_warm_up(bundle, programs, batching.max_batch_size, check)
+    start = time.perf_counter()
+    if runs_warm_up:
+        run_warm_up(bundle, programs, batching.max_batch_size, check)
+    seconds = time.perf_counter() - start
     programs.late_compiles = 0  # nobody waited for those of warm-up requests
-    return LoadedVersion(bundle, programs, scheduler, batching)
+    loaded = LoadedVersion(bundle, programs, scheduler, batching)
+    loaded.warm_up_seconds = seconds if runs_warm_up else None
+    return loaded
 
 
-def compile_in_child(path: Path, batching: BatchingConfig, signal: StopSignal) -> None:
+def compile_in_child(
+    path: Path,
+    batching: BatchingConfig,
+    signal: StopSignal,
+    shapes: Sequence[NamedShapes] = (),
+) -> None:
     """Compile a bundle in a process of low priority, into the shared cache.
 
     Compiling in the serving process would delay its requests: their 99th percentile
@@ -182,12 +180,12 @@ def compile_in_child(path: Path, batching: BatchingConfig, signal: StopSignal) -
     Raises:
       LoadStoppedError: The load was told to stop; the child has been killed.
     """
-    sizes = ",".join(map(str, batching.batch_sizes))
-    command = [sys.executable, "-m", "estimax.serving.precompile", str(path), sizes]
+    settings = json.dumps(dataclasses.asdict(batching))
+    command = [sys.executable, "-m", "estimax.serving.precompile", str(path), settings]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         # The child ends when its input does, so that it never outlives this process.
         child = subprocess.Popen(
-            ["nice", "-n", "19", *command, str(batching.list_length)],
+            ["nice", "-n", "19", *command, json.dumps(list(shapes))],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

@@ -31,7 +31,7 @@ from estimax.serving.examples import (
     examples_from_proto,
 )
 from estimax.serving.programs import Programs
-from estimax.serving.protos import message
+from estimax.serving.protos import message, request_message
 from estimax.serving.requests import check_classify, check_regress, check_request
 from estimax.serving.status import Code, ServingError, invalid
 from estimax.serving.tensors import array_from_proto, columns_from_proto
@@ -94,7 +94,7 @@ def _records(path: Path) -> Iterator[bytes]:
 
 def _log_of(record: bytes) -> Any:
     try:
-        return message("PredictionLog").FromString(record)
+        return request_message("PredictionLog").FromString(record)
     except DecodeError as error:
         raise invalid(f"expected a PredictionLog, found other bytes: {error}") from None
 

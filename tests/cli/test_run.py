@@ -273,4 +273,6 @@ def test_an_empty_file_has_no_columns(cli, bundle, tmp_path):
     (tmp_path / "in.csv").touch()
     answer = cli("run", bundle, "--input", tmp_path / "in.csv")
     assert answer.code == 1
-    assert "needs a column 'age'; the file has no columns" in answer.err
+    assert (
+        "needs the columns 'age', 'city', 'tags'; the file has no columns" in answer.err
+    )

@@ -244,8 +244,8 @@ def test_a_request_that_does_not_fit_is_named(loaded, change, words):
 
 
 def test_a_missing_feature_is_named(loaded):
-    with pytest.raises(BundleError, match="feature 'city' is missing"):
-        loaded.predict({"age": [31.0], "tags": [["red"]]})
+    with pytest.raises(BundleError, match="feature 'age' is missing"):
+        loaded.predict({"city": ["Oslo"], "tags": [["red"]]})
 
 
 def test_an_unknown_signature_names_its_neighbour(loaded):

@@ -8,12 +8,15 @@ import pytest
 import estimax as ex
 from estimax import export
 from estimax.core.errors import BundleError
+from estimax.export import TensorInfo
+from estimax.export.requests import RequestReader
 from estimax.feature_columns import (
     categorical_column_with_hash_bucket,
     embedding_column,
     indicator_column,
     numeric_column,
 )
+from estimax.staging.recording import Origin
 from estimax.transforms import Scaling
 from tests.export import servables
 
@@ -33,11 +36,19 @@ def bundle(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def numeric(tmp_path_factory):
+    base = tmp_path_factory.mktemp("numeric")
+    export.write_bundle(servables.numeric_servable(), base, platforms=("cpu",))
+    return export.load(base)
+
+
+@pytest.fixture(scope="module")
 def expected(bundle):
     exact = {**COLUMNS, "age": np.array([31.0, 46.0, 20.0], np.float32)}
     return bundle.predict(exact)
 
 
+FEATURES = ("point", "name")
 FORMS = {
     "a list of dicts": ROWS,
     "a dict of lists": COLUMNS,
@@ -201,3 +212,37 @@ def test_a_missing_value_without_a_default_is_an_error_with_its_row(filled):
     row = {"size": 2.0, "age": 40.0, "plain": 0.0, "plane": -1, "city": ""}
     with pytest.raises(BundleError, match=r"'plain': .* a missing value in row 1"):
         filled.predict([row, {**row, "plain": None}])
+
+
+def test_an_absent_key_is_a_missing_value_in_every_form(filled):
+    full = {"size": 2.0, "age": 40.0, "plain": 0.0, "plane": -1, "city": ""}
+    wanted = filled.predict(full)["predictions"].tolist()
+    assert filled.predict({"plain": 0.0})["predictions"].tolist() == wanted
+    assert filled.predict({"plain": [0.0]})["predictions"].tolist() == wanted
+    assert filled.predict([{"plain": 0.0}])["predictions"].tolist() == wanted
+    frame = pd.DataFrame({"plain": [0.0]})
+    assert filled.predict(frame)["predictions"].tolist() == wanted
+    found = filled.predict([{"plain": 0.0}, full])["predictions"].tolist()
+    assert found == [*wanted, *wanted]
+
+
+def test_a_missing_row_of_several_values_has_the_default_of_each():
+    point = TensorInfo("point", "float32", (None, 2), default=(1.0, 2.0))
+    name = TensorInfo("name", "string", (None, 1))
+    reader = RequestReader([point, name], [Origin("features", n) for n in FEATURES])
+    rows = [{"point": [5.0, None], "name": ["a"]}, {"point": None}, {}]
+    batch = {origin.key: value for origin, value in reader(rows).items()}
+    assert batch["point"].tolist() == [[5.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
+    assert batch["name"].tolist() == [b"a", b"", b""]
+
+
+def test_a_misspelled_column_is_not_filled(filled):
+    with pytest.raises(BundleError, match=r"'city' is missing, found .* 'citty'"):
+        filled.predict({"plain": [0.0], "citty": ["Oslo"]}, ignore_extra=True)
+
+
+def test_one_error_names_all_features_that_have_no_value(numeric):
+    with pytest.raises(BundleError, match="'age' in row 1, 'size' in row 0"):
+        numeric.predict([{"age": 1.0, "size": None}, {"age": None, "size": 2}])
+    with pytest.raises(BundleError, match="features 'age', 'size' are missing"):
+        numeric.predict({})

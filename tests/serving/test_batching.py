@@ -178,3 +178,55 @@ def test_a_timeout_waits_for_more_rows(scheduler):
     queue.submit(task([2.0], inbox.of("b")))  # fills the batch
     inbox.wait(2)
     assert model.sizes == [2]
+
+
+def test_a_large_request_is_cut_and_takes_turns_with_others(scheduler):
+    model, inbox = Model(), Inbox()
+    queue = held_queue(scheduler, model, inbox, batch_sizes=(1, 4))
+    queue.submit(task([*range(11)], inbox.of("large")))
+    for name in "abc":
+        queue.submit(task([1.0, 2.0, 3.0], inbox.of(name)))
+    assert queue.waiting_rows == 20
+    model.go.set()
+    found = inbox.wait(5)
+    assert model.sizes == [1, 4, 3, 4, 3, 3, 3]
+    assert found["large"]["y"].tolist() == [2.0 * i for i in range(11)]
+    assert queue.waiting_rows == 0
+
+
+def test_a_large_request_keeps_no_other_out_but_another_large_one(scheduler):
+    model, inbox = Model(), Inbox()
+    queue = held_queue(
+        scheduler, model, inbox, batch_sizes=(1, 2), max_enqueued_batches=2
+    )
+    queue.submit(task([1.0] * 99, inbox.of("large")))
+    queue.submit(task([1.0], inbox.of("small")))
+    with pytest.raises(ServingError, match="99 rows are waiting and at most 4 may"):
+        queue.submit(task([1.0] * 99, inbox.of("other")))
+    model.go.set()
+    inbox.wait(3)
+
+
+def test_the_rest_of_a_large_request_is_not_run_after_a_failure(scheduler):
+    model, inbox = Model(), Inbox()
+    queue = held_queue(scheduler, model, inbox, batch_sizes=(1, 2))
+    queue.submit(task([1.0, 1.0, -1.0, 1.0, 1.0, 1.0], inbox.of("large")))
+    queue.submit(task([3.0], inbox.of("small")))
+    model.go.set()
+    found = inbox.wait(3)
+    assert isinstance(found["large"], ValueError)
+    assert found["small"]["y"].tolist() == [6.0]
+    assert sum(model.sizes) <= 6
+
+
+def test_what_nobody_waits_for_is_not_run(scheduler):
+    model, inbox = Model(), Inbox()
+    queue = held_queue(scheduler, model, inbox, batch_sizes=(1, 2))
+    for count in (1, 7):
+        gone = task([1.0] * count, inbox.of("gone"))
+        gone.is_wanted = lambda: False
+        queue.submit(gone)
+    queue.submit(task([3.0, 4.0], inbox.of("small")))
+    model.go.set()
+    assert inbox.wait(2).keys() == {"first", "small"}
+    assert model.sizes == [1, 2]

@@ -102,7 +102,7 @@ def test_numbers_beyond_float32_are_infinite(reader):
         {"city": 7},
         {"age": "31"},
         {"age": True},
-        {"age": None},
+        {"time": None},
         {"age": 10**400},
         {"hours": 2.0},
         {"hours": 2**63},
@@ -121,8 +121,37 @@ def test_what_does_not_fit_is_an_invalid_argument(reader, change):
 
 def test_a_missing_name_is_an_invalid_argument(reader):
     row = {name: value for name, value in ROW.items() if name != "hours"}
-    with pytest.raises(ServingError, match="row 1: it lacks 'hours'"):
+    with pytest.raises(ServingError, match="'hours' is absent in row 1"):
         features_from_json({"instances": [ROW, row]}, SPECS, reader)
+
+
+def test_null_and_absent_keys_are_missing_values(reader):
+    gone = {"time": 0.1, "hours": 2, "level": 0, "is_new": True, "point": [1, 2]}
+    null = {**gone, **dict.fromkeys(("city", "name", "age", "tags"))}
+    full = {**gone, "city": "", "name": "", "age": 0.5, "tags": []}
+    for rows in ([ROW, gone], [ROW, null], [null, gone]):
+        body = {"instances": rows}
+        wanted = {"instances": [row if row is ROW else full for row in rows]}
+        assert_same(reader.raw_batch([read(body, reader)]), slowly(wanted))
+        assert_same(slowly(body), slowly(wanted))
+    columns = {name: [value] for name, value in gone.items()}
+    assert_same(slowly({"inputs": columns}), slowly({"instances": [full]}))
+
+
+def test_one_error_names_all_features_without_a_value(reader):
+    rows = [{**ROW, "time": None}, {n: v for n, v in ROW.items() if n != "hours"}]
+    words = "'time' is null in row 0, 'hours' is absent in row 1"
+    with pytest.raises(ServingError, match=words):
+        features_from_json({"instances": rows}, SPECS, reader)
+    with pytest.raises(ServingError, match=r"'time', 'hours', .* are missing"):
+        features_from_json({"inputs": {"city": ["a"], "age": [1]}}, SPECS, reader)
+
+
+def test_null_in_a_row_of_several_values_is_its_default():
+    pair = TensorInfo("pair", "float32", (None, 2), default=(1.0, 2.0))
+    body = {"instances": [[5, None], None, [3, 4]]}
+    columns, _ = json_values.columns_from_json(body, [pair])
+    assert columns["pair"].tolist() == [[5, 2], [1, 2], [3, 4]]
 
 
 def test_base64_is_read_feature_by_feature(reader):

@@ -1,6 +1,7 @@
 """JSON requests follow the rules of TensorFlow Serving; answers keep their digits."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -73,15 +74,17 @@ def test_nan_and_infinity_are_numbers():
         ({"instances": []}, [AGE], "at least one row"),
         ({"instances": {"age": 1}}, [AGE], "at least one row"),
         ({"instances": [1]}, [AGE, CITY], "each must be named"),
-        ({"instances": [{"age": 1}]}, [AGE, CITY], "row 0: it lacks 'city'"),
+        ({"instances": [{"city": "a"}]}, [AGE, CITY], "'age' is absent in row 0"),
         ({"instances": [{"age": 1}, 2]}, [AGE], "another value"),
         ({"instances": [1, {"age": 1}]}, [AGE], "an object among them"),
         ({"inputs": {"city": ["a"]}}, [AGE, CITY], "'age' is missing"),
         ({"instances": [True]}, [AGE], "true or false"),
         ({"instances": ["1"]}, [AGE], "a string"),
-        ({"instances": [None]}, [AGE], "null"),
+        ({"instances": [None]}, [AGE], "'age': expected .* found null"),
         ({"instances": [1, True]}, [AGE], "true or false"),
-        ({"instances": [1.0]}, [COUNT], "a number with a fraction"),
+        ({"instances": [1.5]}, [COUNT], r"found 1\.5, a number with a fraction"),
+        ({"instances": [1, 2.0]}, [COUNT], r"found 2\.0, .* decimal point; send 2\."),
+        ({"instances": [math.nan]}, [COUNT], "found nan, a number with a fraction"),
         ({"instances": [2**31]}, [COUNT], "out of range"),
         ({"instances": [2**80]}, [COUNT], "out of range"),
         ({"instances": [1]}, [FLAG], "a number"),
@@ -107,11 +110,28 @@ def test_a_body_that_is_no_json_object_is_refused(body):
         parse(body)
 
 
+@pytest.mark.parametrize("last", [7.5, np.nan])
+@pytest.mark.parametrize("is_row_form", [True, False])
+def test_a_long_answer_is_written_in_parts(last, is_row_form):
+    y = np.arange(3000, dtype=np.float32).reshape(1500, 2)
+    y[-1, -1] = last
+    names = np.array([b"a"] * 1500, object)
+    for answers in ({"y": y}, {"y": y, "name": names}):
+        found = json.loads(predictions_json(answers, is_row_form))
+        if not is_row_form:
+            outputs = found["outputs"]
+            rows = outputs if len(answers) == 1 else outputs["y"]
+        else:
+            rows = found["predictions"]
+            rows = rows if len(answers) == 1 else [row["y"] for row in rows]
+        np.testing.assert_array_equal(rows, y)
+
+
 def test_float32_is_written_with_its_own_digits():
     answers = {"y": np.array([0.2, 1.0], np.float32)}
     assert predictions_json(answers, True) == b'{"predictions":[0.2,1.0]}'
     mixed = predictions_json({"y": np.array([0.2, np.nan], np.float32)}, True)
-    assert mixed == b'{"predictions": [0.2, NaN]}'
+    assert mixed == b'{"predictions":[0.2, NaN]}'
 
 
 def test_several_outputs_are_objects_in_rows_and_arrays_in_columns():

@@ -38,8 +38,8 @@ from estimax.serving.health import Health
 from estimax.serving.inference import InferenceService
 from estimax.serving.lifecycle import State
 from estimax.serving.manager import ModelManager
-from estimax.serving.metrics import ServerMetrics
-from estimax.serving.protos import message
+from estimax.serving.metrics import ServerMetrics, text_of
+from estimax.serving.protos import message, request_message
 from estimax.serving.rest import RestApp
 from estimax.serving.status import ServingError
 from estimax.serving.versions import load_version
@@ -320,13 +320,13 @@ class Life(RuleBasedStateMachine):
     # All that a client can see agrees.
 
     async def _check_answers(self):
-        metrics = self.metrics.text(self.manager)
+        metrics = text_of(self.metrics.families(self.manager))
         ready = {}
         for name in self.configs:
             rows = await self._status(name)
             for number, (state, code) in rows.items():
                 of = f'{{model_name="{name}",version="{number}"}}'
-                line = f"estimax_model_state{of} {int(State[state])}"
+                line = f"estimax_model_state{of} {float(State[state])}"
                 assert line in metrics.splitlines()
                 if state in ("START", "LOADING"):
                     path = Path(self.configs[name].base_path) / str(number)
@@ -372,7 +372,10 @@ class Life(RuleBasedStateMachine):
             assert answer == pytest.approx(_score(max(numbers)), abs=1e-4)
             request = predict_request()
             request.model_spec.name = name
-            response = await self.grpc.predict(request, None)
+            sent = request_message("PredictRequest").FromString(
+                request.SerializeToString()
+            )
+            response = await self.grpc.predict(sent, None)
             assert response.model_spec.version.value == max(numbers)
         for number in range(1, 4):
             path = f"/v1/models/{name}/versions/{number}"

@@ -4,9 +4,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from estimax.export import TensorInfo
 from estimax.serving.protos import data_types, message
 from estimax.serving.status import ServingError
-from estimax.serving.tensors import array_from_proto, fill_proto
+from estimax.serving.tensors import array_from_proto, columns_from_proto, fill_proto
 
 
 def proto(dtype, shape=None, **fields):
@@ -111,3 +112,52 @@ def test_answers_are_in_typed_fields_with_every_element():
     fill_proto(made, np.array([3.0, 3.0, 3.0], np.float32))
     assert list(made.float_val) == [3.0, 3.0, 3.0]
     assert not made.tensor_content
+
+
+SPECS = (
+    TensorInfo("age", "float32", (None,)),
+    TensorInfo("city", "string", (None, 1)),
+    TensorInfo("tags", "string", (None, None), kind="sparse"),
+)
+
+
+def inputs(**changed):
+    given = {
+        "age": proto("DT_FLOAT", [2], float_val=[1.0, 2.0]),
+        "city": proto("DT_STRING", [2, 1], string_val=[b"Oslo", b"Rome"]),
+        "tags": proto("DT_STRING", [2, 1], string_val=[b"a", b"b"]),
+        **changed,
+    }
+    return {n: p.SerializeToString() for n, p in given.items() if p is not None}
+
+
+def test_inputs_are_decoded_by_their_specs():
+    columns = columns_from_proto(inputs(), SPECS)
+    assert columns["age"].tolist() == [1.0, 2.0]
+    assert columns["city"].tolist() == [b"Oslo", b"Rome"]
+    assert columns["city"].shape == (2, 1)
+
+
+MILLIONS = proto("DT_STRING", [2**24], string_val=[b"x"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"other": MILLIONS}, "unknown feature 'other'"),
+        ({"other": MILLIONS, "extra": MILLIONS}, "features 'other', 'extra'"),
+        ({"city": MILLIONS}, r"'city': expected 2 rows.* found 16777216"),
+        ({"age": proto("DT_FLOAT", [10**6], float_val=[1.0])}, "at most 1000 rows"),
+        ({"age": proto("DT_FLOAT", [2, 10**6], float_val=[1.0])}, r"\[B\], found"),
+        ({"age": proto("DT_FLOAT", [], float_val=[1.0])}, "a single value"),
+        ({"age": proto("DT_DOUBLE", [2])}, "float32 .DT_FLOAT., found DT_DOUBLE"),
+        ({"tags": proto("DT_STRING", [2, 2, 2])}, r"found .*\[2, 2, 2\]"),
+        ({"tags": proto("DT_STRING", [2, 2**22], string_val=[b"x"])}, "repeats"),
+        ({"city": proto("DT_STRING", [2], string_val=[b"x" * 2**26])}, "repeats"),
+    ],
+)
+def test_what_a_message_promises_is_checked_before_it_is_filled(changed, words):
+    given = inputs(**changed)
+    with pytest.raises(ServingError, match=words) as raised:
+        columns_from_proto(given, SPECS, max_rows=1000)
+    assert raised.value.code.name == "INVALID_ARGUMENT"

@@ -28,6 +28,7 @@ BatchingSection = derive(
         "max_enqueued_batches": _AT_LEAST_1,
         "threads": _AT_LEAST_1,
         "list_length": _AT_LEAST_1,
+        "max_list_length": _AT_LEAST_1,
     },
 )
 RestSection = derive(
@@ -69,6 +70,7 @@ else:
         elsewhere={"models": "`serving.export` and `serving.model_name`"},
         python_only={
             "model_config_file": "a file of models, instead of a run",
+            "model_config_poll_seconds": "of a file of models, instead of a run",
             "reuse_port": "set by --workers",
         },
         kinds={"BatchingConfig": BatchingSection, "RestLimits": RestSection},
@@ -77,6 +79,7 @@ else:
             "rest_port": About("", at_least=0, at_most=65535),
             "poll_seconds": _AT_LEAST_0,
             "max_rows": _AT_LEAST_1,
+            "max_connections": _AT_LEAST_1,
             "load_retries": _AT_LEAST_0,
             "load_threads": _AT_LEAST_1,
             "request_log_rate": About("", at_least=0, at_most=1),
