@@ -66,7 +66,8 @@ class Task:
         batch = self.batch
         values = batch.others if isinstance(batch, JsonRows) else batch
         shapes = (getattr(value, "shape", ())[1:] for value in values.values())
-        self.key = (self.signature, type(batch) is JsonRows, *shapes)
+        reader = type(batch.reader) if isinstance(batch, JsonRows) else None
+        self.key = (self.signature, reader, *shapes)
 
 
 class LargeRequest:

@@ -20,7 +20,7 @@ from estimax.export import TensorInfo
 from estimax.export.signature import DEFAULT_SIGNATURE, Signature
 from estimax.serving.batching import Answers, Features, as_serving_error, row_count
 from estimax.serving.examples import columns_from_examples
-from estimax.serving.json_rows import FeatureReader, JsonRows
+from estimax.serving.json_rows import JsonRows
 from estimax.serving.manager import ModelManager, Served
 from estimax.serving.off_loop import LARGE, OffLoop
 from estimax.serving.requests import (
@@ -30,6 +30,7 @@ from estimax.serving.requests import (
     check_request,
 )
 from estimax.serving.status import Code, ServingError, invalid
+from estimax.serving.versions import LoadedVersion
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,10 @@ class Answer:
 
 
 Columns = Mapping[str, Any] | JsonRows
-# The inputs of a signature, and the reader of its version -> features of a request, or
-# a function that decodes them if that takes long.
+# The inputs of a signature, and the version -> features of a request, or a function
+# that decodes them if that takes long.
 ReadFeatures = Callable[
-    [Sequence[TensorInfo], FeatureReader], Columns | Callable[[], Columns]
+    [Sequence[TensorInfo], LoadedVersion], Columns | Callable[[], Columns]
 ]
 
 
@@ -118,8 +119,8 @@ class InferenceService:
         async with self._observed(target, "predict") as run:
             signature = _signature(run.served, target, Code.FAILED_PRECONDITION)
             _check_filter(signature, output_filter)
-            reader = run.served.loaded.reader
-            columns = await self.off_loop.run(size, read, signature.inputs, reader)
+            loaded = run.served.loaded
+            columns = await self.off_loop.run(size, read, signature.inputs, loaded)
             if callable(columns):
                 columns = await self.off_loop.run(LARGE, columns)
                 size = LARGE

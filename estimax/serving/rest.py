@@ -32,11 +32,12 @@ from estimax.serving.inference import (
     Target,
 )
 from estimax.serving.json_pieces import JsonPieces, parse_in_pieces
-from estimax.serving.json_rows import FeatureReader, features_from_json
+from estimax.serving.json_rows import features_from_json
 from estimax.serving.metrics import ServerMetrics
 from estimax.serving.off_loop import LARGE, SMALL
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
+from estimax.serving.versions import LoadedVersion
 
 _access = logging.getLogger("estimax.serving.access")
 
@@ -206,9 +207,9 @@ class RestApp:
     ) -> Response:
         is_row_form = False
 
-        def read(specs: Any, reader: FeatureReader) -> Any:
+        def read(specs: Any, loaded: LoadedVersion) -> Any:
             nonlocal is_row_form
-            features, is_row_form = features_from_json(body, specs, reader)
+            features, is_row_form = features_from_json(body, specs, loaded.reader)
             # Thousands of objects, which the garbage collector would visit while the
             # request waits for its batch.
             body.clear()
