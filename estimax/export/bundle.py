@@ -15,6 +15,7 @@ answers are cut back. Padding repeats the last row, because zeros may be invalid
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -729,10 +730,14 @@ def _fitted(
     """
     if array is None:
         raise BundleError(f"{name}: expected an array, found none.")
-    fits = len(array.shape) == len(spec.shape) and all(
-        (sizes.setdefault(dim, n) if isinstance(dim, str) else dim) == n
-        for dim, n in zip(spec.shape, array.shape, strict=True)
-    )
+    found = array.shape
+    fits = len(found) == len(spec.shape)
+    if fits:
+        # A loop and no generator: a server runs it for every array of every batch.
+        for dim, n in zip(spec.shape, found, strict=True):
+            if (sizes.setdefault(dim, n) if isinstance(dim, str) else dim) != n:
+                fits = False
+                break
     if not fits:
         expected = [
             sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape
@@ -742,7 +747,13 @@ def _fitted(
             "the example given to the export, or other features of this request, have "
             "another shape."
         )
-    return np.asarray(array, spec.dtype)
+    dtype = _dtype_of(spec.dtype)
+    return array if array.dtype is dtype else np.asarray(array, dtype)
+
+
+@functools.cache
+def _dtype_of(name: str) -> np.dtype[Any]:
+    return np.dtype(name)
 
 
 def with_last_row_repeated(array: NDArray[Any], rows: int) -> NDArray[Any]:

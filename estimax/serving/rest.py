@@ -43,6 +43,7 @@ _access = logging.getLogger("estimax.serving.access")
 
 _COMPRESSED_FROM: Final = 8192
 _SENT_AT_ONCE: Final = 1_000_000  # bytes
+_PARSED_AT_ONCE: Final = 1_000_000  # bytes, which take a few milliseconds
 _INT64: Final = 2**63
 _LIVE: Final = ("/healthz", "/livez", "/v2/health/live")
 _READY: Final = ("/readyz", "/v2/health/ready")
@@ -270,7 +271,8 @@ class RestApp:
         size = len(data)
         if size <= SMALL:
             return json_values.parse(data), size
-        return await self._service.off_loop.run(size, parse_in_pieces, data), size
+        parse = json_values.parse if size <= _PARSED_AT_ONCE else parse_in_pieces
+        return await self._service.off_loop.run(size, parse, data), size
 
     async def _read(self, receive: Receive) -> bytes:
         pieces, size, more = [], 0, True

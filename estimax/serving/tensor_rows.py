@@ -37,6 +37,8 @@ _TEXT: Final = b"\x42"
 # One dimension of size 1 in a TensorShapeProto.
 _ONE: Final = b"\x12\x02\x08\x01"
 
+_LENGTHS: Final = [bytes([n]) for n in range(128)]
+
 # The bytes of a tensor -> the bytes of its value; None if it has another form.
 CutValue = Callable[[bytes], bytes | None]
 
@@ -115,6 +117,12 @@ def _cut_text(heads: tuple[bytes, ...]) -> CutValue:
         for head in heads:
             if data.startswith(head):
                 start = len(head)
+                # Most words are shorter than 128 bytes: their length is one byte.
+                if len(data) - start < 129:
+                    rest = data[start + 1 :]
+                    return (
+                        rest if data[start : start + 1] == _LENGTHS[len(rest)] else None
+                    )
                 length, start = _varint(data, start)
                 return data[start:] if len(data) == start + length else None
         return None
