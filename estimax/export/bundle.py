@@ -42,6 +42,7 @@ from estimax.export.examples import (
     specs_of,
 )
 from estimax.export.functions import ArgumentSpec
+from estimax.export.hashed_columns import HashedColumns
 from estimax.export.manifest import BundleFiles
 from estimax.export.requests import RequestReader
 from estimax.export.signature import (
@@ -299,12 +300,16 @@ class Bundle:
         Raises:
           BundleError: An array does not have the shape that the program takes.
         """
-        arrays = host_plan.flat_inputs(self.plan.prepare(batch))
+        arrays = host_plan.flat_inputs(self._columns.prepare(batch))
         sizes: dict[str, int] = {}
         return {
             name: _fitted(name, spec, arrays.get(name), sizes)
             for name, spec in self.arguments.items()
         }
+
+    @cached_property
+    def _columns(self) -> HashedColumns:
+        return HashedColumns(self.plan)
 
     def forwarded(self, batch: plans.RawBatch) -> Arrays:
         """Return the features of a batch that are outputs as they are.
