@@ -359,7 +359,8 @@ class Scheduler:
             queue.run(tasks)
             with self.changed:
                 queue.end_run()
-                self.changed.notify()
+                if queue.waiting_rows:  # another thread may have left them to this one
+                    self.changed.notify()
 
     def _take(self) -> tuple[BatchQueue, list[Task]] | None:
         """Wait for a batch and return it with its queue; None when closed."""
