@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from estimax.cli import bundle_commands
+from estimax.cli import bundle_commands, serve_options
 from estimax.cli.options import (
     OTHER,
     RUNS,
@@ -28,6 +28,7 @@ from estimax.cli.options import (
     QuietOption,
     RunFileArgument,
 )
+from estimax.cli.tf_serving_flags import ServeCommand
 from estimax.core.errors import ConfigError, EstimaxError
 
 _EPILOG = """To begin: `estimax init DATA.csv`, then `estimax train DATA.yaml`.
@@ -442,9 +443,10 @@ app.command(rich_help_panel=USE)(bundle_commands.run)
 app.command(rich_help_panel=USE)(bundle_commands.convert)
 app.command(
     rich_help_panel=USE,
+    cls=ServeCommand,
     # TensorFlow Serving writes its flags with underscores; both are accepted.
     context_settings={"token_normalize_func": lambda name: name.replace("_", "-")},
-)(bundle_commands.serve)
+)(serve_options.serve)
 app.command(rich_help_panel=USE)(bundle_commands.export)
 
 

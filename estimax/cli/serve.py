@@ -2,63 +2,137 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import logging
 import os
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from estimax.cli.tf_serving_flags import WORKER
 from estimax.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from estimax.serving import BatchingConfig, ModelConfig, Server
+    from estimax.serving import BatchingConfig, ModelConfig, Server, ServerConfig
 
-_WORKER = "ESTIMAX_SERVE_WORKER"  # set in the processes of --workers
-_NEEDED = ("grpc", "grpc_health", "orjson", "uvicorn", "google.protobuf")
+_NEEDED = (
+    *("grpc", "grpc_health", "orjson", "uvicorn", "google.protobuf"),
+    "prometheus_client",
+)
+
+
+@dataclass(frozen=True)
+class BatchingOptions:
+    """The options that change how requests are joined; None if not given."""
+
+    parameters_file: Path | None = None
+    is_enabled: bool | None = None
+    batch_sizes: str | None = None
 
 
 def serve(
     models: Sequence[str],
     *,
-    model_name: str,
+    model_name: str | None,
     token_file: Path | None,
-    batching_parameters_file: Path | None,
-    enable_batching: bool,
-    batch_sizes: str | None,
+    batching: BatchingOptions,
     cache_dir: str | None,
+    gpu_memory: float | None,
     log_format: str,
     logs_access: bool,
     workers: int,
-    rest: dict[str, Any],
-    settings: dict[str, Any],
+    prepares: bool,
+    rest: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> None:
-    """Start the server; return when it has stopped."""
-    _check_installed()
-    if workers > 1:
-        sys.exit(_run_workers(workers))
-    _use_compilation_cache(cache_dir)
-    _set_up_logging(log_format, logs_access)
-    from estimax.serving import RestLimits, Server, ServerConfig
+    """Start the server; return when it has stopped.
 
-    if len(models) == 1 and models[0].endswith((".yaml", ".yml")):
-        Server(_config_of(models[0], _token(token_file))).run(on_ready=_print_ready)
-        return
-    config = ServerConfig(
-        models=tuple(_model(given, model_name) for given in models),
-        batching=_batching(batching_parameters_file, enable_batching, batch_sizes),
-        rest=RestLimits(**rest, token=_token(token_file)),
-        reuse_port=_WORKER in os.environ,
-        **settings,
+    Options that are None were not given: the run file decides, or else the default.
+    """
+    if workers < 1:
+        raise ConfigError(f"--workers: expected at least 1, found {workers}.")
+    _check_installed()
+    _set_up_logging(log_format, logs_access)
+    if workers > 1 and not prepares:
+        if settings["grpc_socket"]:
+            raise ConfigError(
+                "--grpc-socket-path: a Unix socket belongs to one process; use the "
+                "port, or --workers 1."
+            )
+        from estimax.cli.serve_workers import run_workers
+
+        sys.exit(run_workers(workers))
+    if gpu_memory:
+        # jax reads it when it is imported.
+        os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = str(gpu_memory)
+    _use_compilation_cache(cache_dir)
+    from estimax.serving import Server, prepare
+    from estimax.serving.worker_link import WorkerLink
+
+    link = WorkerLink.from_environment(os.environ.pop(WORKER, None))
+    config = _config(
+        models, model_name, _token(token_file), batching, rest, settings, link
     )
-    Server(config).run(on_ready=_print_ready)
+    if prepares:
+        for path in prepare(config):
+            print(f"prepared {path}", flush=True)
+        return
+    server = Server(config, link)
+    server.run(on_ready=_print_ready)
+    if server.is_still_loading:
+        # A thread that waits for its disk cannot be ended in another way.
+        logging.shutdown()
+        os._exit(0)
+
+
+def print_version() -> None:
+    """Print the versions of estimax and jax."""
+    from importlib.metadata import version
+
+    print(f"estimax {version('estimax')}, jax {version('jax')}")
+
+
+def channel_arguments(text: str | None) -> tuple[str, ...] | None:
+    """Return the options of gRPC in a list with commas; None if it is not given."""
+    if text is None:
+        return None
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _config(
+    models: Sequence[str],
+    model_name: str | None,
+    token: str | None,
+    batching: BatchingOptions,
+    rest: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    link: Any,
+) -> ServerConfig:
+    """Return the configuration of the run file or of the arguments, with options."""
+    from estimax.serving import ServerConfig
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    if len(models) == 1 and models[0].endswith((".yaml", ".yml")):
+        if "model_config_file" in given:
+            raise ConfigError(
+                "--model-config-file: expected a run file or a file of models, found "
+                "both."
+            )
+        config = _config_of(models[0], model_name)
+        config = replace(config, **given)
+    else:
+        name = "default" if model_name is None else model_name
+        config = ServerConfig(models=tuple(_model(m, name) for m in models), **given)
+    limits = {name: value for name, value in rest.items() if value is not None}
+    return replace(
+        config,
+        batching=_batching(config.batching, batching),
+        rest=replace(config.rest, **limits, token=token),
+        reuse_port=link is not None,
+    )
 
 
 def _token(file: Path | None) -> str | None:
@@ -73,7 +147,7 @@ def _token(file: Path | None) -> str | None:
     return token
 
 
-def _config_of(path: str, token: str | None) -> Any:
+def _config_of(path: str, model_name: str | None) -> ServerConfig:
     """Return the configuration of a run file: its `serving` section and its export."""
     from estimax import config
     from estimax.config.calls import call_of
@@ -86,39 +160,9 @@ def _config_of(path: str, token: str | None) -> Any:
     if name is None:
         raise ConfigError(f"{path}: export: the run exports no bundle to serve.")
     folder = f"{run.run.model_dir}/export/{name}"
-    model = _model(f"{section.model_name or run.name}={folder}", "")
-    shares = _WORKER in os.environ
-    served = evaluate(call_of(section, models=(model,), reuse_port=shares))
-    return replace(served, rest=replace(served.rest, token=token))
-
-
-def _run_workers(count: int) -> int:
-    """Run the same command in several processes that share the ports.
-
-    A signal is passed on, and all end when one of them does. Returns the exit status.
-    """
-    environment = {**os.environ, _WORKER: "1"}
-    command = [*sys.orig_argv[:1], *sys.argv, "--workers", "1"]
-    started = [
-        # A session of its own: Ctrl-C reaches a worker once, through this process.
-        subprocess.Popen(command, env=environment, start_new_session=True)
-        for _ in range(count)
-    ]
-    told: list[int] = []
-
-    def pass_on(number: int, frame: object) -> None:
-        told.append(number)
-        for process in started:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, pass_on)
-    while all(process.poll() is None for process in started):
-        time.sleep(0.2)
-    if not told:
-        pass_on(signal.SIGTERM, None)
-    return max(abs(process.wait()) for process in started)
+    model = _model(f"{model_name or section.model_name or run.name}={folder}", "")
+    made: ServerConfig = evaluate(call_of(section, models=(model,)))
+    return made
 
 
 def _check_installed() -> None:
@@ -157,29 +201,32 @@ def _model(given: str, default_name: str) -> ModelConfig:
     name, equals, path = given.partition("=")
     if not equals:
         name, path = default_name, given
+    model = ModelConfig(name, path)  # checks the name and the kind of path
     if not Path(path).is_dir():
         raise ConfigError(
             f"{path}: expected a bundle, or a folder of versions of one, found no such "
             "folder."
         )
-    return ModelConfig(name, str(Path(path).resolve()))
+    return replace(model, base_path=str(Path(path).resolve()))
 
 
-def _batching(
-    file: Path | None, is_enabled: bool, batch_sizes: str | None
-) -> BatchingConfig:
-    from estimax.serving import BatchingConfig, read_batching_config
+def _batching(config: BatchingConfig, options: BatchingOptions) -> BatchingConfig:
+    from estimax.serving import read_batching_config
 
-    config = BatchingConfig() if file is None else read_batching_config(file)
-    if batch_sizes is not None:
+    if options.parameters_file is not None:
+        config = read_batching_config(options.parameters_file)
+    if options.batch_sizes is not None:
         try:
-            sizes = tuple(int(size) for size in batch_sizes.split(","))
+            sizes = tuple(int(size) for size in options.batch_sizes.split(","))
         except ValueError:
             raise ConfigError(
-                f"--batch-sizes: expected numbers like 1,8,64, found {batch_sizes!r}."
+                "--batch-sizes: expected numbers like 1,8,64, found "
+                f"{options.batch_sizes!r}."
             ) from None
         config = replace(config, batch_sizes=sizes)
-    return replace(config, is_enabled=is_enabled)
+    if options.is_enabled is not None:
+        config = replace(config, is_enabled=options.is_enabled)
+    return config
 
 
 def _set_up_logging(log_format: str, logs_access: bool) -> None:

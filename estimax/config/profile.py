@@ -28,6 +28,8 @@ _MOST_WORDS = 50  # kept of a column, most frequent first
 NULL_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "?")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 _PARQUET = (".parquet", ".pq")
+# What pyarrow decompresses by the suffix, and training does not.
+_OTHER_COMPRESSION = (".bz2", ".lz4", ".zst", ".br")
 
 
 @dataclass(frozen=True)
@@ -179,11 +181,16 @@ def _read_csv(
     import pyarrow as pa
     import pyarrow.csv
 
+    from estimax.input.sources.csv_blocks import CsvFormat, check_quotes
+
     read = pyarrow.csv.ReadOptions(
         column_names=list(names) if names else None,
         skip_rows=1 if names and has_header else 0,
     )
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    if Path(path).suffix not in _OTHER_COMPRESSION:
+        packed = "GZIP" if path.endswith(".gz") else None
+        check_quotes(path, CsvFormat(delimiter, compression=packed))
     try:
         with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse) as head:
             found = list(head.schema.names)

@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import glob
 import itertools
+import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,12 @@ from estimax.config.schema.data import (
     RecordSource,
     Source,
 )
+from estimax.config.schema.run import Run
 from estimax.core.errors import InputError, MissingFileError, did_you_mean
 
 TextBatch = Mapping[str, Any]  # pyarrow arrays of text, which have no types
+_LINES_AT_ONCE = 4096
+_BOM = b"\xef\xbb\xbf"
 _RECORDS_AT_ONCE = 8192
 
 
@@ -61,6 +65,37 @@ def find_files(
                 f"(looked from {Path.cwd()})."
             )
     return tuple(dict.fromkeys(found))
+
+
+def missing_files(
+    run: Run, sources: Iterable[str], *, list_urls: bool = True
+) -> list[tuple[str, str]]:
+    """Return address and text of every file of a run that does not exist.
+
+    Parts of the run may be `BROKEN`; they have no files.
+
+    Args:
+      run: The run.
+      sources: The names of the sources whose files are needed.
+      list_urls: Whether to look for the matches of URLs with patterns.
+    """
+    missing = []
+    for name in sources:
+        address = f"data.sources.{name}.files"
+        for pattern in run.data.sources[name].files:
+            try:
+                if isinstance(pattern, str):
+                    find_files(
+                        run.data.sources[name], name, pattern, list_urls=list_urls
+                    )
+            except (MissingFileError, InputError) as error:
+                missing.append((address, str(error).removeprefix(f"{address}: ")))
+    for name, feature in run.features.items():
+        file = getattr(feature, "file", None)
+        if isinstance(file, str) and not os.path.isfile(file):
+            text = f"there is no file {file!r} (looked from {Path.cwd()})."
+            missing.append((f"features.{name}.file", text))
+    return missing
 
 
 def _matching(url: str, name: str) -> list[str]:
@@ -190,6 +225,11 @@ def _csv_header(path: str, source: CsvSource, name: str) -> list[str]:
 def _csv_batches(
     path: str, source: CsvSource, columns: Sequence[str]
 ) -> Iterator[TextBatch]:
+    from estimax.input.sources.csv_blocks import CsvFormat, check_quotes
+
+    packed = source.compression and source.compression.upper()
+    form = CsvFormat(source.csv.delimiter, source.csv.quote, compression=packed)
+    check_quotes(path, form)
     with _open_csv(path, source, columns) as reader:
         for batch in reader:
             yield {name: batch[name] for name in columns}
@@ -242,22 +282,44 @@ def _stream(path: str, compression: str | None) -> Any:
 def _json_batches(
     path: str, source: JsonSource, columns: Sequence[str] | None
 ) -> Iterator[TextBatch]:
-    from pyarrow import json
+    """Yield the values of JSON lines as text.
 
-    with json.open_json(_stream(path, source.compression)) as reader:
-        for batch in reader:
-            names = batch.schema.names if columns is None else columns
-            nothing = _nothing(batch.num_rows)
-            yield {
-                name: as_text(batch[name]) if name in batch.schema.names else nothing
-                for name in names
-            }
-
-
-def _nothing(count: int) -> Any:
+    Python parses the lines: pyarrow would infer types, and crashes on odd lines.
+    """
     import pyarrow as pa
 
-    return pa.nulls(count, pa.string())
+    from estimax import input as inputs
+    from estimax.input.sources.json_reader import parse_object
+
+    compression = source.compression and source.compression.upper()
+    lines = inputs.TextLineDataset(path, compression_type=compression)
+    number = 0
+    for block in lines.batch(_LINES_AT_ONCE):
+        rows = []
+        for line in block.tolist():
+            number += 1
+            try:
+                rows.append(parse_object(line.removeprefix(_BOM)))
+            except InputError as error:
+                raise InputError(f"{path}, line {number}: {error}") from None
+        names = dict.fromkeys(key for row in rows for key in row)
+        yield {
+            name: pa.array(
+                [text for row in rows for text in _texts(row.get(name))], pa.string()
+            )
+            for name in (names if columns is None else columns)
+        }
+
+
+def _texts(value: Any) -> list[str | None]:
+    """Return a JSON value as text; lists are flattened, missing values are None."""
+    if isinstance(value, list):
+        return [text for item in value for text in _texts(item)]
+    if isinstance(value, bool):
+        value = int(value)
+    if isinstance(value, str):
+        return [value.encode(errors="replace").decode() or None]
+    return [None if value is None else json.dumps(value)]
 
 
 def _record_batches(

@@ -55,7 +55,7 @@ from estimax.export.signature import (
 )
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
-from estimax.wire import json_text
+from estimax.wire import forks, json_text, tensors
 
 # Larger batches run in pieces, which bounds memory and the sizes to compile.
 MOST_ROWS = 4096
@@ -69,7 +69,11 @@ _INTERNAL = ("files", "checksum")  # fields of the manifest that `describe` leav
 
 
 def load(
-    path: str | os.PathLike[str], *, verify: bool = True, self_test: bool = False
+    path: str | os.PathLike[str],
+    *,
+    verify: bool = True,
+    self_test: bool = False,
+    memory_map: bool = False,
 ) -> Bundle:
     """Load a bundle.
 
@@ -80,6 +84,9 @@ def load(
         complete one is loaded.
       verify: Whether to check the hashes of weights and assets too. It reads all files.
       self_test: Whether to run the example of the export and compare the answers.
+      memory_map: Whether to use the file of the weights as memory, which processes of
+        one machine then share. The file must not be changed in place while the bundle
+        is in use.
 
     Returns:
       A `Bundle`.
@@ -94,12 +101,13 @@ def load(
       Traceback (most recent call last):
       MissingFileError: no/such/folder: expected a bundle's folder, found none.
     """
+    forks.check("export.load")
     folder = manifest.resolve(Path(path))
     files = BundleFiles.open(folder)
     files.check_all(content=verify)
     _check_platform(files)
     try:
-        bundle = _read(files)
+        bundle = _read(files, memory_map)
     except (BundleError, MissingFileError):
         raise
     except _OTHER_CONTENT as error:
@@ -350,6 +358,7 @@ class Bundle:
         arrays: Mapping[str, NDArray[Any]],
         forwarded: Mapping[str, NDArray[Any]],
     ) -> Arrays:
+        forks.check("the bundle")
         if not signature.is_by_row:
             whole = self._programs[signature.name].call(self.weights, dict(arrays))
             return self._with_forwarded(signature, whole, forwarded)
@@ -633,7 +642,7 @@ def _content_of(files: BundleFiles, stem: str) -> str:
     return " ".join(listed[name]["sha256"] for name in names if name in listed)
 
 
-def _read(files: BundleFiles) -> Bundle:
+def _read(files: BundleFiles, memory_map: bool) -> Bundle:
     signatures = read_signatures(files)
     records = json_text.mapping(files.read_json("signatures.json"), "signatures.json")
     stems = {
@@ -652,7 +661,7 @@ def _read(files: BundleFiles) -> Bundle:
             raise ValueError(
                 f"functions/{stem}: expected the same arguments as the other functions"
             )
-    weights = _read_weights(files, first[0])
+    weights = _read_weights(files, first[0], memory_map)
     for name in files.manifest["files"]:
         if name.startswith("assets/"):
             files.check(name, content=True)
@@ -711,10 +720,13 @@ def _check_signature(
             )
 
 
-def _read_weights(files: BundleFiles, specs: Mapping[str, ArgumentSpec]) -> Arrays:
+def _read_weights(
+    files: BundleFiles, specs: Mapping[str, ArgumentSpec], memory_map: bool
+) -> Arrays:
     path = files.path(WEIGHTS)
     try:
-        weights = safetensors.numpy.load_file(path)
+        read = tensors.map_file if memory_map else safetensors.numpy.load_file
+        weights = read(path)
     except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
         raise BundleError(f"{path}: expected weights, found {error}.") from error
     found = {n: ArgumentSpec(a.dtype.name, a.shape) for n, a in weights.items()}

@@ -33,11 +33,15 @@ class HashedColumns:
 
     def __init__(self, plan: plans.Plan) -> None:
         self._plan = plan
-        self._calls = [call for call in plan.calls if _is_hashed(call.transform)]
-        names = {call.name for call in self._calls}
-        rest = tuple(call for call in plan.calls if call.name not in names)
+        sources = {
+            call.name: source
+            for call in plan.calls
+            if (source := _hashed_source(call.transform)) is not None
+        }
+        self._calls = [call for call in plan.calls if call.name in sources]
+        rest = tuple(call for call in plan.calls if call.name not in sources)
         self._rest = dataclasses.replace(plan, calls=rest)
-        self._sizes = [call.transform.source.num_buckets for call in self._calls]
+        self._sizes = [sources[call.name].num_buckets for call in self._calls]
 
     def prepare(self, batch: plans.RawBatch) -> plans.PreparedBatch:
         """Return what `plan.prepare(batch)` returns."""
@@ -59,11 +63,11 @@ class HashedColumns:
         return prepared._replace(staged=staged)
 
 
-def _is_hashed(transform: Any) -> bool:
+def _hashed_source(transform: Any) -> HashBucket | None:
+    """Return how a transform hashes text, whose ids are never out of range, or None."""
     if type(transform) is not PadIds or type(transform.source) is not HashBucket:
-        return False
-    # The ids of a hash are never out of range.
-    return not transform.source.is_integer
+        return None
+    return None if transform.source.is_integer else transform.source
 
 
 def _are_alike(columns: list[Any]) -> bool:

@@ -17,7 +17,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,9 +145,18 @@ def version_folders(base: Path) -> dict[int, Path]:
     """
     if not base.is_dir():
         return {}
-    named = sorted(p for p in base.iterdir() if _NUMBER.fullmatch(p.name))
-    found = {int(p.name): p for p in named if p.is_dir()}
-    return {v: found[v] for v in sorted(found) if v <= _LARGEST}
+    names = (path.name for path in base.iterdir() if path.is_dir())
+    return {number: base / name for number, name in version_names(names).items()}
+
+
+def version_names(names: Iterable[str]) -> dict[int, str]:
+    """Return version to name, oldest first, of the names that are versions.
+
+    >>> version_names(["10", "9", "007", "7", "temporary"])
+    {7: '7', 9: '9', 10: '10'}
+    """
+    found = {int(name): name for name in sorted(names) if _NUMBER.fullmatch(name)}
+    return {number: found[number] for number in sorted(found) if number <= _LARGEST}
 
 
 def resolve(path: Path) -> Path:

@@ -5,20 +5,16 @@ json_files("train-*.jsonl", {"age": "float32", "tags": "string"}, lists=["tags"]
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
-from estimax.core.arrow import arrow_column
 from estimax.core.errors import InputError, did_you_mean
 from estimax.core.parse_spec import dtype_name
-from estimax.core.strings import Strings
 from estimax.input.dataset import Dataset
-from estimax.input.readers import TextLineDataset
+from estimax.input.sources.file_blocks import FileBlocks
+from estimax.input.sources.json_reader import JSON_DTYPES, JsonFormat, JsonReader
 from estimax.input.sources.paths import PathLike, expand
-
-_DTYPES = ("float32", "float64", "int32", "int64", "bool", "string")
+from estimax.wire.compression import check_compression
 
 
 def json_files(
@@ -52,7 +48,8 @@ def json_files(
     Raises:
       InputError: No file matches, or `lists` or `defaults` has a key that `dtypes`
         lacks. While reading: a line is not a JSON object, a value does not fit its
-        dtype, or a number without default is missing.
+        dtype, or a number without default is missing; the message names file and
+        line. `Dataset.ignore_errors` skips such a line.
 
     Example:
       >>> import tempfile
@@ -73,65 +70,13 @@ def json_files(
                 f"json_files: no dtype for {key!r}{did_you_mean(key, kinds)}"
             )
     for key, dtype in kinds.items():
-        if dtype not in _DTYPES:
-            near = did_you_mean(dtype, _DTYPES)
+        if dtype not in JSON_DTYPES:
+            near = did_you_mean(dtype, JSON_DTYPES)
             raise InputError(f"json_files: {key!r} has the dtype {dtype!r}{near}")
-    lines = TextLineDataset(list(expand(files)), compression_type=compression)
-    return lines.map_blocks(_parser(kinds, many, dict(defaults or {})))
-
-
-def _parser(
-    kinds: Mapping[str, str], lists: set[str], defaults: Mapping[str, Any]
-) -> Callable[[Strings], dict[str, Any]]:
-    def parse(lines: Strings) -> dict[str, Any]:
-        import pyarrow as pa
-        from pyarrow import json
-
-        types = {name: _arrow_type(dtype) for name, dtype in kinds.items()}
-        schema = pa.schema(
-            (name, pa.list_(kind) if name in lists else kind)
-            for name, kind in types.items()
-        )
-        text = b"\n".join(lines.tolist())
-        options = json.ParseOptions(
-            explicit_schema=schema, unexpected_field_behavior="ignore"
-        )
-        # One block: pyarrow refuses an object that is longer than a block.
-        reading = json.ReadOptions(block_size=len(text) + 1)
-        try:
-            table = json.read_json(pa.BufferReader(text), reading, options)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"JSON lines: {_reason(lines, error)}") from None
-        if table.num_rows != len(lines):
-            raise InputError(
-                f"JSON lines: expected an object on each of {len(lines)} lines, found "
-                f"{table.num_rows}; remove empty lines."
-            )
-        return {
-            name: arrow_column(
-                table.column(name), defaults.get(name), f"JSON lines, key {name!r}"
-            )
-            for name in kinds
-        }
-
-    return parse
-
-
-def _arrow_type(dtype: str) -> Any:
-    import pyarrow as pa
-
-    return pa.string() if dtype == "string" else pa.from_numpy_dtype(np.dtype(dtype))
-
-
-def _reason(lines: Strings, error: Exception) -> str:
-    """Return what is wrong, with the first line that is not a JSON object."""
-    import json
-
-    for line in lines.tolist():
-        try:
-            is_object = isinstance(json.loads(line), dict)
-        except ValueError:
-            is_object = False
-        if not is_object:
-            return f"expected a JSON object on a line, found {line[:60]!r}."
-    return f"{error}."
+    form = JsonFormat(
+        kinds,
+        frozenset(many),
+        dict(defaults or {}),
+        check_compression(compression, "json_files"),
+    )
+    return Dataset(FileBlocks(expand(files), lambda: JsonReader(form), "json_files"))

@@ -18,7 +18,7 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.streams.columns import as_column
+from estimax.input.streams.columns import as_column, as_value
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.structure import (
     InputTypeError,
@@ -147,9 +147,7 @@ def _convert(value: Any, spec: Any, where: str) -> Any:
     shape = None if spec.shape is None else tuple(spec.shape)
     if shape is not None and not _fits(column.shape, shape):
         raise _wrong(where, "shape", shape, str(column.shape))
-    if isinstance(column, Strings) and not column.shape:
-        return column.reshape((1,))[0]
-    return column
+    return as_value(column)
 
 
 def _dtype(dtype: Any) -> np.dtype[Any] | None:

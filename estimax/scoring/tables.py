@@ -36,7 +36,12 @@ from estimax.export.requests import is_filled
 from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_reader import CsvReader
 from estimax.input.sources.csv_schema import make_schema, read_header
-from estimax.input.sources.file_blocks import BlockReader, BlockStart, FileBlocks
+from estimax.input.sources.file_blocks import (
+    LONGEST_ROW,
+    BlockReader,
+    BlockStart,
+    FileBlocks,
+)
 from estimax.input.sources.paths import expand
 from estimax.input.sources.record_files import TFRecordReader
 from estimax.input.streams.chunks import Chunk
@@ -45,6 +50,9 @@ from estimax.scoring.plan import BATCH_ROWS, FilePart
 from estimax.wire import RecordReader
 
 STANDARD_INPUT = "standard input"
+# Larger arrays of an .npz file may decompress to so many times their size in the file.
+_LARGE_ARRAY = 256 << 20
+_MOST_EXPANSION = 100
 
 _SUFFIXES = {
     ".csv": "csv",
@@ -159,11 +167,17 @@ class Wanted:
         absent = [name for name in self.names if name not in there]
         for name in absent:
             if name not in self.features:
-                hint = did_you_mean(name, there) or "; the file has no columns"
+                hint = (
+                    did_you_mean(name, there, listed_as="found")
+                    or "; the file has no columns"
+                )
                 raise InputError(f"{path}: --keep: no column {name!r}{hint}")
         needed = [n for n in absent if not (fills and is_filled(self.features[n]))]
         if len(needed) == 1:
-            hint = did_you_mean(needed[0], there) or "; the file has no columns"
+            hint = (
+                did_you_mean(needed[0], there, listed_as="found")
+                or "; the file has no columns"
+            )
             raise InputError(
                 f"{path}: {self.reader} needs a column {needed[0]!r}{hint}"
             )
@@ -451,7 +465,7 @@ def _read_json_lines(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
 def _json_lines(
     file: IO[bytes], name: str, wanted: Wanted, part: FilePart
 ) -> Iterator[TableBatch]:
-    numbered = ((n, text) for n, text in _lines(file, part) if text.strip())
+    numbered = ((n, text) for n, text in _lines(file, name, part) if text.strip())
     is_checked = part.first > 1
     while some := list(itertools.islice(numbered, BATCH_ROWS)):
         rows = [_json_row(text, name, line) for line, text in some]
@@ -464,12 +478,17 @@ def _json_lines(
         yield TableBatch(columns, len(rows), name, 1, "line", lines)
 
 
-def _lines(file: IO[bytes], part: FilePart) -> Iterator[tuple[int, bytes]]:
+def _lines(file: IO[bytes], name: str, part: FilePart) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a part with their numbers."""
     at, number = part.start or (0, 1)
     if at:
         file.seek(at)
-    for text in file:
+    while text := file.readline(LONGEST_ROW):
+        if len(text) == LONGEST_ROW:  # a compressed file may expand to any length
+            raise InputError(
+                f"{name}: line {number} is longer than {LONGEST_ROW >> 20} MB. Is this "
+                "a file of JSON lines?"
+            )
         yield number, text
         at, number = at + len(text), number + 1
         if part.end and at >= part.end:
@@ -496,6 +515,7 @@ def _read_npz(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
     try:
         with np.load(file.path, allow_pickle=False) as arrays:
             wanted.check(name, arrays.files)
+            _check_expansion(arrays, wanted.names)
             columns = {n: arrays[n] for n in wanted.names}
     except (ValueError, OSError, EOFError) as error:
         raise InputError(f"{name}: cannot be read as .npz: {error}") from error
@@ -505,6 +525,23 @@ def _read_npz(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
     for start in range(0, max(rows.values(), default=0), BATCH_ROWS):
         some = {n: array[start : start + BATCH_ROWS] for n, array in columns.items()}
         yield TableBatch(some, len(next(iter(some.values()))), name, start + 1)
+
+
+def _check_expansion(arrays: Any, names: Iterable[str]) -> None:
+    """Raise ValueError for arrays that decompress to far more than their file.
+
+    A file of some megabytes can hold zeros that fill the memory.
+    """
+    for name in names:
+        stored = arrays.zip.getinfo(f"{name}.npy")
+        is_large = stored.file_size > _LARGE_ARRAY
+        if is_large and stored.file_size > _MOST_EXPANSION * stored.compress_size:
+            raise ValueError(
+                f"array {name!r} has {stored.compress_size:,} bytes in the file and "
+                f"{stored.file_size:,} decompressed, more than {_MOST_EXPANSION} times "
+                "as many. If that is right, save it without compression (np.savez) or "
+                "as Parquet"
+            )
 
 
 def _read_tfrecord(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:

@@ -11,6 +11,7 @@ from estimax.serving.config import (
     read_batching_config,
     read_model_configs,
 )
+from estimax.serving.preparing import prepare
 from estimax.serving.rest import RestLimits
 from estimax.serving.server import Server, ServerConfig
 from estimax.serving.status import Code, ServingError
@@ -24,6 +25,7 @@ __all__ = [
     "ServerConfig",
     "ServingError",
     "VersionPolicy",
+    "prepare",
     "read_batching_config",
     "read_model_configs",
 ]

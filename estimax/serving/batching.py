@@ -40,6 +40,7 @@ Features = plans.RawBatch | JsonRows
 Deliver = Callable[[Answers | Exception], None]
 # signature, rows of all tasks, whether to compile for a new shape -> answers
 RunBatch = Callable[[str, plans.RawBatch, bool], Answers]
+ObserveBatch = Callable[["BatchQueue", Sequence["Task"], float, float], None]
 
 
 @dataclass(eq=False)
@@ -153,6 +154,7 @@ class BatchQueue:
         self._started = 0.0  # when the last of them began
         self.batches = 0  # that were run
         self.batched_rows = 0
+        self.labels: tuple[str, int] | None = None  # model and version, for metrics
 
     @property
     def waiting_rows(self) -> int:
@@ -287,9 +289,12 @@ class Scheduler:
 
     Args:
       threads: How many batches run at the same time.
+      observe: Called after each batch with its queue and tasks, when it began and how
+        long it took.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, observe: ObserveBatch | None = None) -> None:
+        self._observe = observe
         self.changed = threading.Condition()
         self._queues: list[BatchQueue] = []
         self._next = 0
@@ -356,7 +361,10 @@ class Scheduler:
             if taken is None:
                 return
             queue, tasks = taken
+            start = time.monotonic()
             queue.run(tasks)
+            if self._observe is not None:
+                self._observe(queue, tasks, start, time.monotonic() - start)
             with self.changed:
                 queue.end_run()
                 if queue.waiting_rows:  # another thread may have left them to this one

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,6 +24,7 @@ from estimax.serving.protos import message
 
 # "tensorflow" is accepted so that configurations of TensorFlow Serving work unchanged.
 PLATFORMS: Final = ("", "estimax", "tensorflow")
+METRICS_PATH: Final = "/monitoring/prometheus/metrics"
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class ModelConfig:
       version_labels: Label to version, e.g. `{"stable": 7}`.
 
     Raises:
-      ConfigError: The name is empty or has a "/" or ":", or there is no path.
+      ConfigError: The name is empty or has a "/" or ":", or the path is missing or
+        that of an object store.
 
     Example:
       >>> ModelConfig("ctr", "/models/ctr").version_policy.choose([1, 2])
@@ -83,6 +85,14 @@ class ModelConfig:
             )
         if not self.base_path:
             raise ConfigError(f"model {self.name!r}: base_path is missing.")
+        scheme, found, _ = self.base_path.partition("://")
+        if found:
+            raise ConfigError(
+                f"model {self.name!r}: base_path {self.base_path!r} is in an object "
+                f"store. Expected a folder: mount {scheme}:// as one, or copy versions "
+                "from it into a folder, each under a temporary name that is renamed "
+                "when it is complete."
+            )
 
 
 @dataclass(frozen=True)
@@ -186,7 +196,38 @@ def read_model_configs(path: Path) -> tuple[ModelConfig, ...]:
     Raises:
       ConfigError: The file cannot be read or is invalid.
     """
-    return model_configs_from_proto(_parsed(path, "ModelServerConfig"), str(path))
+    return model_configs_from_proto(read_proto(path, "ModelServerConfig"), str(path))
+
+
+def check_names(configs: Sequence[ModelConfig], where: str) -> None:
+    """Raise ConfigError if two models have the same name."""
+    names = [config.name for config in configs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{where}: two models are both called {name!r}.")
+
+
+def models_to_json(configs: Sequence[ModelConfig]) -> list[dict[str, Any]]:
+    """Return models as JSON values, for another process."""
+    return [asdict(config) for config in configs]
+
+
+def models_from_json(values: Sequence[Mapping[str, Any]]) -> tuple[ModelConfig, ...]:
+    """Return the models of `models_to_json`."""
+    return tuple(
+        ModelConfig(
+            **{
+                **value,
+                "version_policy": VersionPolicy(
+                    **{
+                        **value["version_policy"],
+                        "versions": tuple(value["version_policy"]["versions"]),
+                    }
+                ),
+            }
+        )
+        for value in values
+    )
 
 
 def model_configs_from_proto(proto: Any, where: str) -> tuple[ModelConfig, ...]:
@@ -194,10 +235,7 @@ def model_configs_from_proto(proto: Any, where: str) -> tuple[ModelConfig, ...]:
     if proto.WhichOneof("config") != "model_config_list":
         raise ConfigError(f"{where}: expected a model_config_list, found none.")
     configs = tuple(_model_config(c, where) for c in proto.model_config_list.config)
-    names = [config.name for config in configs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{where}: two models are both called {name!r}.")
+    check_names(configs, where)
     return configs
 
 
@@ -207,7 +245,7 @@ def read_batching_config(path: Path) -> BatchingConfig:
     Raises:
       ConfigError: The file cannot be read, or a value is out of range.
     """
-    proto = _parsed(path, "BatchingParameters")
+    proto = read_proto(path, "BatchingParameters")
     largest = proto.max_batch_size.value if proto.HasField("max_batch_size") else 1000
     sizes = tuple(proto.allowed_batch_sizes) or _sizes_up_to(largest)
     if sizes[-1] != largest:
@@ -225,6 +263,26 @@ def read_batching_config(path: Path) -> BatchingConfig:
         if proto.HasField(key)
     }
     return BatchingConfig(batch_sizes=sizes, **given)
+
+
+def read_metrics_path(path: Path) -> str | None:
+    """Read the path of the metrics in a `MonitoringConfig` of TensorFlow Serving.
+
+    Returns:
+      The path, or None if the file turns metrics off.
+
+    Raises:
+      ConfigError: The file cannot be read, or its path does not begin with "/".
+    """
+    found = read_proto(path, "MonitoringConfig").prometheus_config
+    if not found.enable:
+        return None
+    if found.path and not found.path.startswith("/"):
+        raise ConfigError(
+            f"{path}: prometheus_config.path: expected a path that begins with '/', "
+            f"found {found.path!r}."
+        )
+    return found.path or METRICS_PATH
 
 
 def _sizes_up_to(largest: int) -> tuple[int, ...]:
@@ -258,7 +316,12 @@ def _policy(proto: Any) -> VersionPolicy:
             return VersionPolicy("latest", count=proto.latest.num_versions or 1)
 
 
-def _parsed(path: Path, kind: str) -> Any:
+def read_proto(path: Path, kind: str) -> Any:
+    """Read a message of TensorFlow Serving from a file.
+
+    Raises:
+      ConfigError: The file cannot be read or is no such message.
+    """
     made = message(kind)()
     try:
         text = path.read_text(encoding="utf-8")

@@ -14,7 +14,8 @@ from typing import Any
 from estimax.export import CLASSIFY, REGRESS, TensorInfo
 from estimax.export.signature import DEFAULT_SIGNATURE, PREDICT, Signature
 from estimax.serving.inference import Target
-from estimax.serving.manager import ModelManager, Version
+from estimax.serving.lifecycle import Model, Version
+from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code
 from estimax.serving.tensors import dtype_name
 
@@ -36,11 +37,20 @@ def models_json(manager: ModelManager) -> dict[str, Any]:
                 "name": name,
                 "base_path": model.config.base_path,
                 "labels": {k: str(v) for k, v in model.config.version_labels.items()},
-                **status_json(manager, Target(name)),
+                # Why its folder cannot be read; new versions are not seen meanwhile.
+                **({} if error is None else {"error": str(error)}),
+                **versions_json(model),
             }
             for name, model in manager.models().items()
+            for error in [model.listing_error]
         ]
     }
+
+
+def versions_json(model: Model) -> dict[str, Any]:
+    """Return the states of all versions of a model, newest first."""
+    versions = sorted(model.versions.values(), key=lambda version: -version.number)
+    return {"model_version_status": [_version_json(version) for version in versions]}
 
 
 def metadata_json(manager: ModelManager, target: Target) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from estimax.export import Bundle, TensorInfo
 from estimax.export.examples import blank_request, example_dtype, specs_of
 from estimax.export.requests import is_filled
 from estimax.export.signature import DEFAULT_SIGNATURE, STRING
+from estimax.native import loading
 from estimax.serving.status import invalid
 from estimax.wire.messages import FeatureParts, decode_example, encode_example
 
@@ -70,6 +71,11 @@ def examples_from_proto(given: Any) -> list[bytes]:
         # The later of two features with one name wins: that of the example.
         return [lists.context + example for example in lists.examples]
     return []
+
+
+def is_parser_loaded() -> bool:
+    """Return whether Examples can be parsed without compiling the parser first."""
+    return loading.is_loaded("examples") or not loading.is_on()
 
 
 def compile_parser(bundle: Bundle) -> None:
@@ -147,10 +153,10 @@ def _repaired(
 
 def _default(spec: TensorInfo) -> FeatureParts:
     """Return the values of a feature that an Example lacks."""
-    size = math.prod(n or 0 for n in spec.tail)
+    tail = [n or 0 for n in spec.tail]
     if spec.dtype == STRING:
-        return "bytes_list", [b""] * size
-    every = np.broadcast_to(spec.default, spec.tail).reshape(-1).tolist()
+        return "bytes_list", [b""] * math.prod(tail)
+    every = np.broadcast_to(spec.default, tail).reshape(-1).tolist()
     kind = "float_list" if example_dtype(spec) == "float32" else "int64_list"
     return kind, every
 

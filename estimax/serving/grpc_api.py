@@ -20,10 +20,11 @@ import grpc.aio
 
 from estimax.core.errors import ConfigError
 from estimax.export import CLASSIFY, REGRESS, TensorInfo
-from estimax.serving.config import model_configs_from_proto
+from estimax.serving.config import ModelConfig, model_configs_from_proto
 from estimax.serving.describe import error_of, inputs_of, method_of
 from estimax.serving.examples import examples_from_proto
 from estimax.serving.inference import Answer, InferenceService, Target
+from estimax.serving.metrics import Observed
 from estimax.serving.off_loop import SMALL, OffLoop
 from estimax.serving.protos import message, request_message
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
@@ -36,7 +37,10 @@ _MOST_DETAILS: Final = 1024  # characters of an error, as in TensorFlow Serving
 _TYPE_URL: Final = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 _RELOAD_SECONDS: Final = 600.0
 
+_INFERENCE: Final = ("predict", "classify", "regress", "multi_inference")
+
 Handler = Callable[[Any, float | None], Awaitable[Any]]
+Reload = Callable[[Sequence[ModelConfig], float], Awaitable[None]]
 
 
 class GrpcApi:
@@ -46,6 +50,8 @@ class GrpcApi:
       service: Runs the requests.
       as_content: Answer with `tensor_content` instead of typed fields.
       token: The bearer token that calls must carry as metadata. None: none.
+      reload: Replaces all models. None: only those of the manager of `service`.
+      observe: Called after a request that failed before it reached a model.
     """
 
     def __init__(
@@ -54,8 +60,12 @@ class GrpcApi:
         *,
         as_content: bool = False,
         token: str | None = None,
+        reload: Reload | None = None,
+        observe: Callable[[Observed], None] = lambda _: None,
     ) -> None:
         self._service = service
+        self._reload = reload or self._reload_manager
+        self._observe = observe
         self._as_content = as_content
         self._token = token
 
@@ -76,7 +86,13 @@ class GrpcApi:
             grpc.method_handlers_generic_handler(
                 f"tensorflow.serving.{service}",
                 {
-                    name: _unary(run, request, self._token, self._service.off_loop)
+                    name: _unary(
+                        run,
+                        request,
+                        self._token,
+                        self._service.off_loop,
+                        self._observe,
+                    )
                     for name, (run, request) in methods.items()
                 },
             )
@@ -210,10 +226,15 @@ class GrpcApi:
         if not configs:
             raise invalid("config: expected at least one model, found none.")
         seconds = min(timeout or _RELOAD_SECONDS, _RELOAD_SECONDS)
-        await asyncio.to_thread(self._service.manager.reload, configs, seconds)
+        await self._reload(configs, seconds)
         response = message("ReloadConfigResponse")()
         response.status.error_code = int(Code.OK)
         return response
+
+    async def _reload_manager(
+        self, configs: Sequence[ModelConfig], seconds: float
+    ) -> None:
+        await asyncio.to_thread(self._service.manager.reload, configs, seconds)
 
 
 def add_services(
@@ -222,16 +243,32 @@ def add_services(
     *,
     as_content: bool = False,
     token: str | None = None,
+    reload: Reload | None = None,
+    observe: Callable[[Observed], None] = lambda _: None,
 ) -> None:
     """Register the methods of TensorFlow Serving with a gRPC server."""
-    api = GrpcApi(service, as_content=as_content, token=token)
+    api = GrpcApi(
+        service, as_content=as_content, token=token, reload=reload, observe=observe
+    )
     server.add_generic_rpc_handlers(tuple(api.handlers()))
 
 
 def _unary(
-    run: Handler, request_name: str, token: str | None, off_loop: OffLoop
+    run: Handler,
+    request_name: str,
+    token: str | None,
+    off_loop: OffLoop,
+    observe: Callable[[Observed], None],
 ) -> grpc.RpcMethodHandler:
     request_class = request_message(request_name)
+    method = getattr(run, "__name__", "")  # of a method of GrpcApi
+
+    def count(error: ServingError) -> None:
+        """Count a request that failed before it reached a model."""
+        is_refused = error.code is Code.UNAUTHENTICATED
+        if not error.is_counted and (method in _INFERENCE or is_refused):
+            known = method if method in _INFERENCE else ""
+            observe(Observed("", None, "", known, "GRPC", error.code, 0, 0.0))
 
     async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
         try:
@@ -248,6 +285,7 @@ def _unary(
             size = response.ByteSize()
             serialized: bytes = await off_loop.run(size, response.SerializeToString)
         except ServingError as error:
+            count(error)
             await context.abort(_grpc_code(error.code), _shortened(str(error)))
         except Exception as error:  # a bug: the server lives on
             if isinstance(error, grpc.aio.AbortError):

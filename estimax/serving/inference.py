@@ -16,12 +16,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from estimax.export import TensorInfo
+from estimax.export import Bundle, TensorInfo
 from estimax.export.signature import DEFAULT_SIGNATURE, Signature
 from estimax.serving.batching import Answers, Features, as_serving_error, row_count
-from estimax.serving.examples import columns_from_examples
+from estimax.serving.examples import (
+    EXAMPLE_NAMES,
+    columns_from_examples,
+    compile_parser,
+    is_parser_loaded,
+)
 from estimax.serving.json_rows import JsonRows
-from estimax.serving.manager import ModelManager, Served
+from estimax.serving.lifecycle import Served
+from estimax.serving.manager import ModelManager
+from estimax.serving.metrics import Observed
 from estimax.serving.off_loop import LARGE, OffLoop
 from estimax.serving.requests import (
     REGRESSION,
@@ -75,8 +82,8 @@ class InferenceService:
     Args:
       manager: The models.
       max_rows: The most rows of a request.
-      observe: Called after every request with the target, the name of the method, the
-        status, the number of rows and the seconds it took.
+      entry: REST or GRPC, for metrics.
+      observe: Called after every request.
       record: Called with every answer to Predict and its features, for a log.
     """
 
@@ -85,13 +92,16 @@ class InferenceService:
         manager: ModelManager,
         *,
         max_rows: int = 100_000,
-        observe: Callable[[Target, str, Code, int, float], None] | None = None,
+        entry: str = "",
+        observe: Callable[[Observed], None] | None = None,
         record: Callable[[Answer, Mapping[str, Any]], None] | None = None,
     ) -> None:
         self.manager = manager
         self._record = record
         self.max_rows = max_rows
         self.off_loop = OffLoop()
+        self._parser_loading: asyncio.Task[None] | None = None
+        self._entry = entry
         self._observe = observe
 
     async def predict(
@@ -140,7 +150,7 @@ class InferenceService:
         async with self._observed(target, "classify") as run:
             signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
             check_classify(signature)
-            columns, size = await self._parsed(run, examples)
+            columns, size = await self._parsed(run, examples, timeout)
             outputs = await self._run(run, signature, columns, timeout, size)
             return run.answer(outputs, signature)
 
@@ -151,13 +161,13 @@ class InferenceService:
         async with self._observed(target, "regress") as run:
             signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
             check_regress(signature)
-            columns, size = await self._parsed(run, examples)
+            columns, size = await self._parsed(run, examples, timeout)
             outputs = await self._run(run, signature, columns, timeout, size)
             flat = outputs[REGRESSION].reshape(len(examples))
             return run.answer({REGRESSION: flat}, signature)
 
     async def _parsed(
-        self, run: _Run, examples: Sequence[bytes]
+        self, run: _Run, examples: Sequence[bytes], timeout: float | None
     ) -> tuple[Mapping[str, Any], int]:
         """Return the columns of serialized Examples, and the size of the Examples."""
         if not examples:
@@ -165,8 +175,28 @@ class InferenceService:
         self._check_rows(len(examples))
         size = sum(map(len, examples))
         bundle = run.served.loaded.bundle
+        await self._load_parser(bundle, timeout)
         parse = columns_from_examples
         return await self.off_loop.run(size, parse, bundle, examples), size
+
+    async def _load_parser(self, bundle: Bundle, timeout: float | None) -> None:
+        """Load the parser of Examples, which most servers never need.
+
+        Compiling it takes seconds, once on a machine; other requests go on meanwhile.
+        """
+        if is_parser_loaded():
+            return
+        if self._parser_loading is None:
+            loading = asyncio.to_thread(compile_parser, bundle)
+            self._parser_loading = asyncio.create_task(loading)
+        try:
+            await asyncio.wait_for(asyncio.shield(self._parser_loading), timeout)
+        except TimeoutError:
+            raise ServingError(
+                Code.DEADLINE_EXCEEDED,
+                f"the parser of Examples is not compiled within {timeout:g} s; try "
+                "again, or prepare the server with `estimax serve --prepare`.",
+            ) from None
 
     def _check_rows(self, rows: int) -> None:
         if rows > self.max_rows:
@@ -185,6 +215,8 @@ class InferenceService:
     ) -> Answers:
         """Check the features, wait for their batch, and return its outputs."""
         bundle = run.served.loaded.bundle
+        if isinstance(columns, Mapping) and next(iter(columns), "") in EXAMPLE_NAMES:
+            await self._load_parser(bundle, timeout)
         batch: Features = (
             columns
             if isinstance(columns, JsonRows)
@@ -210,7 +242,7 @@ class InferenceService:
             timer.cancel()
 
     def _observed(self, target: Target, method: str) -> _Run:
-        return _Run(self.manager, target, method, self._observe)
+        return _Run(self.manager, target, method, self._entry, self._observe)
 
 
 class _Run:
@@ -221,22 +253,27 @@ class _Run:
         manager: ModelManager,
         target: Target,
         method: str,
-        observe: Callable[[Target, str, Code, int, float], None] | None,
+        entry: str,
+        observe: Callable[[Observed], None] | None,
     ) -> None:
         self._target = target
         self._method = method
+        self._entry = entry
         self._report = observe
         self._held = manager.acquire(target.name, target.version, target.label)
         self._start = time.perf_counter()
         self.rows = 0
         self.served: Served
+        self._version: int | None = None
 
     async def __aenter__(self) -> _Run:
         try:
             self.served = self._held.__enter__()
         except ServingError as error:
             self._tell(error.code)
+            error.is_counted = True
             raise
+        self._version = self.served.number
         return self
 
     async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
@@ -246,6 +283,7 @@ class _Run:
         elif isinstance(error, Exception):
             found = as_serving_error(error)
             self._tell(found.code)
+            found.is_counted = True
             if found is not error:
                 raise found from error
         else:  # the client has gone
@@ -258,8 +296,23 @@ class _Run:
 
     def _tell(self, code: Code) -> None:
         if self._report is not None:
-            seconds = time.perf_counter() - self._start
-            self._report(self._target, self._method, code, self.rows, seconds)
+            # A client may ask for any signature: count only those that exist.
+            found = self._target.signature or DEFAULT_SIGNATURE
+            is_known = self._version is not None and (
+                found in self.served.loaded.bundle.signatures
+            )
+            self._report(
+                Observed(
+                    self._target.name,
+                    self._version,
+                    found if is_known else "",
+                    self._method,
+                    self._entry,
+                    code,
+                    self.rows,
+                    time.perf_counter() - self._start,
+                )
+            )
 
 
 def _signature(served: Served, target: Target, code: Code) -> Signature:

@@ -1,164 +1,426 @@
-"""Counters and latencies of a server, in Prometheus' text format.
+"""Counters and latencies of a server, for Prometheus.
 
     metrics = ServerMetrics()
-    metrics.observe(target, "predict", Code.OK, rows=64, seconds=0.004, entry="REST")
-    metrics.text(manager)
+    metrics.observe(Observed("ctr", 7, "predict", "predict", "REST", Code.OK, 64, 0.1))
+    text_of(metrics.families(manager))
 
 Names with ":tensorflow:serving:" are those of TensorFlow Serving, with its units, so
-that existing dashboards work. prometheus_client cannot write them: it appends "_total".
+that existing dashboards work. The series of a version end with it, because a server
+that is given a new version every hour would otherwise have ever more of them.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
-from estimax.serving.manager import ModelManager, State
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client.core import Metric
+
+from estimax.serving.lifecycle import State
+from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code
+from estimax.wire.metric_families import Family, Sample
 
 _TF: Final = ":tensorflow:serving:"
+_REQUEST_COUNT: Final = f"{_TF}request_count"
 # TensorFlow Serving's buckets: 33 from 10 us on, each 1.8 times the one before.
-_LIMITS: Final = tuple(10 * 1.8**i for i in range(33))
+_MICROSECONDS: Final = tuple(10 * 1.8**i for i in range(33))
+_SECONDS: Final = (
+    *(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
+    *(10.0, 30.0),
+)
+_ROWS: Final = tuple(float(2**i) for i in range(17))
+_POOL: Final = "model_server_batch_threads"  # TensorFlow Serving's name of its threads
 
-Labels = tuple[tuple[str, str], ...]
+# TensorFlow Serving has no series of the time at which another was begun.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-@dataclass
-class _Histogram:
-    counts: list[int] = field(default_factory=lambda: [0] * (len(_LIMITS) + 1))
-    total: float = 0.0
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One request that has been answered.
 
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(_LIMITS, value)] += 1
-        self.total += value
+    Args:
+      model: The name of the model; "" if there is no such model.
+      version: The version that answered; None if none did.
+      signature: The name of the signature; "" if the request did not get that far.
+      method: predict, classify, regress or multi_inference; "" if unknown.
+      entry: REST or GRPC.
+      code: How it ended.
+      rows: How many rows it had.
+      seconds: How long it took.
+    """
+
+    model: str
+    version: int | None
+    signature: str
+    method: str
+    entry: str
+    code: Code
+    rows: int
+    seconds: float
+
+
+class _Answered(NamedTuple):
+    """The series that an answered request is counted in, besides its status."""
+
+    rows: tuple[Counter, Counter]
+    row_counts: Histogram
+    microseconds: Histogram
+    seconds: Histogram
+
+
+class _Batched(NamedTuple):
+    """The series that a batch is counted in."""
+
+    waits: Histogram
+    tf_waits: Histogram
+    seconds: Histogram
+    tf_seconds: Histogram
+    rows: Histogram
+
+
+_Series = tuple[tuple[Counter, Counter], _Answered | None]
 
 
 class ServerMetrics:
-    """What the server has answered so far."""
+    """What the server has answered so far, and what it is doing."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._started = time.time()
-        self._requests: dict[Labels, int] = defaultdict(int)
-        self._latency: dict[Labels, _Histogram] = defaultdict(_Histogram)
-        self._rows: dict[str, int] = defaultdict(int)
+        registry = self._registry = CollectorRegistry()
 
-    def observe(
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(name, about, labels, registry=registry)
+
+        def histogram(
+            name: str, about: str, limits: Sequence[float], *labels: str
+        ) -> Histogram:
+            return Histogram(name, about, labels, buckets=limits, registry=registry)
+
+        model, version = "model_name", "version"
+        self._tf_requests = counter(
+            _REQUEST_COUNT, "Requests by status.", model, "status"
+        )
+        self._tf_rows = counter(
+            f"{_TF}request_example_count", "Rows of answered requests.", "model"
+        )
+        self._tf_row_counts = histogram(
+            f"{_TF}request_example_counts", "Rows of a request.", _ROWS, "model"
+        )
+        self._tf_latency = histogram(
+            f"{_TF}request_latency",
+            "Microseconds of answered requests.",
+            _MICROSECONDS,
+            *(model, "API", "entrypoint"),
+        )
+        self._tf_runtime = histogram(
+            f"{_TF}runtime_latency",
+            "Microseconds in which a batch was computed.",
+            _MICROSECONDS,
+            *(model, "API", "runtime"),
+        )
+        self._tf_queuing = histogram(
+            f"{_TF}batching_session:queuing_latency",
+            "Microseconds that a request waited for its batch.",
+            _MICROSECONDS,
+            "thread_pool_name",
+        )
+        self._tf_warm_up = histogram(
+            f"{_TF}model_warmup_latency",
+            "Microseconds of the warm-up requests of a version.",
+            _MICROSECONDS,
+            *("model_path", "status"),
+        )
+        self._requests = counter(
+            "estimax_requests",
+            "Requests by version, signature and status.",
+            *(model, version, "signature", "method", "entrypoint", "status"),
+        )
+        self._rows = counter(
+            "estimax_rows", "Rows of answered requests.", model, version
+        )
+        self._seconds = histogram(
+            "estimax_request_seconds",
+            "Seconds of answered requests.",
+            _SECONDS,
+            *(model, version),
+        )
+        self._queue_seconds = histogram(
+            "estimax_queue_seconds",
+            "Seconds that a request waited for its batch.",
+            _SECONDS,
+            *(model, version),
+        )
+        self._run_seconds = histogram(
+            "estimax_run_seconds",
+            "Seconds in which a batch was computed.",
+            _SECONDS,
+            *(model, version),
+        )
+        self._batch_rows = histogram(
+            "estimax_batch_rows", "Rows of a batch.", _ROWS, model, version
+        )
+        self._loads = counter(
+            "estimax_loads",
+            "Versions that were loaded, or failed to.",
+            *("model_path", "status"),
+        )
+        self._responses = counter(
+            "estimax_rest_responses", "Answers over REST, except health.", "code"
+        )
+        self.closed_connections = counter(
+            "estimax_closed_connections", "Connections the server closed.", "reason"
+        )
+        self.lost_log_lines = Counter(
+            "estimax_request_log_lost",
+            "Requests that could not be written to the request log.",
+            registry=registry,
+        )
+        pair = model, version
+        self._of_version: dict[Any, tuple[str, ...]] = {
+            self._requests: (*pair, "signature", "method", "entrypoint", "status"),
+            **dict.fromkeys(
+                (self._rows, self._seconds, self._queue_seconds, self._run_seconds),
+                pair,
+            ),
+            self._batch_rows: pair,
+        }
+        # Looking for a series by its labels takes longer than counting.
+        self._series: dict[tuple[Any, ...], _Series] = {}
+        self._batches: dict[tuple[str, int], _Batched] = {}
+        self._process = prometheus_client.ProcessCollector(registry=None)
+
+    def observe(self, request: Observed) -> None:
+        """Count one request."""
+        key = (
+            *(request.model, request.version, request.signature, request.method),
+            *(request.entry, request.code),
+        )
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = self._series_of(request)
+        counts, answered = series
+        for count in counts:
+            count.inc()
+        if answered is None:
+            return
+        for count in answered.rows:
+            count.inc(request.rows)
+        answered.row_counts.observe(request.rows)
+        answered.microseconds.observe(request.seconds * 1e6)
+        answered.seconds.observe(request.seconds)
+
+    def _series_of(self, request: Observed) -> _Series:
+        """Return the series of requests like this; only answers have a latency."""
+        model, code = request.model, request.code
+        version = "" if request.version is None else str(request.version)
+        about = request.signature, request.method, request.entry
+        counts = (
+            self._tf_requests.labels(model, code.name),
+            self._requests.labels(model, version, *about, code.name),
+        )
+        if code is not Code.OK:
+            return counts, None
+        # TensorFlow Serving writes the method in lower case for REST only.
+        is_rest = request.entry == "REST"
+        api = request.method if is_rest else _camel(request.method)
+        return counts, _Answered(
+            rows=(self._tf_rows.labels(model), self._rows.labels(model, version)),
+            row_counts=self._tf_row_counts.labels(model),
+            microseconds=self._tf_latency.labels(model, api, request.entry),
+            seconds=self._seconds.labels(model, version),
+        )
+
+    def observe_batch(
         self,
         model: str,
-        method: str,
-        code: Code,
+        version: int,
         rows: int,
+        waits: Iterable[float],
         seconds: float,
-        entry: str,
     ) -> None:
-        """Count one request.
+        """Count one batch.
 
         Args:
           model: The name of the model.
-          method: predict, classify, regress or multi_inference.
-          code: How it ended.
-          rows: How many rows it had.
-          seconds: How long it took.
-          entry: REST or GRPC.
+          version: Its version.
+          rows: The rows of all requests in the batch.
+          waits: How many seconds each request waited.
+          seconds: How long the batch took.
         """
-        # TensorFlow Serving writes the method in lower case for REST only.
-        api = method if entry == "REST" else _camel(method)
-        with self._lock:
-            self._requests[("model_name", model), ("status", code.name)] += 1
-            if code is Code.OK:
-                labels = ("model_name", model), ("API", api), ("entrypoint", entry)
-                self._latency[labels].add(seconds * 1e6)
-                self._rows[model] += rows
+        found = self._batches.get((model, version))
+        if found is None:
+            labels = model, str(version)
+            found = self._batches[model, version] = _Batched(
+                self._queue_seconds.labels(*labels),
+                self._tf_queuing.labels(_POOL),
+                self._run_seconds.labels(*labels),
+                self._tf_runtime.labels(model, "Predict", "estimax"),
+                self._batch_rows.labels(*labels),
+            )
+        for wait in waits:
+            found.waits.observe(wait)
+            found.tf_waits.observe(wait * 1e6)
+        found.seconds.observe(seconds)
+        found.tf_seconds.observe(seconds * 1e6)
+        found.rows.observe(rows)
 
-    def totals(self) -> dict[str, dict[str, float]]:
-        """Return requests, errors, rows and mean seconds of every model."""
-        found: dict[str, dict[str, float]] = {}
-        with self._lock:
-            for labels, count in self._requests.items():
-                about = found.setdefault(labels[0][1], _no_requests())
-                about["requests"] += count
-                about["errors"] += count if labels[1][1] != "OK" else 0
-            for labels, histogram in self._latency.items():
-                about = found.setdefault(labels[0][1], _no_requests())
-                about["seconds"] += histogram.total / 1e6
-            for model, rows in self._rows.items():
-                found.setdefault(model, _no_requests())["rows"] = rows
-        return found
+    def observe_load(self, path: str, code: Code) -> None:
+        """Count a version in a folder that was loaded, or that could not be."""
+        self._loads.labels(path, code.name).inc()
 
-    def text(self, manager: ModelManager) -> str:
-        """Return all metrics in Prometheus' text format."""
-        with self._lock:
-            lines = [*self._own_lines(), *_manager_lines(manager)]
-        return "\n".join(lines) + "\n"
+    def observe_warm_up(self, path: str, code: Code, seconds: float) -> None:
+        """Count the warm-up requests of a version."""
+        self._tf_warm_up.labels(path, code.name).observe(seconds * 1e6)
 
-    def _own_lines(self) -> Iterator[str]:
-        yield "# TYPE process_start_time_seconds gauge"
-        yield f"process_start_time_seconds {self._started:.3f}"
-        yield f"# TYPE {_TF}request_count counter"
-        for of, count in self._requests.items():
-            yield f"{_TF}request_count{_braces(of)} {count}"
-        yield f"# TYPE {_TF}request_example_count_total counter"
-        for model, rows in self._rows.items():
-            labels = _braces((("model", model),))
-            yield f"{_TF}request_example_count_total{labels} {rows}"
-        yield f"# TYPE {_TF}request_latency histogram"
-        for of, histogram in self._latency.items():
-            yield from _histogram_lines(f"{_TF}request_latency", of, histogram)
+    def observe_response(self, status: int) -> None:
+        """Count one answer over REST by its HTTP status."""
+        self._responses.labels(str(status)).inc()
+
+    def families(self, manager: ModelManager) -> list[Family]:
+        """Return all metrics, those of the models of a manager included."""
+        self._forget_versions(manager)
+        own = [_family(metric) for metric in self._registry.collect()]
+        process = [_family(metric) for metric in self._process.collect()]
+        return [*own, *process, *_manager_families(manager)]
+
+    def _forget_versions(self, manager: ModelManager) -> None:
+        """Remove the series of versions that the manager does not know any more."""
+        known = {
+            (name, str(number))
+            for name, model in manager.models().items()
+            for number in model.versions
+        }
+        for metric, names in self._of_version.items():
+            samples = next(iter(metric.collect())).samples
+            for values in {tuple(s.labels[name] for name in names) for s in samples}:
+                if values[1] and values[:2] not in known:
+                    metric.remove(*values)
+                    self._series.clear()
+                    self._batches.clear()
 
 
-def _manager_lines(manager: ModelManager) -> Iterator[str]:
-    yield "# TYPE estimax_model_state gauge"
+def text_of(families: Iterable[Family]) -> str:
+    """Return metrics in Prometheus' text format."""
+    text = prometheus_client.generate_latest(_Given(families)).decode()
+    # The library appends "_total" to the name of every counter.
+    return text.replace(f"{_REQUEST_COUNT}_total", _REQUEST_COUNT)
+
+
+def totals_of(families: Iterable[Family]) -> dict[str, dict[str, float]]:
+    """Return requests, errors, rows and seconds of every model, for the page."""
+    found: dict[str, dict[str, float]] = {}
+
+    def add(model: str, key: str, value: float) -> None:
+        empty = {"requests": 0.0, "errors": 0.0, "rows": 0.0, "seconds": 0.0}
+        found.setdefault(model, empty)[key] += value
+
+    for family in families:
+        for name, labels, value in family.samples:
+            if family.name == _REQUEST_COUNT:
+                add(labels["model_name"], "requests", value)
+                is_error = labels["status"] != "OK"
+                add(labels["model_name"], "errors", value * is_error)
+            elif family.name == f"{_TF}request_example_count":
+                add(labels["model"], "rows", value)
+            elif name == f"{_TF}request_latency_sum":
+                add(labels["model_name"], "seconds", value / 1e6)
+    return found
+
+
+class _Given(prometheus_client.registry.Collector):
+    """Metrics that have been collected, for the library's text writer."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families:
+            metric = Metric(family.name, family.about, family.kind)
+            for name, labels, value in family.samples:
+                metric.add_sample(name, dict(labels), value)
+            yield metric
+
+
+def _family(metric: Metric) -> Family:
+    samples = [Sample(s.name, s.labels, s.value) for s in metric.samples]
+    return Family(metric.name, metric.documentation, metric.type, samples)
+
+
+def _manager_families(manager: ModelManager) -> Iterator[Family]:
+    failures = "estimax_listing_failures"
+    yield Family(
+        failures,
+        "How often the folder of a model could not be read.",
+        "counter",
+        [
+            Sample(
+                f"{failures}_total",
+                {"model_name": name},
+                manager.listing_failures[name],
+            )
+            for name in manager.models()
+        ],
+    )
     served = [
-        ((("model_name", name), ("version", str(version.number))), version)
+        ({"model_name": name, "version": str(version.number)}, version)
         for name, model in manager.models().items()
         for version in model.versions.values()
     ]
-    for labels, version in served:
-        yield f"estimax_model_state{_braces(labels)} {int(version.state)}"
+    yield _gauge(
+        "estimax_model_state",
+        "State of a version: 10 start, 20 loading, 30 available, 40 unloading, 50 end.",
+        [(labels, int(version.state)) for labels, version in served],
+        merge="max",
+    )
     loaded = [
-        (_braces(labels), version.loaded, version.requests)
+        (labels, version.loaded, version.requests)
         for labels, version in served
         if version.state is State.AVAILABLE and version.loaded is not None
     ]
-    for name, kind, value in (
-        ("queue_rows", "gauge", lambda loaded, _: loaded.queue.waiting_rows),
-        ("batches_total", "counter", lambda loaded, _: loaded.queue.batches),
-        ("batched_rows_total", "counter", lambda loaded, _: loaded.queue.batched_rows),
-        ("late_compiles_total", "counter", lambda v, _: v.programs.late_compiles),
-        ("requests_in_flight", "gauge", lambda _, requests: requests),
-    ):
-        yield f"# TYPE estimax_{name} {kind}"
-        for braces, version_loaded, requests in loaded:
-            yield f"estimax_{name}{braces} {value(version_loaded, requests)}"
+    yield _gauge(
+        "estimax_queue_rows",
+        "Rows that wait for a batch.",
+        [(labels, found.queue.waiting_rows) for labels, found, _ in loaded],
+    )
+    yield _gauge(
+        "estimax_requests_in_flight",
+        "Requests under way.",
+        [(labels, requests) for labels, _, requests in loaded],
+    )
+    late = "estimax_late_compiles"
+    yield Family(
+        late,
+        "Programs that were compiled while requests were answered.",
+        "counter",
+        [
+            Sample(f"{late}_total", labels, found.programs.late_compiles)
+            for labels, found, _ in loaded
+        ],
+    )
+    yield _gauge(
+        "estimax_model_ready",
+        "Whether a model has a version that answers requests.",
+        [
+            ({"model_name": name}, float(bool(model.available())))
+            for name, model in manager.models().items()
+        ],
+        merge="min",
+    )
 
 
-def _histogram_lines(name: str, labels: Labels, histogram: _Histogram) -> Iterator[str]:
-    total = 0
-    for limit, count in zip((*_LIMITS, float("inf")), histogram.counts, strict=True):
-        total += count
-        shown = "+Inf" if limit == float("inf") else f"{limit:g}"
-        yield f"{name}_bucket{_braces((*labels, ('le', shown)))} {total}"
-    yield f"{name}_sum{_braces(labels)} {histogram.total:g}"
-    yield f"{name}_count{_braces(labels)} {total}"
-
-
-def _braces(labels: Labels) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(v)}"' for name, v in labels) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+def _gauge(
+    name: str,
+    about: str,
+    values: Iterable[tuple[Mapping[str, str], float]],
+    merge: Any = "sum",
+) -> Family:
+    samples = [Sample(name, labels, float(value)) for labels, value in values]
+    return Family(name, about, "gauge", samples, merge)
 
 
 def _camel(method: str) -> str:
     return "".join(part.capitalize() for part in method.split("_"))
-
-
-def _no_requests() -> dict[str, float]:
-    return {"requests": 0, "errors": 0, "rows": 0, "seconds": 0.0}

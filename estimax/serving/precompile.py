@@ -3,13 +3,16 @@
     python -m estimax.serving.precompile PATH '{"batch_sizes": [1, 8]}' '[]'
 
 The server starts it, with its own environment, before it loads a new version. The last
-argument has the shapes that requests to the version before it had.
+argument has the shapes that requests to the version before it had. The input is a pipe
+of the server: the process ends when the server does.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 
 from estimax import export
@@ -19,10 +22,16 @@ from estimax.serving.programs import Programs
 
 def main(path: str, batching: str, shapes: str) -> None:
     """Compile the bundle at `path`."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     given = json.loads(batching)
     config = BatchingConfig(**given | {"batch_sizes": tuple(given["batch_sizes"])})
     named = [{n: tuple(s) for n, s in one.items()} for one in json.loads(shapes)]
     Programs(export.load(Path(path)), config).compile(named)
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()  # returns when the process at the other end has gone
+    os._exit(1)
 
 
 if __name__ == "__main__":

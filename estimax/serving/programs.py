@@ -17,7 +17,7 @@ before it is ready.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,23 +64,31 @@ class Programs:
         self._learned: dict[Shapes, None] = {}
         self._is_ready = False
 
-    def compile(self, shapes: Iterable[NamedShapes] = ()) -> None:
+    def compile(
+        self,
+        shapes: Iterable[NamedShapes] = (),
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
         """Compile every program for every batch size, and run each once.
 
         Args:
           shapes: Further shapes to compile for, which `learned` of the programs of
             another version returned. Those that do not fit this one are left out.
+          check: Called before each shape; raises if nobody wants them any more.
         """
         example = self._bundle.transform(self._bundle.example())
         row = {n: a[:1] for n, a in example.items()}
         batching = self._batching
         for size in batching.batch_sizes:
+            check()
             self._warm(self._padded(row, size, batching.list_lengths[0]))
         if (length := self._length(example)) > batching.list_lengths[0]:
             for size in batching.sizes_of_long_lists:  # the model's lists are long
+                check()
                 self._warm(self._padded(row, size, length))
         for wanted in shapes:
             if self._fits(wanted):
+                check()
                 self._warm(
                     {
                         name: np.zeros(wanted[name], spec.dtype)

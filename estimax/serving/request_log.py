@@ -4,17 +4,23 @@
     log.record(answer, columns)
 
 A line has the time, the model, its version and signature, and `inputs`, which can be
-sent again as the body of a request, with the `outputs` that were answered.
+sent again as the body of a request, with the `outputs` that were answered. A thread
+writes the lines, so that no request waits for the disk. If it is full or slow, lines
+are left out and counted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import logging.handlers
+import os
+import queue
 import random
+import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,6 +29,10 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.serving import json_values
 from estimax.serving.inference import Answer
+
+_log = logging.getLogger("estimax.serving")
+_MOST_WAITING: Final = 100  # requests that have not been written yet
+_LOG_SECONDS: Final = 60.0  # a line about lost requests at most this often
 
 
 class RequestLog:
@@ -33,6 +43,10 @@ class RequestLog:
       rate: The part of the requests that is written, from 0 to 1.
       max_bytes: A new file is begun when the file is this large.
       files: How many older files are kept.
+      on_lost: Called for every request that could not be written.
+
+    Raises:
+      ConfigError: The rate is not in [0, 1], or the file cannot be written.
     """
 
     def __init__(
@@ -42,19 +56,26 @@ class RequestLog:
         *,
         max_bytes: int = 100 * 1024 * 1024,
         files: int = 5,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         if not 0 <= rate <= 1:
             raise ConfigError(f"request log: expected a rate in [0, 1], found {rate}.")
         self._rate = rate
+        self._on_lost = on_lost
+        self._said = -_LOG_SECONDS  # when losses were last logged
+        self._lost = 0  # since then
         try:
-            self._handler = logging.handlers.RotatingFileHandler(
-                path, maxBytes=max_bytes, backupCount=files, encoding="utf-8"
-            )
+            self._file = _RotatingFile(Path(path), max_bytes, files)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}.") from None
+        self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(_MOST_WAITING)
+        self._writer = threading.Thread(
+            target=self._write, name="request-log", daemon=True
+        )
+        self._writer.start()
 
     def record(self, answer: Answer, columns: Mapping[str, Any]) -> None:
-        """Write a request, or not, at random."""
+        """Write a request soon, or not, at random."""
         if random.random() >= self._rate:
             return
         about = {
@@ -62,17 +83,84 @@ class RequestLog:
             "model": answer.model,
             "version": answer.version,
             "signature_name": answer.signature,
-            "inputs": {name: _plain(value) for name, value in columns.items()},
-            "outputs": {name: _plain(value) for name, value in answer.outputs.items()},
+            "inputs": columns,
+            "outputs": answer.outputs,
         }
-        text = json_values.dumps(about, is_finite=False).decode()
-        self._handler.handle(
-            logging.LogRecord("requests", logging.INFO, "", 0, text, None, None)
-        )
+        try:
+            self._waiting.put_nowait(about)
+        except queue.Full:
+            self._lose("the disk is too slow")
 
     def close(self) -> None:
-        """Close the file."""
-        self._handler.close()
+        """Write what waits, and close the file."""
+        self._waiting.put(None)
+        self._writer.join()
+        self._file.close()
+
+    def _write(self) -> None:
+        while (about := self._waiting.get()) is not None:
+            try:
+                self._file.write(_line(about))
+            except Exception as error:  # a full disk must not end the log for ever
+                self._lose(str(error))
+
+    def _lose(self, why: str) -> None:
+        self._on_lost()
+        self._lost += 1
+        now = time.monotonic()
+        if now - self._said >= _LOG_SECONDS:
+            _log.error("request log: %d requests not written: %s", self._lost, why)
+            self._said, self._lost = now, 0
+
+
+class _RotatingFile:
+    """Whole lines in a file; when it is large, it is renamed and a new one begun."""
+
+    def __init__(self, path: Path, max_bytes: int, files: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._files = files
+        self._descriptor = self._opened()
+
+    def write(self, line: bytes) -> None:
+        """Append a line; raise OSError if it does not fit, and leave none of it."""
+        size = os.fstat(self._descriptor).st_size
+        if size and size + len(line) > self._max_bytes:
+            self._rotate()
+            size = 0
+        written = 0
+        try:
+            while written < len(line):
+                written += os.write(self._descriptor, line[written:])
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, size)
+            raise
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _opened(self) -> int:
+        # Readable by the group, as log files are; requests may be confidential.
+        return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+
+    def _rotate(self) -> None:
+        for number in range(self._files, 0, -1):
+            older = f"{self._path}.{number - 1}" if number > 1 else str(self._path)
+            if os.path.exists(older):
+                os.replace(older, f"{self._path}.{number}")
+        descriptor = self._opened()
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
+
+def _line(about: Mapping[str, Any]) -> bytes:
+    plain = {
+        **about,
+        "inputs": {name: _plain(value) for name, value in about["inputs"].items()},
+        "outputs": {name: _plain(value) for name, value in about["outputs"].items()},
+    }
+    return json_values.dumps(plain, is_finite=False) + b"\n"
 
 
 def _plain(value: Any) -> Any:

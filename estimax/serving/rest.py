@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from estimax.serving import json_values, pages
+from estimax.serving.config import METRICS_PATH
 from estimax.serving.describe import (
     metadata_json,
     models_json,
@@ -33,11 +34,12 @@ from estimax.serving.inference import (
 )
 from estimax.serving.json_pieces import JsonPieces, parse_in_pieces
 from estimax.serving.json_rows import features_from_json
-from estimax.serving.metrics import ServerMetrics
+from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
 from estimax.serving.off_loop import LARGE, SMALL
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
 from estimax.serving.versions import LoadedVersion
+from estimax.wire.metric_families import Family
 
 _access = logging.getLogger("estimax.serving.access")
 
@@ -95,6 +97,8 @@ class RestApp:
       metrics: Counts them.
       limits: Sizes, time and access.
       is_draining: Whether the server is about to stop, for `/readyz`.
+      families: Returns the metrics of the server. None: those of `metrics`.
+      metrics_path: The path of the metrics. None: there is none.
     """
 
     def __init__(
@@ -103,11 +107,16 @@ class RestApp:
         metrics: ServerMetrics,
         limits: RestLimits | None = None,
         is_draining: Callable[[], bool] = lambda: False,
+        *,
+        families: Callable[[], Awaitable[list[Family]]] | None = None,
+        metrics_path: str | None = METRICS_PATH,
     ) -> None:
         self._service = service
         self._metrics = metrics
         self._limits = limits or RestLimits()
         self._is_draining = is_draining
+        self._families = families or self._own_families
+        self._metrics_path = metrics_path
         self._verbs: dict[str, Verb] = {
             ":predict": self._predict,
             ":classify": self._classify,
@@ -125,14 +134,19 @@ class RestApp:
         elif scope["type"] == "http":
             start = time.perf_counter()
             response = await self._respond(scope, receive)
+            if scope["path"] not in _HEALTH:
+                self._metrics.observe_response(response.status)
             await self._send(scope, response, send)
             _log_access(scope, response, time.perf_counter() - start)
 
     async def _respond(self, scope: Mapping[str, Any], receive: Receive) -> Response:
+        start = time.perf_counter()
         try:
             self._check_token(scope)
             return await self._route(scope, receive)
         except ServingError as error:
+            if not error.is_counted:
+                self._count(scope, error.code, time.perf_counter() - start)
             return _error(error)
         except Exception as error:  # a bug: the connection and the server live on
             logging.getLogger("estimax.serving").exception("request failed")
@@ -153,8 +167,11 @@ class RestApp:
         method, path = _method(scope), _raw_path(scope)
         if method == "OPTIONS" and path.startswith("/v1/"):
             return _preflight(scope)
-        if path == "/monitoring/prometheus/metrics" and method == "GET":
-            return _text(self._metrics.text(self._service.manager))
+        if path == self._metrics_path and method == "GET":
+            return _text(text_of(await self._families()))
+        if path == "/ui/state" and method == "GET":
+            totals = totals_of(await self._families())
+            return _json(pages.state(self._service.manager, totals))
         if (page := self._page(method, path)) is not None:
             return page
         match = _PATH.fullmatch(path)
@@ -177,9 +194,24 @@ class RestApp:
             )
         if path in ("/", "/ui", "/ui/"):
             return Response(200, pages.page(), b"text/html; charset=utf-8")
-        if path == "/ui/state":
-            return _json(pages.state(self._service.manager, self._metrics))
         return None
+
+    async def _own_families(self) -> list[Family]:
+        return self._metrics.families(self._service.manager)
+
+    def _count(self, scope: Mapping[str, Any], code: Code, seconds: float) -> None:
+        """Count a request that failed before it reached a model."""
+        match = _PATH.fullmatch(_raw_path(scope))
+        verb = (match["rest"] or "") if match is not None else ""
+        is_question = scope["method"] in ("GET", "HEAD") and not verb.startswith(":")
+        if is_question and code is not Code.UNAUTHENTICATED:
+            return  # status and metadata are not inference
+        name = urllib.parse.unquote(match["name"] or "") if match is not None else ""
+        known = name if name in self._service.manager.models() else ""
+        method = verb[1:] if verb in self._verbs else ""
+        self._metrics.observe(
+            Observed(known, None, "", method, "REST", code, 0, seconds)
+        )
 
     async def _model_request(
         self, scope: Mapping[str, Any], receive: Receive, match: re.Match[str]
@@ -292,6 +324,9 @@ class RestApp:
     ) -> None:
         headers = [(b"content-type", response.content_type)]
         body = response.body
+        if self._is_draining():
+            # Clients open their next connection to a server that stays.
+            headers.append((b"connection", b"close"))
         if response.status in (429, 503):
             headers.append((b"retry-after", b"1"))
         if self._limits.allows_cors and _header(scope, b"origin"):

@@ -18,38 +18,54 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 import grpc.aio
 import uvicorn
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
+from grpc_health.v1 import health_pb2_grpc
 
 from estimax.core.errors import ConfigError
 from estimax.export.bundle import has_programs_in_use
-from estimax.serving.batching import Scheduler
-from estimax.serving.config import BatchingConfig, ModelConfig, read_model_configs
+from estimax.serving.batching import BatchQueue, Scheduler, Task, as_serving_error
+from estimax.serving.config import (
+    METRICS_PATH,
+    BatchingConfig,
+    ModelConfig,
+    check_names,
+    read_metrics_path,
+)
+from estimax.serving.connections import Connections
 from estimax.serving.grpc_api import add_services
-from estimax.serving.inference import InferenceService, Target
+from estimax.serving.health import Health
+from estimax.serving.inference import InferenceService
+from estimax.serving.listening import (
+    Tls,
+    bind,
+    grpc_address,
+    grpc_options,
+    listen_grpc,
+)
+from estimax.serving.loading import StopSignal, run_in_thread
 from estimax.serving.manager import ModelManager
-from estimax.serving.metrics import ServerMetrics
+from estimax.serving.metrics import Observed, ServerMetrics
+from estimax.serving.model_batching import batching_of
+from estimax.serving.models_file import ModelsFile
 from estimax.serving.request_log import RequestLog
 from estimax.serving.rest import RestApp, RestLimits
-from estimax.serving.status import Code
+from estimax.serving.status import Code, ServingError
 from estimax.serving.versions import LoadedVersion, compile_in_child, load_version
+from estimax.serving.worker_link import WorkerLink
+from estimax.wire.metric_families import Family, Sample, by_worker
 
 _log = logging.getLogger("estimax.serving")
-_HEALTH_NAMES: Final = (
-    "",
-    "PredictionService",
-    "ModelService",
-    "tensorflow.serving.PredictionService",
-    "tensorflow.serving.ModelService",
-)
+_RELOAD_SECONDS: Final = 600.0
+# Longer than the pools of common clients and load balancers keep a connection. If the
+# server closed it first, a request could be under way to it.
+_KEEP_ALIVE_SECONDS: Final = 75
 
 
 @dataclass(frozen=True)
@@ -60,52 +76,110 @@ class ServerConfig:
       models: The models to serve.
       model_config_file: A file of models, read again when it changes. Give this or
         `models`.
-      host: The address to listen on.
+      model_config_poll_seconds: How often that file is looked at; 0 reads it once.
+        None is as often as `poll_seconds`.
+      host: The address to listen on. "::" is all addresses of IPv6 and IPv4.
       grpc_port: The port of gRPC; 0 turns gRPC off.
+      grpc_socket: The path of a Unix socket of gRPC, besides the port.
+      grpc_options: Options of gRPC, e.g. `("grpc.max_connection_age_ms=2000",)`.
       rest_port: The port of REST; 0 turns REST off.
       batching: How requests are joined into batches.
       poll_seconds: How often folders are searched for new versions; 0 looks once.
       rest: The limits of REST requests.
       max_rows: The most rows of a request.
+      max_connections: The most connections of each protocol at one time. At the limit
+        of REST, a new connection replaces the one that has been idle longest.
+      request_read_seconds: A REST connection is closed if a request has not arrived as
+        a whole after this time, or an answer is left unread for so long.
       load_retries: How often a version that cannot be loaded is tried again.
       load_retry_seconds: The time between two tries.
+      load_timeout: Seconds after which loading a version counts as failed.
+      load_threads: How many versions are loaded at the same time. None: one for each
+        processor, at least 2 and at most 4.
+      runs_warm_up: Whether the warm-up requests of a bundle are sent before its version
+        is available.
+      reads_batching_params: Whether the file `batching_params.pbtxt` in the folder of a
+        version, or in its `assets.extra`, replaces `batching` for it.
+      allows_pending_labels: Whether a reload may name a label of a version that is not
+        loaded yet; requests with it fail until then.
       drain_delay: Seconds between the end of readiness and the end of accepting.
       shutdown_grace: Seconds for requests under way after that.
       ssl_key: The file of the private key; turns TLS on, with `ssl_certificate`.
       ssl_certificate: The file of the certificate chain.
+      ssl_client_ca: The file with the certificates of authorities. Clients must then
+        have a certificate that one of them has signed (mutual TLS).
+      ssl_config_file: An `SSLConfig` of TensorFlow Serving, in place of these three. As
+        there, it turns TLS on for gRPC only.
       as_content: Whether gRPC answers use `tensor_content`.
       reuse_port: Whether other processes may listen on the same ports.
+      monitoring_config_file: A `MonitoringConfig` of TensorFlow Serving, which sets the
+        path of the metrics or turns them off.
       request_log: A file for a sample of the requests. None: none is written.
       request_log_rate: The part of the requests that is written there.
     """
 
     models: tuple[ModelConfig, ...] = ()
     model_config_file: str | None = None
+    model_config_poll_seconds: float | None = None
     host: str = "0.0.0.0"
     grpc_port: int = 8500
+    grpc_socket: str | None = None
+    grpc_options: tuple[str, ...] = ()
     rest_port: int = 8501
     batching: BatchingConfig = field(default_factory=BatchingConfig)
     poll_seconds: float = 1.0
     rest: RestLimits = field(default_factory=RestLimits)
     max_rows: int = 100_000
+    max_connections: int = 1000
+    request_read_seconds: float = 60.0
     load_retries: int = 5
     load_retry_seconds: float = 60.0
+    load_timeout: float = 900.0
+    load_threads: int | None = None
+    runs_warm_up: bool = True
+    reads_batching_params: bool = False
+    allows_pending_labels: bool = True
     drain_delay: float = 2.0
     shutdown_grace: float = 25.0
     ssl_key: str | None = None
     ssl_certificate: str | None = None
+    ssl_client_ca: str | None = None
+    ssl_config_file: str | None = None
     as_content: bool = False
     reuse_port: bool = False
+    monitoring_config_file: str | None = None
     request_log: str | None = None
     request_log_rate: float = 0.01
 
     def __post_init__(self) -> None:
         if bool(self.models) == bool(self.model_config_file):
             raise ConfigError("expected models or a model_config_file, one of the two.")
-        if not self.grpc_port and not self.rest_port:
+        check_names(self.models, "models")
+        if not self.grpc_port and not self.rest_port and self.grpc_socket is None:
             raise ConfigError("gRPC and REST are both off; expected one of the ports.")
+        for name in ("grpc_port", "rest_port"):
+            if not 0 <= getattr(self, name) <= 65535:
+                raise ConfigError(
+                    f"{name}: expected a port from 0 to 65535, found "
+                    f"{getattr(self, name)}."
+                )
+        if self.grpc_port and self.grpc_port == self.rest_port:
+            raise ConfigError(
+                f"grpc_port and rest_port are both {self.grpc_port}; expected two "
+                "different ports."
+            )
+        if self.max_connections < 1 or self.request_read_seconds <= 0:
+            raise ConfigError(
+                "expected max_connections of at least 1 and request_read_seconds "
+                f"above 0, found {self.max_connections} and "
+                f"{self.request_read_seconds:g}."
+            )
         if bool(self.ssl_key) != bool(self.ssl_certificate):
             raise ConfigError("TLS needs both ssl_key and ssl_certificate.")
+        if self.ssl_client_ca and not self.ssl_key:
+            raise ConfigError("ssl_client_ca needs ssl_key and ssl_certificate.")
+        if self.ssl_config_file and self.ssl_key:
+            raise ConfigError("expected ssl_config_file or ssl_key, found both.")
 
 
 class Server:
@@ -113,6 +187,10 @@ class Server:
 
     Args:
       config: Its settings.
+      link: The connection with the other workers of `estimax serve --workers`.
+
+    Raises:
+      ConfigError: A file of the settings cannot be used, such as the key of TLS.
 
     Example:
       >>> config = ServerConfig(models=(ModelConfig("ctr", "/models/ctr"),))
@@ -120,30 +198,52 @@ class Server:
       False
     """
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, link: WorkerLink | None = None) -> None:
         self._config = config
-        self._scheduler = Scheduler(config.batching.threads)
-        self._models_file = _WatchedFile(config.model_config_file)
+        self._link = link
+        self._tls, self._grpc_tls = _read_tls(config)
+        self._grpc_options = grpc_options(config.grpc_options)
+        self._metrics_path = (
+            METRICS_PATH
+            if config.monitoring_config_file is None
+            else read_metrics_path(Path(config.monitoring_config_file))
+        )
+        self.metrics = ServerMetrics()
+        self._scheduler = Scheduler(config.batching.threads, self._observe_batch)
+        self._models_file = ModelsFile(
+            config.model_config_file, config.load_retry_seconds
+        )
         self.manager = ModelManager(
             config.models or self._models_file.read(),
             self._load,
             retries=config.load_retries,
             retry_seconds=config.load_retry_seconds,
+            load_seconds=config.load_timeout,
+            load_threads=config.load_threads,
         )
-        self.metrics = ServerMetrics()
-        self._request_log = (
-            None
-            if config.request_log is None
-            else RequestLog(config.request_log, config.request_log_rate)
+        self._request_log = _request_log(config, link, self.metrics)
+        self._connections = Connections(
+            config.max_connections,
+            config.request_read_seconds,
+            lambda reason: self.metrics.closed_connections.labels(reason).inc(),
         )
         self._is_draining = False
         self._stop = asyncio.Event()
+        self._stopped = threading.Event()  # the same for threads
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._close_listeners: list[Callable[[], None]] = []
+        # Until when requests and loads under way are waited for, set at the end.
+        self._deadline: float | None = None
+        self.is_still_loading = False  # after `run`: a load did not stop in time
 
     def run(self, on_ready: Callable[[Server], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT.
 
         Args:
           on_ready: Called once all models are ready or have failed to load.
+
+        Raises:
+          ConfigError: A port cannot be listened on.
         """
         with contextlib.suppress(ImportError):
             import uvloop
@@ -158,39 +258,133 @@ class Server:
             sys.setswitchinterval(before)
 
     async def _run(self, on_ready: Callable[[Server], None] | None) -> None:
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
-        self.manager.poll()
-        polling = threading.Thread(target=self._poll, daemon=True, name="poll")
-        polling.start()
-        if self._config.reuse_port:
-            # Requests are spread over all processes that listen: join them when ready.
-            await asyncio.to_thread(self.manager.wait_until_ready)
-        async with self._rest(), self._grpc() as set_health:
-            await asyncio.to_thread(self.manager.wait_until_ready)
-            await set_health(self.manager.is_ready())
-            _spare_collector()
-            if on_ready is not None:
-                on_ready(self)
-            await self._stop.wait()
-            self._is_draining = True
-            await set_health(False)
-            _log.info("stopping: waiting %g s before closing", self._config.drain_delay)
-            await asyncio.sleep(self._config.drain_delay)
-        await asyncio.to_thread(self.manager.close)
-        self._scheduler.close()
+            self._loop.add_signal_handler(number, self._on_signal)
+        # Before models are loaded: a port that is taken is reported at once.
+        rest_socket = self._bind_rest()
+        try:
+            await self._join_workers()
+            run_in_thread(self._poll, "poll")
+            if self._config.reuse_port:
+                # Requests are spread over all processes that listen: join when ready.
+                await asyncio.to_thread(self.manager.wait_until_ready)
+            async with (
+                self._rest(rest_socket),
+                self._grpc(),
+                _background(self._watch_models_file(), self._connections.watch()),
+            ):
+                await asyncio.to_thread(self.manager.wait_until_ready)
+                if not self._stop.is_set():
+                    _spare_collector()
+                    if self._link is not None:
+                        await self._link.tell_ready()
+                    if on_ready is not None:
+                        on_ready(self)
+                await self._stop.wait()
+                await self._drain()
+        finally:
+            self.stop()
+            has_ended = await asyncio.to_thread(self.manager.close, self._grace_left())
+            self.is_still_loading = not has_ended
+            self._scheduler.close()
+            if self._request_log is not None:
+                self._request_log.close()
+
+    async def _drain(self) -> None:
+        """Tell load balancers to send no more requests, and wait until they know."""
+        self._is_draining = True
+        self.manager.notify()
+        _log.info("stopping: waiting %g s before closing", self._config.drain_delay)
+        await asyncio.sleep(self._config.drain_delay)
+        self._deadline = time.monotonic() + self._config.shutdown_grace
+        for close in self._close_listeners:
+            close()
 
     def stop(self) -> None:
-        """Begin to stop, as SIGTERM does."""
-        self._stop.set()
+        """Begin to stop, as SIGTERM does. Any thread may call it."""
+        self._stopped.set()
+        self.manager.stop_loading()
+        if self._loop is None:
+            self._stop.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def reload(self, configs: Sequence[ModelConfig], seconds: float) -> None:
+        """Replace the models, in all workers.
+
+        Args:
+          configs: All models to serve from now on.
+          seconds: How long to wait until they are ready.
+
+        Raises:
+          ServingError: The models are refused, or not ready in time.
+        """
+        if not self._config.allows_pending_labels:
+            _check_labels(self.manager, configs)
+        if self._link is None:
+            await asyncio.to_thread(self.manager.reload, configs, seconds)
+        else:
+            await self._link.reload(configs, seconds)
+
+    async def families(self) -> list[Family]:
+        """Return the metrics of the server, of all workers if there are several."""
+        if self._link is None:
+            return self._own_families()
+        return await self._link.families()
+
+    def _own_families(self) -> list[Family]:
+        found = self.metrics.families(self.manager)
+        open_ = Sample("estimax_connections", {}, len(self._connections))
+        found.append(
+            Family("estimax_connections", "Open REST connections.", "gauge", [open_])
+        )
+        return found if self._link is None else by_worker(found, self._link.index)
+
+    async def _join_workers(self) -> None:
+        """Take part in what the workers share: their models and their metrics."""
+        if self._link is None:
+            return
+
+        async def apply(
+            configs: Sequence[ModelConfig], seconds: float
+        ) -> list[ModelConfig]:
+            before = [model.config for model in self.manager.models().values()]
+            try:
+                await asyncio.to_thread(self.manager.reload, configs, seconds)
+            except Exception as error:
+                raise as_serving_error(error) from error
+            return before
+
+        models = await self._link.open(apply, self._own_families)
+        self._keeper_gone = asyncio.create_task(self._stop_without_keeper(self._link))
+        if models is not None:
+            try:
+                await asyncio.to_thread(self.manager.reload, models, _RELOAD_SECONDS)
+            except ServingError as error:
+                _log.error("the models of the other workers: %s", error)
+
+    async def _stop_without_keeper(self, link: WorkerLink) -> None:
+        await link.wait_closed()
+        self.stop()
 
     def _on_signal(self) -> None:
-        if self._stop.is_set():  # the second signal: do not wait any longer
+        if self._stopped.is_set():  # the second signal: do not wait any longer
             raise SystemExit(1)
         self.stop()
 
-    def _load(self, path: Path, is_serving: bool) -> LoadedVersion:
+    def _grace_left(self) -> float:
+        """Return the seconds that requests and loads under way still have."""
+        if self._deadline is None:  # the server could not start
+            return self._config.shutdown_grace
+        return max(self._deadline - time.monotonic(), 0.0)
+
+    def _load(self, path: Path, is_serving: bool, stop: StopSignal) -> LoadedVersion:
+        batching = batching_of(
+            path,
+            self._config.batching,
+            reads_file=self._config.reads_batching_params,
+        )
         # Requests to the version before it have shapes that this one will see as well.
         shapes = [
             shapes
@@ -200,43 +394,95 @@ class Server:
             for shapes in version.loaded.programs.learned()
         ]
         if is_serving and not has_programs_in_use(path):
-            compile_in_child(path, self._config.batching, shapes)
-        return load_version(path, self._config.batching, self._scheduler, shapes)
+            compile_in_child(path, batching, stop, shapes)
+        base = str(path.parent)
+        try:
+            loaded = load_version(
+                path,
+                batching,
+                self._scheduler,
+                stop.check,
+                shapes,
+                runs_warm_up=self._config.runs_warm_up,
+                # Several processes then share one copy of the tables.
+                maps_weights=self._config.reuse_port,
+            )
+        except Exception as error:
+            self.metrics.observe_load(base, as_serving_error(error).code)
+            raise
+        self.metrics.observe_load(base, Code.OK)
+        if loaded.warm_up_seconds is not None:
+            self.metrics.observe_warm_up(base, Code.OK, loaded.warm_up_seconds)
+        return loaded
 
     def _poll(self) -> None:
-        """Look for new versions and a changed file of models, again and again."""
-        while self._config.poll_seconds and not self._stop.is_set():
-            time.sleep(self._config.poll_seconds)
-            self.manager.poll()
-            configs = self._models_file.changed()
-            if configs is not None:
-                try:
-                    self.manager.reload(configs, timeout=600.0)
-                except Exception as error:
-                    _log.error("%s: %s", self._config.model_config_file, error)
+        """Look for new versions, and try again what failed, until the server stops."""
+        seconds, next_poll = self._config.poll_seconds, 0.0
+        while True:
+            try:
+                if time.monotonic() >= next_poll:
+                    self.manager.poll()
+                    next_poll = time.monotonic() + (seconds or float("inf"))
+                else:
+                    self.manager.tick()
+            except Exception:  # nothing may end the thread: nobody would notice
+                _log.exception("looking for new versions failed")
+            if self._stopped.wait(min(seconds or 1.0, 1.0)):
+                return
 
-    def _observe(self, entry: str) -> Callable[[Target, str, Code, int, float], None]:
-        def observe(
-            target: Target, method: str, code: Code, rows: int, seconds: float
-        ) -> None:
-            # Names come from clients: count only those of models that exist.
-            known = target.name if target.name in self.manager.models() else ""
-            self.metrics.observe(known, method, code, rows, seconds, entry)
+    async def _watch_models_file(self) -> None:
+        """Apply the file of models when it changes, until the server stops."""
+        seconds = self._config.model_config_poll_seconds
+        if seconds is None:
+            seconds = self._config.poll_seconds
+        is_first = self._link is None or self._link.index == 0  # one tells the others
+        if not seconds or not is_first or self._config.model_config_file is None:
+            return
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                configs = await asyncio.to_thread(self._models_file.changed)
+                if configs is not None:
+                    await self.reload(configs, _RELOAD_SECONDS)
+                    self._models_file.applied()
+            except Exception as error:
+                _log.error("%s: %s", self._config.model_config_file, error)
 
-        return observe
+    def _observe(self, request: Observed) -> None:
+        # Names come from clients: count only those of models that exist.
+        if not self.manager.has_model(request.model):
+            request = replace(request, model="", version=None)
+        self.metrics.observe(request)
+
+    def _observe_batch(
+        self, queue: BatchQueue, tasks: Sequence[Task], start: float, seconds: float
+    ) -> None:
+        if queue.labels is None:
+            queue.labels = _labels_of(queue, self.manager)
+        if queue.labels is not None:
+            rows = sum(task.rows for task in tasks)
+            waits = [start - task.arrived for task in tasks]
+            self.metrics.observe_batch(*queue.labels, rows, waits, seconds)
 
     def _service(self, entry: str) -> InferenceService:
         return InferenceService(
             self.manager,
+            entry=entry,
             max_rows=self._config.max_rows,
-            observe=self._observe(entry),
+            observe=self._observe,
             record=None if self._request_log is None else self._request_log.record,
         )
 
-    @contextlib.asynccontextmanager
-    async def _rest(self) -> AsyncIterator[None]:
+    def _bind_rest(self) -> socket.socket | None:
         config = self._config
         if not config.rest_port:
+            return None
+        return bind(config.host, config.rest_port, shared=config.reuse_port)
+
+    @contextlib.asynccontextmanager
+    async def _rest(self, bound: socket.socket | None) -> AsyncIterator[None]:
+        config = self._config
+        if bound is None:
             yield
             return
         app: Any = RestApp(
@@ -244,24 +490,37 @@ class Server:
             self.metrics,
             config.rest,
             is_draining=lambda: self._is_draining,
+            families=self.families,
+            metrics_path=self._metrics_path,
         )
-        server = _Uvicorn(
-            uvicorn.Config(
-                app,
-                host=config.host,
-                port=config.rest_port,
-                log_level="warning",
-                access_log=False,
-                ssl_keyfile=config.ssl_key,
-                ssl_certfile=config.ssl_certificate,
-                timeout_graceful_shutdown=int(config.shutdown_grace),
-                server_header=False,
-            )
+        settings = uvicorn.Config(
+            app,
+            http=self._connections.protocol(),
+            ws="none",
+            log_level="error",  # `Connections` reports malformed requests
+            access_log=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            server_header=False,
         )
-        serving = asyncio.create_task(server.serve(sockets=[_socket(config)]))
+        settings.load()
+        settings.ssl = None if self._tls is None else self._tls.context()
+        server = _Uvicorn(settings)
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        serving.add_done_callback(lambda _: self.stop())
         while not server.started:
+            if serving.done():
+                await serving  # raises the reason
+                raise ConfigError("REST could not be started.")
             await asyncio.sleep(0.01)
         _log.info("REST on port %d", config.rest_port)
+
+        def close() -> None:
+            # Any: uvicorn's type is whole seconds, but it passes them on to asyncio.
+            changed: Any = server.config
+            changed.timeout_graceful_shutdown = self._grace_left()
+            server.should_exit = True
+
+        self._close_listeners.append(close)  # at the same time as gRPC
         try:
             yield
         finally:
@@ -269,19 +528,21 @@ class Server:
             await serving
 
     @contextlib.asynccontextmanager
-    async def _grpc(self) -> AsyncIterator[Callable[[bool], Any]]:
+    async def _grpc(self) -> AsyncIterator[None]:
         config = self._config
-
-        async def nothing(_: bool) -> None: ...
-
-        if not config.grpc_port:
-            yield nothing
+        if not config.grpc_port and config.grpc_socket is None:
+            yield
             return
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", config.rest.max_body),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", int(config.reuse_port)),
+                ("grpc.max_allowed_incoming_connections", config.max_connections),
+                # Places of clients that are gone, or that do not ask, become free.
+                ("grpc.keepalive_time_ms", 300_000),
+                ("grpc.max_connection_idle_ms", 1_800_000),
+                *self._grpc_options,
             ]
         )
         add_services(
@@ -289,24 +550,90 @@ class Server:
             self._service("GRPC"),
             as_content=config.as_content,
             token=config.rest.token,
+            reload=self.reload,
+            observe=self._observe,
         )
-        health = HealthServicer()
+        health = Health(self.manager, is_draining=lambda: self._is_draining)
         health_pb2_grpc.add_HealthServicer_to_server(health, server)
-        _listen(server, config)
+        addresses = []
+        if config.grpc_port:
+            addresses.append(grpc_address(config.host, config.grpc_port))
+        if config.grpc_socket is not None:
+            addresses.append(f"unix:{config.grpc_socket}")
+        for address in addresses:
+            listen_grpc(server, address, self._grpc_tls)
         await server.start()
-        _log.info("gRPC on port %d", config.grpc_port)
+        _log.info("gRPC on %s", " and ".join(addresses))
 
-        async def set_health(is_serving: bool) -> None:
-            status = health_pb2.HealthCheckResponse
-            state = status.SERVING if is_serving else status.NOT_SERVING
-            for name in (*_HEALTH_NAMES, *self.manager.models()):
-                await health.set(name, state)
-
-        await set_health(False)
         try:
-            yield set_health
+            yield
         finally:
-            await server.stop(config.shutdown_grace)
+            await server.stop(self._grace_left())
+
+
+@contextlib.asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run coroutines beside the block, and end them with it."""
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _read_tls(config: ServerConfig) -> tuple[Tls | None, Tls | None]:
+    """Return TLS of REST and of gRPC."""
+    if config.ssl_config_file is not None:
+        if config.rest_port:
+            _log.warning(
+                "ssl_config_file: REST is without TLS, as in TensorFlow Serving; "
+                "ssl_key and ssl_certificate are for both"
+            )
+        return None, Tls.from_config_file(config.ssl_config_file)
+    if config.ssl_key is None or config.ssl_certificate is None:
+        return None, None
+    tls = Tls.from_files(config.ssl_key, config.ssl_certificate, config.ssl_client_ca)
+    return tls, tls
+
+
+def _request_log(
+    config: ServerConfig, link: WorkerLink | None, metrics: ServerMetrics
+) -> RequestLog | None:
+    if config.request_log is None:
+        return None
+    path = Path(config.request_log)
+    if link is not None:  # several processes cannot rotate one file
+        path = path.with_name(f"{path.stem}-{link.index}{path.suffix}")
+    return RequestLog(
+        str(path), config.request_log_rate, on_lost=metrics.lost_log_lines.inc
+    )
+
+
+def _labels_of(queue: BatchQueue, manager: ModelManager) -> tuple[str, int] | None:
+    """Return the model and the version of a queue."""
+    for name, model in manager.models().items():
+        for version in model.versions.values():
+            if version.loaded is not None and version.loaded.queue is queue:
+                return name, version.number
+    return None
+
+
+def _check_labels(manager: ModelManager, configs: Sequence[ModelConfig]) -> None:
+    """Raise unless every label is that of a version that answers requests."""
+    models = manager.models()
+    for config in configs:
+        model = models.get(config.name)
+        ready = [v.number for v in model.available()] if model is not None else []
+        for label, number in config.version_labels.items():
+            if number not in ready:
+                raise ServingError(
+                    Code.FAILED_PRECONDITION,
+                    f"model {config.name!r}: label {label!r} is for version {number}, "
+                    "which is not loaded; load it first, or start the server with "
+                    "--allow-version-labels-for-unavailable-models.",
+                )
 
 
 def _spare_collector() -> None:
@@ -326,70 +653,3 @@ class _Uvicorn(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
-
-
-class _WatchedFile:
-    """A file of models, read again when its time or size changes."""
-
-    def __init__(self, path: str | None) -> None:
-        self._path = None if path is None else Path(path)
-        self._seen: Any = None
-
-    def read(self) -> tuple[ModelConfig, ...]:
-        """Read the file; raise ConfigError if it is invalid."""
-        assert self._path is not None
-        self._seen = self._stamp()
-        return read_model_configs(self._path)
-
-    def changed(self) -> tuple[ModelConfig, ...] | None:
-        """Return the models if the file has changed and is valid."""
-        if self._path is None or self._stamp() in (self._seen, None):
-            return None
-        try:
-            return self.read()
-        except ConfigError as error:
-            _log.error("%s; the models stay as they are", error)
-            return None
-
-    def _stamp(self) -> tuple[int, int] | None:
-        assert self._path is not None
-        try:
-            found = self._path.stat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size
-
-
-def _socket(config: ServerConfig) -> socket.socket:
-    """Return a socket that listens on the port of REST."""
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if config.reuse_port:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    try:
-        made.bind((config.host, config.rest_port))
-    except OSError as error:
-        raise ConfigError(
-            f"port {config.rest_port} of {config.host} cannot be listened on: "
-            f"{error.strerror}. Choose another with --rest-api-port."
-        ) from None
-    return made
-
-
-def _listen(server: grpc.aio.Server, config: ServerConfig) -> None:
-    address = f"{config.host}:{config.grpc_port}"
-    try:
-        if config.ssl_key is None or config.ssl_certificate is None:
-            server.add_insecure_port(address)
-        else:
-            pair = (
-                Path(config.ssl_key).read_bytes(),
-                Path(config.ssl_certificate).read_bytes(),
-            )
-            credentials = grpc.ssl_server_credentials([pair])
-            server.add_secure_port(address, credentials)
-    except RuntimeError as error:
-        raise ConfigError(
-            f"port {config.grpc_port} cannot be listened on: {error}. Choose another "
-            "with --port."
-        ) from None

@@ -77,6 +77,7 @@ class ServingError(EstimaxError, RuntimeError):
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
         self.code = code
+        self.is_counted = False  # whether metrics have the request that it answers
 
 
 def check_token(token: str, given: bytes) -> None:

@@ -376,7 +376,8 @@ def _strings(proto: Any, count: int, where: str) -> Strings:
     if len(values) == count:
         return values
     # The index of the last value, again and again.
-    return values[np.minimum(np.arange(count), len(values) - 1)]
+    repeated: Strings = values[np.minimum(np.arange(count), len(values) - 1)]
+    return repeated
 
 
 def _strings_in(content: bytes, count: int, where: str) -> list[bytes]:

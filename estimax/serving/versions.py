@@ -12,6 +12,8 @@ import json
 import logging
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -28,8 +30,8 @@ from estimax.serving.batching import (
     row_count,
 )
 from estimax.serving.config import BatchingConfig
-from estimax.serving.examples import compile_parser
 from estimax.serving.json_rows import FeatureReader, JsonRows
+from estimax.serving.loading import StopSignal
 from estimax.serving.programs import NamedShapes, Programs, too_long
 from estimax.serving.requests import IdCheck
 from estimax.serving.status import invalid
@@ -65,6 +67,8 @@ class LoadedVersion:
         self._check_ids = IdCheck(bundle.plan)
         self._scheduler = scheduler
         self._batching = batching
+        self.warm_up_seconds: float | None = None  # of its warm-up requests
+        self.example = bundle.example()  # kept: its folder may be removed
         self.queue = scheduler.queue(programs.run, batching)
 
     def submit(
@@ -116,58 +120,86 @@ def load_version(
     path: Path,
     batching: BatchingConfig,
     scheduler: Scheduler,
+    check: Callable[[], None] = lambda: None,
     shapes: Sequence[NamedShapes] = (),
+    *,
+    runs_warm_up: bool = True,
+    maps_weights: bool = False,
 ) -> LoadedVersion:
     """Load a bundle, run its self-test, compile it, and send its warm-up requests.
 
     Args:
       path: The folder of the bundle.
-      batching: How requests are joined.
-      scheduler: Whose threads run its batches.
+      batching: Which batch sizes to compile, and how requests are joined.
+      scheduler: Whose threads will run its batches.
+      check: Called between the parts of the work; raises if the load is to stop.
       shapes: What `Programs.learned` of the version before it returned.
+      runs_warm_up: Whether to send the warm-up requests.
+      maps_weights: Whether processes that load the bundle share the memory of its
+        weights.
 
     Raises:
       EstimaxError: The bundle is damaged, or fails its self-test or a request.
     """
-    bundle = export.load(path)
+    bundle = export.load(path, memory_map=maps_weights)
+    check()
     if not all(signature.is_by_row for signature in bundle.signatures.values()):
         raise invalid(
             f"{path}: the bundle evaluates whole batches, so requests cannot share "
             "them. Serve the folder of the version, which predicts."
         )
     programs = Programs(bundle, batching)
-    programs.compile(shapes)
+    programs.compile(shapes, check)
     # With these programs: the bundle would compile its own for one more batch size.
     bundle.self_test(
         lambda name, batch: answer_in_pieces(
             programs.run, name, batch, batching.max_batch_size
         )
     )
-    compile_parser(bundle)
-    run_warm_up(bundle, programs, batching.max_batch_size)
+    check()
+    start = time.perf_counter()
+    if runs_warm_up:
+        run_warm_up(bundle, programs, batching.max_batch_size, check)
+    seconds = time.perf_counter() - start
     programs.late_compiles = 0  # nobody waited for those of warm-up requests
-    return LoadedVersion(bundle, programs, scheduler, batching)
+    loaded = LoadedVersion(bundle, programs, scheduler, batching)
+    loaded.warm_up_seconds = seconds if runs_warm_up else None
+    return loaded
 
 
 def compile_in_child(
-    path: Path, batching: BatchingConfig, shapes: Sequence[NamedShapes] = ()
+    path: Path,
+    batching: BatchingConfig,
+    signal: StopSignal,
+    shapes: Sequence[NamedShapes] = (),
 ) -> None:
     """Compile a bundle in a process of low priority, into the shared cache.
 
     Compiling in the serving process would delay its requests: their 99th percentile
     was 10 to 26 ms, and 3 to 9 ms with a child. Without a compilation cache there is
     nothing to share, and the child only costs time.
+
+    Raises:
+      LoadStoppedError: The load was told to stop; the child has been killed.
     """
     settings = json.dumps(dataclasses.asdict(batching))
     command = [sys.executable, "-m", "estimax.serving.precompile", str(path), settings]
-    done = subprocess.run(
-        ["nice", "-n", "19", *command, json.dumps(list(shapes))],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
-    if done.returncode:
-        # The serving process compiles it again, and reports what is wrong with it.
-        _log.info(
-            "compiling %s in a child failed: %s", path, done.stderr.strip()[-500:]
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        # The child ends when its input does, so that it never outlives this process.
+        child = subprocess.Popen(
+            ["nice", "-n", "19", *command, json.dumps(list(shapes))],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
         )
+        try:
+            while child.poll() is None:
+                signal.wait(0.05)
+        finally:
+            child.kill()
+            child.communicate()
+        if child.returncode:
+            # The serving process compiles it again, and reports what is wrong with it.
+            output.seek(0)
+            told = output.read().strip()[-500:]
+            _log.info("compiling %s in a child failed: %s", path, told)

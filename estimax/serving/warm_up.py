@@ -11,7 +11,7 @@ answers otherwise never becomes available.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,8 +41,19 @@ from estimax.wire.records import iter_record_blocks
 _MOST_RECORDS: Final = 1000  # as in TensorFlow Serving
 
 
-def run_warm_up(bundle: Bundle, programs: Programs, max_batch_size: int) -> int:
+def run_warm_up(
+    bundle: Bundle,
+    programs: Programs,
+    max_batch_size: int,
+    check: Callable[[], None] = lambda: None,
+) -> int:
     """Send every request of the warm-up file, if there is one; return how many.
+
+    Args:
+      bundle: The bundle with the file.
+      programs: Its programs, which answer the requests.
+      max_batch_size: The most rows that a program takes.
+      check: Called before each request; raises if nobody wants the version any more.
 
     Raises:
       ServingError: DATA_LOSS if the file is not a TFRecord file, otherwise the status
@@ -54,6 +65,7 @@ def run_warm_up(bundle: Bundle, programs: Programs, max_batch_size: int) -> int:
     runner = _Runner(bundle, programs, max_batch_size)
     count = 0
     for count, record in enumerate(_records(path), start=1):
+        check()
         where = f"{path}, record {count - 1}"
         if count > _MOST_RECORDS:
             raise invalid(

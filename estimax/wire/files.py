@@ -19,6 +19,8 @@ from typing import Any, BinaryIO, cast
 from estimax.core.errors import InputError
 
 Pathish = str | os.PathLike[str]
+# How long pyarrow tries to reach Google Cloud Storage; its own limit is 15 minutes.
+_GCS_SECONDS = 60
 
 
 def is_remote(path: Pathish) -> bool:
@@ -97,7 +99,7 @@ def file_system(url: str) -> tuple[Any, str, bool]:
 
     found = _fsspec_system(url)
     if found is None:
-        return (*fs.FileSystem.from_uri(url), True)
+        return (*fs.FileSystem.from_uri(_limit_retries(url)), True)
     return fs.PyFileSystem(fs.FSSpecHandler(found[0])), found[1], False
 
 
@@ -115,6 +117,17 @@ def _fsspec_system(url: str) -> tuple[Any, str] | None:
     return system, path
 
 
+def _limit_retries(url: str) -> str:
+    """Return the URL for pyarrow, with a limit on the time to reach the store.
+
+    >>> _limit_retries("gs://bucket/a")
+    'gs://bucket/a?retry_limit_seconds=60'
+    """
+    if not url.startswith(("gs://", "gcs://")) or "retry_limit_seconds=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={_GCS_SECONDS}"
+
+
 def _open_remote(url: str, mode: str, done: str) -> BinaryIO:
     try:
         found = _fsspec_system(url)
@@ -124,7 +137,10 @@ def _open_remote(url: str, mode: str, done: str) -> BinaryIO:
         opener = system.open_input_file if mode == "rb" else system.open_output_stream
         return cast(BinaryIO, opener(path))
     except Exception as error:  # of any kind: each file system has its own
-        raise InputError(f"{url}: cannot be {done}: {reason(error)}.") from error
+        raise InputError(
+            f"{url}: cannot be {done}: {reason(error)}. Check the name, the network "
+            "and the credentials of this machine for the store."
+        ) from error
 
 
 def reason(error: Exception) -> str:

@@ -53,6 +53,7 @@ _CODES: dict[str, np.dtype[Any]] = {
 }
 _CODE_OF = {dtype: code for code, dtype in _CODES.items()}
 _DTYPES = {dtype.name: dtype for dtype in _CODE_OF}
+ALIGNMENT = 64  # bytes; XLA copies an array that begins elsewhere
 DTYPES = frozenset(dtype.name for dtype in _CODE_OF)  # the dtypes of the format
 
 
@@ -83,8 +84,16 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> TensorFile:
     Raises:
       CheckpointError: The format does not support the dtype of an array.
     """
-    # The widest dtype first, so that every array is aligned in a memory-mapped file.
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    # Whole cache lines first, as tables are, so that a memory-mapped file can be used
+    # as it is; then the widest dtype, so that every array is aligned to its items.
+    order = sorted(
+        arrays,
+        key=lambda name: (
+            arrays[name].nbytes % ALIGNMENT != 0,
+            -arrays[name].dtype.itemsize,
+            name,
+        ),
+    )
     header = _header({name: arrays[name] for name in order})
     entries: dict[str, Entry] = {}
     offset, crc = len(header), zlib.crc32(header)
@@ -100,6 +109,33 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> TensorFile:
             )
             offset += len(data)
     return TensorFile(offset, crc, entries)
+
+
+def map_file(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file as read-only views of the file itself.
+
+    Processes that map the same file share its memory. The file must not be written to
+    as long as an array is in use; it may be deleted.
+
+    Raises:
+      OSError: The file cannot be read.
+      ValueError: It is no safetensors file.
+    """
+    data = np.memmap(path, dtype=np.uint8, mode="r")
+    length = int.from_bytes(data[:8].tobytes(), "little")
+    if length > len(data) - 8:
+        raise ValueError(f"the header has {length} bytes, more than the file")
+    header = json.loads(data[8 : 8 + length].tobytes())
+    found = {}
+    for name, about in header.items():
+        if name == "__metadata__":
+            continue
+        start, end = (8 + length + offset for offset in about["data_offsets"])
+        if not 8 + length <= start <= end <= len(data):
+            raise ValueError(f"array {name!r} is not within the file")
+        shape = tuple(about["shape"])
+        found[name] = data[start:end].view(_CODES[about["dtype"]]).reshape(shape)
+    return found
 
 
 def check_entries(entries: Mapping[str, Entry], size: int, crc: int) -> None:
@@ -253,7 +289,7 @@ def _header(arrays: Mapping[str, NDArray[Any]]) -> bytes:
         }
         start = end
     text = json.dumps(entries, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-(len(text) + 8) % ALIGNMENT)
     return len(text).to_bytes(8, "little") + text
 
 

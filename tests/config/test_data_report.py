@@ -15,6 +15,7 @@ from estimax import input as inputs
 from estimax.config.build import plan
 from estimax.config.data_report import report
 from estimax.config.expressions import evaluate
+from estimax.core.errors import InputError
 
 FORMATS = ("csv", "parquet", "jsonl", "tfrecord")
 
@@ -107,3 +108,11 @@ def test_more_bad_rows_than_training_skips_are_a_problem(tmp_path):
     found = report(loaded_over(tmp_path, "csv", BAD, limit).run, "train")
     assert found.skipped == ()
     assert "features.age: a missing value" in found.problems[0]
+
+
+def test_a_json_line_that_is_null_is_named(tmp_path):
+    run = run_over(tmp_path, "jsonl", ROWS)
+    path = tmp_path / "a.jsonl"
+    path.write_text(path.read_text() + "null\n")
+    with pytest.raises(InputError, match=r"a\.jsonl, line 4: expected a JSON object"):
+        report(run, "train")

@@ -55,7 +55,7 @@ def test_a_cache_gives_back_what_was_put_in(prefix):
     assert features["ragged"].tolist() == [[1, 2], [], [3]]
     assert features["many"].values.tolist() == [1.5, 2.5]
     assert none is None
-    assert text.reshape((1,)).tolist() == [b"bytes"]
+    assert text == b"bytes"
     assert second[0]["x"].tolist() == [0, 1, 2]
 
 

@@ -214,7 +214,7 @@ def read(path, **kwargs):
             {},
             "line 3 .*: column 'a': expected int64, found a missing value .*defaults=",
         ),
-        ('a,b\n1,2\n3,x"y\n', {}, r"line 3 .*: a quoted field begins here"),
+        ('a,b\n1,2\n3,x"y\n', {}, 'line 3 .*: found a " inside a field'),
         ('a,b\n1,x"y"\n', {}, 'line 2 .*: found a " inside a field'),
         ('a,b\n1,"x"y\n3,4\n', {}, 'line 2 .*: found a " inside a field'),
         ('a,b\n1,2\n3,"x\n4,5\n', {}, "line 3 .*: a quoted field begins here and does"),

@@ -64,8 +64,8 @@ def _decoded(response):
 
 
 @contextlib.contextmanager
-def running_server(folder: Path, *arguments: str, trusted=None):
-    """Start `estimax serve` and wait until it is ready."""
+def running_server(folder: Path, *arguments: str, trusted=None, until: str = "/readyz"):
+    """Start `estimax serve` and wait until it answers 200 on a path."""
     rest_port, grpc_port = free_port(), free_port()
     log = folder / "server.log"
     with log.open("wb") as output:
@@ -73,8 +73,8 @@ def running_server(folder: Path, *arguments: str, trusted=None):
             [
                 ESTIMAX,
                 "serve",
-                *arguments,
                 *("--host", "127.0.0.1", "--drain-delay", "0"),
+                *arguments,
                 *("--port", str(grpc_port), "--rest-api-port", str(rest_port)),
             ],
             stdout=output,
@@ -87,20 +87,20 @@ def running_server(folder: Path, *arguments: str, trusted=None):
         )
     server = RunningServer(process, rest_port, grpc_port, log, trusted)
     try:
-        _wait_until_ready(server)
+        _wait_until(server, until)
         yield server
     finally:
         process.kill()
         process.wait()
 
 
-def _wait_until_ready(server):
+def _wait_until(server, path):
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
             break
         with contextlib.suppress(OSError):
-            if server.request("/readyz")[0] == 200:
+            if server.request(path)[0] == 200:
                 return
         time.sleep(0.1)
     raise AssertionError(f"the server did not start:\n{server.log.read_text()}")

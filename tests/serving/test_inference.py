@@ -14,6 +14,6 @@ def test_an_answer_that_does_not_come_is_a_deadline_exceeded():
         asyncio.get_running_loop().call_soon(_give_up, future, 0.5)
         await future
 
-    with pytest.raises(ServingError, match="no answer within 0.5 s") as raised:
+    with pytest.raises(ServingError, match=r"no answer within 0\.5 s") as raised:
         asyncio.run(wait())
     assert raised.value.code is Code.DEADLINE_EXCEEDED

@@ -1,5 +1,6 @@
 """Versions are found, loaded, replaced and drained as TensorFlow Serving does it."""
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -8,7 +9,8 @@ import pytest
 
 from estimax.core.errors import BundleError
 from estimax.serving.config import ModelConfig, VersionPolicy
-from estimax.serving.manager import ModelManager, State
+from estimax.serving.lifecycle import State
+from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code, ServingError
 
 
@@ -31,7 +33,7 @@ class Loader:
         self.loaded = {}
         self.served_meanwhile = []
 
-    def __call__(self, path, is_serving):
+    def __call__(self, path, is_serving, *rest):
         self.served_meanwhile.append(is_serving)
         if path.name in self.broken:
             raise BundleError(f"{path}: damaged")
@@ -51,6 +53,10 @@ def add_version(base: Path, number) -> None:
     folder = base / str(number)
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")
+
+
+def remove_version(base: Path, number) -> None:
+    shutil.rmtree(base / str(number))
 
 
 def make(base, *, policy=VersionPolicy(), labels=None, **options):  # noqa: B008
@@ -135,9 +141,10 @@ def test_a_failed_load_is_tried_again_and_then_ends(tmp_path):
     assert (version.state, version.failures) == (State.LOADING, 1)
     clock.now = 59.0
     settle(manager)
-    assert version.failures == 1
+    assert manager.versions("m")[0].failures == 1
     clock.now = 61.0
-    settle(manager, lambda: version.failures == 2)
+    settle(manager, lambda: manager.versions("m")[0].failures == 2)
+    (version,) = manager.versions("m")
     assert version.state is State.END
     assert version.error.code is Code.INVALID_ARGUMENT
     assert "damaged" in str(version.error)

@@ -501,8 +501,13 @@ def test_a_token_is_asked_for_and_requests_are_logged(tmp_path):
         answer = call(running, "Predict", request, "PredictResponse", metadata=sent)
         assert answer.model_spec.version.value == 1
         assert running.stop() == 0
-    line, _ = log.read_text().splitlines()
-    logged = json.loads(line)
+    # Each worker has a file of its own.
+    lines = [
+        json.loads(line)
+        for index in range(2)
+        for line in (tmp_path / f"requests-{index}.jsonl").read_text().splitlines()
+    ]
+    logged, _ = sorted(lines, key=lambda line: line["time"])
     assert logged["inputs"] == {**COLUMNS, "age": [1.5]}
     assert logged["outputs"]["scores"][0][1] == pytest.approx(P, rel=1e-5)
     assert (logged["model"], logged["version"]) == ("clicks", 1)

@@ -90,3 +90,17 @@ def test_only_folders_that_match_are_listed(tmp_path):
     ]
     below = fs.SubTreeFileSystem("b/day=2", store)
     assert list(find(below, "", ["*", "a.csv"])) == ["x/a.csv"]
+
+
+def test_a_store_that_cannot_be_reached_ends_within_a_limit(monkeypatch):
+    """Port 9 of this machine refuses; without a limit pyarrow tries for 15 minutes."""
+    monkeypatch.setattr(files, "_GCS_SECONDS", 1)
+    url = "gs://anonymous@bucket/a.csv?scheme=http&endpoint_override=127.0.0.1:9"
+    with pytest.raises(InputError, match=r"cannot be read: .*Check the name, the netw"):
+        files.open_to_read(url)
+
+
+def test_the_user_may_set_the_limit_of_a_store():
+    url = "gs://bucket/a?retry_limit_seconds=600"
+    assert files._limit_retries(url) == url
+    assert files._limit_retries("s3://bucket/a") == "s3://bucket/a"

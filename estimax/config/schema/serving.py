@@ -70,6 +70,7 @@ else:
         elsewhere={"models": "`serving.export` and `serving.model_name`"},
         python_only={
             "model_config_file": "a file of models, instead of a run",
+            "model_config_poll_seconds": "of a file of models, instead of a run",
             "reuse_port": "set by --workers",
         },
         kinds={"BatchingConfig": BatchingSection, "RestLimits": RestSection},
@@ -78,7 +79,9 @@ else:
             "rest_port": About("", at_least=0, at_most=65535),
             "poll_seconds": _AT_LEAST_0,
             "max_rows": _AT_LEAST_1,
+            "max_connections": _AT_LEAST_1,
             "load_retries": _AT_LEAST_0,
+            "load_threads": _AT_LEAST_1,
             "request_log_rate": About("", at_least=0, at_most=1),
         },
         doc="The server of `estimax serve run.yaml`: ports, batches and limits.",

@@ -4,9 +4,11 @@
     block.data[: block.end]            # whole rows, about block_bytes of bytes
 
 A block is found from a byte offset alone, so reading can resume at every block that was
-read before. A line break inside quotes does not end a row. As in TensorFlow, a quote
-may only open a field at its start and close it at its end; otherwise the ends of rows
-would be ambiguous.
+read before. A row ends at LF, CR or CR LF, as for pyarrow, the csv module and
+TensorFlow; a line break inside quotes does not end it. As in TensorFlow, a quote may
+only open a field at its start and close it at its end; otherwise the ends of rows would
+be ambiguous. A row that breaks this rule ends at the next line break, so that a quote
+that is not closed costs one row and not all rows up to the next quote.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from estimax.input.sources.file_blocks import (
 # How much is read to find the header; more if the first row is longer.
 _HEADER_BYTES = 1 << 14
 _BOM = b"\xef\xbb\xbf"
+_LF, _CR = 0x0A, 0x0D
 
 
 @dataclass(frozen=True)
@@ -66,14 +69,9 @@ class Block:
     line: int  # the line of the file at which the first row begins
     offset: int = 0  # the byte of the file at which it begins
 
-    @property
-    def lines(self) -> int:
-        """The number of line breaks in the rows."""
-        return self.data.count(b"\n", 0, self.end)
-
     def start_at(self, position: int) -> BlockStart:
         """Return the byte and the line in the file of a byte of the block."""
-        line = self.line + self.data.count(b"\n", 0, position)
+        line = self.line + count_lines(self.data, position)
         return self.offset + position, line
 
     def where(self, position: int) -> str:
@@ -95,14 +93,16 @@ def read_rows(file: ByteFile, offset: int, line: int, form: CsvFormat) -> Block:
     while True:
         data = file.read_at(offset, size)
         block = Block(file.path, data, 0, line, offset)
-        quotes = _quotes(block, form)
         is_last = len(data) < size
-        end = _last_row_end(block, quotes, is_last=is_last)
+        can_grow = not is_last and size < LONGEST_ROW
+        end = _end_of_rows(block, form, is_last=is_last, can_grow=can_grow)
         if end or is_last:
-            end = _good_end(block, quotes[quotes < end], end, form)
-            return Block(file.path, data, end, line, offset)
-        if size >= LONGEST_ROW:
-            raise _open_quote(block, quotes)
+            return replace(block, end=end)
+        if not can_grow:
+            raise UnreadableError(
+                f"{block.where(0)}: a row is longer than {LONGEST_ROW >> 20} MB. Is "
+                "this a CSV file?"
+            )
         size *= 2
 
 
@@ -118,23 +118,63 @@ def read_first_row(file: ByteFile, form: CsvFormat) -> tuple[bytes, int, int]:
     first = read_rows(file, start, 1, head)
     end = int(row_ends(first, form)[0]) if first.end else 0
     row = first.data[:end]
-    return row.rstrip(b"\r\n"), start + end, 1 + row.count(b"\n")
+    return row.rstrip(b"\r\n"), start + end, 1 + count_lines(row, end)
+
+
+def check_quotes(path: str, form: CsvFormat) -> None:
+    """Raise `UnreadableError` for the first misplaced or open quote of a file.
+
+    For readers that let pyarrow parse a whole file: it takes everything from such a
+    quote to the next one for a field, without an error.
+    """
+    file = ByteFile(path, form.compression)
+    try:
+        _, offset, line = read_first_row(file, form)
+        while (block := read_rows(file, offset, line, form)).end:
+            offset, line = block.start_at(block.end)
+    finally:
+        file.close()
 
 
 def row_ends(block: Block, form: CsvFormat) -> NDArray[np.int64]:
-    """Return the byte after the line break of every row of a block.
-
-    A CR alone ends a row too, as it does for pyarrow, the csv module and TensorFlow.
-    """
+    """Return the byte after the line break of every row of a block."""
     data = np.frombuffer(block.data, np.uint8)[: block.end]
-    is_break = data == 0x0A
-    is_break[:-1] |= (data[:-1] == 0x0D) & (data[1:] != 0x0A)
-    breaks = np.flatnonzero(is_break)
-    is_outside = np.searchsorted(_quotes(block, form), breaks) % 2 == 0
-    ends = np.compress(is_outside, breaks) + 1
+    ends = _breaks_outside(data, _find_quotes(block, form)) + 1
     if not len(ends) or ends[-1] < block.end:
         ends = np.append(ends, block.end)
     return ends
+
+
+def count_lines(data: bytes, stop: int) -> int:
+    r"""Return the number of line breaks in `data[:stop]`: LF, CR or CR LF.
+
+    >>> count_lines(b"a\nb\r\nc\rd", 8)
+    3
+    """
+    breaks = data.count(b"\n", 0, stop)
+    if b"\r" in data:
+        breaks += data.count(b"\r", 0, stop) - data.count(b"\r\n", 0, stop)
+    return breaks
+
+
+def find_breaks(data: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Return the last byte of every line break; a CR at the end is one."""
+    is_break = data == _LF
+    is_cr = data == _CR
+    if is_cr.any():
+        is_cr[:-1] &= data[1:] != _LF
+        is_break |= is_cr
+    return np.flatnonzero(is_break)
+
+
+def next_line(data: bytes, position: int) -> int:
+    """Return the byte after the first line break from a position on; 0 for none."""
+    ends = [data.find(b"\n", position), data.find(b"\r", position)]
+    found = [end for end in ends if end >= 0]
+    if not found:
+        return 0
+    end = min(found) + 1
+    return end + 1 if data[end - 1 : end + 1] == b"\r\n" else end
 
 
 def check_whole(block: Block, lengths: NDArray[np.int64], form: CsvFormat) -> None:
@@ -147,14 +187,12 @@ def check_whole(block: Block, lengths: NDArray[np.int64], form: CsvFormat) -> No
     if not lengths.all():
         number = int(np.flatnonzero(lengths == 0)[0])
         raise InputError(f"decode_csv: record {number} is empty.")
-    quotes = _quotes(block, form)
-    end = _last_row_end(block, quotes, is_last=True)
-    if end < block.end:
-        raise _open_quote(block, quotes)
-    if _good_end(block, quotes, end, form) < block.end:
-        raise InputError(f"decode_csv: found a {form.quote} inside a field.")
+    quotes = _find_quotes(block, form)
+    bad = _first_bad_quote(block, quotes, form, is_last=True)
+    if bad is not None:
+        raise _quote_error(block, bad, form)
     data = np.frombuffer(block.data, np.uint8)
-    breaks = np.flatnonzero((data == 0x0A) | (data == 0x0D))
+    breaks = np.flatnonzero((data == _LF) | (data == _CR))
     ends = np.cumsum(lengths + 1) - 1
     is_outside = np.searchsorted(quotes, breaks) % 2 == 0
     if not np.array_equal(breaks[is_outside], ends):
@@ -164,7 +202,7 @@ def check_whole(block: Block, lengths: NDArray[np.int64], form: CsvFormat) -> No
         )
 
 
-def _quotes(block: Block, form: CsvFormat) -> NDArray[np.int64]:
+def _find_quotes(block: Block, form: CsvFormat) -> NDArray[np.int64]:
     """Return the bytes of the block that are quotes."""
     quote = form.quote.encode() if form.quote else b""
     if not quote or quote not in block.data:
@@ -172,79 +210,136 @@ def _quotes(block: Block, form: CsvFormat) -> NDArray[np.int64]:
     return np.flatnonzero(np.frombuffer(block.data, np.uint8) == quote[0])
 
 
-def _last_row_end(block: Block, quotes: NDArray[np.int64], *, is_last: bool) -> int:
-    """Return the end of the last whole row; 0 if the block has none."""
-    if is_last:
-        if len(quotes) % 2 == 0:
-            return len(block.data)
-        # The rows before the open quote can still be read.
-        end = block.data.rfind(b"\n", 0, int(quotes[-1])) + 1
-        if not end:
-            raise _open_quote(block, quotes)
+def _end_of_rows(
+    block: Block, form: CsvFormat, *, is_last: bool, can_grow: bool
+) -> int:
+    """Return the end of the last whole row before a bad quote; 0 if there is none.
+
+    Raises:
+      UnreadableError: The first row has a bad quote, and reading more bytes would not
+        change that.
+    """
+    quotes = _find_quotes(block, form)
+    bad = _first_bad_quote(block, quotes, form, is_last=is_last or not can_grow)
+    if bad is None:
+        return len(block.data) if is_last else _last_row_end(block.data, quotes)
+    # The quotes before the bad one are pairs.
+    end = _last_row_end(block.data[: bad.opened + 1], quotes[quotes < bad.opened])
+    if end or (can_grow and not next_line(block.data, bad.opened)):
         return end
-    last_quote = int(quotes[-1]) if len(quotes) else 0
+    raise _quote_error(block, bad, form)
+
+
+def _last_row_end(data: bytes, quotes: NDArray[np.int64]) -> int:
+    """Return the end of the last row in the data; 0 if it has none.
+
+    A CR at the end of the data is not counted: an LF may follow it.
+    """
     if len(quotes) % 2 == 0:
-        end = block.data.rfind(b"\n", last_quote) + 1
-        if end:
+        # Most blocks: look for the last line break after the last quote.
+        start = int(quotes[-1]) + 1 if len(quotes) else 0
+        line_feed = data.rfind(b"\n", start)
+        end = max(line_feed, data.rfind(b"\r", max(start, line_feed), -1)) + 1
+        if end > start:
             return end
-    breaks = _breaks_outside(block.data, quotes)
+    breaks = _breaks_outside(np.frombuffer(data, np.uint8), quotes)
+    if data.endswith(b"\r"):
+        breaks = breaks[breaks < len(data) - 1]
     return int(breaks[-1]) + 1 if len(breaks) else 0
 
 
-def _breaks_outside(data: bytes, quotes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the line breaks that are not inside quotes."""
-    breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == 0x0A)
+def _breaks_outside(
+    data: NDArray[np.uint8], quotes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the last bytes of the line breaks that are not inside quotes."""
+    breaks = find_breaks(data)
     # A line break is outside of quotes if an even number of quotes precedes it. A
     # doubled quote counts twice and changes nothing.
     is_outside = np.searchsorted(quotes, breaks) % 2 == 0
     return np.compress(is_outside, breaks)
 
 
-def _good_end(
-    block: Block, quotes: NDArray[np.int64], end: int, form: CsvFormat
-) -> int:
-    """Return the end of the rows before the first quote inside a field.
+@dataclass(frozen=True)
+class _BadQuote:
+    """A quote that is not at the start or end of a field, or is not closed."""
 
-    The parser would take everything from such a quote to the next one for a field.
+    opened: int  # the quote that opens the field; the bad quote itself if none does
+    found: int | None  # the quote inside a field; None if the field is not closed
+
+
+def _first_bad_quote(
+    block: Block, quotes: NDArray[np.int64], form: CsvFormat, *, is_last: bool
+) -> _BadQuote | None:
+    """Return the first quote at which the rule for quotes is broken.
+
+    A field that is not closed in the data counts only in the last data of a file.
     """
     if not len(quotes):
-        return end
-    data = np.frombuffer(block.data, np.uint8)[:end]
+        return None
+    data = np.frombuffer(block.data, np.uint8)
     # Quotes alternate between opening and closing. A doubled quote in a field closes
     # it and opens it again at once, so a quote is a valid neighbour, too.
     opening, closing = quotes[0::2], quotes[1::2]
-    delimiter, quote = ord(form.delimiter), data[quotes[0]]
+    neighbours = (ord(form.delimiter), _LF, _CR, data[quotes[0]])
     before = data[np.maximum(opening - 1, 0)]
-    after = data[np.minimum(closing + 1, end - 1)]
-    starts = np.isin(before, (delimiter, 0x0A, 0x0D, quote)) | (opening == 0)
-    stops = np.isin(after, (delimiter, 0x0A, 0x0D, quote)) | (closing == end - 1)
-    if starts.all() and stops.all():
-        return end
-    wrong = min(
-        int(opening[~starts][0]) if not starts.all() else end,
-        int(closing[~stops][0]) if not stops.all() else end,
-    )
-    good = block.data.rfind(b"\n", 0, wrong) + 1
-    if good:
-        return good
-    next_row = block.data.find(b"\n", wrong) + 1 or end
-    raise UnreadableError(
-        f"{block.where(wrong)}: found a {form.quote} inside a field. Quote the whole "
-        "field and double the quotes inside it; or pass quote=None if quotes are "
-        "ordinary characters in this file.",
-        block.start_at(next_row),
-    )
+    after = data[np.minimum(closing + 1, len(data) - 1)]
+    starts = np.isin(before, neighbours) | (opening == 0)
+    stops = np.isin(after, neighbours) | (closing == len(data) - 1)
+    bad_opening = int(np.argmin(starts)) if not starts.all() else None
+    bad_closing = int(np.argmin(stops)) if not stops.all() else None
+    if bad_opening is not None and (bad_closing is None or bad_opening <= bad_closing):
+        place = int(opening[bad_opening])
+        return _BadQuote(_first_broken_field(block.data, quotes, place), place)
+    if bad_closing is not None:
+        opened = _opened_at(opening, closing, bad_closing)
+        return _BadQuote(opened, int(closing[bad_closing]))
+    if is_last and len(quotes) % 2:
+        return _BadQuote(_opened_at(opening, closing, len(opening) - 1), None)
+    return None
 
 
-def _open_quote(block: Block, quotes: NDArray[np.int64]) -> UnreadableError:
-    if not len(quotes):
-        return UnreadableError(
-            f"{block.where(0)}: a row is longer than {LONGEST_ROW >> 20} MB. Is this a "
-            "CSV file?"
+def _first_broken_field(data: bytes, quotes: NDArray[np.int64], place: int) -> int:
+    """Return the quote of the first field with a line break in the row of a bad quote.
+
+    That field was probably not closed, and a quote of a later row closed it. Return the
+    bad quote itself if its row has no such field.
+    """
+    before = quotes[quotes < place]
+    first_break = next_line(data, _last_row_end(data[: place + 1], before))
+    if not first_break or first_break > place:
+        return place
+    pair = int(np.searchsorted(before, first_break - 1)) // 2
+    return _opened_at(before[0::2], before[1::2], pair)
+
+
+def _opened_at(
+    opening: NDArray[np.int64], closing: NDArray[np.int64], index: int
+) -> int:
+    """Return the quote that opens a field, before all doubled quotes in it."""
+    while index and opening[index] == closing[index - 1] + 1:
+        index -= 1
+    return int(opening[index])
+
+
+def _quote_error(block: Block, bad: _BadQuote, form: CsvFormat) -> UnreadableError:
+    """Return the error of a bad quote; reading can go on in the next line."""
+    after = next_line(block.data, bad.opened)
+    if bad.found is None:
+        problem = "a quoted field begins here and does not end. Close the quote"
+    elif after and bad.found >= after:
+        line = block.start_at(bad.found)[1]
+        problem = (
+            f"a quoted field begins here, and then line {line} has a {form.quote} that "
+            "neither begins nor ends a field. Close the quote where the field ends, "
+            "and double the quotes inside it"
         )
-    # The quote from which on everything is inside quotes.
-    opened = int(quotes[-1] if len(quotes) % 2 else quotes[-2])
+    else:
+        problem = (
+            f"found a {form.quote} inside a field. Quote the whole field and double "
+            "the quotes inside it"
+        )
     return UnreadableError(
-        f"{block.where(opened)}: a quoted field begins here and does not end. Close "
-        "the quote, or pass quote=None if quotes are ordinary characters in this file."
+        f"{block.where(bad.opened)}: {problem}; or pass quote=None if quotes are "
+        "ordinary characters in this file.",
+        block.start_at(after) if after else None,
     )

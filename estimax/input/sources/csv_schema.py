@@ -27,6 +27,8 @@ from estimax.core.strings import Strings
 from estimax.input.sources.csv_blocks import (
     Block,
     CsvFormat,
+    find_breaks,
+    next_line,
     read_first_row,
     read_rows,
     row_ends,
@@ -372,8 +374,7 @@ def _has_empty_line(block: Block, schema: Schema, form: CsvFormat) -> bool:
     if len(schema.names) == 1:
         return False  # with one column, an empty line is an empty field
     data = np.frombuffer(block.data, np.uint8)[: block.end]
-    breaks = np.flatnonzero(data == ord("\n"))
-    gaps = np.diff(breaks, prepend=-1)
+    gaps = np.diff(find_breaks(data), prepend=-1)
     # A quick test for most blocks: an empty line has at most CR and LF. Searching the
     # bytes for two line breaks takes ten times as long.
     if not (gaps <= 2).any():
@@ -549,16 +550,32 @@ def _find_problem(block: Block, schema: Schema, form: CsvFormat) -> BadRowError 
     place = {name: i for i, name in enumerate(schema.names)}
     ends = row_ends(block, form)
     for number, row in enumerate(_rows(block, form)):
+        start, end = int(ends[number - 1]) if number else 0, int(ends[number])
         problem = _count_problem(row, schema)
+        if problem:
+            hint, end = _check_lines(block, start, end)
+            problem += hint
         for field in schema.fields:
             if problem:
                 break
             problem = _value_problem(row[place[field.name]], field, form)
         if problem:
-            start = int(ends[number - 1]) if number else 0
             words = f"{block.where(start)}: {problem}"
-            return BadRowError(words, start, block.start_at(int(ends[number])))
+            return BadRowError(words, start, block.start_at(end))
     return None
+
+
+def _check_lines(block: Block, start: int, end: int) -> tuple[str, int]:
+    """Return a hint for a row with a wrong number of fields, and where to go on.
+
+    If such a row has several lines, its quote was probably not closed, and the quote of
+    a later row closed it. Only its first line is skipped then.
+    """
+    next_start = next_line(block.data, start)
+    if next_start >= end:
+        return "", end
+    first, last = block.start_at(start)[1], block.start_at(end - 1)[1]
+    return f" The row has lines {first} to {last}: is a quote not closed?", next_start
 
 
 def _rows(block: Block, form: CsvFormat) -> Iterator[list[str]]:

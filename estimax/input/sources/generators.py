@@ -15,7 +15,7 @@ from estimax.core.errors import InputError
 from estimax.input.streams.chunks import Chunk, Elements, as_element
 from estimax.input.streams.positions import END, Cursor, Resume, once
 from estimax.input.streams.stream import Context, State
-from estimax.input.streams.structure import Structure
+from estimax.input.streams.structure import Structure, encode_texts
 
 
 class Generated:
@@ -35,7 +35,7 @@ class Generated:
 
     def open(self, context: Context) -> CursorStream:
         """Return a stream that calls the function at its first read."""
-        return CursorStream(Cursor(self._generator, unit="elements"), lambda e: e)
+        return CursorStream(Cursor(self._generator, unit="elements"), encode_texts)
 
 
 class Batches:

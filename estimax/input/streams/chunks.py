@@ -213,19 +213,19 @@ def columns_of(tree: Structure, *, expected_rows: int | None = None) -> Columns:
 
 
 def as_element(tree: Structure, name: str = "") -> Structure:
-    """Convert every leaf of an element to a column; lists become tuples.
+    """Convert every leaf of an element by `as_value`; lists become tuples.
 
     `name` is the place of `tree` in the element, for error messages.
     """
     # A window() has datasets as leaves.
-    if columns.is_column(tree) or tree is None or is_dataset(tree):
+    if columns.is_value(tree) or tree is None or is_dataset(tree):
         return tree
     if isinstance(tree, Mapping):
         # Most leaves are columns already, some forty in a batch: for those no name is
         # formatted and no further call is made.
         return {
             key: leaf
-            if columns.is_column(leaf)
+            if columns.is_value(leaf)
             else as_element(leaf, f"{name}[{key!r}]")
             for key, leaf in tree.items()
         }
@@ -233,10 +233,10 @@ def as_element(tree: Structure, name: str = "") -> Structure:
         frame = frame_columns(tree)
         if frame is not None:
             return as_element(frame, name)
-        return columns.as_column(tree, name)
+        return columns.as_value(tree, name)
     is_named = hasattr(tree, "_fields")  # in a namedtuple, a list is an array
     parts = [
-        columns.as_column(part, f"{name}[{i}]")
+        columns.as_value(part, f"{name}[{i}]")
         if is_named and isinstance(part, list)
         else as_element(part, f"{name}[{i}]")
         for i, part in enumerate(tree)

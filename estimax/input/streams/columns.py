@@ -38,17 +38,32 @@ def as_column(value: Any, name: str = "") -> DataColumn:  # Any: an array-like
     return value if isinstance(value, Ragged) else as_raw(value, name)
 
 
-def is_column(value: Any) -> bool:
-    """Return whether `as_column` would return this value unchanged."""
+def as_value(value: Any, name: str = "") -> Any:  # a column, or bytes
+    """Turn a part of an element into a column; a single text becomes `bytes`.
+
+    So a function or loop of a user sees the same type, whatever the element came
+    through.
+    """
+    column = as_column(value, name)
+    if isinstance(column, Strings) and not column.shape:
+        return column.tolist()[0]
+    return column
+
+
+def is_value(value: Any) -> bool:
+    """Return whether `as_value` would return this value unchanged."""
     # Called for every column of every batch, so the common types come first.
-    if type(value) is Strings or is_plain(value):
+    if type(value) is Strings:
+        return bool(value.shape)
+    if is_plain(value) or type(value) is bytes:
         return True
-    return isinstance(value, Sparse) and is_column(value.values)
+    return isinstance(value, Sparse) and is_value(value.values)
 
 
 def row_count(column: DataColumn, name: str = "") -> int:
     """Return the number of rows of a column; raise `InputError` for a scalar."""
-    if isinstance(column, np.ndarray | Strings) and not column.shape:
+    is_text = isinstance(column, bytes)  # of `as_value`
+    if is_text or (isinstance(column, np.ndarray | Strings) and not column.shape):
         raise InputError(
             f"{_at(name)}a scalar has no rows; expected an array with at least one "
             "dimension, the first being the rows."

@@ -17,7 +17,7 @@ import numpy as np
 
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.streams.columns import DataColumn, as_column, row_of
+from estimax.input.streams.columns import DataColumn, as_value, row_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class RowForm:
     def row(self, column: DataColumn, i: int) -> Any:
         """Return the value of row i."""
         value = self._row(column, i)
-        return as_column(value) if self.as_column else value
+        return as_value(value) if self.as_column else value
 
     def _row(self, column: DataColumn, i: int) -> Any:
         if self.kind == "constant":

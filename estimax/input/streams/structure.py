@@ -115,7 +115,10 @@ def named_leaves(tree: Structure, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def lists_to_tuples(tree: Structure) -> Structure:
-    """Convert lists to tuples, as tf.data does with the result of a `map` function."""
+    """Convert lists to tuples, as tf.data does with the result of a `map` function.
+
+    A `str` becomes `bytes`.
+    """
     if type(tree) in _LEAVES:
         return tree
     if isinstance(tree, list):
@@ -124,7 +127,14 @@ def lists_to_tuples(tree: Structure) -> Structure:
         return tuple(lists_to_tuples(value) for value in tree)
     if isinstance(tree, Mapping):
         return {key: lists_to_tuples(value) for key, value in tree.items()}
-    return tree
+    return tree.encode() if isinstance(tree, str) else tree
+
+
+def encode_texts(tree: Structure) -> Structure:
+    """Convert every `str` of an element to `bytes`; lists are left as they are."""
+    return map_leaves(
+        lambda leaf: leaf.encode() if isinstance(leaf, str) else leaf, tree
+    )
 
 
 def call(fn: Callable[..., Any], element: Structure) -> Structure:
