@@ -11,9 +11,11 @@ a config or serves a bundle loads no training code. `__init__.pyi` lists them.
 """
 
 import ast
+import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 __version__ = "0.1.0.dev0"
 
@@ -27,16 +29,39 @@ _MODULES = {
 __all__ = sorted(_MODULES)
 
 
+# Internal packages with the name of a module of TensorFlow. Python makes a package an
+# attribute when it is first imported; these stay hidden, so that `ex.estimator` says
+# what to write whatever was imported before.
+_HIDDEN = frozenset({"config", "estimator"})
+
+
+class _Public(ModuleType):
+    """The module of estimax, without the packages of `_HIDDEN`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _HIDDEN:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Public
+
+
 def __getattr__(name: str) -> Any:  # a package or one of its names
     if name not in _MODULES:
-        from estimax.core import tf_names
-
-        found = _packages_with(name)
-        advice = {name: f"write {' or '.join(found)}"} if found else {}
-        tf_names.missing("estimax", name, {**advice, **tf_names.TOP}, __all__)
+        _raise_missing(name)
     if _MODULES[name] == "estimax":
         return import_module(f"estimax.{name}")
     return getattr(import_module(_MODULES[name]), name)
+
+
+def _raise_missing(name: str) -> NoReturn:
+    from estimax.core import tf_names
+
+    # `from estimax import staging` asks for the attribute first, and imports the
+    # package if there is none. Nothing may be imported here to find advice.
+    if (Path(__file__).parent / name).is_dir():
+        tf_names.missing_package(name)
+    tf_names.missing("estimax", name, __all__, elsewhere=_packages_with(name))
 
 
 def _packages_with(name: str) -> list[str]:

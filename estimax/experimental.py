@@ -3,7 +3,7 @@
 They are stable in estimax, and most are also at the top: `ex.RNNClassifier`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from estimax.canned import (
     KMeans,
@@ -45,5 +45,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    tf_names.missing("estimax.experimental", name, tf_names.TOP, __all__)
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.experimental", name, __all__)

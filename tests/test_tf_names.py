@@ -116,15 +116,6 @@ def test_methods_that_ports_meet_are_explained():
             getattr(value, name)
 
 
-def test_every_advised_name_exists():
-    from estimax.core import tf_names
-
-    advice = {**tf_names.TOP, **tf_names.EXPORT, **tf_names.LOOKUP}
-    for text in advice.values():
-        for path in _paths(text):
-            assert _resolves(path), f"ex.{path}"
-
-
 def test_every_name_in_the_migration_guide_exists():
     guide = Path(__file__).parents[1] / "docs" / "guides" / "migrating.md"
     missing = {"ex.layers"}  # the guide's example of an error

@@ -6,22 +6,26 @@
 
 The caller's thread copies the state (`snapshot`) and calls `save`, which waits for the
 last write, starts the next one and returns. All files are written and removed by one
-thread of the saver, so there is never more than one writer. A process killed at any
-moment leaves the earlier checkpoints intact.
+thread, which all savers of a folder share, so there is never more than one writer. A
+process killed at any moment leaves the earlier checkpoints intact.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import manager
 from estimax.checkpoints.together import write_together
+from estimax.core.display import shown_path
 from estimax.core.errors import ConfigError, MissingFileError
 from estimax.parallel.processes import Processes
 from estimax.wire import atomic, json_text, locks
@@ -63,7 +67,7 @@ class Saver:
         self._clock = clock
         self._peers = peers
         self._is_chief = peers is None or peers.is_chief
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="estimax-saver")
+        self._thread: ThreadPoolExecutor | None = _thread_of(self.model_dir)
         self._writing: Future[None] | None = None
         if self._is_chief:
             self.model_dir.mkdir(parents=True, exist_ok=True)
@@ -77,6 +81,8 @@ class Saver:
         the write before this one and raises its error, if it failed.
         """
         formats.check_extra(extra)
+        if self._thread is None:
+            raise RuntimeError(f"{self.model_dir}: the Saver is closed.")
         self.wait()
         self._writing = self._thread.submit(self._write, step, snapshot, extra)
         return manager.path_of(self.model_dir, step)
@@ -88,11 +94,11 @@ class Saver:
             writing.result()
 
     def close(self) -> None:
-        """Wait for the write in progress, and stop the thread."""
+        """Wait for the write in progress; the thread of the last saver ends."""
         try:
             self.wait()
         finally:
-            self._thread.shutdown()
+            self._thread = None
 
     def _write(self, step: int, snapshot: Snapshot, extra: Any) -> None:
         # Runs in the thread. The order matters: write the new checkpoint, then remove
@@ -127,7 +133,7 @@ class Saver:
         except OSError as error:  # such as a full disk, which names no file
             error.add_note(f"while writing the checkpoint {path}")
             raise
-        _log.info("saved step %d to %s", step, path)
+        _log.info("saved step %d to %s", step, shown_path(path))
         if was_marked:
             atomic.write_bytes(path / manager.KEEP_MARK, b"")
 
@@ -192,6 +198,27 @@ class Saver:
         if self._hours is not None:
             state["preserve_after"] = self._preserve_after
         atomic.write_json(self.model_dir / manager.STATE_FILE, state)
+
+
+# By process and real path. A thread ends when no saver uses it.
+_threads: WeakValueDictionary[tuple[int, str], ThreadPoolExecutor]
+_threads = WeakValueDictionary()
+_registry = threading.Lock()
+
+
+def _thread_of(folder: Path) -> ThreadPoolExecutor:
+    """Return the thread that writes to a folder.
+
+    In a cluster the order of two writes must be the same in all processes, because they
+    write together: it is the order in which the savers were called.
+    """
+    key = (os.getpid(), os.path.realpath(folder))
+    with _registry:
+        thread = _threads.get(key)
+        if thread is None:
+            thread = ThreadPoolExecutor(1, thread_name_prefix="estimax-saver")
+            _threads[key] = thread
+        return thread
 
 
 def _marked(path: Path) -> bool:

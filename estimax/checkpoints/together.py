@@ -16,7 +16,7 @@ one of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,7 @@ def _write_as_chief(
             part = _attempt(lambda: _write_part(peers, temporary, held))
             parts = peers.gather(_TOPIC, part)
             _check(peers, step, parts)
-            files, arrays = _entries(parts)
+            files, arrays = _entries(peers, parts)
             formats.write_manifest(temporary, step, files, arrays, extra)
     except Exception as error:
         # The others wait for the result, whatever went wrong.
@@ -204,7 +204,13 @@ def _write_part(peers: Processes, temporary: Path, held: HeldRows) -> dict[str, 
         for rows in parts
         for key in arrays_in({name: [rows]})
     ]
-    return {"file": file, "size": layout.size, "crc": layout.crc, "pieces": pieces}
+    return {
+        "file": file,
+        "size": layout.size,
+        "crc": layout.crc,
+        "names": sorted(held),
+        "pieces": pieces,
+    }
 
 
 def _check(peers: Processes, step: int, parts: Sequence[Mapping[str, Any]]) -> None:
@@ -217,22 +223,76 @@ def _check(peers: Processes, step: int, parts: Sequence[Mapping[str, Any]]) -> N
 
 
 def _entries(
-    parts: Iterable[Mapping[str, Any]],
+    peers: Processes, parts: Sequence[Mapping[str, Any]]
 ) -> tuple[dict[str, FileEntry], dict[str, ArrayEntry]]:
+    """Return the entries of all files and arrays; raise if rows are missing."""
+    _check_names(peers, [part["names"] for part in parts])
     files: dict[str, FileEntry] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
-    pieces: dict[str, list[Piece]] = {}
-    for part in parts:
+    pieces: dict[str, list[_Written]] = {name: [] for name in parts[0]["names"]}
+    for index, part in enumerate(parts):
         files[part["file"]] = FileEntry(part["size"], part["crc"])
         for one in part["pieces"]:
             place = one["place"] | {"shape": tuple(one["place"]["shape"])}
             piece = Piece(part["file"], tensors.Entry(**place), one["start"])
-            shapes[one["name"]] = tuple(one["shape"])
-            pieces.setdefault(one["name"], []).append(piece)
-    return files, {
-        name: ArrayEntry(shapes[name], tuple(sorted(own, key=lambda p: p.start)))
-        for name, own in pieces.items()
-    }
+            written = _Written(piece, tuple(one["shape"]), peers.name_of(index))
+            pieces[one["name"]].append(written)
+    return files, {name: _entry(name, own) for name, own in pieces.items()}
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A piece of an array, the shape of the whole, and the process that wrote it."""
+
+    piece: Piece
+    shape: tuple[int, ...]
+    process: str
+
+
+def _check_names(peers: Processes, names: Sequence[Sequence[str]]) -> None:
+    every = dict.fromkeys(name for own in names for name in own)
+    for index, own in enumerate(names):
+        missing = [name for name in every if name not in own]
+        if missing:
+            raise CheckpointError(
+                f"{peers.name_of(index)} has no {', '.join(missing)}, which others "
+                "save. All processes must train the same model."
+            )
+
+
+def _entry(name: str, written: Sequence[_Written]) -> ArrayEntry:
+    """Return the entry of an array; raise unless every row was written once.
+
+    This is checked before the folder gets its name, because a checkpoint without all
+    rows could not be read.
+    """
+    if not written:
+        raise CheckpointError(f"{name} was written by no process.")
+    first, *others = sorted(written, key=lambda one: one.piece.start)
+    for one in others:
+        if one.shape != first.shape:
+            raise CheckpointError(
+                f"{name} is {list(first.shape)} in {first.process} and "
+                f"{list(one.shape)} in {one.process}."
+            )
+    rows = first.shape[0] if first.shape else 1
+    at, before = 0, first
+    for one in (first, *others):
+        start, count = one.piece.start, (one.piece.place.shape or (1,))[0]
+        if start < at:
+            raise CheckpointError(
+                f"row {start} of {name} was written by {before.process} and by "
+                f"{one.process}."
+            )
+        if start > at:
+            break
+        at, before = start + count, one
+    if at < rows:
+        after = [one.piece.start for one in written if one.piece.start > at]
+        end = min([*after, rows])
+        raise CheckpointError(
+            f"rows {at} to {end} of {name} were written by no process."
+        )
+    return ArrayEntry(first.shape, tuple(one.piece for one in (first, *others)))
 
 
 def _manifest(folder: Path) -> Manifest | None:

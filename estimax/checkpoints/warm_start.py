@@ -23,7 +23,7 @@ import re
 import reprlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -195,14 +195,18 @@ WarmStart = str | bytes | os.PathLike[str] | WarmStartSettings | None
 
 def as_settings(given: Any) -> WarmStartSettings | None:
     """Return a `warm_start_from` argument as settings; a path loads all variables."""
-    if given is None or isinstance(given, WarmStartSettings):
-        return given
+    if given is None:
+        return None
     if isinstance(given, str | bytes | os.PathLike):
-        return WarmStartSettings(os.fsdecode(given))
-    raise ConfigError(
-        "warm_start_from must be the path of a checkpoint or model_dir, or "
-        f"WarmStartSettings, got {type(given).__name__}."
-    )
+        given = WarmStartSettings(os.fsdecode(given))
+    if not isinstance(given, WarmStartSettings):
+        raise ConfigError(
+            "warm_start_from must be the path of a checkpoint or model_dir, or "
+            f"WarmStartSettings, got {type(given).__name__}."
+        )
+    # Absolute, so that a later change of the working directory does not move it.
+    path = os.path.abspath(os.fsdecode(given.ckpt_to_initialize_from))
+    return replace(given, ckpt_to_initialize_from=path)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from estimax.cli.screen import note, results, say
 from estimax.config.build_custom import check_code, code_names
 from estimax.config.data_report import check_files, report
 from estimax.config.schema.model import CustomModelConfig
-from estimax.core.errors import InputError
+from estimax.core.errors import ConfigError, InputError, MissingFileError
 
 
 def check(
@@ -33,13 +33,24 @@ def check(
       MissingFileError: A file that the run names does not exist.
       InputError: The data files do not fit the run.
     """
-    loaded = config.load(path, overrides)
+    loaded = config.load(path, overrides, with_missing_files=True)
     run = loaded.run
     is_custom = isinstance(run.model, CustomModelConfig)
     named = [path for path, _ in code_names(run)]
-    if with_import:
-        check_code(loaded)
-    check_files(run, run.data.sources, list_urls=with_data)
+    wrong: list[ConfigError | MissingFileError] = []
+    try:
+        if with_import:
+            check_code(loaded)
+    except ConfigError as error:
+        wrong.append(error)
+    try:
+        check_files(run, run.data.sources, list_urls=with_data)
+    except MissingFileError as error:
+        wrong.append(error)
+    if len(wrong) > 1:
+        raise ConfigError("\n".join(map(str, wrong)))
+    if wrong:
+        raise wrong[0]
     results.print(
         Text.assemble(f"{path}: ", ("ok", "green"), f", {_summary(run)}"),
         soft_wrap=True,

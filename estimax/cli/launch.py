@@ -27,8 +27,10 @@ import typer
 from estimax.cli.screen import note
 from estimax.core.errors import ConfigError, MissingFileError
 
-# How long the other processes may take to notice that one has ended.
-_GRACE_SECONDS = 60.0
+# How long the other processes may take to end by themselves after one has failed. They
+# hear of an error within 3 seconds. Of a process that was killed, or that ended before
+# it was connected, they would hear late, but it has been named here.
+_GRACE_SECONDS = 10.0
 _KILL_SECONDS = 10.0
 _LOOPBACK = "127.0.0.1"
 

@@ -23,7 +23,7 @@ from estimax.config.schema.run import BestExport, Run
 from estimax.core.encodings import encoding_problem
 from estimax.core.errors import did_you_mean
 
-__all__ = ["better", "check_run", "metrics_of"]
+__all__ = ["better", "check_run", "metrics_of", "nearest"]
 
 
 def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) -> None:
@@ -39,7 +39,7 @@ def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) 
         lone = path.replace(".0.", ".", 1)
         if path not in origins and lone in origins:
             path = lone  # a single item was written instead of a list
-        problems.add(_nearest(origins, path), path, text)
+        problems.add(nearest(origins, path), path, text)
 
     if run.run.model_dir == "":
         note("run.model_dir", "must not be empty; name a directory")
@@ -66,7 +66,7 @@ def check_run(run: Run, origins: Mapping[str, ValueOrigin], problems: Problems) 
         _check_slices(run, note)
 
 
-def _nearest(origins: Mapping[str, ValueOrigin], path: str) -> ValueOrigin:
+def nearest(origins: Mapping[str, ValueOrigin], path: str) -> ValueOrigin:
     """Return the origin of an address, or of the closest address above it."""
     while path and path not in origins:
         path = path.rpartition(".")[0]

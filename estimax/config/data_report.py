@@ -8,11 +8,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from estimax.config.columns import (
@@ -40,8 +38,14 @@ from estimax.config.schema.heads import (
     RegressionHeadConfig,
 )
 from estimax.config.schema.run import Run
-from estimax.config.tables import find_files, header, missing_columns, text_batches
-from estimax.core.errors import InputError, MissingFileError
+from estimax.config.tables import (
+    find_files,
+    header,
+    missing_columns,
+    missing_files,
+    text_batches,
+)
+from estimax.core.errors import MissingFileError
 
 _MOST_WORDS = 10_000  # distinct words counted in a column; more are shown as "many"
 
@@ -371,19 +375,9 @@ def check_files(run: Run, sources: Iterable[str], *, list_urls: bool = True) -> 
       sources: The names of the sources whose files are needed.
       list_urls: Whether to look for the matches of URLs with patterns.
     """
-    missing = []
-    for name in sources:
-        try:
-            find_files(run.data.sources[name], name, list_urls=list_urls)
-        except (MissingFileError, InputError) as error:
-            missing.append(str(error))
-    for name, feature in run.features.items():
-        file = getattr(feature, "file", None)
-        if file is not None and not os.path.isfile(file):
-            looked = f"(looked from {Path.cwd()})"
-            missing.append(f"features.{name}.file: there is no file {file!r} {looked}.")
+    missing = missing_files(run, sources, list_urls=list_urls)
     if missing:
-        raise MissingFileError("\n".join(missing))
+        raise MissingFileError("\n".join(f"{path}: {text}" for path, text in missing))
 
 
 def header_problems(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from estimax.config.checks import check_run
+from estimax.config.checks import check_run, nearest
 from estimax.config.complete import completed, named
 from estimax.config.decode import Decoder, fields_of
 from estimax.config.defaults import with_defaults, with_parts
@@ -26,6 +26,7 @@ from estimax.config.nodes import DEFAULT, Budget, Problems, ValueOrigin
 from estimax.config.overrides import apply_override, set_model_dir
 from estimax.config.schema import Run
 from estimax.config.source_files import FileReader
+from estimax.config.tables import missing_files
 from estimax.core.errors import ConfigError, MissingFileError
 
 
@@ -60,6 +61,7 @@ def load(
     *,
     model_dir: str | None = None,
     environment: Mapping[str, str] | None = None,
+    with_missing_files: bool = False,
 ) -> LoadedRun:
     """Read and check a run file, without importing anything that it names.
 
@@ -68,6 +70,8 @@ def load(
       overrides: Texts such as `"train.max_steps=500"`, applied in order.
       model_dir: Replaces `run.model_dir`, if given.
       environment: The variables of `${env:X}`; by default those of the process.
+      with_missing_files: Whether the problems of an invalid file include files that do
+        not exist.
 
     Returns:
       The run, with the origin of each value.
@@ -111,6 +115,9 @@ def load(
     decoder = Decoder(problems)
     run = decoder.section(tree, Run, "")
     check_run(run, decoder.origins, problems)
+    if with_missing_files and problems:
+        for address, text in missing_files(run, run.data.sources, list_urls=False):
+            problems.add(nearest(decoder.origins, address), address, text)
     problems.raise_if_any()
     # Includes, variables and splits have been applied, so the run does not need them.
     run = with_parts(run, decoder.origins)

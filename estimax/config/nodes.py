@@ -192,6 +192,10 @@ class Problems:
         if len(self._found) >= MAX_PROBLEMS:
             self.raise_if_any()
 
+    def __bool__(self) -> bool:
+        """Return whether there is a problem."""
+        return bool(self._found)
+
     def under(self, path: str) -> bool:
         """Return whether there is a problem at or below an address."""
         return any(p.path == path or p.path.startswith(f"{path}.") for p in self._found)

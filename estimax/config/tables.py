@@ -16,7 +16,7 @@ import itertools
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from estimax.config.schema.data import (
     RecordSource,
     Source,
 )
+from estimax.config.schema.run import Run
 from estimax.core.errors import InputError, MissingFileError, did_you_mean
 
 TextBatch = Mapping[str, Any]  # pyarrow arrays of text, which have no types
@@ -64,6 +65,37 @@ def find_files(
                 f"(looked from {Path.cwd()})."
             )
     return tuple(dict.fromkeys(found))
+
+
+def missing_files(
+    run: Run, sources: Iterable[str], *, list_urls: bool = True
+) -> list[tuple[str, str]]:
+    """Return address and text of every file of a run that does not exist.
+
+    Parts of the run may be `BROKEN`; they have no files.
+
+    Args:
+      run: The run.
+      sources: The names of the sources whose files are needed.
+      list_urls: Whether to look for the matches of URLs with patterns.
+    """
+    missing = []
+    for name in sources:
+        address = f"data.sources.{name}.files"
+        for pattern in run.data.sources[name].files:
+            try:
+                if isinstance(pattern, str):
+                    find_files(
+                        run.data.sources[name], name, pattern, list_urls=list_urls
+                    )
+            except (MissingFileError, InputError) as error:
+                missing.append((address, str(error).removeprefix(f"{address}: ")))
+    for name, feature in run.features.items():
+        file = getattr(feature, "file", None)
+        if isinstance(file, str) and not os.path.isfile(file):
+            text = f"there is no file {file!r} (looked from {Path.cwd()})."
+            missing.append((f"features.{name}.file", text))
+    return missing
 
 
 def _matching(url: str, name: str) -> list[str]:

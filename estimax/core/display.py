@@ -4,6 +4,7 @@ An address says nothing to a reader and differs from run to run.
 """
 
 import dataclasses
+import os
 import re
 from typing import Any
 
@@ -27,6 +28,20 @@ def shown(value: object) -> str:
     """
     name = getattr(value, "__name__", None) if callable(value) else None
     return name or without_addresses(repr(value))
+
+
+def shown_path(path: str | os.PathLike[str]) -> str:
+    """Return a path below the working directory without that, any other as it is.
+
+    >>> shown_path(os.path.join(os.getcwd(), "runs")), shown_path("/data")
+    ('runs', '/data')
+    """
+    text = os.fspath(path)
+    try:
+        below = os.path.join(os.getcwd(), "")
+    except FileNotFoundError:  # the working directory was removed
+        return text
+    return text.removeprefix(below) or text
 
 
 def shown_fields(value: Any) -> str:

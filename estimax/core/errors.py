@@ -79,6 +79,10 @@ class InUseError(EstimaxError, RuntimeError):
     """Another process is training in the model directory."""
 
 
+class ForkedError(EstimaxError, RuntimeError):
+    """The process was forked from one that had used JAX, which cannot work there."""
+
+
 class ClusterError(EstimaxError, RuntimeError):
     """A process of a cluster was lost or failed, or the processes do not agree."""
 
@@ -94,8 +98,12 @@ _LONGEST_COMPARED = 200
 _MOST_LISTED = 40
 
 
-def did_you_mean(name: str, options: Iterable[str]) -> str:
+def did_you_mean(
+    name: str, options: Iterable[str], *, listed_as: str = "expected one of"
+) -> str:
     """Return "; did you mean 'x'?" for the closest option, or list the options.
+
+    `listed_as` is "found" for options that data has, and not the names to choose from.
 
     If there are more than 2,000 options, no closest one is searched for. At most 40
     options are listed.
@@ -106,6 +114,8 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     "; did you mean 'adam'?"
     >>> did_you_mean("zzz", ["adagrad", "adam"])
     '; expected one of: adagrad, adam'
+    >>> did_you_mean("age", ["city"], listed_as="found")
+    '; found: city'
     """
     known = sorted(options)
     if len(name) <= _LONGEST_COMPARED and len(known) <= _MOST_COMPARED:
@@ -118,4 +128,4 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
         return ""
     more = len(known) - _MOST_LISTED
     listed = [*known[:_MOST_LISTED], *([f"and {more:,} more"] if more > 0 else [])]
-    return f"; expected one of: {', '.join(listed)}"
+    return f"; {listed_as}: {', '.join(listed)}"

@@ -49,6 +49,9 @@ class ModeKeys:
     PREDICT: Final = "infer"
 
 
+_MODES: Final = (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT)
+
+
 @dataclass(frozen=True, repr=False)
 class EstimatorSpec:
     """What a `model_fn` returns: predictions, loss, how to train, metrics, exports.
@@ -81,9 +84,9 @@ class EstimatorSpec:
       prediction_hooks: Hooks of prediction.
 
     Raises:
-      SpecError: A field that the mode needs is missing, the loss has more than one
-        element, a scaffold is given, a metric has a reserved name, or none of several
-        `export_outputs` is named `serving_default`.
+      SpecError: The mode is unknown, a field that it needs is missing, the loss has
+        more than one element, a scaffold is given, a metric has a reserved name, or
+        none of several `export_outputs` is named `serving_default`.
       TypeError: A field has a value of the wrong type.
 
     Example:
@@ -111,6 +114,12 @@ class EstimatorSpec:
     prediction_hooks: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise SpecError(
+                "EstimatorSpec: mode must be what the model_fn was called with: "
+                "ex.ModeKeys.TRAIN ('train'), EVAL ('eval') or PREDICT ('infer'); got "
+                f"{self.mode!r}."
+            )
         if self.scaffold is not None:
             raise SpecError(
                 "EstimatorSpec: scaffold must be None. There is no session to set up: "

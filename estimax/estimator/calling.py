@@ -95,6 +95,11 @@ def call_model_fn(
             f"model_fn must return an EstimatorSpec, got {type(spec).__name__}. With a "
             "head: return head.create_estimator_spec(features, mode, logits, …)."
         )
+    if spec.mode != mode:
+        raise SpecError(
+            f"model_fn was called in mode {mode!r} and returned an EstimatorSpec of "
+            f"mode {spec.mode!r}. Pass the mode on: EstimatorSpec(mode, …)."
+        )
     return spec
 
 
@@ -143,6 +148,12 @@ def call_input_fn(
 def reads_share(input_fn: Callable[..., Any], config: RunConfig) -> bool:
     """Return whether an `input_fn` returns a share of the data for one process."""
     return not config.split_batches or "input_context" in accepted_names(input_fn)
+
+
+def describe_share(input_fn: Callable[..., Any], config: RunConfig) -> str:
+    """Return a text that says whether an `input_fn` returns a share of the data."""
+    is_share = reads_share(input_fn, config)
+    return "returns a share of the data" if is_share else "returns all of the data"
 
 
 def saved_position(
@@ -203,7 +214,7 @@ def with_model_dir(
     if not isinstance(model_dir, str | os.PathLike | None):
         raise ConfigError(f"Estimator: model_dir must be a path, got {model_dir!r}.")
     given = os.fspath(model_dir) if model_dir else None
-    if given and config.model_dir and given != config.model_dir:
+    if given and config.model_dir and not _is_same(given, config.model_dir):
         raise ConfigError(
             f"Estimator: model_dir is {given!r} here and {config.model_dir!r} in the "
             "RunConfig. Give one of them."
@@ -212,7 +223,12 @@ def with_model_dir(
     if resolved is None:
         resolved = tempfile.mkdtemp(prefix="estimax-")
         _log.warning("no model_dir given: using the temporary folder %s", resolved)
-    return config.replace(model_dir=resolved)
+    # Absolute, so that a later change of the working directory does not move it.
+    return config.replace(model_dir=os.path.abspath(resolved))
+
+
+def _is_same(one: str, other: str) -> bool:
+    return os.path.abspath(one) == os.path.abspath(other)
 
 
 def check_steps(**given: int | None) -> None:

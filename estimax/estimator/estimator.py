@@ -19,6 +19,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -28,11 +29,12 @@ from estimax import checkpoints, export, training
 from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import numbers
-from estimax.core.errors import MissingFileError
+from estimax.core.display import shown_path
+from estimax.core.errors import InputError, MissingFileError
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
 from estimax.core.tf_names import Retired
-from estimax.estimator import calling, exporting, reports
+from estimax.estimator import agreement, calling, exporting, reports
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.devices import Devices
 from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
@@ -59,6 +61,7 @@ from estimax.parallel.cluster import check_alone, check_trains
 from estimax.parallel.processes import Processes
 from estimax.staging import plan as plans
 from estimax.training.signals import stopping_on_signals
+from estimax.wire import forks
 from estimax.wire.compilation_cache import keep_compiled_programs
 
 _log = logging.getLogger("estimax")
@@ -169,7 +172,7 @@ class Estimator:
         return self._call_model_fn(features, labels, mode)
 
     def __repr__(self) -> str:
-        lines = [f"{type(self).__name__}(model_dir={self.model_dir!r})"]
+        lines = [f"{type(self).__name__}(model_dir={shown_path(self.model_dir)!r})"]
         if isinstance(self._params, Mapping) and self._params:
             lines.append(f"  params: {', '.join(map(str, self._params))}")
         return "\n".join(lines)
@@ -208,6 +211,8 @@ class Estimator:
           ChangedInputError: The last call was interrupted, and the data has changed
             since. `RunConfig(resume_input="restart")` reads it from its beginning,
             "unchecked" continues at the saved position.
+          ClusterError: The other processes of the cluster cannot be reached.
+          InputError: The `input_fn` gave data in some processes of the cluster only.
           InUseError: Another process or thread is training in the same `model_dir`.
           MissingFileError: `model_dir` was deleted while it was trained in.
           NanLossError: The loss became NaN or infinite.
@@ -221,6 +226,7 @@ class Estimator:
     @contextmanager
     def _together(self) -> Iterator[None]:
         """Train with the other processes of the cluster, if there is one."""
+        forks.check("train")
         self._peers = self._config.connect()
         try:
             with self._peers.together() if self._peers else nullcontext():
@@ -237,6 +243,14 @@ class Estimator:
         saving_listeners: Sequence[stock.CheckpointSaverListener] | None,
     ) -> None:
         peers = self._peers
+        agreement.compare_calls(
+            peers,
+            self._config,
+            steps=steps,
+            max_steps=max_steps,
+            input_fn=calling.describe_share(input_fn, self._config),
+        )
+        seed = agreement.shared_seed(peers, self._config)
         checkpoint = checkpoints.restore_latest(self.model_dir, peers)
         if checkpoint is None:
             calling.check_folder(self.model_dir)
@@ -245,7 +259,7 @@ class Estimator:
             reports.log_nothing_to_train(self.model_dir, start, max_steps)
             return
         reports.log_start(self.model_dir, start, max_steps, steps)
-        with self._feed(input_fn, ModeKeys.TRAIN, checkpoint) as feed:
+        with self._feed(input_fn, ModeKeys.TRAIN, checkpoint, seed) as feed:
             if not self._has_data(feed):
                 _log.warning("train: the input_fn gave no data; nothing was trained")
                 return
@@ -253,7 +267,10 @@ class Estimator:
             calling.warn_if_endless(feed, "train", steps or max_steps, hooks)
             self._training_devices.advise(feed.first)
             program = self._train_program(feed.first)
-            state = self._start_state(program, feed.first, checkpoint)
+            explain = partial(agreement.hints_of, self._model_fn, self._params, program)
+            given = calling.checked_hooks(hooks)
+            agreement.compare_models(peers, program, feed.first, given, explain)
+            state = self._start_state(program, feed.first, checkpoint, seed)
             ask_for_large_pages((state.tables, state.slots))
             start = int(state.step)  # a warm start may also set the step
             checkpoint = None  # free its arrays
@@ -280,15 +297,16 @@ class Estimator:
                 stopping_on_signals(context),
                 finishing_saves(every_hook),
             ):
+                stacks = feed.stacks(
+                    program.plan,
+                    depth=self._config.prefetch_batches,
+                    length=self._loop_length(program),
+                    limit=None if last is None else last - start,
+                )
                 training.run(
                     program,
                     state,
-                    feed.stacks(
-                        program.plan,
-                        depth=self._config.prefetch_batches,
-                        length=self._loop_length(program),
-                        limit=None if last is None else last - start,
-                    ),
+                    agreement.comparing_steps(peers, program, context, stacks, explain),
                     every_hook,
                     context,
                     waited=lambda: feed.waited_seconds,
@@ -451,7 +469,8 @@ class Estimator:
             a dict of arrays for each batch, which is faster.
 
         Yields:
-          The predictions of the model as NumPy arrays, usually in a dict.
+          The predictions of the model as NumPy arrays, usually in a dict. Text, such as
+          the names of classes, is `bytes` as in tf.estimator; a bundle returns `str`.
 
         Raises:
           MissingFileError: There is no checkpoint.
@@ -588,7 +607,7 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None,
     ) -> export.Servable:
         example = exporting.supervised_example(receiver_fn)
-        model = self._model(ModeKeys.EVAL)
+        model = self._model(ModeKeys.EVAL, is_eager=False)
         recording = model.record(example)
         loaded = self._load(
             checkpoint_path, ModeKeys.EVAL, recording.plan, recording.shapes, example
@@ -605,12 +624,14 @@ class Estimator:
         """Return what a bundle that predicts is written from, and the training step."""
         self._check_trained(checkpoint_path)
         example, parse = exporting.serving_example(receiver_fn, self.model_dir)
-        program = self._predict_program(example)
+        # Traced also where the model is debugged: an eager model is asked for every
+        # feature of the data, and so would be the clients of the bundle.
+        program = self._predict_program(example, is_eager=False)
         shapes = program.recording.shapes
         variables, step, _ = self._load(
             checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, example
         )
-        model = self._model(ModeKeys.PREDICT)
+        model = self._model(ModeKeys.PREDICT, is_eager=False)
         servable = exporting.servable(
             model, program.recording, variables, example, parse, program.exported
         )
@@ -663,24 +684,37 @@ class Estimator:
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
     def _has_data(self, feed: Feed) -> bool:
-        """Return whether there is a first batch, in a cluster in every process."""
-        found = feed.first is not None
-        return found if self._peers is None else all(self._peers.gather("data", found))
+        """Return whether there is a first batch.
 
-    def _seed(self) -> int | None:
-        """Return the seed of the run; in a cluster, one that all processes share."""
-        seed = self._config.tf_random_seed
-        if seed is None and self._peers is not None:
-            return int(self._peers.broadcast("seed", secrets.randbits(31)))
-        return seed
+        In a cluster all processes have one, or none has.
+        """
+        has_first = feed.first is not None
+        if self._peers is None:
+            return has_first
+        found = self._peers.gather("data", has_first)
+        if any(found) and not all(found):
+            empty = [i for i, has_data in enumerate(found) if not has_data]
+            raise InputError(
+                "train: the input_fn gave no data in "
+                f"{', '.join(map(self._peers.name_of, empty))}; "
+                f"{len(found) - len(empty)} of {len(found)} processes have data. A "
+                "step needs a part of the batch from every process: give each some "
+                "files or rows, or use fewer processes."
+            )
+        return has_first
 
     def _feed(
         self,
         input_fn: InputFn,
         mode: Mode,
         checkpoint: checkpoints.Checkpoint | None = None,
+        seed: int | None = None,
     ) -> Feed:
-        """Open the input; it continues at the position of `checkpoint`, if given."""
+        """Open the input; it continues at the position of `checkpoint`, if given.
+
+        `seed` is that of the `train` call, if it is not the one of the RunConfig.
+        """
+        forks.check(f"the Estimator, in mode {mode!r}")
         resume = self._config.resume_input
         is_train = mode == ModeKeys.TRAIN
         peers = self._peers if is_train else None
@@ -691,6 +725,8 @@ class Estimator:
             readers = (peers.index, peers.count) if peers and has_share else (0, 1)
             position, epochs_of = calling.saved_position(checkpoint.extra, *readers)
             has_ended = ended_at(self.model_dir) == checkpoint.step
+            if peers is not None:  # others may see an older file on a network drive
+                has_ended = bool(peers.broadcast("ended", has_ended))
 
         def call() -> Any:
             return calling.call_input_fn(
@@ -703,7 +739,7 @@ class Estimator:
             is_checked=resume != "unchecked",
             has_ended=has_ended,
             may_start_over=resume != "refuse",
-            seed=self._seed(),
+            seed=self._config.tf_random_seed if seed is None else seed,
             with_labels=mode != ModeKeys.PREDICT,
             parts=self._config.accumulate_steps if is_train else 1,
             placing=devices.placing,
@@ -712,7 +748,7 @@ class Estimator:
             epochs_of=epochs_of,
         )
 
-    def _model(self, mode: Mode) -> training.Model:
+    def _model(self, mode: Mode, *, is_eager: bool) -> training.Model:
         def function(features: Any, labels: Any) -> Any:
             return self._call_model_fn(features, labels, mode)
 
@@ -721,7 +757,7 @@ class Estimator:
             function,
             mode,
             compute_dtype=self._config.precision if narrow else None,
-            eager=self._config.debug is True,
+            eager=is_eager,
         )
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str) -> Any:
@@ -755,13 +791,16 @@ class Estimator:
             lambda model: training.eval_program(model, batch, self._own_devices.place),
         )
 
-    def _predict_program(self, batch: plans.RawBatch) -> training.PredictProgram:
+    def _predict_program(
+        self, batch: plans.RawBatch, *, is_eager: bool | None = None
+    ) -> training.PredictProgram:
         return self._program(
             ModeKeys.PREDICT,
             batch,
             lambda model: training.predict_program(
                 model, batch, self._own_devices.place
             ),
+            is_eager=is_eager,
         )
 
     def _program(
@@ -769,13 +808,20 @@ class Estimator:
         mode: Mode,
         batch: plans.RawBatch,
         build: Callable[[training.Model], Program],
+        *,
+        is_eager: bool | None = None,
     ) -> Program:
-        """Return the program for this mode and structure of input, built once."""
-        key = (mode, training.structure_of(batch))
+        """Return the program for this mode and structure of input, built once.
+
+        `is_eager` is whether to run the model without jit; None follows the config.
+        """
+        forks.check(f"the Estimator, in mode {mode!r}")
+        is_eager = self._config.debug is True if is_eager is None else is_eager
+        key = (mode, training.structure_of(batch), is_eager)
         if key not in self._programs:
             keep_compiled_programs(self._config.compilation_cache_dir)
-            with self._debugging():
-                self._programs[key] = build(self._model(mode))
+            with jax.disable_jit() if is_eager else nullcontext():
+                self._programs[key] = build(self._model(mode, is_eager=is_eager))
         program: Program = self._programs[key]
         return program
 
@@ -784,23 +830,25 @@ class Estimator:
         program: training.TrainProgram,
         batch: plans.RawBatch,
         checkpoint: checkpoints.Checkpoint | None,
+        seed: int | None,
     ) -> TrainState:
         """Return the state of the checkpoint, or else a new or warm-started state."""
         arrays = pack(program.plan.prepare(batch))
-        seed = self._seed()
         key = jax.random.key(secrets.randbits(31) if seed is None else seed)
         placement = program.updates.model.placement
         if checkpoint is None:
             if self._warm_start and placement is not None:
                 state = training.unplaced_init(program)(key, arrays)
                 state = warm_started(state, self._warm_start)
+                agreement.compare_warm_starts(self._peers, state)
                 placed: TrainState = placement.put(state)
                 return replace(placed, row_counts=placement.row_counts)
             with self._debugging():
                 state = program.init(key, arrays)
             return warm_started(state, self._warm_start) if self._warm_start else state
         if self._warm_start:
-            _log.info("no warm start: %s has a checkpoint", self.model_dir)
+            where = shown_path(self.model_dir)
+            _log.info("no warm start: %s has a checkpoint", where)
         with self._debugging():
             return restored(program, key, arrays, checkpoint)
 
@@ -831,7 +879,12 @@ class Estimator:
         if given is None and self._warm_start and not self.latest_checkpoint():
             key = jax.random.key(self._config.tf_random_seed or 0)
             return self._loader.warm_start(
-                self._model(mode), plan, batch, key, self._warm_start, placement
+                self._model(mode, is_eager=False),
+                plan,
+                batch,
+                key,
+                self._warm_start,
+                placement,
             )
         path = self._checkpoint(given)
         return self._loader.load(
@@ -880,7 +933,8 @@ class Estimator:
             if feed.first is None:
                 return None
             program = self._train_program(feed.first)
-            state = self._start_state(program, feed.first, checkpoint)
+            seed = self._config.tf_random_seed
+            state = self._start_state(program, feed.first, checkpoint, seed)
             placed = feed.batches(program.plan, depth=self._config.prefetch_batches)
             batches = (batch.arrays for batch in placed)
             return training.first_nonfinite(

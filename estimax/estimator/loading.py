@@ -22,7 +22,12 @@ from estimax.core.state import TrainState
 from estimax.feeding.packing import Packed
 from estimax.parallel import Placement
 from estimax.staging import plan as plans
-from estimax.training.model import kind_of
+from estimax.training.model import (
+    BatchStructure,
+    structure_of,
+    variables_from_names,
+    variables_to_names,
+)
 
 _log = logging.getLogger("estimax")
 
@@ -35,14 +40,20 @@ class Loaded(NamedTuple):
     path: str
 
 
+class _Kept(NamedTuple):
+    """What was loaded last, for which key, and when its checkpoint was written."""
+
+    key: Any
+    stamp: int | None
+    loaded: Loaded | None
+
+
 class Loader:
     """Load variables of checkpoints, and keep those of the last one."""
 
     def __init__(self, *, use_averages: bool) -> None:
         self._use_averages = use_averages
-        self._key: Any = None
-        self._stamp: int | None = None
-        self._loaded: Loaded | None = None
+        self._last = _Kept(None, None, None)  # one value: threads replace it at once
 
     def load(
         self,
@@ -80,9 +91,10 @@ class Loader:
         placement: Placement | None = None,
     ) -> Loaded:
         """Return the initial variables of an untrained model with a warm start."""
-        structure = {origin: kind_of(value) for origin, value in batch.items()}
-        cache_key = ("warm start", model.mode, frozenset(structure.items()), placement)
-        if self._loaded is None or cache_key != self._key:
+        structure = BatchStructure.of(batch, plan.calls)
+        cache_key = ("warm start", model.mode, structure_of(batch), placement)
+        last = self._last
+        if last.loaded is None or cache_key != last.key:
             arrays = jax.tree.map(jnp.asarray, plan.prepare(batch))
             init = jax.jit(lambda key, arrays: model.init(key, arrays, structure))
             state = warm_started(_state_of(init(key, arrays)), settings)
@@ -91,8 +103,9 @@ class Loader:
             if placement is not None:
                 variables = placement.put(variables)
             loaded = Loaded(variables, int(state.step), path)
-            self._key, self._loaded = cache_key, loaded
-        return self._loaded
+            self._last = _Kept(cache_key, None, loaded)
+            return loaded
+        return last.loaded
 
     def _cached(
         self,
@@ -100,15 +113,17 @@ class Loader:
         shapes: training.Variables,
         placement: Placement | None,
     ) -> Loaded:
-        key = (os.fspath(path), tuple(shapes.params), tuple(shapes.tables), placement)
+        key = (os.fspath(path), _form_of(shapes), placement)
         stamp = _stamp_of(path)
         # A checkpoint that has been removed (stamp None) is still used if it is loaded;
         # one that was written again at the same step is not.
-        is_known = key == self._key and stamp in (self._stamp, None)
-        if self._loaded is None or not is_known:
+        last = self._last
+        is_known = key == last.key and stamp in (last.stamp, None)
+        if last.loaded is None or not is_known:
             loaded = self._loaded_from(checkpoints.read(path), path, shapes, placement)
-            self._key, self._stamp, self._loaded = key, stamp, loaded
-        return self._loaded
+            self._last = _Kept(key, stamp, loaded)
+            return loaded
+        return last.loaded
 
     def _loaded_from(
         self,
@@ -127,6 +142,15 @@ class Loader:
             )
         state = checkpoints.unflatten_variables(template, arrays)
         return Loaded(training.variables_of(state), checkpoint.step, os.fspath(path))
+
+
+def _form_of(shapes: training.Variables) -> Any:
+    """Return a hashable key: names, shapes and dtypes of all variables.
+
+    A model may declare some of its variables in one mode only.
+    """
+    leaves, names = jax.tree.flatten(shapes)
+    return names, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
 
 
 def _stamp_of(path: str | os.PathLike[str]) -> int | None:
@@ -148,15 +172,17 @@ def live(
     placement: Placement | None = None,
 ) -> Loaded:
     """Return the variables that a model needs from a training state in memory."""
-    # A variable of `get_variable` may be a table in training only.
-    trained = {**state.params, **state.tables}
+    # By name: a variable of `get_variable` may be a table in training only.
+    trained = variables_to_names(training.variables_of(state))
     if use_averages and state.averages:
         trained |= state.averages
-    variables = training.Variables(
-        {name: trained[name] for name in shapes.params},
-        {name: trained[name] for name in shapes.tables},
-        {name: state.model_state[name] for name in shapes.model_state},
-    )
+    missing = sorted(variables_to_names(shapes).keys() - trained.keys())
+    if missing:
+        raise CheckpointError(
+            f"the model that is evaluated has {', '.join(missing)}, and the state that "
+            "was given does not. Declare these variables in mode 'train' as well."
+        )
+    variables = variables_from_names(shapes, trained)
     if placement is not None:
         variables = _moved(variables, dict(state.row_counts), placement)
     return Loaded(variables, int(state.step), "")

@@ -122,7 +122,9 @@ class RunConfig(ClusterMember):
         of the data for its process instead, and so does every `input_fn` if this is
         False.
       lost_after_secs: Seconds without a sign of life after which a process of a cluster
-        counts as lost, and the others end.
+        counts as lost, and the others end. They also end if all of them wait for each
+        other in different places for so long. Signs of life come from a Python thread:
+        choose more seconds than any single call holds Python's lock (GIL).
 
     Raises:
       ConfigError: A value is out of range, a setting cannot be used with JAX, both
@@ -417,7 +419,8 @@ def _checkpoint_interval(
 
 
 def _model_dir(given: str | None, cluster: Cluster) -> str | None:
-    if given and cluster.model_dir and given != cluster.model_dir:
+    both = (given, cluster.model_dir)
+    if all(both) and len({os.path.abspath(str(path)) for path in both}) > 1:
         raise ConfigError(
             f"RunConfig: model_dir is {given!r} here and {cluster.model_dir!r} in "
             "TF_CONFIG. Give one of them."

@@ -16,6 +16,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -233,7 +234,10 @@ def train_and_evaluate(
         with shown_by_default():
             evaluate_continuously(estimator, evaluators)
         return None, None
-    with shown_by_default(), training_in(config, "train_and_evaluate"):
+    peers = config.connect()
+    # Joined before the lock is taken: the others end if it cannot be.
+    joined = peers.together() if peers is not None else nullcontext()
+    with shown_by_default(), joined, training_in(config, "train_and_evaluate"):
         if not _evaluates_here(config):
             _train(estimator, train_spec, specs, [])
             return None, None

@@ -4,7 +4,7 @@ Read `signature.py` for what goes in, `writer.py` for the folder, and `bundle.py
 loading and prediction.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from estimax.core import tf_names
 from estimax.core.spec import (
@@ -78,5 +78,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    tf_names.missing("estimax.export", name, tf_names.EXPORT, __all__)
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.export", name, __all__)

@@ -53,7 +53,7 @@ from estimax.export.signature import (
 )
 from estimax.staging import plan as plans
 from estimax.staging.recording import Origin
-from estimax.wire import json_text, tensors
+from estimax.wire import forks, json_text, tensors
 
 # Larger batches run in pieces, which bounds memory and the sizes to compile.
 MOST_ROWS = 4096
@@ -99,6 +99,7 @@ def load(
       Traceback (most recent call last):
       MissingFileError: no/such/folder: expected a bundle's folder, found none.
     """
+    forks.check("export.load")
     folder = manifest.resolve(Path(path))
     files = BundleFiles.open(folder)
     files.check_all(content=verify)
@@ -351,6 +352,7 @@ class Bundle:
         arrays: Mapping[str, NDArray[Any]],
         forwarded: Mapping[str, NDArray[Any]],
     ) -> Arrays:
+        forks.check("the bundle")
         if not signature.is_by_row:
             whole = self._programs[signature.name].call(self.weights, dict(arrays))
             return self._with_forwarded(signature, whole, forwarded)

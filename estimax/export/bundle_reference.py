@@ -125,7 +125,7 @@ class BundleReference:
             return dict(columns)
         for name in self.keep:
             if name not in columns:
-                near = did_you_mean(name, columns)
+                near = did_you_mean(name, columns, listed_as="found")
                 raise BundleError(f"keep: no column {name!r}{near}")
         return {name: columns[name] for name in self.keep}
 

@@ -406,7 +406,7 @@ def _is_better(
     values = []
     for which, result in (("best", best), ("current", current)):
         if not result or metric not in result:
-            found = did_you_mean(metric, map(str, result or ()))
+            found = did_you_mean(metric, map(str, result or ()), listed_as="found")
             raise SpecError(f"the {which} eval result has no {metric!r}{found}")
         values.append(float(result[metric]))
     old, new = values

@@ -149,9 +149,8 @@ class SparkPredictor:
         for what, names in (("the bundle needs a", needed), ("keep: no", kept)):
             for name in names:
                 if name not in found:
-                    raise BundleError(
-                        f"{what} column {name!r}{did_you_mean(name, found)}"
-                    )
+                    near = did_you_mean(name, found, listed_as="found")
+                    raise BundleError(f"{what} column {name!r}{near}")
 
 
 def spark_udf(

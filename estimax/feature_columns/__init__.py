@@ -7,6 +7,9 @@ Names, arguments and defaults are those of `tf.feature_column`. Read `column.py`
 What columns compute on the host is in `estimax.transforms`.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from estimax.core import tf_names
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
 from estimax.feature_columns import v1
 from estimax.feature_columns.categorical import (
@@ -130,3 +133,9 @@ __all__ = [
     "v1",
     "weighted_categorical_column",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.feature_columns", name, __all__)

@@ -20,7 +20,7 @@ import jax
 from flax import linen as nn
 
 from estimax import staging, transforms, variables
-from estimax.core.errors import FeatureError
+from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
 from estimax.core.sparse import Ids
 from estimax.transforms.transform import OutOfRange
@@ -313,13 +313,27 @@ def check_scopes(columns: Iterable[Any], layer: str) -> None:
             )
 
 
-def check_features(features: object, layer: str) -> None:
-    """Raise unless features are a dict."""
+def check_features(features: object, columns: Iterable[Any], layer: str) -> None:
+    """Raise unless features are a dict that has all that the columns read."""
     if not isinstance(features, Mapping):
         raise FeatureError(
             f"{layer}: features must be a dict of arrays by key, got "
             f"{type(features).__name__}."
         )
+    keys = {key: c.name for c in columns for key in c.parse_example_spec}
+    missing = [key for key in keys if key not in features]
+    if not missing:
+        return
+    found = [str(key) for key in features]
+    if len(missing) == 1:
+        needs, found_words = f"column {keys[missing[0]]!r} needs feature", "which is"
+    else:
+        needs, found_words = "its columns need features", "which are"
+    near = did_you_mean(missing[0], found, listed_as="found")
+    raise FeatureError(
+        f"{layer}: {needs} {', '.join(map(repr, missing))}, {found_words} not among "
+        f"the features{near}"
+    )
 
 
 def check_batches(blocks: Mapping[str, variables.ColumnBlock], layer: str) -> None:

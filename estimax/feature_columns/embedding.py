@@ -447,7 +447,7 @@ def _check_source(
     except MissingFileError:
         return
     if name not in shapes:
-        near = did_you_mean(name, shapes)
+        near = did_you_mean(name, shapes, listed_as="found")
         raise FeatureError(f"{place.shown}: no {name!r} in {given}{near}")
     if shapes[name] != shape:
         raise FeatureError(

@@ -88,7 +88,7 @@ class DenseFeatures(nn.Module):
         cols_to_output_tensors: MutableMapping[DenseColumn, jax.Array] | None = None,
     ) -> jax.Array:
         """Compute all columns; put each one's block into `cols_to_output_tensors`."""
-        check_features(features, "DenseFeatures")
+        check_features(features, self.feature_columns, "DenseFeatures")
         blocks = {c.name: self._block(c, features) for c in self.feature_columns}
         check_batches(blocks, "DenseFeatures")
         joined = variables.side_by_side(list(blocks.values()))
@@ -194,7 +194,7 @@ class LinearModel(nn.Module):
     @nn.compact
     def __call__(self, features: Features) -> jax.Array:
         """Compute the logits."""
-        check_features(features, "LinearModel")
+        check_features(features, self.feature_columns, "LinearModel")
         terms = {c.name: self._term(c, features) for c in self.feature_columns}
         check_batches(terms, "LinearModel")
         bias = zeros(self, "bias_weights", (self.units,), trainable=self.trainable)
@@ -313,7 +313,7 @@ class SequenceFeatures(nn.Module):
     @nn.compact
     def __call__(self, features: Features) -> tuple[jax.Array, jax.Array]:
         """Compute all columns, and the number of steps of each example."""
-        check_features(features, "SequenceFeatures")
+        check_features(features, self.feature_columns, "SequenceFeatures")
         columns = self.feature_columns
         # The lengths come first: only they compare all features, so their error names
         # the features that differ.

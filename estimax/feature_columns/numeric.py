@@ -172,7 +172,7 @@ def numeric_column(
 def dense_feature(features: Features, key: str) -> jax.Array:
     """Return a dense numeric feature on the device, of rank 2 or more."""
     if key not in features:
-        near = did_you_mean(key, [str(k) for k in features])
+        near = did_you_mean(key, [str(k) for k in features], listed_as="found")
         raise FeatureError(f"feature {key!r} is not among the features{near}")
     value = features[key]
     if not isinstance(value, jax.Array):

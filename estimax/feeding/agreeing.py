@@ -7,6 +7,9 @@ Before a batch is sent to the devices, the processes exchange its size and the w
 its padded ids, and pad to the widest. A step begins only when every process has its
 part, so that a slow input keeps the others waiting here and not on the device.
 
+If every process reads the whole batch and takes its part of the rows, they also compare
+a checksum of the rows of input that has no fingerprint, such as a generator.
+
 Training ends for all processes at the first step for which one has no batch, or one of
 another size; what the others have left is not trained on. A batch that does not divide
 over the devices, such as a short last one, is left out.
@@ -25,11 +28,10 @@ import jax
 
 from estimax.core.errors import ClusterError, InputError
 from estimax.feeding.batches import PlacedBatch
-from estimax.parallel.processes import Processes
+from estimax.parallel.processes import BATCH, Processes
 from estimax.parallel.requests import INTERRUPTED, STOP, Requests
 
 _log = logging.getLogger("estimax")
-_TOPIC = "batch"  # of the input thread
 
 
 class Elements(Protocol):
@@ -59,6 +61,8 @@ class AgreedBatches:
       prepare: Prepares one element. It calls its second argument, an `Agree`, and
         pads ids to the widths that this returns.
       misfit: Returns why an element cannot be divided over the devices, or "".
+      checksum: Returns a checksum of an element, which must be that of all processes;
+        None compares nothing.
       limit: The most batches to give; None gives all.
     """
 
@@ -70,6 +74,7 @@ class AgreedBatches:
         *,
         prepare: Callable[[Any, Agree], PlacedBatch],
         misfit: Callable[[Any], str],
+        checksum: Callable[[Any], int] | None = None,
         limit: int | None = None,
     ) -> None:
         self._elements = elements
@@ -77,6 +82,8 @@ class AgreedBatches:
         self._requests = requests
         self._prepare = prepare
         self._misfit = misfit
+        self._checksum = checksum
+        self._rows: int | None = None  # the checksum of the present element
         self._left = limit
         self._agreed: frozenset[str] = frozenset()
         self._is_first = True
@@ -97,6 +104,7 @@ class AgreedBatches:
             with contextlib.suppress(_EndedError):
                 self._exchange(None, {}, None)
             raise StopIteration
+        self._rows = None if self._checksum is None else self._checksum(element)
         try:
             batch = self._prepare(element, self._exchange)
         except _EndedError:
@@ -134,9 +142,10 @@ class AgreedBatches:
             "sizes": sizes,
             "widths": dict(widths),
             "shapes": zlib.crc32(repr(shapes).encode()),
+            "rows": self._rows,
             "asks": self._requests.take(),
         }
-        found = self._peers.gather(_TOPIC, mine, lambda: self._is_closed)
+        found = self._peers.gather(BATCH, mine, lambda: self._is_closed)
         self._note_requests([one["asks"] for one in found])
         if STOP in self._agreed or self._is_over([one["sizes"] for one in found]):
             raise _EndedError
@@ -146,9 +155,30 @@ class AgreedBatches:
                 f"have as many rows; here they are {shapes}. Pad features to one "
                 "length in the input_fn."
             )
+        self._check_rows([one["rows"] for one in found])
         return {
             name: max(one["widths"].get(name, 0) for one in found) for name in widths
         }
+
+    def _check_rows(self, checksums: Sequence[int | None]) -> None:
+        """Raise if the processes have read different rows for the same batch."""
+        if len(set(checksums)) == 1:
+            return
+        names: dict[int | None, list[str]] = {}
+        for index, checksum in enumerate(checksums):
+            names.setdefault(checksum, []).append(self._peers.name_of(index))
+        told = "; ".join(
+            f"checksum {checksum} in {', '.join(who)}"
+            for checksum, who in names.items()
+        )
+        raise ClusterError(
+            "the processes of the cluster read different rows for the same batch: "
+            f"{told}. An input_fn without input_context must return the same batches "
+            "in all processes, of which each takes its part: give a shuffle a fixed "
+            "seed, and list files in a fixed order. To give every process a share of "
+            "its own, let the input_fn take input_context, or set "
+            "RunConfig(split_batches=False)."
+        )
 
     def _note_requests(self, asks: Sequence[Sequence[str]]) -> None:
         every = {request for asked in asks for request in asked}

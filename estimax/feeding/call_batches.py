@@ -82,6 +82,11 @@ class CallBatches:
         self._went_round = False
 
     @property
+    def has_fingerprint(self) -> bool:
+        """Whether the position tells the data apart: that of most Datasets does."""
+        return self._dataset is not None and self._dataset.recipe is not None
+
+    @property
     def advice(self) -> str:
         """What makes the input slow, if that is known: a sentence, or ""."""
         return str(getattr(self._batches, "advice", ""))

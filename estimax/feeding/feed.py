@@ -8,6 +8,7 @@ with Feed(input_fn, position=None) as feed:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 from estimax.feeding.agreeing import Agree, AgreedBatches
 from estimax.feeding.batches import BatchStack, PlacedBatch
 from estimax.feeding.call_batches import CallBatches
+from estimax.feeding.checksums import checksum_of_rows
 from estimax.feeding.placing import BatchPlacing
 from estimax.feeding.prefetching import prefetch_batches
 from estimax.feeding.stacking import Groups, stacks_from
@@ -187,6 +189,7 @@ class Feed:
             self.requests,
             prepare=prepare,
             misfit=self._misfit,
+            checksum=self._checksum if self._is_checked else None,
             limit=limit,
         )
         self._prefetched = prefetch_batches(
@@ -201,6 +204,17 @@ class Feed:
                 [self._position(position)],
                 agreed=batch.agreed,
             )
+
+    @property
+    def _is_checked(self) -> bool:
+        """Whether processes compare rows: they read the same, but nothing proves it."""
+        return not self._has_share and not self._batches.has_fingerprint
+
+    def _checksum(self, element: Any) -> int:
+        parts = [element] if self._parts == 1 else element
+        return functools.reduce(
+            lambda crc, part: checksum_of_rows(self._whole(part), crc), parts, 0
+        )
 
     def _misfit(self, element: Any) -> str:
         """Return why the batches of an element cannot be divided, or ""."""

@@ -243,18 +243,12 @@ class MultiHead(BaseHead):
                 f"MultiHead: labels must be a dict with the keys "
                 f"{list(self._by_name)}, got {found}."
             )
-        for name in self._by_name:
-            if name not in labels:
-                near = did_you_mean(name, [str(key) for key in labels])
-                raise LabelError(f"MultiHead: labels of head {name!r} missing{near}")
+        _check_all(self._by_name, labels, "labels", LabelError)
 
     def _split(self, logits: Logits) -> dict[str, Any]:
         """Return the logits of each head, in the order of the heads."""
         if isinstance(logits, Mapping):
-            for name in self._by_name:
-                if name not in logits:
-                    near = did_you_mean(name, [str(key) for key in logits])
-                    raise SpecError(f"MultiHead: logits of head {name!r} missing{near}")
+            _check_all(self._by_name, logits, "logits", SpecError)
             return {name: logits[name] for name in self._by_name}
         title = f"MultiHead {self.name!r}"
         x = checks.checked_logits(title, logits, self.logits_dimension)
@@ -263,6 +257,21 @@ class MultiHead(BaseHead):
             parts[name] = x[..., start : start + head.logits_dimension]
             start += head.logits_dimension
         return parts
+
+
+def _check_all(
+    heads: Mapping[str, Any],
+    given: Mapping[Any, Any],
+    what: str,
+    error: type[Exception],
+) -> None:
+    """Raise an error that names every head without labels or logits."""
+    missing = [name for name in heads if name not in given]
+    if missing:
+        word = "head" if len(missing) == 1 else "heads"
+        near = did_you_mean(missing[0], map(str, given), listed_as="found")
+        names = ", ".join(map(repr, missing))
+        raise error(f"MultiHead: {what} of {word} {names} missing{near}")
 
 
 def joined_signatures(

@@ -75,7 +75,7 @@ def _feature(head: str, key: str, features: Any) -> Any:
             f"{type(features).__name__}. Pass a dict of features to the head."
         )
     if key not in features:
-        near = did_you_mean(key, [str(name) for name in features])
+        near = did_you_mean(key, [str(name) for name in features], listed_as="found")
         raise FeatureError(
             f"{head}: the weight_column {key!r} is not among the features{near}"
         )

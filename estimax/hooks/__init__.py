@@ -1,6 +1,6 @@
 """Hooks: code that runs between training steps. Read `hook.py` first."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from estimax.core import tf_names
 from estimax.core.errors import NanLossError
@@ -73,5 +73,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    tf_names.missing("estimax.hooks", name, tf_names.TOP, __all__)
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.hooks", name, __all__)

@@ -159,7 +159,6 @@ class CheckpointSaverHook(Hook):
         self._listeners: list[CheckpointSaverListener] = []
         self.add_listeners(listeners or ())
         self._saver: checkpoints.Saver | None = None
-        self._has_asked = False  # whether the chief has asked all processes to save
 
     def __repr__(self) -> str:
         return described(
@@ -169,6 +168,16 @@ class CheckpointSaverHook(Hook):
             save_steps=self._timer.every_steps,
             also_every_steps=self._also_every or None,
             listeners=self._listeners or None,
+        )
+
+    @property
+    def schedule(self) -> str:
+        """When the hook saves; all processes of a cluster must have the same."""
+        return described(
+            self,
+            save_secs=self._timer.every_secs,
+            save_steps=self._timer.every_steps,
+            also_every_steps=self._also_every or None,
         )
 
     def add_listeners(self, listeners: Sequence[CheckpointSaverListener]) -> None:
@@ -205,21 +214,7 @@ class CheckpointSaverHook(Hook):
         self._save(context, loss=None)
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        return ["loss"] if self._is_due(context) else None
-
-    def _is_due(self, context: RunContext) -> bool:
-        """Return whether to save after the coming step.
-
-        The clocks of the processes of a cluster differ, so that of the chief decides:
-        it asks for a save, and all do it at the step that they agree on.
-        """
-        if context.requests is None or self._timer.every_secs is None:
-            return self._timer.is_due_next()
-        is_chief = context.peers is not None and context.peers.is_chief
-        if is_chief and not self._has_asked and self._timer.is_due_next():
-            context.requests.ask(SAVE)
-            self._has_asked = True
-        return SAVE in context.agreed
+        return ["loss"] if self._timer.is_due_for_all(context, SAVE) else None
 
     def after_run(self, context: RunContext, values: Values) -> None:
         # Without a loss, `before_run` saw that no save is due. A save needs the loss:
@@ -253,7 +248,6 @@ class CheckpointSaverHook(Hook):
     def _save(self, context: RunContext, *, loss: float | None) -> None:
         """Save, and count the interval from this step on."""
         self._timer.update_last_triggered_step(context.step)
-        self._has_asked = False
         self._write(context, loss=loss)
 
     def _write(self, context: RunContext, *, loss: float | None) -> None:

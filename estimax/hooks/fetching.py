@@ -82,6 +82,20 @@ class RunValues(dict[str, Any]):
         return values
 
 
+def is_observed(name: str, logged: Mapping[str, str]) -> bool:
+    """Return whether a value is computed only if a hook requests it.
+
+    `logged` has the kind of each value that the model logs; see `RunContext.logged`. A
+    step returns the loss and the values of `ex.log_value`, whose kind is "value". For
+    others the model runs once more, in all processes of a cluster.
+
+    >>> logged = {"loss": "scalar", "accuracy": "scalar", "margin": "value"}
+    >>> [name for name in logged if is_observed(name, logged)]
+    ['accuracy']
+    """
+    return name != "loss" and logged.get(name, "value") != "value"
+
+
 def names_in(wanted: Any, where: str = "before_run of a hook") -> list[str]:
     """Return the names in a request; raise TypeError for anything but names."""
     if wanted is None:

@@ -347,6 +347,7 @@ class SecondOrStepTimer:
         self._clock = clock
         self._last_step: int | None = None
         self._last_time = 0.0
+        self._has_asked = False  # whether the chief has asked for the next trigger
 
     def __repr__(self) -> str:
         secs, steps = self.every_secs, self.every_steps
@@ -380,6 +381,7 @@ class SecondOrStepTimer:
         if self._last_step is not None:
             elapsed = (now - self._last_time, step - self._last_step)
         self._last_step, self._last_time = step, now
+        self._has_asked = False
         return elapsed
 
     def last_triggered_step(self) -> int | None:
@@ -389,6 +391,7 @@ class SecondOrStepTimer:
     def reset(self) -> None:
         """Forget the last trigger, so that the next check triggers."""
         self._last_step = None
+        self._has_asked = False
 
     def next_step(self, step: int) -> int:
         """Return the step for `Hook.next_step`.
@@ -416,6 +419,30 @@ class SecondOrStepTimer:
         if self._last_step is None or self.every_steps is not None:
             return True
         return self._is_time_over()
+
+    def is_due_for_all(self, context: RunContext, request: str) -> bool:
+        """Return whether the coming step triggers in all processes of a cluster.
+
+        Use it in `before_run` in place of `is_due_next` if the hook then does what all
+        processes do together, such as to save or to compute a summary. Their clocks
+        differ, so an interval in seconds goes by the clock of the chief: it asks all
+        processes, and they act at the step on which they agree.
+
+        Args:
+          context: The context of this run. In one process this is `is_due_next`.
+          request: Names what is due. The same in all processes, and of this hook alone.
+
+        Example:
+          >>> SecondOrStepTimer(every_secs=60).is_due_for_all(RunContext(3), "report")
+          True
+        """
+        is_by_step = self.every_secs is None or self._last_step is None
+        if context.peers is None or context.requests is None or is_by_step:
+            return self.is_due_next()
+        if context.peers.is_chief and not self._has_asked and self.is_due_next():
+            context.requests.ask(request)
+            self._has_asked = True
+        return request in context.agreed
 
     def _is_time_over(self) -> bool:
         assert self.every_secs is not None

@@ -15,7 +15,7 @@ import numpy as np
 
 from estimax import summary
 from estimax.core.errors import ConfigError
-from estimax.hooks.fetching import STEP_NAMES, names_in, plain_name
+from estimax.hooks.fetching import STEP_NAMES, is_observed, names_in, plain_name
 from estimax.hooks.hook import (
     NEVER,
     Hook,
@@ -187,20 +187,35 @@ class LoggingTensorHook(Hook):
             at_end=self._at_end or None,
         )
 
+    @property
+    def requested(self) -> list[str]:
+        """The names of the values that the hook requests."""
+        return [plain_name(name) for name in self._wanted]
+
     def begin(self, context: RunContext) -> None:
         if self._timer is not None:
             self._timer.reset()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        if self._timer is None or not self._timer.is_due_next():
+        if self._timer is None or not self._is_due(self._timer, context):
             return None
         return self._wanted
+
+    def _is_due(self, timer: SecondOrStepTimer, context: RunContext) -> bool:
+        if any(is_observed(name, context.logged) for name in self.requested):
+            return timer.is_due_for_all(context, self._request)
+        return timer.is_due_next()
+
+    @property
+    def _request(self) -> str:
+        return f"log {', '.join(self._wanted)}"
 
     def after_run(self, context: RunContext, values: Values) -> None:
         # Values are missing if `before_run` saw that no line is due.
         if self._timer is None or any(name not in values for name in self._wanted):
             return
-        if self._timer.should_trigger_for_step(context.step):
+        is_agreed = self._request in context.agreed
+        if is_agreed or self._timer.should_trigger_for_step(context.step):
             seconds, _ = self._timer.update_last_triggered_step(context.step)
             self._write_line(context.step - 1, values, seconds)
 
@@ -273,6 +288,14 @@ class FinalOpsHook(Hook):
 
     def __repr__(self) -> str:
         return described(self, self._final_ops)
+
+    @property
+    def requested(self) -> list[str]:
+        """The names of the values that the hook requests; none for a function."""
+        if callable(self._final_ops):
+            return []
+        every = names_in(self._final_ops, "FinalOpsHook")
+        return [plain_name(name) for name in every]
 
     @property
     def final_ops_values(self) -> Any:

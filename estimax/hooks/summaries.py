@@ -101,7 +101,7 @@ class SummarySaverHook(Hook):
         self._output.open()
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
-        if not self._timer.is_due_next():
+        if not self._timer.is_due_for_all(context, self._request):
             return None
         if context.state is None and not self._timer.should_trigger_for_step(
             context.step
@@ -113,7 +113,10 @@ class SummarySaverHook(Hook):
         return ["loss", *(name for name in logged if name != "loss")]
 
     def after_run(self, context: RunContext, values: Values) -> None:
-        if not values or not self._timer.should_trigger_for_step(context.step):
+        is_due = self._request in context.agreed
+        if not values or not (
+            is_due or self._timer.should_trigger_for_step(context.step)
+        ):
             return
         self._timer.update_last_triggered_step(context.step)
         writer = self._output.writer
@@ -125,6 +128,11 @@ class SummarySaverHook(Hook):
             found += [("histogram", *sample) for sample in _samples(context.state)]
         writer.add(context.step, found)
         self._count += 1
+
+    @property
+    def _request(self) -> str:
+        # All processes compute summaries together, so they must agree on the step.
+        return f"summaries every {self._timer.every_secs} seconds"
 
     def _writes_norms(self) -> bool:
         """Return whether the coming write has norms: as often as histograms.

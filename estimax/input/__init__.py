@@ -4,6 +4,9 @@ Read `dataset.py` first. `tabular.py` and `readers.py` open files, `examples/` p
 tf.train.Example messages, and `adapters.py` converts what an `input_fn` returns.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from estimax.core import tf_names
 from estimax.input import experimental
 from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.dataset import AUTOTUNE, Dataset
@@ -102,3 +105,9 @@ __all__ = [
     "serialize_examples",
     "split_values",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.input", name, __all__)

@@ -19,7 +19,7 @@ from estimax.input.dataset import Dataset
 from estimax.input.iterator import DatasetIterator
 from estimax.input.sources.arrays import lists_to_columns
 from estimax.input.streams.chunks import as_element
-from estimax.input.streams.columns import is_value, row_count
+from estimax.input.streams.columns import is_value
 from estimax.input.streams.positions import END, Cursor, Resume, once
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import State
@@ -189,13 +189,21 @@ def _rows(column: Any) -> tuple[int, ...]:
 
 def _explain_rows(features: Structure, labels: Structure) -> None:
     """Raise an error that lists the number of rows of every column."""
-    sizes = {
-        f"{what}{name}": row_count(column, f"{what}{name}")
+    found = {
+        f"{what}{name}": _rows(column)
         for what, part in (("features", features), ("labels", labels))
         for name, column in named_leaves(part)
     }
-    if not sizes:
+    if not found:
         raise SpecError("input_fn: a batch has no features.")
+    scalars = [name for name, rows in found.items() if not rows]
+    if scalars:
+        raise InputError(
+            f"input_fn: a scalar has no rows: {', '.join(scalars)}. Expected batches. "
+            "If these are single examples, end the dataset with .batch(size); give "
+            "arrays at least one dimension, the first being the rows."
+        )
+    sizes = {name: rows[0] for name, rows in found.items()}
     shown = ", ".join(f"{name}: {rows}" for name, rows in sizes.items())
     raise InputError(
         "input_fn: features and labels of a batch must have the same number of "

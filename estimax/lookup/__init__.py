@@ -7,7 +7,7 @@ They take the place of TensorFlow's lookup tables. There is nothing to initializ
 words are read when the model is traced, and an exported bundle contains them.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from estimax.core import tf_names
 from estimax.lookup.words import index_to_string, string_to_index
@@ -15,5 +15,7 @@ from estimax.lookup.words import index_to_string, string_to_index
 __all__ = ["index_to_string", "string_to_index"]
 
 
-def __getattr__(name: str) -> Any:
-    tf_names.missing("estimax.lookup", name, tf_names.LOOKUP, __all__)
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.lookup", name, __all__)

@@ -8,6 +8,9 @@ returns a float32 scalar, and adds it to the losses that `get_total_loss` sums. 
 Read `weighted.py` first.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from estimax.core import tf_names
 from estimax.losses.classification import (
     hinge_loss,
     log_loss,
@@ -50,3 +53,9 @@ __all__ = [
     "softmax_cross_entropy",
     "sparse_softmax_cross_entropy",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.losses", name, __all__)

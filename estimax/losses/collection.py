@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from estimax import staging, variables
 from estimax.core.errors import SpecError
+from estimax.variables.declare import REGULARIZATION
 
 LOSSES = "losses"  # the collection that TensorFlow calls tf.GraphKeys.LOSSES
 
@@ -26,7 +27,8 @@ def add_loss(loss: ArrayLike, loss_collection: str | None = LOSSES) -> None:
 
     Args:
       loss: The loss, usually a scalar.
-      loss_collection: The collection to add it to; None for none.
+      loss_collection: The collection to add it to; None for none. Those in
+        "regularization_losses" count as penalties of variables do.
 
     Example:
       >>> with staging.tracing(staging.Trace("train", None)):
@@ -56,19 +58,21 @@ def get_losses(
       ...     [float(loss) for loss in get_losses()]
       [2.0]
     """
+    if loss_collection == REGULARIZATION:
+        return variables.regularization_losses(scope)
     trace = staging.current()
     found = [] if trace is None else trace.losses.get(loss_collection, [])
     return [loss for name, loss in found if name.startswith(scope or "")]
 
 
 def get_regularization_loss(scope: str | None = None) -> jax.Array:
-    """Return the sum of the penalties of variables declared with a regularizer.
+    """Return the sum of all regularization losses; see `ex.regularization_losses`.
 
     Args:
-      scope: Keep only variables whose name begins with it.
+      scope: Keep only variables, and scopes of losses, whose name begins with it.
 
     Returns:
-      A scalar; 0 if no variable has a regularizer.
+      A scalar; 0 if there are none.
 
     Example:
       >>> float(get_regularization_loss())
@@ -85,8 +89,8 @@ def get_total_loss(
     Use it at the end of a `model_fn` that computes several losses with `ex.losses`.
 
     Args:
-      add_regularization_losses: Whether to add the penalties of variables declared
-        with a regularizer.
+      add_regularization_losses: Whether to add the regularization losses: penalties
+        of variables declared with a regularizer, and what was added to them.
       scope: Keep only losses and variables whose name begins with it.
 
     Returns:

@@ -8,6 +8,9 @@ those of `tf.compat.v1.metrics`, for a `model_fn` ported from TF 1. Called witho
 each function returns the metric before any data. Read `metric.py` first.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from estimax.core import tf_names
 from estimax.metrics import v1
 from estimax.metrics.auc import auc, batch_group_auc, group_auc
 from estimax.metrics.calibration import (
@@ -109,3 +112,9 @@ __all__ = [
     "true_positives",
     "v1",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.metrics", name, __all__)

@@ -20,12 +20,13 @@ import logging
 import os
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
 from estimax.core.errors import ConfigError
+from estimax.native import kept_kernels
 
 _KERNELS = Path(__file__).parent / "kernels"
 # Modules whose functions and constants are compiled into several modules of kernels.
@@ -83,10 +84,14 @@ def is_loaded(name: str) -> bool:
 
 
 def _proven(name: str, proof: Proof) -> ModuleType | None:
+    source = _KERNELS / f"{name}.py"
     try:
-        module = _import(name)
+        is_compiled = is_cached(source)
+        module = _import(name, is_compiled)
         if proof(module):
             _announce()
+            if not is_compiled:
+                kept_kernels.keep(source, _SHARED)
             return module
         reason = "a test case gave another result than the reference"
     # Any exception: a compiler, or the code that it made, may fail in many ways, and
@@ -123,25 +128,33 @@ def versions() -> str:
     return ", ".join(found)
 
 
-def _import(name: str) -> ModuleType:
+def _import(name: str, is_compiled: bool) -> ModuleType:
     # Imported here and not at `import estimax`: Numba alone takes half a second.
-    if not is_cached(_KERNELS / f"{name}.py"):
+    if not is_compiled:
         _log.info("compiling native kernels %r (once per machine, ~10 seconds)", name)
     return importlib.import_module(f"estimax.native.kernels.{name}")
+
+
+def _indices(source: Path) -> Iterator[Path]:
+    return (source.parent / "__pycache__").glob(f"{source.stem}.*.nbi")
 
 
 def is_cached(source: Path) -> bool:
     """Return whether Numba's cache has a module in its present form.
 
+    Look in the user's cache folder as well, for what an earlier installation compiled.
     Cache indices that are older than a shared module are removed: Numba itself only
     compares the time of the file that a kernel is in.
     """
     # If this directory is read-only, Numba's cache is elsewhere, and False is returned
     # although the module may be cached. The only effect is a superfluous log line.
-    indices = list((source.parent / "__pycache__").glob(f"{source.stem}.*.nbi"))
+    indices = list(_indices(source))
     newest = max(file.stat().st_mtime for file in (source, *_SHARED))
     stale = [file for file in indices if file.stat().st_mtime < newest]
     for file in stale:
         with contextlib.suppress(OSError):
             file.unlink()
-    return len(stale) < len(indices)
+    if len(stale) < len(indices):
+        return True
+    kept_kernels.fetch(source, _SHARED)
+    return any(_indices(source))

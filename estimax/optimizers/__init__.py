@@ -3,6 +3,9 @@
 Read `rules.py` for the formulas and `optimizer.py` for what an optimizer is.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from estimax.core import tf_names
 from estimax.optimizers import v1
 from estimax.optimizers.clipping import (
     Clip,
@@ -126,3 +129,9 @@ __all__ = [
     "update_touched",
     "v1",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.optimizers", name, __all__)

@@ -6,7 +6,8 @@
 
 The step is the number of updates made so far, so the first update is at step 0. Names
 and defaults are TensorFlow's. TensorFlow passes the global step to each of these
-functions; here it is the argument of the function that they return.
+functions; here it is the argument of the function that they return. With TensorFlow's
+arguments and an array as the step, they return the rate at that step (`tf_order.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import jax.numpy as jnp
 from estimax.core.errors import did_you_mean
 from estimax.optimizers.checks import check_positive
 from estimax.optimizers.optimizer import Schedule
+from estimax.optimizers.tf_order import rate_at_step
 
 _P = ParamSpec("_P")
 
@@ -43,10 +45,16 @@ class NamedSchedule:
 
 
 def _with_repr(make: Callable[_P, Schedule]) -> Callable[_P, Schedule]:
-    """Give the schedules that `make` returns a `repr`: its name and arguments."""
+    """Give the schedules that `make` returns a `repr`: its name and arguments.
+
+    Also accept TensorFlow's arguments, with the step among them.
+    """
 
     @wraps(make)
     def named(*args: _P.args, **kwargs: _P.kwargs) -> Schedule:
+        rate: Any = rate_at_step(make, args, kwargs)
+        if rate is not None:
+            return rate  # type: ignore[no-any-return]  # an array, as in TensorFlow
         schedule = make(*args, **kwargs)
         given = inspect.signature(make).bind(*args, **kwargs).arguments
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items())

@@ -21,14 +21,13 @@ from typing import Any
 import jax
 
 from estimax.core.addresses import is_address
-from estimax.core.errors import ConfigError, did_you_mean
+from estimax.core.errors import ClusterError, ConfigError, did_you_mean
+from estimax.parallel.starting import join_detected
 
 CHIEF, MASTER, WORKER, PS, EVALUATOR = "chief", "master", "worker", "ps", "evaluator"
 _LOCAL = "local execution, without a cluster,"
 # The systems in which JAX finds out by itself which processes belong together.
 DETECTED = ("auto", "slurm", "k8s", "ompi", "mpi4py")
-_JAX_MARGIN_SECS = 20
-_SHUTDOWN_SECS = 24 * 3600
 _COORDINATED = ("coordinator", "processes", "process")
 
 
@@ -144,7 +143,7 @@ def resolve_cluster(
         text = (os.environ if environ is None else environ).get("TF_CONFIG")
         return Cluster() if text is None else _from_tf_config(_parsed(text))
     if isinstance(given, str):
-        return _detected(given, jax_timeouts(start_timeout_secs, lost_after_secs))
+        return _detected(given, start_timeout_secs, lost_after_secs)
     if not isinstance(given, Mapping):
         raise ConfigError(
             "RunConfig: cluster must be a dict, or the name of a system that JAX "
@@ -238,29 +237,24 @@ def _trainer(process: int, count: int, coordinator: str | None) -> Cluster:
     )
 
 
-def jax_timeouts(start_timeout_secs: float, lost_after_secs: float) -> dict[str, Any]:
-    """Return the time-outs of `jax.distributed.initialize`.
-
-    JAX ends the processes by itself if one of them is lost for longer than estimax
-    takes to notice. At the end a process waits for the others.
-    """
-    return {
-        "initialization_timeout": int(start_timeout_secs),
-        "heartbeat_timeout_seconds": int(lost_after_secs) + _JAX_MARGIN_SECS,
-        "shutdown_timeout_seconds": _SHUTDOWN_SECS,
-    }
-
-
-def _detected(system: str, timeouts: Mapping[str, Any]) -> Cluster:
+def _detected(
+    system: str, start_timeout_secs: float, lost_after_secs: float
+) -> Cluster:
     if system not in DETECTED:
         raise ConfigError(
             f"RunConfig: cluster: JAX does not detect {system!r}"
             f"{did_you_mean(system, DETECTED)}"
         )
     if not jax.distributed.is_initialized():
-        method = None if system == "auto" else system
         try:
-            jax.distributed.initialize(cluster_detection_method=method, **timeouts)
+            join_detected(
+                None if system == "auto" else system,
+                start_timeout_secs,
+                lost_after_secs=lost_after_secs,
+                name_of=Cluster().name_of,
+            )
+        except ClusterError:
+            raise
         except (ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"RunConfig: cluster={system!r}: JAX could not connect the processes: "

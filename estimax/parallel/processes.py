@@ -11,56 +11,48 @@ process, so a topic belongs to one thread.
 
 A process that waits for another inside a collective cannot be interrupted by Python.
 Every process therefore shows in the store that it is alive, and a thread watches the
-others: if one is lost or reports an error, the thread says so and ends this process.
+others (`watching.py`): if one is lost or reports an error, or all wait for each other,
+the thread says so and ends this process.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import json
 import logging
 import os
+import signal
 import socket
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
 from estimax.core.errors import ClusterError
-from estimax.parallel.cluster import Cluster, jax_timeouts
+from estimax.parallel.aborts import end_now, report_to, say_why
+from estimax.parallel.cluster import Cluster
+from estimax.parallel.meeting import Member
+from estimax.parallel.starting import join
+from estimax.parallel.watching import PREFIX as _PREFIX
+from estimax.parallel.watching import Place, Store, Watcher
 
 _log = logging.getLogger("estimax")
 
-LOST_STATUS = 75  # exit status of a process that ends because another was lost
 DEFAULT_LOST_AFTER_SECS = 30.0
-_PREFIX = "estimax"
+BATCH = "batch"  # the topic of the input thread, with which all agree on a batch
 # A wait in the store cannot be interrupted by a signal, so it is made of short ones.
 _WAIT_MS = 2_000
-_LOOPBACK = ("localhost", "127.", "[::1]")
-
-
-class Store(Protocol):
-    """The key-value store of `jax.distributed`."""
-
-    def key_value_set(
-        self, key: str, value: str, allow_overwrite: bool = False
-    ) -> None:
-        """Set a key; an existing key is an error unless `allow_overwrite`."""
-
-    def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str:
-        """Wait for a key; raise an error that holds DEADLINE_EXCEEDED after a time."""
-
-    def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
-        """Return the keys that begin with `key`, and their values."""
-
-    def key_value_delete(self, key: str) -> None:
-        """Delete a key, or all keys that begin with `key` if it ends with a slash."""
+# The watcher ends a wait for a process that is lost, or that waits itself. Another
+# wait, such as the one for an evaluation of the chief, may take long, but not for ever.
+_WAIT_LIMIT_SECS = 24 * 3600.0
+_REMIND_SECS = 600.0
+_SIGTERM_STATUS = 128 + signal.SIGTERM
 
 
 class Processes:
@@ -81,8 +73,14 @@ class Processes:
         self.count = count
         self._describe = describe
         self._rounds: Counter[str] = Counter()
+        self._waits: dict[int, tuple[str, int]] = {}  # topic and number, by thread
+        self._thread: int | None = None  # the thread that trains with the others
+        self._step = 0
+        self._awaits_input = False
+        self._where: dict[str, str] = {}
         self._watcher: Watcher | None = None
         self._has_ended = True
+        self._has_failed = False  # by an error of its own, of which it told the others
 
     @property
     def is_chief(self) -> bool:
@@ -91,8 +89,12 @@ class Processes:
 
     def name_of(self, index: int) -> str:
         """Return the role of a process and where it runs."""
-        found = dict(self._store.key_value_dir_get(f"{_PREFIX}/where/"))
-        where = found.get(f"{_PREFIX}/where/{index}", "")
+        with contextlib.suppress(RuntimeError):  # the store is gone with the chief
+            self._where |= dict(self._store.key_value_dir_get(f"{_PREFIX}/where/"))
+        return self._known_name_of(index)
+
+    def _known_name_of(self, index: int) -> str:
+        where = self._where.get(f"{_PREFIX}/where/{index}", "")
         role = f"{self._describe(index)} (process {index} of {self.count}"
         return f"{role}, {where})" if where else f"{role})"
 
@@ -106,21 +108,33 @@ class Processes:
         """
         number = self._rounds[topic]
         self._rounds[topic] += 1
+        thread = threading.get_ident()
+        self._waits[thread] = (topic, number)
+        try:
+            return self._gather(topic, number, value, is_given_up or (lambda: False))
+        finally:
+            del self._waits[thread]
+
+    def _gather(
+        self, topic: str, number: int, value: Any, is_given_up: Callable[[], bool]
+    ) -> list[Any]:
         key = f"{_PREFIX}/{topic}/{number}"
         text = json.dumps(value)
         if not self.is_chief:
             self._store.key_value_set(f"{key}/{self.index}", text)
-            values: list[Any] = json.loads(self._wait_for(f"{key}/all", is_given_up))
-            return values
-        texts = [text]
-        for other in range(1, self.count):
-            texts.append(self._wait_for(f"{key}/{other}", is_given_up))
-        together = f"[{', '.join(texts)}]"
-        self._store.key_value_set(f"{key}/all", together)
-        if number:
-            # All have sent this round, so all have received the one before it.
-            self._store.key_value_delete(f"{_PREFIX}/{topic}/{number - 1}/")
-        values = json.loads(together)
+            together = self._wait_for(f"{key}/all", topic, 0, is_given_up)
+        else:
+            texts = [text]
+            for other in range(1, self.count):
+                texts.append(
+                    self._wait_for(f"{key}/{other}", topic, other, is_given_up)
+                )
+            together = f"[{', '.join(texts)}]"
+            self._store.key_value_set(f"{key}/all", together)
+            if number:
+                # All have sent this round, so all have received the one before it.
+                self._store.key_value_delete(f"{_PREFIX}/{topic}/{number - 1}/")
+        values: list[Any] = json.loads(together)
         return values
 
     def broadcast(self, topic: str, value: Any) -> Any:
@@ -131,17 +145,61 @@ class Processes:
         """Wait until all processes have called this."""
         self.gather(topic, None)
 
-    def _wait_for(self, key: str, is_given_up: Callable[[], bool] | None) -> str:
+    def _wait_for(
+        self, key: str, topic: str, whom: int, is_given_up: Callable[[], bool]
+    ) -> str:
+        began = reminded = time.monotonic()
         while True:
-            if is_given_up is not None and is_given_up():
+            if is_given_up():
                 raise ClusterError("this process no longer waits for the others.")
             try:
                 return self._store.blocking_key_value_get(key, _WAIT_MS)
             except RuntimeError as error:  # the base of JAX's errors
                 if "DEADLINE_EXCEEDED" not in str(error):
+                    self._await_loss()
                     raise ClusterError(
-                        f"the chief cannot be reached: {error}"
+                        f"the chief cannot be reached in {topic!r}: {error}"
                     ) from error
+            now = time.monotonic()
+            if now - began > _WAIT_LIMIT_SECS:
+                raise ClusterError(
+                    f"{self.name_of(whom)} did not take part in {topic!r} within "
+                    f"{_WAIT_LIMIT_SECS / 3600:g} hours, although it is running."
+                )
+            if now - reminded > _REMIND_SECS:
+                reminded = now
+                _log.info(
+                    "waiting for %s in %r for %.0f minutes",
+                    self.name_of(whom),
+                    topic,
+                    (now - began) / 60,
+                )
+
+    def begin_step(self, step: int) -> None:
+        """Note for the watchers that this process begins a step with the others."""
+        self._step = step
+
+    @contextmanager
+    def awaiting_input(self) -> Iterator[None]:
+        """Note for the watchers that the training thread waits for its next batch."""
+        self._awaits_input = True
+        try:
+            yield
+        finally:
+            self._awaits_input = False
+
+    def place(self) -> Place | None:
+        """Return where this process is; None if it does not train with the others."""
+        thread, waits = self._thread, dict(self._waits)
+        if thread is None:
+            return None
+        if thread in waits:
+            return Place(self._step, *waits[thread])
+        if self._awaits_input:
+            for topic, number in waits.values():
+                if topic == BATCH:
+                    return Place(self._step, topic, number)
+        return Place(self._step)
 
     def tell(self, **note: str) -> None:
         """Tell the watchers of the other processes that this one failed or is done."""
@@ -157,14 +215,20 @@ class Processes:
         a process may leave the block as it likes.
         """
         self._has_ended = False
+        self._step = 0
+        self._thread = threading.get_ident()
         self.tell()
+        self.name_of(0)  # which is not known any more when the chief is lost
         try:
-            yield
-            self.end_together()
+            with _exiting_on_sigterm():
+                yield
+                self.end_together()
         except BaseException as error:
             if not self._has_ended:
                 self._fail(error)
             raise
+        finally:
+            self._thread = None
 
     def end_together(self) -> None:
         """Wait until all processes have reached the end of their training."""
@@ -172,118 +236,123 @@ class Processes:
             return
         self.wait("end")
         self._has_ended = True
+        self._thread = None
         self.tell(done="")
 
     def _fail(self, error: BaseException) -> None:
+        if self._has_failed:  # in a block within this one
+            return
         kind, text = type(error).__name__, str(error)
-        if isinstance(error, jax.errors.JaxRuntimeError) and self._watcher is not None:
-            # Most likely a connection broke because another process was killed. The
-            # watcher will find out which, and end this process with a message.
-            _log.error("%s: %s", kind, text)
-            self._watcher.wait_for_loss()
-        self.tell(failed=f"{kind}: {text}" if text else kind)
-        if self._watcher is not None:
-            self._watcher.stop()  # this process ends by its own error
-            # The others must see it before the store of the chief ends with it.
-            time.sleep(3 * self._watcher.interval)
-        _leave()
+        if isinstance(error, SystemExit) and error.code == _SIGTERM_STATUS:
+            kind, text = "it was stopped by SIGTERM", ""
+        try:
+            if isinstance(error, jax.errors.JaxRuntimeError):
+                # The watcher finds out which, and ends this process with a message.
+                _log.error(
+                    "a step failed, most likely because another process was lost. "
+                    "Waiting to see which. The error is %s: %s",
+                    kind,
+                    text,
+                )
+                self._await_loss()
+        finally:  # also if a signal ends the wait
+            self._has_failed = True
+            with contextlib.suppress(RuntimeError):  # the chief is gone
+                self.tell(failed=f"{kind}: {text}" if text else kind)
+            if self._watcher is not None:
+                self._watcher.stop()  # this process ends by its own error
+            _leave()
 
-    def watch(self, lost_after_secs: float, end: Callable[[str], None]) -> None:
-        """Start the thread that calls `end` with a message if a process is lost."""
+    def _await_loss(self) -> None:
+        """Give the watcher time to end this process, with the name of a lost one."""
+        if self._watcher is not None and not self._has_failed:
+            self._watcher.wait_for_loss()
+
+    def lose_service(self) -> None:
+        """End this process: the service of `jax.distributed`, in the chief, is gone.
+
+        The thread that calls this holds a lock of JAX's client, so the store cannot be
+        used here.
+        """
+        while self._has_failed:
+            # The others end because of the error of this process, which is about to
+            # print it and to exit.
+            time.sleep(60)
+        say_why(
+            "JAX reports that a process was lost."
+            if self.is_chief
+            else f"{self._known_name_of(0)} was lost: it has ended or cannot be "
+            "reached. Was it killed? Its own output may say more."
+        )
+        end_now()
+
+    def abort(self, exception: str) -> None:
+        """Tell the others that an exception of C++ ends this process."""
+        if self._has_failed or self._watcher is None:
+            return
+        is_mismatch = "gloo" in exception and "Enforce" in exception
+        if not is_mismatch:  # perhaps a connection broke because a process was lost
+            self._await_loss()
+        problem = f"{self.name_of(self.index)} ended by an exception of C++, see there."
+        if is_mismatch:
+            problem = (
+                f"{self.name_of(self.index)} ended inside a collective (Gloo), which "
+                "does not fit the one of another process. The processes run different "
+                "programs: compare their settings, hooks, data and versions."
+            )
+        with contextlib.suppress(RuntimeError):
+            self.tell(ends=problem)
+        say_why(problem)
+        if self.is_chief:
+            self._watcher.wait_for_others()
+
+    def _end(self, problem: str) -> None:
+        """Print why this process ends, tell the others, and end it."""
+        say_why(problem)
+        with contextlib.suppress(RuntimeError):
+            self.tell(ends=problem)
+        if self.is_chief and self._watcher is not None:
+            # They must read it before the store ends with this process.
+            self._watcher.wait_for_others()
+        end_now()
+
+    def watch(self, lost_after_secs: float) -> None:
+        """Start the thread that ends this process if another is lost."""
         where = f"pid {os.getpid()} on {socket.gethostname()}"
         self._store.key_value_set(f"{_PREFIX}/where/{self.index}", where)
-        self._watcher = Watcher(self._store, self, lost_after_secs, end)
+        self._watcher = Watcher(self._store, self, lost_after_secs, self._end)
         self._watcher.start()
 
     def leave(self) -> None:
         """Tell the others that this process exits, and stop watching them."""
+        if self._has_failed:
+            if self.is_chief and self._watcher is not None:
+                # The others must see it before the store ends with this process.
+                self._watcher.wait_for_others()
+            return
         if self._has_ended:
-            self.tell(failed="it has exited", done="")
+            with contextlib.suppress(RuntimeError):  # the chief is gone
+                self.tell(failed="it has exited", done="")
         if self._watcher is not None:
             self._watcher.stop()
 
 
-class Watcher:
-    """Show that this process is alive, and look for the others."""
+@contextmanager
+def _exiting_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise SystemExit, so that the other processes are told of it."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _exit_by_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def __init__(
-        self,
-        store: Store,
-        processes: Processes,
-        lost_after_secs: float,
-        end: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._processes = processes
-        self._lost_after = lost_after_secs
-        self.interval = min(1.0, lost_after_secs / 10)
-        self._end = end
-        self._clock = clock
-        self._beats = 0
-        self._is_stopped = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name="estimax-watcher", daemon=True
-        )
-        # For each other process, its last sign of life and when it changed.
-        now = clock()
-        self._seen: dict[int, tuple[str, float]] = {
-            other: ("", now)
-            for other in range(processes.count)
-            if other != processes.index
-        }
 
-    def start(self) -> None:
-        """Start the thread that watches the other processes."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread. Python must not exit while it calls the store."""
-        self._is_stopped.set()
-        self._thread.join()
-
-    def wait_for_loss(self) -> None:
-        """Wait as long as it may take to notice that a process was lost."""
-        time.sleep(self._lost_after + 3 * self.interval)
-
-    def _run(self) -> None:
-        while not self._is_stopped.wait(self.interval):
-            try:
-                problem = self.look()
-            except RuntimeError as error:
-                # JAX ends this process as well, but does not say which one was lost.
-                problem = f"the chief (process 0) was lost: {error}"
-            if problem is not None:
-                self._end(problem)
-                return
-
-    def look(self) -> str | None:
-        """Look once; return a message if a process was lost or has failed."""
-        me = self._processes.index
-        self._beats += 1
-        self._store.key_value_set(
-            f"{_PREFIX}/beats/{me}", str(self._beats), allow_overwrite=True
-        )
-        now = self._clock()
-        beats = self._numbered("beats")
-        notes = {i: json.loads(text) for i, text in self._numbered("notes").items()}
-        for other, (last, since) in self._seen.items():
-            beat, note = beats.get(other, ""), notes.get(other, {})
-            if "failed" in note and "done" not in notes.get(me, {}):
-                return f"{self._processes.name_of(other)} ended: {note['failed']}"
-            if beat != last or "done" in note:
-                self._seen[other] = (beat, now)
-            elif now - since > self._lost_after:
-                return (
-                    f"{self._processes.name_of(other)} was lost: no sign of life for "
-                    f"{now - since:.0f} seconds. Was it killed, or is its machine or "
-                    "the network down?"
-                )
-        return None
-
-    def _numbered(self, kind: str) -> dict[int, str]:
-        found = self._store.key_value_dir_get(f"{_PREFIX}/{kind}/")
-        return {int(key.rpartition("/")[2]): value for key, value in found}
+def _exit_by_signal(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 _connected: Processes | None = None  # as `jax.distributed`, once in a process
@@ -317,7 +386,14 @@ def connect(
     if _connected is not None or cluster.num_worker_replicas <= 1:
         return _connected
     if not jax.distributed.is_initialized():
-        _initialize(cluster, start_timeout_secs, lost_after_secs)
+        process, count = cluster.process_id, cluster.num_worker_replicas
+        me = Member(str(cluster.coordinator), process, count, cluster.name_of)
+        _log.info(
+            "%s: waiting for the processes of the cluster at %s",
+            cluster.name_of(process),
+            me.address,
+        )
+        join(me, start_timeout_secs, lost_after_secs=lost_after_secs)
     index, count = jax.process_index(), jax.process_count()
     if (index, count) != (cluster.process_id, cluster.num_worker_replicas):
         raise ClusterError(
@@ -325,8 +401,10 @@ def connect(
             f"{cluster.num_worker_replicas}, but jax.distributed was initialized as "
             f"{index} of {count}. Leave the initialization to estimax."
         )
+    _handle_sigterm_in_python()
     peers = Processes(_store(), index, count, cluster.name_of)
-    peers.watch(lost_after_secs, _end_process)
+    report_to(peers)
+    peers.watch(lost_after_secs)
     # Runs before JAX's own function, which waits for the other processes.
     atexit.register(peers.leave)
     _connected = peers
@@ -339,43 +417,15 @@ def connect(
     return peers
 
 
-def _initialize(
-    cluster: Cluster, start_timeout_secs: float, lost_after_secs: float
-) -> None:
-    address = str(cluster.coordinator)
-    bind = None
-    if address.startswith(_LOOPBACK):  # otherwise JAX listens on all interfaces
-        bind = os.environ.get("JAX_COORDINATOR_BIND_ADDRESS", address)
-    _log.info(
-        "%s: waiting for the processes of the cluster at %s",
-        cluster.name_of(cluster.process_id),
-        address,
-    )
-    try:
-        jax.distributed.initialize(
-            address,
-            cluster.num_worker_replicas,
-            cluster.process_id,
-            cluster_detection_method="deactivate",
-            coordinator_bind_address=bind,
-            **jax_timeouts(start_timeout_secs, lost_after_secs),
-        )
-    except RuntimeError as error:
-        raise ClusterError(_reason(error, cluster, address)) from error
+def _handle_sigterm_in_python() -> None:
+    """Set the handler of SIGTERM again: JAX has replaced it, and swallows the signal.
 
-
-def _reason(error: RuntimeError, cluster: Cluster, address: str) -> str:
-    if "before any JAX calls" in str(error):
-        return (
-            "the processes of a cluster must be connected before JAX is used, and this "
-            "process has used it already (any computation, jax.devices(), or evaluate "
-            "before train). Call config.connect() first, on the RunConfig."
-        )
-    return (
-        f"{cluster.name_of(cluster.process_id)} could not connect with the other "
-        f"{cluster.num_worker_replicas - 1} processes: {error} Process 0 must be "
-        f"reachable at {address}, and all processes must be started."
-    )
+    JAX's handler only notes the signal, for programs that ask JAX for it.
+    """
+    if threading.current_thread() is threading.main_thread():
+        handler = signal.getsignal(signal.SIGTERM)
+        if handler is not None:
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _store() -> Store:
@@ -395,18 +445,3 @@ def _leave() -> None:
         # Their destructors would wait too, so they are kept until the process ends.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(getattr(state, name)))
         setattr(state, name, None)
-
-
-def _end_process(problem: str) -> None:
-    """Print why this process ends, and end it.
-
-    Not an exception: the main thread may wait in a collective for ever.
-    """
-    print(
-        f"estimax.core.errors.ClusterError: {problem} This process ends too. Start all "
-        "processes again: training continues at the latest checkpoint.",
-        file=sys.stderr,
-        flush=True,
-    )
-    logging.shutdown()
-    os._exit(LOST_STATUS)

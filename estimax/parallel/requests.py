@@ -10,8 +10,9 @@ processes act on it when they come to that batch, a few steps later.
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 
 STOP = "stop"
 SAVE = "save"
@@ -33,13 +34,13 @@ class Requests:
     """
 
     interrupted_by: str | None = None
-    _asked: set[str] = field(default_factory=set)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    # No lock: a signal handler that waits for one which its own thread holds would
+    # wait for ever. `put` of this queue may be interrupted by another `put`.
+    _asked: SimpleQueue[str] = field(default_factory=SimpleQueue)
 
     def ask(self, request: str) -> None:
-        """Ask all processes for something; may be called in any thread."""
-        with self._lock:
-            self._asked.add(request)
+        """Ask all processes for something, in any thread or signal handler."""
+        self._asked.put(request)
 
     def take(self) -> list[str]:
         """Return the requests that were not yet sent, and forget them.
@@ -49,6 +50,8 @@ class Requests:
         >>> requests.take(), requests.take()
         (['save'], [])
         """
-        with self._lock:
-            asked, self._asked = sorted(self._asked), set()
-        return asked
+        asked = set()
+        with contextlib.suppress(Empty):
+            while True:
+                asked.add(self._asked.get_nowait())
+        return sorted(asked)

@@ -167,11 +167,17 @@ class Wanted:
         absent = [name for name in self.names if name not in there]
         for name in absent:
             if name not in self.features:
-                hint = did_you_mean(name, there) or "; the file has no columns"
+                hint = (
+                    did_you_mean(name, there, listed_as="found")
+                    or "; the file has no columns"
+                )
                 raise InputError(f"{path}: --keep: no column {name!r}{hint}")
         needed = [n for n in absent if not (fills and is_filled(self.features[n]))]
         if len(needed) == 1:
-            hint = did_you_mean(needed[0], there) or "; the file has no columns"
+            hint = (
+                did_you_mean(needed[0], there, listed_as="found")
+                or "; the file has no columns"
+            )
             raise InputError(
                 f"{path}: {self.reader} needs a column {needed[0]!r}{hint}"
             )

@@ -307,7 +307,16 @@ def _integers(
 
 
 def _check_types(spec: TensorInfo, values: list[Any]) -> None:
-    found = set(map(type, values)) - _TYPES[np.dtype(spec.dtype).kind]
+    kind = np.dtype(spec.dtype).kind
+    found = set(map(type, values)) - _TYPES[kind]
+    if found == {float} and kind in "iu":
+        number = next(v for v in values if type(v) is float)
+        advice = (
+            f"a number with a decimal point; send {int(number)}"
+            if number.is_integer()
+            else "a number with a fraction"
+        )
+        raise _unfit(spec, f"{number!r}, {advice}")
     if found:
         raise _unfit(spec, " and ".join(sorted(_JSON_NAMES[t] for t in found)))
 

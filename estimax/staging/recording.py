@@ -187,8 +187,8 @@ class Trace:
         self.calls: dict[tuple[HostTransform, tuple[Origin, ...]], Call] = {}
         self.logged: dict[str, LoggedValue] = {}
         self.lookups: list[Lookup] = []
-        # Filled by `variables/declare.py`: penalties by variable, and each declared
-        # variable by the id of its value.
+        # Filled by `variables/declare.py`: penalties by variable, None without a
+        # regularizer; and each declared variable by the id of its value.
         self.penalties: dict[str, Any] = {}
         self.declared: dict[int, tuple[Any, Any]] = {}
         # Filled by `losses/collection.py`: pairs (name, loss) by collection.
@@ -396,9 +396,10 @@ def is_wide(value: Any) -> bool:
 
 def _value_of(transform: HostTransform, values: Mapping[str, Any], key: str) -> Any:
     if key not in values:
+        near = did_you_mean(key, [str(k) for k in values], listed_as="found")
         raise FeatureError(
             f"column {transform.name!r} needs feature {key!r}, which is not among the "
-            f"features{did_you_mean(key, [str(k) for k in values])}"
+            f"features{near}"
         )
     return values[key]
 

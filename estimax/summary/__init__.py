@@ -4,6 +4,9 @@ Read `log.py` for what a `model_fn` calls, `writer.py` and `reader.py` for event
 `curves.py` and `projector.py` for what evaluations and trainings write besides.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from estimax.core import tf_names
 from estimax.summary.log import (
     audio,
     histogram,
@@ -32,3 +35,9 @@ __all__ = [
     "times_written",
     "write_embeddings",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        tf_names.missing("estimax.summary", name, __all__)

@@ -1,22 +1,23 @@
 """The graph of a model for TensorBoard, made from the trace of its `model_fn`.
 
-    graph_def(jaxpr, input_names, shapes)       # a serialized GraphDef
+    graph_def(jaxpr, constants, inputs, outputs)       # a serialized GraphDef
 
 Nodes are the operations between features, variables, loss and predictions, grouped by
-the scopes of Flax and `ex.variable_scope`. The trace is that of the initialization, so
-variables are outputs of it; the operations that compute initial values are left out,
-and so are those that only change a shape or dtype.
+the scopes of Flax and `ex.variable_scope`. Operations that only change a shape or dtype
+are left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from estimax.staging import Call
 
 # Operations of one input that would only lengthen the paths between others.
 _TRANSPARENT = frozenset(
@@ -32,27 +33,26 @@ _TRANSPARENT = frozenset(
 _CALLS = ("jit", "pjit", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 
 
-def graph_def(jaxpr: Any, inputs: Sequence[str], shapes: Any) -> bytes:
+def graph_def(jaxpr: Any, constants: Sequence[str], inputs: Any, outputs: Any) -> bytes:
     """Return the graph of a traced model as a serialized GraphDef.
 
     Args:
-      jaxpr: The trace of `Model.record`: from a key, arrays and constants to variables,
-        loss, predictions and more.
-      inputs: The names of the arrays and, before them, of the constants.
-      shapes: The structure of the outputs, with shapes as leaves.
+      jaxpr: The trace of `Model.record`: from a key, variables and arrays to loss,
+        predictions and more.
+      constants: The names of its constants.
+      inputs: Its inputs after the key: variables, and arrays by name.
+      outputs: The structure of its outputs, with shapes as leaves.
     """
     from tensorboardX.proto.graph_pb2 import GraphDef
     from tensorboardX.proto.versions_pb2 import VersionDef
 
     graph = _Graph()
-    for name, variable in zip(inputs, _input_variables(jaxpr), strict=True):
+    for name, variable in zip(constants, jaxpr.constvars, strict=True):
         graph.add_source(name, "Placeholder", variable)
-    wanted = []
-    for name, kind, variable in _outputs(jaxpr, shapes):
-        if kind == "variable":
-            graph.add_source(name, "VariableV2", variable)
-        else:
-            wanted.append((name, variable))
+    paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(inputs)]
+    for path, variable in zip(paths, jaxpr.invars[1:], strict=True):
+        graph.add_source(*_source(path), variable)
+    wanted = list(_outputs(jaxpr, outputs))
     for equation in _needed(jaxpr, graph.owners, [v for _, v in wanted]):
         graph.add(equation)
     for name, variable in wanted:
@@ -63,12 +63,17 @@ def graph_def(jaxpr: Any, inputs: Sequence[str], shapes: Any) -> bytes:
 
 
 def names_of_constants(
-    constants: Sequence[Any], staged: Sequence[tuple[str, Any]]
+    constants: Sequence[Any], results: Mapping[Call, Any]
 ) -> list[str]:
-    """Return names for the constants of a trace: those of equal staged values.
+    """Return names for the constants of a trace: those of equal results of calls.
 
     Results of host transforms are constants of the trace, and JAX copies them.
     """
+    staged = [
+        ("/".join(dict.fromkeys(origin.name for origin in call.inputs)), leaf)
+        for call, result in results.items()
+        for leaf in jax.tree.leaves(result)
+    ]
 
     def name(constant: Any) -> str:
         found = (n for n, v in staged if np.array_equal(np.asarray(constant), v))
@@ -77,23 +82,26 @@ def names_of_constants(
     return [name(constant) for constant in constants]
 
 
-def _input_variables(jaxpr: Any) -> list[Any]:
-    return [*jaxpr.constvars, *jaxpr.invars[1:]]  # the first one is the random key
+def _source(path: Any) -> tuple[str, str]:
+    """Return the name and the operation of an input."""
+    if path[0].idx == 1:
+        return _name(path[1:]), "Placeholder"
+    # Variables of `model_state` are below the name of their collection.
+    depth = 3 if path[1].name == "model_state" else 2
+    return _name(path[depth:]), "VariableV2"
 
 
-def _outputs(jaxpr: Any, shapes: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield name, kind ("variable" or "output") and variable of the outputs."""
-    leaves = jax.tree_util.tree_leaves_with_path(shapes)
+def _outputs(jaxpr: Any, outputs: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and variable of the loss and the predictions."""
+    leaves = jax.tree_util.tree_leaves_with_path(outputs)
     for (path, _), variable in zip(leaves, jaxpr.outvars, strict=True):
         if hasattr(variable, "val"):  # a literal
             continue
-        place = [getattr(part, "idx", None) for part in path[:3]]
-        if place[0] == 0:  # the variables, below the name of their collection
-            yield _name(path[2:]), "variable", variable
-        elif place == [1, 0, 0]:
-            yield "loss", "output", variable
-        elif place == [1, 0, 1]:
-            yield f"predictions/{_name(path[3:])}", "output", variable
+        place = [getattr(part, "idx", None) for part in path[:2]]
+        if place == [0, 0]:
+            yield "loss", variable
+        elif place == [0, 1]:
+            yield f"predictions/{_name(path[2:])}", variable
 
 
 def _name(path: Any) -> str:

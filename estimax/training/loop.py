@@ -9,13 +9,15 @@ hook that requests a value waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
+from estimax.core.errors import ClusterError
 from estimax.core.state import TrainState
 from estimax.feeding import BatchStack
 from estimax.hooks import calling
@@ -58,7 +60,8 @@ def run(
                 break
             context.request_stop()
             due, wanted = [], []
-        state, outputs = _advance(program, state, stack, at, stop, plain_names(wanted))
+        names = _observed(program, plain_names(wanted), context)
+        state, outputs = _advance(program, state, stack, at, stop, names, context)
         context.state = state
         context.step += stop - at
         context.examples += sum(stack.examples[at:stop])
@@ -91,7 +94,8 @@ def _next(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | Non
     """Return the next stack; None if there is none, or a signal arrived."""
     if context.requests is not None:
         # A process of a cluster ends with the others, at a step that they agree on.
-        return next(stacks, None)
+        with context.peers.awaiting_input() if context.peers else nullcontext():
+            return next(stacks, None)
     return unless_interrupted(context, lambda: next(stacks, None))
 
 
@@ -101,26 +105,57 @@ def _advance(
     stack: BatchStack,
     start: int,
     stop: int,
-    names: set[str],
+    names: frozenset[str],
+    context: RunContext,
 ) -> tuple[TrainState, Mapping[str, Any]]:
     """Run stack[start:stop]; return the state and the outputs of the last step.
 
-    If a hook requested values that `observe` computes (`names`), they are computed for
-    the last batch from the state before its step, and added to the outputs.
+    If `names`, values that `observe` computes, are requested, they are computed for the
+    last batch from the state before its step, and added to the outputs.
     """
+    if context.peers is not None:
+        # Noted after the exchanges that precede the step: a process that still waits in
+        # one of them has not begun the step, and the others wait for it on the device.
+        context.peers.begin_step(context.step + stop - start)
     seen: Mapping[str, Any] = {}
     before: Mapping[str, Any] = {}
-    if not program.observed.isdisjoint(names):
+    if names:
         if stop - start > 1:  # run up to the observed step
             state, before = program.loop(state, stack.arrays, start, stop - 1)
             start = stop - 1
-        wanted = program.observed & names
-        seen = program.observe(state, *stack.batch(stop - 1), names=wanted)
+        seen = program.observe(state, *stack.batch(stop - 1), names=names)
     if stack.is_stack:
         state, outputs = program.loop(state, stack.arrays, start, stop)
     else:
         state, outputs = program.step(state, stack.arrays)
     return state, add_counts(before, {**outputs, **seen}) if seen else outputs
+
+
+def _observed(
+    program: TrainProgram, names: Set[str], context: RunContext
+) -> frozenset[str]:
+    """Return those of the requested values that `observe` computes.
+
+    All processes of a cluster compute them together, so they compare the step, and
+    compute what any of them requested. A process that requests none does not come here:
+    the others then wait in this exchange, and not on the device.
+    """
+    wanted = program.observed & names
+    if not wanted or context.peers is None:
+        return wanted
+    mine = {"step": context.step, "names": sorted(wanted)}
+    found = context.peers.gather("observe", mine)
+    if len({one["step"] for one in found}) > 1:
+        told = ", ".join(
+            f"{context.peers.name_of(i)} at step {one['step']}"
+            for i, one in enumerate(found)
+        )
+        raise ClusterError(
+            "hooks of the processes request values that all compute together, but at "
+            f"different steps: {told}. Request {', '.join(sorted(wanted))} at the same "
+            "steps in all processes, or log them with ex.log_value."
+        )
+    return frozenset(name for one in found for name in one["names"])
 
 
 def _fetch_now(
@@ -132,8 +167,9 @@ def _fetch_now(
 ) -> dict[str, Any]:
     """Return values of the last step; observed values are computed again."""
     wanted = plain_names([names])
-    if not program.observed.isdisjoint(wanted):
-        seen = program.observe(context.state, *batch, names=program.observed & wanted)
+    observed = _observed(program, wanted, context)
+    if observed:
+        seen = program.observe(context.state, *batch, names=observed)
         outputs = {**outputs, **seen}
     return RunValues.of(names, _fetch(outputs, wanted, context))
 

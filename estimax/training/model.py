@@ -10,7 +10,6 @@ features the device needs, and which variables there are.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -45,7 +44,24 @@ class ValueKind:
     dtype: str = ""
 
 
-BatchStructure = Mapping[Origin, ValueKind]
+@dataclass(frozen=True)
+class BatchStructure:
+    """What a model is given: the kind of every raw value, and the host transforms.
+
+    `calls` are those of the recording. A trace that makes its calls in another order,
+    or only some of them, finds each result under its recorded name.
+    """
+
+    kinds: Mapping[Origin, ValueKind]
+    calls: tuple[staging.Call, ...] = ()
+
+    @classmethod
+    def of(
+        cls, batch: plans.RawBatch, calls: Sequence[staging.Call] = ()
+    ) -> BatchStructure:
+        """Return the structure of a raw batch."""
+        kinds = {origin: kind_of(value) for origin, value in batch.items()}
+        return cls(kinds, tuple(calls))
 
 
 @jax.tree_util.register_dataclass
@@ -106,40 +122,55 @@ class Model:
     placement: Placement | None = None
 
     def record(self, batch: plans.RawBatch) -> Recording:
-        """Trace the model on a raw batch; host transforms run to find their shapes."""
-        staged: list[tuple[str, Any]] = []  # names and values that transforms made
+        """Trace the model on a raw batch; host transforms run to find their shapes.
+
+        A first trace initializes the variables. What the model reads is then found by
+        running it, because a module may skip work while it is initialized.
+        """
+        results: dict[staging.Call, Any] = {}
 
         def run_call(call: staging.Call) -> Any:
-            made = call.run(batch)
-            name = "/".join(dict.fromkeys(origin.name for origin in call.inputs))
-            staged.extend((name, leaf) for leaf in jax.tree.leaves(made))
-            return _on_device(made)
+            if call not in results:
+                results[call] = call.run(batch)
+            return _on_device(results[call])
 
+        first = staging.Trace(self.mode, run_call)
         trace = staging.Trace(self.mode, run_call)
+        trace.calls = first.calls  # a call has one name in both
         arrays = self._arrays(batch)
-        structure = {origin: kind_of(value) for origin, value in batch.items()}
+        structure = BatchStructure.of(batch)
+        counted = {"": np.zeros(plans.batch_size(batch), np.bool_)}
         specs: list[EstimatorSpec] = []
 
-        counted = np.zeros(plans.batch_size(batch), np.bool_)
+        def init(key: jax.Array, raw: dict[str, Any]) -> Variables:
+            prepared = plans.PreparedBatch(raw, counted)
+            return self._init(first, structure, key, prepared)
 
-        def run(key: jax.Array, raw: dict[str, Any]) -> Any:
-            prepared = plans.PreparedBatch(raw, {"": counted})
-            spec, variables = self._init(trace, structure, key, prepared)
+        def run(key: jax.Array, variables: Variables, raw: dict[str, Any]) -> Any:
+            prepared = plans.PreparedBatch(raw, counted)
+            # A mode without a key for dropout gets none here either.
+            given = key if self.mode == ModeKeys.TRAIN else None
+            applied = self._apply(trace, variables, prepared, structure, given)
+            spec = applied.spec
             specs.append(spec)
             kept = (spec.loss, spec.predictions, spec.eval_metric_ops, _exported(spec))
-            return variables, (kept, logged_arrays(trace.logged))
+            return kept, logged_arrays(trace.logged), applied.model_state
 
         key = jax.random.key(0)
         graph = None
         if self.eager:
-            shapes = jax.eval_shape(lambda made: made, run(key, arrays))
+            variables = init(key, arrays)
+            run(key, variables, arrays)
+            shapes = jax.eval_shape(lambda made: made, variables)
             used, has_convolutions = set(arrays), False
         else:
-            jaxpr, shapes = jax.make_jaxpr(run, return_shape=True)(key, arrays)
-            used = _used_names(jaxpr.jaxpr, arrays)
+            made, shapes = jax.make_jaxpr(init, return_shape=True)(key, arrays)
+            jaxpr, outputs = jax.make_jaxpr(run, return_shape=True)(key, shapes, arrays)
+            used = _used_names(made.jaxpr, arrays) | _used_names(jaxpr.jaxpr, arrays)
             has_convolutions = _contains(jaxpr.jaxpr, "conv_general_dilated")
-            names = [*names_of_constants(jaxpr.consts, staged), *sorted(arrays)]
-            graph = functools.partial(graph_def, jaxpr.jaxpr, names, shapes)
+            constants = names_of_constants(jaxpr.consts, results)
+            inputs = (shapes, arrays)
+            graph = partial(graph_def, jaxpr.jaxpr, constants, inputs, outputs)
         # A model that reads no feature (a baseline) still needs the number of rows. An
         # eager one may have no raw value left, if none of them fits a device.
         if batch and (self.eager or not (used or trace.calls)):
@@ -150,21 +181,18 @@ class Model:
             is_eager=self.eager,
             defaults=tuple((o, _agreed(given)) for o, given in trace.defaults.items()),
         )
+        (spec,) = specs
         if self.mode == ModeKeys.PREDICT:
-            outputs = [specs[0].predictions, *_exported(specs[0])]
-            plan = replace(plan, forwarded=forwarded_of(outputs))
-        variables = variables_from_flax(shapes[0])
-        logged = {name: value.kind for name, value in trace.logged.items()}
-        lookups = tuple(trace.lookups)
-        texts = {n: v.value for n, v in trace.logged.items() if v.kind == "text"}
+            forwarded = forwarded_of([spec.predictions, *_exported(spec)])
+            plan = replace(plan, forwarded=forwarded)
         return Recording(
             plan=plan,
-            spec=specs[0],
-            shapes=variables,
-            lookups=lookups,
-            logged=logged,
-            texts=texts,
-            structure=structure,
+            spec=spec,
+            shapes=shapes,
+            lookups=tuple(trace.lookups),
+            logged={name: value.kind for name, value in trace.logged.items()},
+            texts={n: v.value for n, v in trace.logged.items() if v.kind == "text"},
+            structure=BatchStructure.of(batch, plan.calls),
             has_convolutions=has_convolutions,
             graph=graph,
         )
@@ -176,9 +204,7 @@ class Model:
         structure: BatchStructure,
     ) -> Variables:
         """Return the initial variables; works inside and outside of jit."""
-        trace = self._trace(arrays)
-        _, variables = self._init(trace, structure, key, arrays)
-        return variables_from_flax(variables)
+        return self._init(self._trace(arrays, structure), structure, key, arrays)
 
     def apply(
         self,
@@ -198,9 +224,24 @@ class Model:
         be taken with respect to them. With `cuts_lookups`, no gradient flows through
         lookups.
         """
-        trace = self._trace(arrays)
+        trace = self._trace(arrays, structure)
         trace.rows, trace.row_zeros = rows or {}, row_zeros or {}
         trace.cuts_lookups = cuts_lookups
+        return self._apply(trace, variables, arrays, structure, key)
+
+    def compiled(self, function: Callable[..., Any], **options: Any) -> Any:
+        """Return the function, compiled by `jax.jit` for the devices of the model."""
+        mesh = None if self.placement is None else self.placement.mesh
+        return parallel.one_at_a_time(jax.jit(function, **options), mesh)
+
+    def _apply(
+        self,
+        trace: staging.Trace,
+        variables: Variables,
+        arrays: plans.PreparedBatch,
+        structure: BatchStructure,
+        key: jax.Array | None,
+    ) -> Applied:
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, changed = ModelModule(self.function).apply(
@@ -213,13 +254,11 @@ class Model:
             spec = self._outputs(spec)
         return Applied(spec, dict(changed), trace.logged, tuple(trace.lookups))
 
-    def compiled(self, function: Callable[..., Any], **options: Any) -> Any:
-        """Return the function, compiled by `jax.jit` for the devices of the model."""
-        mesh = None if self.placement is None else self.placement.mesh
-        return parallel.one_at_a_time(jax.jit(function, **options), mesh)
-
-    def _trace(self, arrays: plans.PreparedBatch) -> staging.Trace:
+    def _trace(
+        self, arrays: plans.PreparedBatch, structure: BatchStructure
+    ) -> staging.Trace:
         trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
+        trace.calls = {(c.transform, c.inputs): c for c in structure.calls}
         trace.row_variables = self.row_variables
         if self.placement is not None:
             trace.uses_kernels = False
@@ -251,14 +290,14 @@ class Model:
         structure: BatchStructure,
         key: jax.Array,
         arrays: plans.PreparedBatch,
-    ) -> tuple[EstimatorSpec, Any]:
+    ) -> Variables:
         params_key, dropout_key = jax.random.split(key)
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
-            spec, variables = ModelModule(self.function).init_with_output(
+            variables = ModelModule(self.function).init(
                 {"params": params_key, "dropout": dropout_key}, features, labels
             )
-            return self._outputs(spec), variables
+        return variables_from_flax(variables)
 
     def _view(
         self,
@@ -270,7 +309,7 @@ class Model:
         raw = arrays.raw
         rows = rows_of(arrays)
         values: dict[Origin, Any] = {}
-        for origin, kind in structure.items():
+        for origin, kind in structure.kinds.items():
             if kind.kind != "array":
                 value: Any = HostOnly(origin, kind.kind)
             elif origin.name in raw:

@@ -19,6 +19,7 @@ import optax
 
 from estimax.core.state import TrainState
 from estimax.feeding.packing import Packed, unpack
+from estimax.hooks.fetching import is_observed
 from estimax.staging.plan import PreparedBatch
 from estimax.training import steps
 from estimax.training.model import BatchStructure, Model, Variables, logged_arrays
@@ -33,7 +34,7 @@ GRADIENT, WEIGHT = "gradient_norm/", "weight_norm/"
 
 def observed_names(logged: Mapping[str, str]) -> frozenset[str]:
     """Return the names of the values that the train step does not return."""
-    return frozenset(n for n, kind in logged.items() if kind != "value" and n != "loss")
+    return frozenset(name for name in logged if is_observed(name, logged))
 
 
 def observe_training(

@@ -46,6 +46,7 @@ class TrainProgram:
     init: Callable[[jax.Array, Packed], TrainState]
     form: Callable[[jax.Array, Packed], TrainState]  # shapes of the result of `init`
     step: steps.TrainStep  # (state, batch)
+    trace_step: Callable[..., Any]  # (state, batch) -> what JAX traced of the step
     loop: steps.TrainLoop  # (state, stack of batches, start, stop)
     observe: observing.Observe  # (state, batch) or (state, stack, place), names=
     observed: frozenset[str]  # names of the values that `observe` returns
@@ -104,6 +105,9 @@ def train_program(
     form = init if model.eager else functools.partial(jax.eval_shape, init)
     if model.placement is not None:
         form = _with_shardings(model.placement, form)
+    # The state is donated: its memory is reused for the new state. Hooks must copy
+    # what they keep.
+    compiled = model.compiled(step, donate_argnums=0)
     rates = _rate_names(updates, form, batch)
     norms = observing.norm_names(updates)
     logged = {
@@ -118,9 +122,8 @@ def train_program(
         logged=logged,
         init=init,
         form=form,
-        # The state is donated: its memory is reused for the new state. Hooks must copy
-        # what they keep.
-        step=model.compiled(step, donate_argnums=0),
+        step=compiled,
+        trace_step=compiled.trace,
         loop=model.compiled(steps.make_loop(step), donate_argnums=0),
         observe=observing.observe_training(updates, recording.texts, frozenset(norms)),
         observed=observing.observed_names(logged),

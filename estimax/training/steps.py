@@ -521,8 +521,9 @@ def _averages(updates: UpdatePlan, state: TrainState) -> dict[str, jax.Array]:
         optimizers.MovingAverage(state.averages),
         _averaged(updates, state),
         updates.average_decay,
-        # Early updates get a smaller decay, so that initial values fade quickly.
-        num_updates=state.step,
+        # Early updates get a smaller decay, so that initial values fade quickly. This
+        # update counts, as in TensorFlow, where averages are moved after the step.
+        num_updates=state.step + 1,
     )
     averages: dict[str, jax.Array] = now.average
     return averages

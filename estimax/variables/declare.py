@@ -31,6 +31,7 @@ from estimax.core.spec import EstimatorSpec
 from estimax.variables.tables import TABLES
 
 PARAMS = "params"
+REGULARIZATION = "regularization_losses"  # tf.GraphKeys.REGULARIZATION_LOSSES
 UNTRAINED = "untrained"  # the Flax collection of variables that are not trained
 
 Initializer = Callable[..., Any]  # (key, shape, dtype) -> array, as Flax's are
@@ -123,9 +124,12 @@ def get_variable(
         _check_shape(path, value, shape)
     else:
         value = declare_variable(module, name, make, collection)
-        if trainable:
-            _penalize(path, value, regularizer or scope.regularizer)
     if trace is not None:
+        if trainable and path not in trace.penalties:
+            # By the first declaration in this call of the model_fn. Whether the
+            # variable exists says nothing: when a model runs, all of them do.
+            rule = regularizer or scope.regularizer
+            trace.penalties[path] = None if rule is None else rule(value)
         # Keep the array with its id: the id of a freed object may be used again.
         trace.declared[id(value)] = (value, (module, name, trainable))
     return value
@@ -196,10 +200,12 @@ def regularization_losses(scope: str | None = None) -> list[jax.Array]:
     (`regularization_losses=`), or add their sum to the loss.
 
     Args:
-      scope: Keep only variables whose name begins with it; by default all.
+      scope: Keep only variables, and scopes of losses, whose name begins with it; by
+        default all.
 
     Returns:
-      One scalar for each such variable, in order of declaration.
+      One scalar for each such variable, in order of declaration, and then the losses
+      that were added with `ex.losses.add_loss(loss, "regularization_losses")`.
 
     Example:
       >>> from estimax import staging
@@ -213,8 +219,11 @@ def regularization_losses(scope: str | None = None) -> list[jax.Array]:
       6.0
     """
     trace = staging.current()
-    penalties = trace.penalties if trace is not None else {}
-    return [v for name, v in penalties.items() if name.startswith(scope or "")]
+    if trace is None:
+        return []
+    declared = [(n, v) for n, v in trace.penalties.items() if v is not None]
+    added = trace.losses.get(REGULARIZATION, [])
+    return [v for name, v in [*declared, *added] if name.startswith(scope or "")]
 
 
 @contextmanager
@@ -462,12 +471,6 @@ def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
         return shape[0], shape[0]
     field = math.prod(shape[:-2])
     return shape[-2] * field, shape[-1] * field
-
-
-def _penalize(path: str, value: jax.Array, regularizer: Any) -> None:
-    trace = staging.current()
-    if trace is not None and regularizer is not None:
-        trace.penalties[path] = regularizer(value)
 
 
 def _as_shape(shape: Sequence[int] | int) -> tuple[int, ...]:

@@ -20,13 +20,14 @@ import hashlib
 import logging
 import os
 import platform
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache as jax_cache
+
+from estimax.core.cache_folder import user_cache_folder
 
 AUTO = "auto"  # the cache folder of the user
 MAX_BYTES = 512 * 1024 * 1024
@@ -68,7 +69,7 @@ def default_folder() -> Path:
     A home directory may be shared by machines with different processors, and JAX does
     not compare the instructions that a program was compiled for.
     """
-    return _user_cache_folder() / "estimax" / "compiled" / _processor()
+    return user_cache_folder() / "estimax" / "compiled" / _processor()
 
 
 def prune(folder: Path, *, now: float, max_bytes: int, max_bytes_after: int) -> None:
@@ -129,14 +130,6 @@ def _is_usable(folder: Path) -> bool:
         _log.info("compiled programs are not kept for the next start: %s", error)
         return False
     return True
-
-
-def _user_cache_folder() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 @functools.cache

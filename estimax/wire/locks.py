@@ -71,7 +71,7 @@ TRAINING = Activity(
 def hold(
     directory: Pathish, purpose: str, activity: Activity = TRAINING
 ) -> Iterator[None]:
-    """Hold the lock of a directory within the block, for one purpose at a time.
+    """Hold the lock of an activity in a directory, for one purpose at a time.
 
     The directory is created if it does not exist. The thread that holds a lock may take
     it again for another purpose, as `train` does inside of `train_and_evaluate`.
@@ -82,7 +82,7 @@ def hold(
       MissingFileError: The lock file was removed before the end of the block.
     """
     os.makedirs(directory, exist_ok=True)
-    key = os.path.realpath(directory)
+    key = _key(directory, activity)
     with _registry:
         held = _held.get(key)
         if held is None:
@@ -96,7 +96,7 @@ def hold(
         if is_first:
             held.acquire()
         yield
-        check_held(directory)
+        check_held(directory, activity)
     finally:
         with _registry:
             held.purposes.remove(purpose)
@@ -105,7 +105,11 @@ def hold(
                 _held.pop(key, None)
 
 
-def check_held(directory: Pathish) -> None:
+def _key(directory: Pathish, activity: Activity) -> tuple[str, str]:
+    return os.path.realpath(directory), activity.file
+
+
+def check_held(directory: Pathish, activity: Activity = TRAINING) -> None:
     """Raise if this process took the lock of a directory and has lost it.
 
     Do nothing if this process did not take it.
@@ -114,7 +118,7 @@ def check_held(directory: Pathish) -> None:
       InUseError: Another process has taken the lock over.
       MissingFileError: The lock file or the directory was removed.
     """
-    held = _held.get(os.path.realpath(directory))
+    held = _held.get(_key(directory, activity))
     if held is not None:
         held.check()
 
@@ -318,7 +322,7 @@ class _Lock:
 
 
 _registry = threading.Lock()
-_held: dict[str, _Lock] = {}  # by real path
+_held: dict[tuple[str, str], _Lock] = {}  # by real path and file
 _MOST_ATTEMPTS = 20
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 

@@ -229,3 +229,35 @@ def test_a_directory_that_is_deleted_is_not_made_again(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match="run was deleted while it was trained"):
         saver.close()
     assert not (tmp_path / "run").exists()
+
+
+class Watched(dict):  # type: ignore[type-arg]
+    """Arrays that note while they are being written."""
+
+    def __init__(self, mine: threading.Event, other: threading.Event) -> None:
+        super().__init__(ARRAYS)
+        self.mine, self.other = mine, other
+        self.overlaps: list[bool] = []
+
+    def __iter__(self) -> Iterator[str]:
+        self.mine.set()
+        # Wait for the other writer, which must not come.
+        self.overlaps.append(self.other.wait(0.3))
+        self.mine.clear()
+        return super().__iter__()
+
+
+def test_two_savers_of_one_folder_write_one_after_the_other(tmp_path: Path) -> None:
+    first, second = threading.Event(), threading.Event()
+    one, two = Watched(first, second), Watched(second, first)
+    (tmp_path / "link").symlink_to(tmp_path)
+    savers = Saver(tmp_path), Saver(tmp_path / "link", keep_max=1)
+    savers[0].save(1, one)
+    savers[1].save(2, two)
+    for saver in savers:
+        saver.close()
+        saver.close()
+    assert set(one.overlaps) == set(two.overlaps) == {False}
+    assert steps(tmp_path) == [2]
+    with pytest.raises(RuntimeError, match="closed"):
+        savers[0].save(3, ARRAYS)

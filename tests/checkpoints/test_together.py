@@ -85,6 +85,34 @@ def test_a_process_that_cannot_write_fails_all_of_them(folder):
     assert list(folder.parent.iterdir()) == []
 
 
+def table(start, stop, shape=TABLE.shape):
+    return {"table": [Rows(TABLE[start:stop], start, shape)]}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (table(0, 3), table(4, 7), "rows 3 to 4 of table were written by no process"),
+        (table(0, 4), table(4, 6), "rows 6 to 7 of table were written by no process"),
+        (table(1, 4), table(4, 7), "rows 0 to 1 of table were written by no process"),
+        (table(0, 5), table(4, 7), r"row 4 of table was written by chief .*worker 0"),
+        (table(0, 7), table(0, 7), r"row 0 of table was written by chief .*worker 0"),
+        (table(0, 4), table(4, 7, (8, 2)), r"table is \[7, 2\] in chief .*\[8, 2\] in"),
+        ({"w": []}, {"w": []}, "w was written by no process"),
+        (table(0, 7), {"table": [], "w": []}, r"chief .* has no w, which others save"),
+    ],
+    ids=["gap", "end", "start", "overlap", "twice", "shape", "nobody", "names"],
+)
+def test_pieces_that_are_not_all_rows_are_not_saved(folder, first, second, words):
+    def save(one):
+        rows = second if one.index else first
+        with pytest.raises(CheckpointError, match=words):
+            write_together(one, folder, 5, rows, {"input": 3})
+
+    in_threads(processes_of(2), save)
+    assert list(folder.parent.iterdir()) == []
+
+
 def test_all_processes_restore_the_newest_intact_checkpoint(tmp_path):
     peers = processes_of(2)
     for step in (5, 6):

@@ -1,3 +1,5 @@
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -179,7 +181,8 @@ def test_settings_that_cannot_be_meant_are_refused():
         WarmStartSettings("runs", vars_to_warm_start="(")
     with pytest.raises(ConfigError, match="warm_start_from must be the path"):
         checkpoints.as_settings(3)
-    assert checkpoints.as_settings(b"runs/a").ckpt_to_initialize_from == "runs/a"
+    given = checkpoints.as_settings(b"runs/a")
+    assert given.ckpt_to_initialize_from == os.path.abspath("runs/a")
     assert checkpoints.as_settings(None) is None
 
 

@@ -24,6 +24,27 @@ def test_all_missing_files_are_an_error(cli, run_file):
     assert "features.city.file: there is no file 'words.txt'" in answer.err
 
 
+def test_a_missing_file_is_told_beside_other_errors(cli, run_file):
+    (run_file.parent / "test.csv").unlink()
+    words = "features.city={type: vocabulary, file: words.txt}"
+    wrong = ["--set", words, "--set", "train.max_steps=-1", "--set", "run.modeldir=a"]
+    answer = cli("check", run_file, *wrong)
+    assert answer.code == 2
+    assert "4 errors in" in answer.err
+    assert "train.max_steps: must be" in answer.err
+    assert "data.sources.test.files: no file matches" in answer.err
+    assert "features.city.file: there is no file 'words.txt'" in answer.err
+
+
+def test_a_missing_file_is_told_beside_code_that_is_not_found(cli, run_file):
+    (run_file.parent / "test.csv").unlink()
+    custom = "model={model_fn: 'nothing_here:model_fn'}"
+    answer = cli("check", run_file, "--set", custom, "--set", "optimizers={}")
+    assert answer.code == 2
+    assert "nothing_here" in answer.err
+    assert "data.sources.test.files: no file matches" in answer.err
+
+
 def test_the_data_is_told_by_column_with_the_label_balance(cli, run_file):
     answer = cli("check", run_file, "--data")
     assert answer.code == 0, answer.err

@@ -1,6 +1,8 @@
 """`estimax launch`, with real processes."""
 
+import inspect
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +23,8 @@ def input_fn():
     data = ex.input.Dataset.from_tensor_slices(({"x": x}, 3 * x[:, 0] + 1))
     return data.repeat().batch(16)
 
-config = ex.RunConfig(sys.argv[1], tf_random_seed=1, save_summary_steps=None)
+seed = int(sys.argv[2]) if len(sys.argv) > 2 else None
+config = ex.RunConfig(sys.argv[1], tf_random_seed=seed, save_summary_steps=None)
 model = ex.LinearRegressor(
     [ex.feature_columns.numeric_column("x")], optimizer="SGD", config=config
 )
@@ -40,15 +43,23 @@ def estimax(*arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_two_processes_train_one_model(tmp_path):
+@pytest.mark.parametrize(
+    "seed",
+    [(), pytest.param(("1",), marks=pytest.mark.slow)],
+    ids=["no_seed", "seed"],
+)
+def test_two_processes_train_one_model(tmp_path, seed):
     program = tmp_path / "train.py"
     program.write_text(PROGRAM)
-    status, output = estimax("launch", program, tmp_path / "two")
+    status, output = estimax("launch", program, tmp_path / "two", *seed)
     assert status == 0, output
     assert "[master] trained as master" in output
     assert "[worker 0] trained as worker" in output
     # Both trained on half of each batch; one process alone trains the same.
-    subprocess.run([sys.executable, program, tmp_path / "one"], check=True, timeout=600)
+    if not seed:  # begin with the same values, and the same seed of the data
+        shutil.copytree(tmp_path / "two/model.ckpt-0", tmp_path / "one/model.ckpt-0")
+    alone = [sys.executable, program, tmp_path / "one", *seed]
+    subprocess.run(alone, check=True, timeout=600)
     one, two = (checkpoints.restore_latest(tmp_path / name) for name in ("one", "two"))
     assert one.step == two.step == 6
     assert one.extra == two.extra
@@ -119,6 +130,22 @@ def test_a_missing_program_is_an_error_without_a_traceback(tmp_path):
     assert status == 1
     assert "there is no file" in output
     assert "Traceback" not in output
+
+
+@pytest.mark.slow
+def test_a_worker_that_ends_at_its_start_ends_the_job(tmp_path):
+    program = tmp_path / "train.py"
+    ends = (
+        "import json, os, sys\nif 'worker' in os.environ['TF_CONFIG'].split('task')[1]:"
+    )
+    program.write_text(f"{ends} sys.exit(7)\n{PROGRAM}")
+    status, output = estimax("launch", program, tmp_path / "model")
+    assert status == 7
+    assert "worker 0 ended with exit status 7" in output
+    assert "stopping master, which did not end" in output
+    # Longer than a process takes to hear of an error, and no longer.
+    grace = inspect.signature(wait_for_all).parameters["grace_seconds"].default
+    assert 3 < grace <= 10
 
 
 @pytest.mark.slow

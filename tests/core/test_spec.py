@@ -32,6 +32,12 @@ def test_every_mode_needs_its_fields(mode, given, missing):
         EstimatorSpec(mode, **given)
 
 
+@pytest.mark.parametrize("mode", ["training", "predict", "TRAIN", None, 1, []])
+def test_an_unknown_mode_is_refused(mode):
+    with pytest.raises(SpecError, match="mode must be what the model_fn was called"):
+        EstimatorSpec(mode, predictions={"y": Y}, loss=LOSS, train_op="SGD")
+
+
 def test_a_spec_for_all_modes_may_be_built_at_once():
     for mode in (TRAIN, EVAL, PREDICT):
         EstimatorSpec(mode, predictions={"y": Y}, loss=LOSS, train_op="SGD")

@@ -34,12 +34,25 @@ def test_an_average_follows_its_variable_by_the_rule_of_the_step(trained, tmp_pa
     weight = average = _initial(trained)
     for step in range(3):
         weight = weight + 0.2 * (2.0 - weight)
-        decay = min(0.9, (1 + step) / (10 + step))
+        decay = min(0.9, (2 + step) / (11 + step))  # the step after the update
         average += (weight - average) * (1 - decay)
     plain.train(one_row, steps=3)
     np.testing.assert_allclose(plain.get_variable_value("line/kernel"), [[weight]])
     saved = trained.get_variable_value("line/kernel/ExponentialMovingAverage")
     np.testing.assert_allclose(saved, [[average]], rtol=1e-5)
+
+
+def test_an_average_is_that_of_tensorflow_after_train_op(tmp_path):
+    # TensorFlow 2.15.1: with control_dependencies([train_op]):
+    #     ExponentialMovingAverage(0.99, num_updates=global_step).apply([w])
+    def counting(features, labels, mode):
+        loss = -ex.get_variable("w", (), initializer=0.0)
+        return ex.EstimatorSpec(mode, loss=loss, train_op=ex.optimizers.SGD(1.0))
+
+    config = ex.RunConfig(tmp_path, tf_random_seed=1, average_decay=0.99)
+    model = ex.Estimator(counting, config=config).train(one_row, steps=5)
+    saved = model.get_variable_value("w/ExponentialMovingAverage")
+    np.testing.assert_allclose(saved, 4.4002, rtol=1e-6)
 
 
 def test_evaluation_and_export_use_the_averages(trained, tmp_path):

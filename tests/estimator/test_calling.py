@@ -1,4 +1,5 @@
 import functools
+import os
 
 import numpy as np
 import pytest
@@ -72,6 +73,14 @@ def test_labels_need_an_argument(make):
 def test_what_is_no_spec_is_refused(make):
     with pytest.raises(SpecError, match="must return an EstimatorSpec, got dict"):
         make(lambda features: {}).train(features_only(), steps=1)
+
+
+def test_a_spec_of_another_mode_is_refused(make):
+    def model_fn(features, labels, mode):
+        return line_model_fn(features, labels, ex.ModeKeys.EVAL)
+
+    with pytest.raises(SpecError, match=r"mode 'train' and returned .* of mode 'eval'"):
+        make(model_fn).train(data(), steps=1)
 
 
 def test_an_input_fn_is_called_with_what_it_names(make):
@@ -153,6 +162,29 @@ def test_two_model_dirs_are_refused(tmp_path):
     assert ex.Estimator(line_model_fn).model_dir
     with pytest.raises(ConfigError, match="config must be a RunConfig, got dict"):
         ex.Estimator(line_model_fn, tmp_path, {})
+
+
+def test_a_relative_model_dir_stays_where_it_was(tmp_path, monkeypatch, caplog):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    caplog.set_level("INFO", "estimax")
+    config = ex.RunConfig("runs/a", log_step_count_steps=None, save_summary_steps=0)
+    model = ex.Estimator(line_model_fn, config=config)
+    warm = ex.Estimator(line_model_fn, "runs/b", warm_start_from="runs/a")
+
+    def input_fn():
+        monkeypatch.chdir(tmp_path / "there")
+        return once()()
+
+    model.train(input_fn, steps=1)
+    warm.train(once(), steps=1)
+    assert model.evaluate(once())["global_step"] == 1
+    assert os.listdir(tmp_path / "there") == []
+    assert "training starts at step 0 in runs/a, until step 1" in caplog.text
+    # The same folder, in both ways to write it.
+    monkeypatch.chdir(tmp_path / "here")
+    assert ex.Estimator(line_model_fn, "runs/a", model.config).latest_checkpoint()
 
 
 def test_any_iterable_of_batches_is_an_input(make):

@@ -198,7 +198,13 @@ def in_tensorflow(path, signature, given, folder):
         [*command, folder / "given.npz", folder / "found.npz"],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": "", "CUDA_VISIBLE_DEVICES": ""},
+        # TensorFlow ends at once if XLA_FLAGS has a flag that it does not know.
+        env={
+            **os.environ,
+            "PYTHONPATH": "",
+            "CUDA_VISIBLE_DEVICES": "",
+            "XLA_FLAGS": "",
+        },
     )
     assert not done.returncode, done.stderr[-3000:]
     with np.load(folder / "found.npz") as found:

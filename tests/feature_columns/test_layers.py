@@ -294,3 +294,23 @@ def test_the_normalizer_sees_the_raw_dtype():
     column = fc.numeric_column("n", normalizer_fn=lambda x: seen.append(x.dtype) or x)
     fc.DenseFeatures([column]).apply({}, {"n": np.array([1, 2], np.int32)})
     assert seen == [np.int32]
+
+
+@pytest.mark.parametrize("layer", [fc.DenseFeatures, fc.LinearModel])
+def test_every_missing_feature_is_named_and_what_was_found(layer):
+    city = fc.categorical_column_with_hash_bucket("city", 10)
+    columns = [
+        fc.numeric_column("age"),
+        fc.numeric_column("income"),
+        fc.indicator_column(city),
+        fc.bucketized_column(fc.numeric_column("size"), [1.0]),
+    ]
+    made = layer(columns)
+    with pytest.raises(FeatureError) as raised:
+        made.init(jax.random.key(0), {"age": [1.0], "zip": [2.0]})
+    assert str(raised.value) == (
+        f"{layer.__name__}: its columns need features 'city', 'income', 'size', which "
+        "are not among the features; found: age, zip"
+    )
+    with pytest.raises(FeatureError, match="'city_indicator' needs feature 'city',"):
+        made.init(jax.random.key(0), {"age": [1.0], "income": [1.0], "size": [1.0]})

@@ -31,7 +31,7 @@ class Elements:
         return self.read
 
 
-def batches_of(peer, arrays, requests=None, limit=None):
+def batches_of(peer, arrays, requests=None, limit=None, checksum=None):
     """Batches of ids [rows, width], padded to the width that the processes agree on."""
 
     def prepare(array, agree):
@@ -45,6 +45,7 @@ def batches_of(peer, arrays, requests=None, limit=None):
         requests or Requests(),
         prepare=prepare,
         misfit=lambda array: "" if len(array) % 2 == 0 else f"odd {len(array)}",
+        checksum=checksum,
         limit=limit,
     )
 
@@ -97,6 +98,17 @@ def test_other_arrays_must_have_the_same_shapes():
         values = np.ones((2, 1), np.float32 if peer.index else np.int64)
         with pytest.raises(ClusterError, match="different shapes"):
             list(batches_of(peer, [values]))
+
+    in_threads(processes_of(2), read)
+
+
+def test_rows_that_differ_between_processes_are_an_error():
+    def read(peer):
+        rows = [np.zeros((2, 1)), np.full((2, 1), peer.index)]
+        batches = batches_of(peer, rows, checksum=lambda rows: int(rows.sum()))
+        next(batches)
+        with pytest.raises(ClusterError, match=r"checksum 0 in chief .*; checksum 2"):
+            next(batches)
 
     in_threads(processes_of(2), read)
 

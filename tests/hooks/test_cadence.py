@@ -1,7 +1,9 @@
 import pytest
+from process_threads import processes_of
 
 from estimax.core.errors import ConfigError
-from estimax.hooks import SecondOrStepTimer
+from estimax.hooks import RunContext, SecondOrStepTimer
+from estimax.parallel.requests import Requests
 
 
 class Clock:
@@ -70,3 +72,53 @@ def test_seconds_do_not_cut_the_loop_short() -> None:
     assert not timer.is_due_next()
     clock.now += 10
     assert timer.is_due_next()
+
+
+class Together:
+    """A timer in each of two processes, with clocks of their own."""
+
+    def __init__(self, **interval):
+        self.now = [0.0, 0.0]
+        peers = processes_of(2)
+        self.contexts = [RunContext(1, peers=p, requests=Requests()) for p in peers]
+        self.timers = [
+            SecondOrStepTimer(**interval, clock=lambda index=index: self.now[index])
+            for index in range(2)
+        ]
+
+    def are_due(self, *agreed):
+        for context in self.contexts:
+            context.agreed = frozenset(agreed)
+        pairs = zip(self.timers, self.contexts, strict=True)
+        return [timer.is_due_for_all(context, "report") for timer, context in pairs]
+
+    def trigger(self, step):
+        for timer in self.timers:
+            timer.update_last_triggered_step(step)
+
+    def asked(self):
+        return [context.requests.take() for context in self.contexts]
+
+
+def test_the_clock_of_the_chief_decides_for_all_processes():
+    both = Together(every_secs=10)
+    assert both.are_due() == [True, True]  # the first step
+    both.trigger(1)
+    both.now[1] = 20.0
+    assert both.are_due() == [False, False]
+    assert both.asked() == [[], []]
+    both.now[0] = 11.0
+    assert both.are_due() == [False, False]
+    assert both.are_due() == [False, False]
+    assert both.asked() == [["report"], []]  # once
+    assert both.are_due("report") == [True, True]
+    both.trigger(5)
+    assert both.are_due() == [False, False]
+    assert both.asked() == [[], []]
+
+
+def test_steps_need_no_request():
+    both = Together(every_steps=10)
+    both.trigger(1)
+    assert both.are_due() == [True, True]  # called at the right step only
+    assert both.asked() == [[], []]

@@ -27,6 +27,12 @@ class Tensor:
         return self._values
 
 
+def test_examples_without_a_batch_are_told_to_be_batched():
+    examples = Dataset.from_tensor_slices(({"x": [1.0, 2.0], "v": [[1], [2]]}, [1, 2]))
+    with pytest.raises(InputError, match=r"features\['x'\], labels\..*\.batch\(size\)"):
+        next(as_batches(examples))
+
+
 def test_a_dataset_of_pairs_gives_features_and_labels():
     features, labels = next(as_batches(Dataset.from_tensor_slices((X, Y)).batch(2)))
     assert features["x"].tolist() == [0, 1]

@@ -66,3 +66,39 @@ def test_nothing_is_collected_outside_of_a_model_fn():
     assert ex.losses.get_losses() == []
     with pytest.raises(SpecError, match="no loss has been computed in scope 'a'"):
         ex.losses.get_total_loss(scope="a")
+
+
+def penalized_fn(features, labels, mode):
+    """Penalties of layers in TensorFlow's collection, and of shared variables."""
+    ex.losses.add_loss(jnp.sum(features["x"]))
+    ex.losses.add_loss(100.0, "regularization_losses")
+    for _ in range(2):  # the second one shares the variable, and adds no penalty
+        with ex.variable_scope("tower", reuse=ex.AUTO_REUSE):
+            ex.get_variable(
+                "w", (1,), initializer=2.0, regularizer=lambda v: 1000 * v[0]
+            )
+    with ex.variable_scope("plain", reuse=ex.AUTO_REUSE):
+        ex.get_variable("w", (1,), initializer=2.0)
+        ex.get_variable("w", (1,), initializer=2.0, regularizer=jnp.sum)
+    collected = ex.losses.get_losses(loss_collection="regularization_losses")
+    by_name = {
+        "collected": sum(collected),
+        "listed": sum(ex.regularization_losses()),
+        "penalty": ex.losses.get_regularization_loss(),
+        "tower": ex.losses.get_regularization_loss("tower"),
+        "data": ex.losses.get_total_loss(add_regularization_losses=False),
+    }
+    return ex.EstimatorSpec(
+        mode,
+        loss=ex.losses.get_total_loss(),
+        train_op=ex.optimizers.SGD(0.0),
+        eval_metric_ops={name: ex.metrics.mean(v) for name, v in by_name.items()},
+    )
+
+
+def test_every_regularization_loss_counts(tmp_path):
+    model = ex.Estimator(penalized_fn, str(tmp_path))
+    found = model.train(batches([0, 1, 0, 1])).evaluate(batches([0, 1, 0, 1]))
+    assert found["loss"] == 10 + 100 + 2000
+    assert found["penalty"] == found["collected"] == found["listed"] == 2100
+    assert (found["tower"], found["data"]) == (2000, 10)

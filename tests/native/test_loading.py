@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from estimax.native import loading
+from estimax.native import kept_kernels, loading
 
 
 @pytest.fixture
@@ -89,3 +89,62 @@ print(hex(fingerprint64(["hello"])[0]))
     )
     assert done.stdout.strip() == "0xb48be5a931380ce8"
     assert "native kernels 'hashing' are off" in done.stderr
+
+
+def test_what_was_compiled_is_found_after_a_new_installation(
+    source, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    _index(source).write_text("compiled")
+    kept_kernels.keep(source, [])
+    shutil.rmtree(source.parent / "__pycache__")
+    assert not loading.is_cached(source)  # other shared modules
+    kept_kernels.fetch(source, [])
+    assert _index(source).read_text() == "compiled"
+    _index(source).unlink()
+    source.write_text("another content")
+    kept_kernels.fetch(source, [])
+    assert not _index(source).exists()
+
+
+def test_a_cache_that_cannot_be_written_is_left_alone(source, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    _index(source).write_text("compiled")
+    kept_kernels.keep(source, [])
+    kept_kernels.fetch(source, [])
+    assert loading.is_cached(source)
+
+
+@pytest.mark.slow
+def test_kernels_are_compiled_once_for_two_installations(tmp_path):
+    package = Path(loading.__file__).parents[1]
+    code = """
+import logging, numpy as np
+logging.basicConfig(level="INFO")
+from estimax.native import distinct, loading
+distinct.distinct_ids(np.zeros((1, 2), np.int32), np.ones(1, np.int32))
+stats = loading._loaded["distinct"].number_distinct.stats
+print(loading.__file__, "hits", sum(stats.cache_hits.values()))
+"""
+
+    def run(folder):
+        shutil.copytree(
+            package, folder / "estimax", ignore=shutil.ignore_patterns("__pycache__")
+        )
+        environment = {"PYTHONPATH": str(folder), "XDG_CACHE_HOME": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | environment,
+            cwd=folder,
+        )
+        assert str(folder) in done.stdout
+        return done
+
+    assert "compiling native kernels 'distinct'" in run(tmp_path / "one").stderr
+    second = run(tmp_path / "two")
+    assert "compiling native kernels" not in second.stderr
+    assert "hits 2" in second.stdout

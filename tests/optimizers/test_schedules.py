@@ -1,4 +1,5 @@
 import copy
+import re
 
 import jax
 import jax.numpy as jnp
@@ -98,3 +99,80 @@ def test_an_unknown_schedule_names_its_neighbour():
 def test_decay_steps_must_be_positive():
     with pytest.raises(ValueError, match="decay_steps must be positive, got 0"):
         optimizers.exponential_decay(0.1, 0, 0.9)
+
+
+IN_TENSORFLOWS_ORDER = {
+    # the function, its arguments in TensorFlow's order, and the call that is advised
+    "exponential_decay": (
+        (0.1, 1, 100, 0.96),
+        "exponential_decay(0.1, decay_steps=100, decay_rate=0.96)",
+    ),
+    "natural_exp_decay": (
+        (0.1, 0, 100, 0.5, True),
+        "natural_exp_decay(0.1, decay_steps=100, decay_rate=0.5, staircase=True)",
+    ),
+    "inverse_time_decay": (
+        (0.1, 7, 100, 0.5),
+        "inverse_time_decay(0.1, decay_steps=100, decay_rate=0.5)",
+    ),
+    "piecewise_constant": (
+        (5, [10], [1.0, 0.5]),
+        "piecewise_constant([10], values=[1.0, 0.5])",
+    ),
+    "polynomial_decay": ((0.1, 1, 100), "polynomial_decay(0.1, decay_steps=100)"),
+    "cosine_decay": ((0.1, 1, 100), "cosine_decay(0.1, decay_steps=100)"),
+    "cosine_decay_restarts": (
+        (0.1, 1, 100),
+        "cosine_decay_restarts(0.1, first_decay_steps=100)",
+    ),
+    "linear_cosine_decay": ((0.1, 1, 100), "linear_cosine_decay(0.1, decay_steps=100)"),
+    "noisy_linear_cosine_decay": (
+        (0.1, 1, 100, 0.5),
+        "noisy_linear_cosine_decay(0.1, decay_steps=100, initial_variance=0.5)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_TENSORFLOWS_ORDER)
+def test_a_number_in_the_place_of_the_step_is_refused_with_the_right_call(name):
+    make = getattr(optimizers, name)
+    given, right = IN_TENSORFLOWS_ORDER[name]
+    with pytest.raises(ValueError, match=re.escape(f"write {right}")):
+        make(*given)
+    assert callable(
+        make(given[0], *given[2:]) if name[:2] != "pi" else make(*given[1:])
+    )
+
+
+@pytest.mark.parametrize("name", IN_TENSORFLOWS_ORDER)
+def test_an_array_in_the_place_of_the_step_gives_the_rate_at_that_step(name):
+    make = getattr(optimizers, name)
+    given, _ = IN_TENSORFLOWS_ORDER[name]
+    place = 0 if name == "piecewise_constant" else 1
+    rest = given[:place] + given[place + 1 :]
+    step = jnp.asarray(40)
+    at_step = jax.jit(lambda step: make(*given[:place], step, *given[place + 1 :]))
+    np.testing.assert_allclose(at_step(step), make(*rest)(step), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f: f(0.1, 1, 100, decay_rate=0.96),
+        lambda f: f(0.1, 1, decay_steps=100, decay_rate=0.96),
+        lambda f: f(0.1, global_step=1, decay_steps=100, decay_rate=0.96),
+        lambda f: f(0.1, np.int64(1), 100, 0.96, False),
+        lambda f: f(learning_rate=0.1, global_step=1, decay_steps=100, decay_rate=0.96),
+    ],
+)
+def test_a_step_is_noticed_however_the_rest_is_given(call):
+    with pytest.raises(ValueError, match=r"write exponential_decay\(0.1, decay_steps="):
+        call(optimizers.exponential_decay)
+
+
+def test_a_flag_of_a_schedule_is_true_or_false():
+    with pytest.raises(ValueError, match="staircase must be True or False"):
+        optimizers.exponential_decay(0.1, 100, 0.96, staircase=0.5)
+    assert float(optimizers.polynomial_decay(0.0, 10, end_learning_rate=9.0)(10)) == 9
+    with pytest.raises(TypeError, match="decay_step"):
+        optimizers.exponential_decay(0.1, decay_step=100, decay_rate=0.5)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +14,9 @@ import numpy as np
 
 from estimax import checkpoints
 
-PROGRAM = Path(__file__).parent / "programs" / "train_clicks.py"
+PROGRAMS = Path(__file__).parent / "programs"
+PROGRAM = PROGRAMS / "train_clicks.py"
+SMALL = PROGRAMS / "train_small.py"
 PATIENCE = 600.0  # seconds; generous, because a busy machine must not fail a test
 
 
@@ -23,33 +26,64 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Job:
-    """Processes that train together; each prints to a file beside the model_dir."""
+def slurm_environment(kind, index, workers, port):
+    return {
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": str(workers + 1),
+        "SLURM_PROCID": str(0 if kind == "chief" else index + 1),
+        "SLURM_LOCALID": "0",
+        "JAX_COORDINATOR_PORT": str(port),
+    }
 
-    def __init__(self, model_dir, *options, workers=1, evaluator=False, devices=4):
+
+class Job:
+    """Processes that train together; each prints to a file beside the model_dir.
+
+    `absent` names processes of the cluster that are not started. With `slurm` the
+    environment is also the one that Slurm gives to its tasks. `own` has further options
+    of single processes, by their name.
+    """
+
+    def __init__(
+        self,
+        model_dir,
+        *options,
+        workers=1,
+        evaluator=False,
+        devices=4,
+        program=PROGRAM,
+        absent=(),
+        slurm=False,
+        chief="chief",
+        own=None,
+    ):
         self.model_dir = Path(model_dir)
         self.model_dir.mkdir(parents=True, exist_ok=True)
         port = free_port()
-        cluster = {"chief": [f"127.0.0.1:{port}"]}
+        cluster = {chief: [f"127.0.0.1:{port}"]}
         cluster["worker"] = [f"127.0.0.1:{port + 1 + i}" for i in range(workers)]
-        tasks = [("chief", 0), *(("worker", i) for i in range(workers))]
+        tasks = [(chief, 0), *(("worker", i) for i in range(workers))]
         tasks += [("evaluator", 0)] if evaluator else []
+        tasks = [task for task in tasks if "{} {}".format(*task) not in absent]
         self.processes = {
             f"{kind} {index}": self._start(
                 f"{kind} {index}",
-                options,
+                program,
+                (*options, *(own or {}).get(f"{kind} {index}", ())),
                 devices,
                 {"cluster": cluster, "task": {"type": kind, "index": index}},
+                slurm_environment(kind, index, workers, port) if slurm else {},
             )
             for kind, index in tasks
         }
 
-    def _start(self, name, options, devices, tf_config):
+    def _start(self, name, program, options, devices, tf_config, more):
         flags = f"--xla_force_host_platform_device_count={devices}"
-        env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config)}
+        env = {"XLA_FLAGS": flags, "TF_CONFIG": json.dumps(tf_config), **more}
         with open(self._log(name), "w") as log:
             return subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.model_dir), *options],
+                [sys.executable, str(program), str(self.model_dir), *options],
                 env={**os.environ, **env},
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -112,6 +146,13 @@ def alone(model_dir, *options, devices=1):
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def begin_as(model_dir, other, *models):
+    """Let models begin with the initial values of those in another folder."""
+    for model in models or ("Adagrad",):
+        initial = checkpoints.path_of(Path(other) / model, 0)
+        shutil.copytree(initial, Path(model_dir) / model / initial.name)
 
 
 def losses(model_dir, model="Adagrad"):

@@ -1,6 +1,7 @@
 """JSON requests follow the rules of TensorFlow Serving; answers keep their digits."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -81,7 +82,9 @@ def test_nan_and_infinity_are_numbers():
         ({"instances": ["1"]}, [AGE], "a string"),
         ({"instances": [None]}, [AGE], "'age': expected .* found null"),
         ({"instances": [1, True]}, [AGE], "true or false"),
-        ({"instances": [1.0]}, [COUNT], "a number with a fraction"),
+        ({"instances": [1.5]}, [COUNT], r"found 1\.5, a number with a fraction"),
+        ({"instances": [1, 2.0]}, [COUNT], r"found 2\.0, .* decimal point; send 2\."),
+        ({"instances": [math.nan]}, [COUNT], "found nan, a number with a fraction"),
         ({"instances": [2**31]}, [COUNT], "out of range"),
         ({"instances": [2**80]}, [COUNT], "out of range"),
         ({"instances": [1]}, [FLAG], "a number"),

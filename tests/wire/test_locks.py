@@ -239,3 +239,24 @@ def test_of_many_that_start_at_once_one_holds_it(tmp_path: Path) -> None:
         child.communicate()
     assert sum(line.startswith(b"held") for line in firsts) == 1
     assert sum(child.returncode == 0 for child in children) == 1
+
+
+def test_two_activities_in_a_directory_have_a_lock_each(tmp_path: Path) -> None:
+    other = dataclasses.replace(locks.TRAINING, file="other.lock", name="scoring")
+    with locks.hold(tmp_path, "same", other), locks.hold(tmp_path, "same"):
+        assert {"other.lock", locks.FILE} <= set(os.listdir(tmp_path))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lost_lock_is_that_of_its_activity(tmp_path: Path) -> None:
+    other = dataclasses.replace(locks.TRAINING, file="other.lock", name="scoring")
+
+    def lose_one() -> None:
+        with locks.hold(tmp_path, "score", other), locks.hold(tmp_path, "train"):
+            (tmp_path / "other.lock").unlink()
+            locks.check_held(tmp_path)
+            (tmp_path / "checked").touch()
+
+    with pytest.raises(MissingFileError, match=r"other\.lock is gone"):
+        lose_one()
+    assert (tmp_path / "checked").exists()

@@ -304,7 +304,8 @@ def _hint(key: str, record: bytes) -> str:
         keys = messages.decode_example(record)
     except InputError:
         return "."
-    return did_you_mean(key, keys) if keys else "; the example has no features."
+    listed = did_you_mean(key, keys, listed_as="found")
+    return listed if keys else "; the example has no features."
 
 
 def name_of(row: int, names: Names) -> str:

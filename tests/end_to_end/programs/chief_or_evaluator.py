@@ -28,7 +28,7 @@ def data(rows):
 
 def main(model_dir, steps):
     logging.basicConfig(level=logging.INFO)
-    config = ex.RunConfig(model_dir, tf_random_seed=1, save_checkpoints_steps=5)
+    config = ex.RunConfig(model_dir, save_checkpoints_steps=5)
     estimator = ex.Estimator(model_fn, config=config)
     ex.train_and_evaluate(
         estimator,

@@ -34,6 +34,7 @@ def main():
     parser.add_argument("--save-secs", type=float)
     parser.add_argument("--slow", type=float, default=0.0, help="seconds a step")
     parser.add_argument("--evaluate", action="store_true")
+    parser.add_argument("--seed", type=int)
     args = parser.parse_args()
     for name in args.optimizers:
         train(args, name)
@@ -47,7 +48,7 @@ def train(args, optimizer):
         saves = {"save_checkpoints_steps": args.save_steps}
     config = ex.RunConfig(
         folder,
-        tf_random_seed=1,
+        tf_random_seed=args.seed,
         log_step_count_steps=None,
         shard_tables={"": True} if args.sharded else (),
         devices=args.devices,

@@ -1,0 +1,245 @@
+"""What two processes compare before they train, with threads in their place."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+from process_threads import in_threads, processes_of
+
+import estimax as ex
+from estimax.core.errors import ClusterError, ConfigError
+from estimax.core.spec import ModeKeys
+from estimax.estimator import agreement
+from estimax.feeding.packing import pack
+from estimax.hooks import RunContext
+from estimax.training import loop
+
+COLUMNS = ex.feature_columns
+DATA = (
+    {"x": np.ones((4, 1), np.float32), "word": np.array(list("abca"))},
+    np.array([0, 1, 1, 0]),
+)
+
+
+class OneStack:
+    """Stands for the stack of batches that the first step gets."""
+
+    def __init__(self, arrays):
+        self.arrays = arrays
+
+
+def compare(*models, hooks=((), ())):
+    """Compare models as far as a first step; return the message, or None."""
+
+    def run(one):
+        model = models[one.index]
+        with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
+            program = model._train_program(feed.first)
+            explain = lambda: agreement.hints_of(  # noqa: E731
+                model._model_fn, model._params, program
+            )
+            stack = OneStack(pack(program.plan.prepare(feed.first)))
+            state = program.form(jax.random.key(0), stack.arrays)
+            try:
+                agreement.compare_models(
+                    one, program, feed.first, hooks[one.index], explain
+                )
+                context = RunContext(0, state)
+                steps = (one, program, context, iter([stack]), explain)
+                assert list(agreement.comparing_steps(*steps)) == [stack]
+            except (ClusterError, ConfigError) as error:
+                return str(error)
+
+    first, second = in_threads(processes_of(2), run)
+    assert first == second
+    return first
+
+
+def dnn(words="abc", units=2, optimizer=None, **more):
+    word = COLUMNS.categorical_column_with_vocabulary_list("word", list(words))
+    columns = [COLUMNS.embedding_column(word, 2), COLUMNS.numeric_column("x")]
+    optimizer = optimizer or ex.optimizers.SGD(0.1)
+    return ex.DNNClassifier([units], columns, optimizer=optimizer, **more)
+
+
+def custom(rate=0.1, scale=None, start=0.0, params=None, chief_hooks=()):
+    def model_fn(features, labels, mode, params):
+        w = ex.get_variable("w", (1,), initializer=nn.initializers.constant(start))
+        y = jnp.sum(features["x"] * w, axis=1)
+        y = y if scale is None else y * scale
+        loss = jnp.mean((y - labels) ** 2) * params.get("weight", 1.0)
+        ex.summary.scalar("mean", jnp.mean(y))
+        return ex.EstimatorSpec(
+            mode,
+            loss=loss,
+            train_op=optax.sgd(rate),
+            training_chief_hooks=chief_hooks,
+        )
+
+    return ex.Estimator(model_fn, params=params or {})
+
+
+def extended(**given):
+    return ex.add_metrics(dnn(**given), lambda labels: {})
+
+
+def decayed(rate):
+    return ex.optimizers.SGD(
+        ex.optimizers.exponential_decay(0.1, decay_steps=10, decay_rate=rate)
+    )
+
+
+def test_equal_models_are_equal():
+    assert compare(dnn(), dnn()) is None
+    assert compare(custom(), custom()) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "one", "other", "line"),
+    [
+        (dnn, {}, {"dropout": 0.5}, "dropout: None in chief"),
+        (dnn, {"dropout": 0.5}, {"dropout": 0.2}, "dropout: 0.5 in chief"),
+        (dnn, {}, {"units": 3}, "hidden_units: [2] in chief"),
+        (dnn, {}, {"words": "acb"}, "vocabulary of 'word', item 2: b in chief"),
+        (dnn, {}, {"words": "abcd"}, "vocabulary of 'word', item 4: none: there are 3"),
+        (
+            dnn,
+            {},
+            {"optimizer": ex.optimizers.SGD(0.2)},
+            "optimizer: SGD(learning_rate=0.1) in chief",
+        ),
+        (dnn, {"optimizer": decayed(0.9)}, {"optimizer": decayed(0.8)}, "rate=0.9"),
+        (extended, {"dropout": 0.5}, {"dropout": 0.2}, "dropout=0.5, "),
+        (custom, {}, {"rate": 0.2}, "rate: 0.1 in chief"),
+        (custom, {}, {"start": 1.0}, "start: 0.0 in chief"),
+        (custom, {}, {"params": {"weight": 2.0}}, "params['weight']: not there in ch"),
+        (
+            custom,
+            {"scale": np.ones(4, np.float32)},
+            {"scale": np.array([1, 1, 2, 1], np.float32)},
+            "scale: float32[4]",
+        ),
+    ],
+)
+def test_a_difference_between_models_is_named(make, one, other, line):
+    message = compare(make(**one), make(**other))
+    assert line in message
+
+
+def test_hooks_that_all_processes_need_are_compared(tmp_path):
+    saver = ex.hooks.CheckpointSaverHook(tmp_path, save_steps=5)
+    other = ex.hooks.CheckpointSaverHook(tmp_path / "b", save_steps=5)
+    rare = ex.hooks.CheckpointSaverHook(tmp_path, save_steps=50)
+    loss = ex.hooks.LoggingTensorHook(["loss"], every_n_iter=3)
+    rate = ex.hooks.LoggingTensorHook(["learning_rate"], every_n_iter=3)
+    model = custom()
+    dense = dnn()
+    assert compare(model, model, hooks=([saver, loss], [other])) is None
+    assert "save_steps=50" in compare(model, model, hooks=([saver], [rare]))
+    assert "learning_rate" in compare(dense, dense, hooks=([rate], []))
+
+
+def test_a_hook_of_the_chief_may_not_request_what_all_compute():
+    losses = ex.hooks.LoggingTensorHook(["loss"], every_n_iter=3)
+    means = ex.hooks.LoggingTensorHook(["mean"], every_n_iter=3)
+    model = custom(chief_hooks=[losses])
+    assert compare(model, model) is None
+    model = custom(chief_hooks=[means])
+    assert "is among the training_chief_hooks" in compare(model, model)
+
+
+def compare_calls(*configs, **arguments):
+    def run(one):
+        own = {name: values[one.index] for name, values in arguments.items()}
+        try:
+            agreement.compare_calls(one, configs[one.index], **own)
+        except (ClusterError, ConfigError) as error:
+            return str(error)
+
+    return in_threads(processes_of(2), run)[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("tf_random_seed", 3),
+        ("save_summary_steps", 7),
+        ("save_checkpoints_steps", 7),
+        ("shard_tables_above", 7),
+        ("precision", "bfloat16"),
+        ("debug", True),
+    ],
+)
+def test_a_run_config_that_differs_is_refused(tmp_path, setting, value):
+    config = ex.RunConfig(tmp_path)
+    message = compare_calls(config, config.replace(**{setting: value}))
+    assert f"\n  {setting}: " in message
+    assert f"{value!r} in worker 0 (process 1 of 2)" in message
+
+
+def test_what_concerns_one_process_only_may_differ(tmp_path):
+    config = ex.RunConfig(tmp_path)
+    own = config.replace(
+        model_dir=str(tmp_path / "b"), log_step_count_steps=None, prefetch_batches=5
+    )
+    assert compare_calls(config, own, max_steps=(5, 5)) is None
+    assert "max_steps: 5 in chief" in compare_calls(config, own, max_steps=(5, 6))
+
+
+def test_a_model_that_is_not_compiled_is_refused(tmp_path):
+    config = ex.RunConfig(tmp_path, debug=True)
+    assert "this process is one of 2 that train together" in compare_calls(
+        config, config
+    )
+
+
+def test_without_a_seed_the_processes_take_that_of_the_chief(tmp_path):
+    given = ex.RunConfig(tmp_path, tf_random_seed=5)
+    assert agreement.shared_seed(None, given) == 5
+    assert agreement.shared_seed(None, ex.RunConfig(tmp_path)) is None
+    one, other = in_threads(
+        processes_of(2), lambda p: agreement.shared_seed(p, ex.RunConfig(tmp_path))
+    )
+    assert one == other
+
+
+def test_values_read_for_a_warm_start_are_compared(tmp_path):
+    models = [custom(start=0.0), custom(start=1.0)]
+
+    def run(one):
+        model = models[one.index]
+        with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
+            program = model._train_program(feed.first)
+            state = model._start_state(program, feed.first, None, 1)
+        with pytest.raises(ClusterError, match="warm start of w: float32"):
+            agreement.compare_warm_starts(one, state)
+
+    in_threads(processes_of(2), run)
+
+
+def observed(*steps_and_names):
+    """Request values in two processes; return what each of them computes."""
+    model = custom()
+    with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
+        program = model._train_program(feed.first)
+
+    def run(one):
+        step, names = steps_and_names[one.index]
+        try:
+            return loop._observed(program, set(names), RunContext(step, peers=one))
+        except ClusterError as error:
+            return str(error)
+
+    return in_threads(processes_of(2), run)
+
+
+def test_processes_compute_all_values_that_one_of_them_requests():
+    one, other = observed((3, ["mean", "loss"]), (3, ["weight_norm/w"]))
+    assert one == other == {"mean", "weight_norm/w"}
+
+
+def test_values_that_are_requested_at_different_steps_are_an_error():
+    message, _ = observed((3, ["mean"]), (4, ["mean"]))
+    assert "chief (process 0 of 2) at step 3, worker 0 (process 1 of 2) at" in message
