@@ -15,6 +15,7 @@ answers are cut back. Padding repeats the last row, because zeros may be invalid
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from estimax.export.examples import (
     specs_of,
 )
 from estimax.export.functions import ArgumentSpec
+from estimax.export.hashed_columns import HashedColumns
 from estimax.export.manifest import BundleFiles
 from estimax.export.requests import RequestReader
 from estimax.export.signature import (
@@ -306,12 +308,16 @@ class Bundle:
         Raises:
           BundleError: An array does not have the shape that the program takes.
         """
-        arrays = host_plan.flat_inputs(self.plan.prepare(batch))
+        arrays = host_plan.flat_inputs(self._columns.prepare(batch))
         sizes: dict[str, int] = {}
         return {
             name: _fitted(name, spec, arrays.get(name), sizes)
             for name, spec in self.arguments.items()
         }
+
+    @cached_property
+    def _columns(self) -> HashedColumns:
+        return HashedColumns(self.plan)
 
     def forwarded(self, batch: plans.RawBatch) -> Arrays:
         """Return the features of a batch that are outputs as they are.
@@ -741,10 +747,14 @@ def _fitted(
     """
     if array is None:
         raise BundleError(f"{name}: expected an array, found none.")
-    fits = len(array.shape) == len(spec.shape) and all(
-        (sizes.setdefault(dim, n) if isinstance(dim, str) else dim) == n
-        for dim, n in zip(spec.shape, array.shape, strict=True)
-    )
+    found = array.shape
+    fits = len(found) == len(spec.shape)
+    if fits:
+        # A loop and no generator: a server runs it for every array of every batch.
+        for dim, n in zip(spec.shape, found, strict=True):
+            if (sizes.setdefault(dim, n) if isinstance(dim, str) else dim) != n:
+                fits = False
+                break
     if not fits:
         expected = [
             sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape
@@ -754,7 +764,13 @@ def _fitted(
             "the example given to the export, or other features of this request, have "
             "another shape."
         )
-    return np.asarray(array, spec.dtype)
+    dtype = _dtype_of(spec.dtype)
+    return array if array.dtype is dtype else np.asarray(array, dtype)
+
+
+@functools.cache
+def _dtype_of(name: str) -> np.dtype[Any]:
+    return np.dtype(name)
 
 
 def with_last_row_repeated(array: NDArray[Any], rows: int) -> NDArray[Any]:
