@@ -1,6 +1,7 @@
 """A real server process: health follows the models, rollbacks, reloads and its end."""
 
 import http.client
+import json
 import shutil
 import subprocess
 import sys
@@ -79,7 +80,9 @@ class Client:
 
 def test_health_answers_and_reloads_during_the_life_of_a_server(tmp_path, exported):
     (tmp_path / "clicks").mkdir()
-    arguments = (f"clicks={tmp_path / 'clicks'}", "--batch-sizes", "1")
+    models = tmp_path / "models.yaml"
+    write_models(models, clicks={})
+    arguments = ("--model-config-file", str(models), "--batch-sizes", "1")
     arguments += ("--file_system_poll_wait_seconds", "0.1", "--drain-delay", "600")
     with (
         running_server(tmp_path, *arguments, until="/livez") as running,
@@ -91,7 +94,23 @@ def test_health_answers_and_reloads_during_the_life_of_a_server(tmp_path, export
         a_reload_answers_when_it_holds_and_changes_nothing_when_refused(
             client, exported
         )
+        a_file_of_models_is_applied_or_refused_as_a_whole(client, models)
         a_server_that_drains_tells_probes_and_closes_connections(client)
+
+
+def write_models(path, **policies):
+    """Write a file of models whose folders are beside it."""
+    models = [
+        {
+            "name": name,
+            "base_path": str(path.parent / name),
+            "model_version_policy": policy,
+        }
+        for name, policy in policies.items()
+    ]
+    temporary = path.with_suffix(".temporary")
+    temporary.write_text(json.dumps({"model_config_list": {"config": models}}))
+    temporary.rename(path)
 
 
 def health_of_an_empty_server_follows_its_first_version(client, exported):
@@ -138,6 +157,17 @@ def a_reload_answers_when_it_holds_and_changes_nothing_when_refused(client, expo
         client.serves("other")
 
 
+def a_file_of_models_is_applied_or_refused_as_a_whole(client, models):
+    log = client.server.log
+    write_models(models, clicks={"specific": {"versions": [1, 9]}}, other={"all": {}})
+    wait_for(lambda: "expected version 9" in log.read_text())
+    assert (client.version(), client.version("other")) == (3, None)
+    assert client.agrees(is_ready=True)
+    write_models(models, clicks={"specific": {"versions": [1]}}, other={"all": {}})
+    wait_for(lambda: client.version() == 1)
+    assert client.version("other") == 5
+
+
 def a_server_that_drains_tells_probes_and_closes_connections(client):
     server = client.server
     with server.log.open() as log:
@@ -154,7 +184,7 @@ def a_server_that_drains_tells_probes_and_closes_connections(client):
         assert answer.status == 200
         assert answer.read()
         assert answer.getheader("Connection") == "close"
-        assert client.version() == 3  # over a new connection
+        assert client.version() == 1  # over a new connection
         told = log.read()
     assert "version 2 is unloaded" in told
     assert "new configuration is refused" in told
