@@ -34,8 +34,8 @@ from estimax.core.sparse import padded_length
 from estimax.export import functions, host_plan, manifest, selftest
 from estimax.export.csv_requests import CSV_FILE, CsvRequest
 from estimax.export.examples import (
-    EXAMPLES,
     EXAMPLES_FILE,
+    EXAMPLES_NAMES,
     ParseExamples,
     parser_from_json,
     parser_of,
@@ -199,8 +199,9 @@ class Bundle:
             dicts, one per row; a dict of columns (arrays, lists, Series, `Strings`,
             `Sparse`), in which a single value stands for every row. If the model was
             exported with `build_parsing_serving_input_receiver_fn`, also
-            `{"examples": records}` with a list of serialized tf.train.Examples; if its
-            receiver decodes CSV, also `{"csv_row": lines}` under the receiver's name.
+            `{"examples": records}` or `{"inputs": records}` with a list of serialized
+            tf.train.Examples; if its receiver decodes CSV or parses Examples, also
+            `{"csv_row": lines}` under the receiver's name.
           signature: The name of the signature to call. None: `default_signature`.
           ignore_extra: Whether to ignore columns that the model does not use. Otherwise
             they are an error.
@@ -239,6 +240,24 @@ class Bundle:
             spec.name: spec.to_python(computed[spec.name]) for spec in called.outputs
         }
 
+    def __call__(self, features: Any, signature: str = "serving_default") -> Arrays:
+        """Predict every row of a table, as a predictor of `tf.contrib.predictor` does.
+
+        It is `predict` with the default signature of TensorFlow: for a classifier, that
+        of classes and scores.
+
+        Args:
+          features: A table, in one of the forms that `predict` takes.
+          signature: The name of the signature to call.
+
+        Returns:
+          Output name to a NumPy array.
+
+        Raises:
+          BundleError: As for `predict`.
+        """
+        return self.predict(features, signature)
+
     @property
     def default_signature(self) -> str:
         """The signature that `predict` and `estimax run` call if none is named.
@@ -274,11 +293,19 @@ class Bundle:
         Raises:
           BundleError: A feature is missing, unknown, or of another dtype or shape.
         """
-        if self._parse_examples is not None and _has_only(EXAMPLES, features):
-            features = self._parse_examples(features[EXAMPLES])
+        examples = self._examples_in(features)
+        if self._parse_examples is not None and examples is not None:
+            features = self._parse_examples(features[examples])
         elif self.csv is not None and _has_only(self.csv.name, features):
             features = self.csv(features[self.csv.name])
         return self._read_request(features, ignore_extra=ignore_extra)
+
+    def _examples_in(self, features: Any) -> str | None:
+        """Return the name of the serialized Examples in a request, None for others."""
+        names = {*EXAMPLES_NAMES, self.manifest.get("examples_name")}
+        # A feature of such a name is a feature.
+        names -= {spec.name for spec in next(iter(self.signatures.values())).inputs}
+        return next((name for name in names if _has_only(name, features)), None)
 
     @cached_property
     def parse_examples(self) -> ParseExamples:
@@ -605,7 +632,7 @@ def signature_named(name: str, signatures: Mapping[str, Signature]) -> Signature
     return signatures[name]
 
 
-def _has_only(name: str, features: Any) -> bool:
+def _has_only(name: str | None, features: Any) -> bool:
     return isinstance(features, Mapping) and list(features) == [name]
 
 

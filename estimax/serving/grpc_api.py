@@ -103,7 +103,7 @@ class GrpcApi:
         ]
 
     async def predict(self, request: Any, timeout: float | None) -> Any:
-        """Answer a Predict request."""
+        """Answer a Predict request with a serialized PredictResponse."""
 
         inputs = dict(request.inputs)
         size = sum(map(len, inputs.values()))

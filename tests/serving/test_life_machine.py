@@ -61,13 +61,14 @@ POLICIES = st.one_of(
 )
 LABELS = st.dictionaries(st.sampled_from(LABEL_NAMES), NUMBERS, max_size=1)
 CONFIGS = st.dictionaries(NAMES, st.tuples(FOLDERS, POLICIES, LABELS), min_size=1)
+RARELY = st.sampled_from([False, False, False, True])
 WRITES = st.tuples(st.just("write"), FOLDERS, NUMBERS, KINDS)
 EVENTS = st.one_of(
     WRITES,
     WRITES,  # twice as often
     st.tuples(st.just("reload"), CONFIGS),
-    st.tuples(st.just("hang_or_free"), FOLDERS, NUMBERS),
-    st.tuples(st.just("storage_fails_or_returns"), FOLDERS),
+    st.tuples(st.just("hang"), FOLDERS, NUMBERS, RARELY),
+    st.tuples(st.just("lose_storage"), FOLDERS, RARELY),
     st.tuples(st.just("begin_request"), NAMES),
     st.tuples(st.just("end_request"), st.integers(0, 3)),
 )
@@ -161,26 +162,27 @@ class Life(RuleBasedStateMachine):
             self.disk[folder][number] = kind
         self.settle_and_check()
 
-    def storage_fails_or_returns(self, folder):
+    def lose_storage(self, folder, is_away):
+        """The storage of a folder fails, or is back."""
         base, away = self.root / folder, self.root / f"{folder}.away"
-        if self.is_away[folder]:
+        if self.is_away[folder] and not is_away:
             base.unlink()
             away.rename(base)
-        else:
+        elif is_away and not self.is_away[folder]:
             base.rename(away)
             os.symlink(base, base)
-        self.is_away[folder] = not self.is_away[folder]
+        self.is_away[folder] = is_away
         self.settle_and_check()
 
     # What happens to loads, requests and time.
 
-    def hang_or_free(self, folder, number):
+    def hang(self, folder, number, is_hung):
         """Loads of a folder hang from now on, or no longer."""
-        event = self.hung.pop(self.root / folder / str(number), None)
-        if event is None:
-            self.hung[self.root / folder / str(number)] = threading.Event()
-        else:
-            event.set()
+        path = self.root / folder / str(number)
+        if is_hung:
+            self.hung.setdefault(path, threading.Event())
+        elif path in self.hung:
+            self.hung.pop(path).set()
         self.settle_and_check()
 
     def begin_request(self, name):
@@ -297,10 +299,10 @@ class Life(RuleBasedStateMachine):
         last = None
         while (seen := self._states()) != last:
             last = seen
+            self.now += 61.0  # try again what failed
             for _ in range(2):
                 self.manager.poll()
                 self._wait_for_loads()
-            self.now += 61.0  # try again what failed
 
     def _wait_for_loads(self):
         deadline = time.monotonic() + 120
@@ -310,7 +312,7 @@ class Life(RuleBasedStateMachine):
 
     def _states(self):
         return {
-            (name, v.number, v.state, v.loaded is None)
+            (name, v.number, v.state, v.failures, v.loaded is None)
             for name, model in self.manager.models().items()
             for v in model.versions.values()
         }
@@ -373,7 +375,8 @@ class Life(RuleBasedStateMachine):
             sent = request_message("PredictRequest").FromString(
                 request.SerializeToString()
             )
-            response = await self.grpc.predict(sent, None)
+            data = await self.grpc.predict(sent, None)
+            response = message("PredictResponse").FromString(data)
             assert response.model_spec.version.value == max(numbers)
         for number in range(1, 4):
             path = f"/v1/models/{name}/versions/{number}"
@@ -501,13 +504,14 @@ def random_event(chosen):
         name: (one("xy"), one(policies), one([{}, {one(LABEL_NAMES): number}]))
         for name in names
     }
+    is_rare = one((False, False, False, True))
     write = "write", folder, number, one(("good", one(KIND_NAMES)))
     return one(
         [
             *(write, write, write),
             ("reload", configs),
-            ("hang_or_free", folder, number),
-            ("storage_fails_or_returns", folder),
+            ("hang", folder, number, is_rare),
+            ("lose_storage", folder, is_rare),
             ("begin_request", one("ab")),
             ("end_request", chosen.randrange(4)),
         ]
