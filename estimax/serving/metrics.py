@@ -19,7 +19,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import Metric
 
-from estimax.serving.lifecycle import State
+from estimax.serving.lifecycle import Model, State
 from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code
 from estimax.wire.metric_families import Family, Sample
@@ -33,6 +33,7 @@ _SECONDS: Final = (
     *(10.0, 30.0),
 )
 _ROWS: Final = tuple(float(2**i) for i in range(17))
+_ENDED_KEPT: Final = 3  # ended versions of a model whose series are kept
 _POOL: Final = "model_server_batch_threads"  # TensorFlow Serving's name of its threads
 
 # TensorFlow Serving has no series of the time at which another was begun.
@@ -288,11 +289,11 @@ class ServerMetrics:
         return [*own, *process, *_manager_families(manager)]
 
     def _forget_versions(self, manager: ModelManager) -> None:
-        """Remove the series of versions that the manager does not know any more."""
+        """Remove the series of ended versions, except those that ended last."""
         known = {
             (name, str(number))
             for name, model in manager.models().items()
-            for number in model.versions
+            for number in _counted(model)
         }
         for metric, names in self._of_version.items():
             samples = next(iter(metric.collect())).samples
@@ -301,6 +302,16 @@ class ServerMetrics:
                     metric.remove(*values)
                     self._series.clear()
                     self._batches.clear()
+
+
+def _counted(model: Model) -> list[int]:
+    """Return the versions whose series are kept; a scrape must see their last counts.
+
+    The hundred series of a version take a millisecond of a scrape.
+    """
+    ended = [v.number for v in model.versions.values() if v.state is State.END]
+    dropped = set(sorted(ended)[:-_ENDED_KEPT])
+    return [number for number in model.versions if number not in dropped]
 
 
 def text_of(families: Iterable[Family]) -> str:

@@ -12,7 +12,7 @@ from serving.bundles import export_clicks
 from serving.servers import running_server
 
 from estimax.serving.config import ModelConfig
-from estimax.serving.lifecycle import Model, Version
+from estimax.serving.lifecycle import Model, State, Version
 from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
 from estimax.serving.status import Code
@@ -193,3 +193,17 @@ def test_the_dashboard_asks_for_metrics_that_exist():
         for name in re.findall(r":tensorflow:[\w:]+|(?:estimax|process)_\w+", query):
             family = re.sub(r"_(bucket|sum|count)$", "", name)
             assert f"`{name}`" in guide or f"`{family}`" in guide, name
+
+
+def test_only_the_last_ended_versions_keep_their_series():
+    metrics, manager = ServerMetrics(), no_models()
+    model = Model(ModelConfig("ctr", "/models/ctr"))
+    model.versions = {n: Version(n, Path(f"/models/ctr/{n}")) for n in range(1, 9)}
+    for number in range(1, 8):
+        model.versions[number].state = State.END
+    manager._models = {"ctr": model}
+    for number in model.versions:
+        metrics.observe(observed(version=number))
+    text = text_of(metrics.families(manager))
+    rows = re.findall(r'estimax_rows_total{model_name="ctr",version="(\d)"}', text)
+    assert rows == ["5", "6", "7", "8"]
