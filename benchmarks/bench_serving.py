@@ -5,6 +5,8 @@
 - 64 rows of 39 features (26 strings) over REST, beside the same server that parses the
   same JSON and answers a constant of the same size.
 - Requests of one row, with batching and without.
+- Processor time of the server for each request: one row over REST and over gRPC from 64
+  connections, one row from a single connection, and 1,024 rows over REST.
 - 20 version swaps under load: failed requests, and p99 during a swap beside idle p99.
 - Seconds until a server with 11 batch sizes is ready, first and second time.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import socket
 import statistics
@@ -30,6 +33,8 @@ import machine
 import numpy as np
 
 import estimax as ex
+from estimax.serving.protos import message
+from estimax.serving.tensors import fill_proto
 
 HERE = Path(__file__).resolve().parent
 STRINGS, NUMBERS, ROWS = 26, 13, 64
@@ -47,6 +52,7 @@ def main() -> None:
             "start": _starts(base, folder),
             "throughput": _throughput(base, folder, options),
             "batching": _batching(base, folder, options),
+            "processor": _processor(base, folder, options),
             "swaps": _swaps(base, bundle, folder, options),
         }
     machine.write_result("serving", found)
@@ -95,8 +101,16 @@ def _write_requests(folder: Path) -> None:
         ("rows", {"instances": rows}),
         ("columns", {"inputs": columns}),
         ("one", {"instances": rows[:1]}),
+        ("1024", {"instances": rows * (1024 // ROWS)}),
     ):
         (folder / f"{name}.json").write_text(json.dumps(body))
+    request = message("PredictRequest")()
+    request.model_spec.name = "m"
+    for name, value in rows[0].items():
+        dtype: Any = object if isinstance(value, str) else np.float32
+        word = value.encode() if isinstance(value, str) else value
+        fill_proto(request.inputs[name], np.array([word], dtype))
+    (folder / "one.pb").write_bytes(request.SerializeToString())
 
 
 def _throughput(base: Path, folder: Path, options: argparse.Namespace) -> Any:
@@ -122,6 +136,49 @@ def _batching(base: Path, folder: Path, options: argparse.Namespace) -> Any:
             for racer, at in (("on", on), ("off", off)):
                 laps[racer].append(_load(at, folder / "one.json", options))
     return _compared(laps, "on", "off")
+
+
+def _processor(base: Path, folder: Path, options: argparse.Namespace) -> Any:
+    """Return the microseconds of processor time that the server takes for a request."""
+    grpc_port = _free_port()
+    found: dict[str, Any] = {}
+    with _serving(base, folder, grpc_port=grpc_port) as port:
+        pid = _process_on(port)
+        for name, body, at, connections, kind in (
+            ("one row, REST, 64 connections", "one.json", port, 64, ()),
+            ("one row, gRPC, 64 connections", "one.pb", grpc_port, 64, ("--grpc",)),
+            ("one row, REST, 1 connection", "one.json", port, 1, ()),
+            ("one row, gRPC, 1 connection", "one.pb", grpc_port, 1, ("--grpc",)),
+            ("1,024 rows, REST, 2 connections", "1024.json", port, 2, ()),
+        ):
+            laps = []
+            for _ in range(options.rounds):
+                given = argparse.Namespace(
+                    **vars(options) | {"connections": connections}
+                )
+                command = _load_command(at, folder / body, given, options.seconds)
+                before = _processor_seconds(pid)
+                done = subprocess.run(
+                    [*command, *kind], capture_output=True, check=True
+                )
+                used = _processor_seconds(pid) - before
+                laps.append(1e6 * used / json.loads(done.stdout)["requests"])
+            found[name] = {"microseconds": laps, "median": statistics.median(laps)}
+    return found
+
+
+def _process_on(port: int) -> int:
+    """Return the process that listens on a port; benchmarks start it as a child."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"--rest-api-port\0{port}\0" in entry.read_text():
+                return int(entry.parent.name)
+    raise SystemExit(f"no process listens on port {port}")
+
+
+def _processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _compared(laps: dict[str, list[Any]], one: str, other: str) -> Any:
@@ -199,11 +256,14 @@ def _load_command(
 
 
 @contextlib.contextmanager
-def _serving(base: Path, folder: Path, *arguments: str) -> Iterator[int]:
+def _serving(
+    base: Path, folder: Path, *arguments: str, grpc_port: int = 0
+) -> Iterator[int]:
     port = _free_port()
     program = Path(sys.executable).parent / "estimax"
     command = [str(program), "serve", f"m={base}"]
-    command += ["--rest-api-port", str(port), "--port", "0", "--host", "127.0.0.1"]
+    command += ["--rest-api-port", str(port), "--port", str(grpc_port)]
+    command += ["--host", "127.0.0.1"]
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
     with _ended(process):

@@ -3,7 +3,8 @@
     python serving_load.py HOST PORT BODY.json --path /v1/models/m:predict
         --connections 16 --seconds 5
 
-Connections stay open. Each sends its next request when it has the answer.
+Connections stay open. Each sends its next request when it has the answer. With
+`--grpc`, BODY is a serialized PredictRequest.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 
 @dataclass
@@ -100,27 +102,56 @@ async def _connection(
     writer.close()
 
 
+async def load_grpc(
+    host: str, port: int, body: bytes, connections: int, seconds: float
+) -> Result:
+    """Send a PredictRequest from all connections for a time."""
+    import grpc.aio
+
+    result = Result()
+    start = time.perf_counter()
+
+    async def send(channel: Any) -> None:
+        predict = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        while time.perf_counter() < start + seconds:
+            before = time.perf_counter()
+            try:
+                await predict(body)
+            except grpc.aio.AioRpcError as error:
+                result.failures.append(str(error.details()))
+            result.seconds.append(time.perf_counter() - before)
+
+    own = [("grpc.use_local_subchannel_pool", 1)]  # a connection for each channel
+    channels = [
+        grpc.aio.insecure_channel(f"{host}:{port}", options=own)
+        for _ in range(connections)
+    ]
+    await asyncio.gather(*map(send, channels))
+    result.elapsed = time.perf_counter() - start
+    for channel in channels:
+        await channel.close()
+    return result
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("host")
     parser.add_argument("port", type=int)
     parser.add_argument("body", type=Path)
-    parser.add_argument("--path", required=True)
+    parser.add_argument("--path", default="")
+    parser.add_argument("--grpc", action="store_true")
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--stop-file", type=Path)
     given = parser.parse_args()
-    result = asyncio.run(
-        load(
-            given.host,
-            given.port,
-            given.path,
-            given.body.read_bytes(),
-            given.connections,
-            given.seconds,
-            given.stop_file,
-        )
+    body = given.body.read_bytes()
+    amount = given.connections, given.seconds
+    sending = (
+        load_grpc(given.host, given.port, body, *amount)
+        if given.grpc
+        else load(given.host, given.port, given.path, body, *amount, given.stop_file)
     )
+    result = asyncio.run(sending)
     print(json.dumps({**result.summary(), "first_failures": result.failures[:3]}))
 
 

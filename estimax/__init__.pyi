@@ -47,6 +47,7 @@ from estimax.checkpoints import VocabInfo as VocabInfo
 from estimax.checkpoints import WarmStartSettings as WarmStartSettings
 from estimax.core.errors import EstimaxError as EstimaxError
 from estimax.core.sparse import Sparse as Sparse
+from estimax.core.sparse import sparse_tensor_to_dense as sparse_tensor_to_dense
 from estimax.core.spec import ClassificationOutput as ClassificationOutput
 from estimax.core.spec import EstimatorSpec as EstimatorSpec
 from estimax.core.spec import ModeKeys as ModeKeys
@@ -100,11 +101,17 @@ from estimax.optimizers import group as group
 from estimax.optimizers import minimize as minimize
 from estimax.summary import log_value as log_value
 from estimax.variables import AUTO_REUSE as AUTO_REUSE
+from estimax.variables import GraphKeys as GraphKeys
 from estimax.variables import assign as assign
+from estimax.variables import get_collection as get_collection
+from estimax.variables import get_global_step as get_global_step
+from estimax.variables import get_or_create_global_step as get_or_create_global_step
 from estimax.variables import get_variable as get_variable
 from estimax.variables import get_variable_scope as get_variable_scope
 from estimax.variables import regularization_losses as regularization_losses
+from estimax.variables import trainable_variables as trainable_variables
 from estimax.variables import variable_scope as variable_scope
+from estimax.variables import variables_by_name as variables_by_name
 
 __version__: str
 __all__: list[str]

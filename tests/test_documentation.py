@@ -164,3 +164,33 @@ def test_the_snippets_of_a_guide_run(page, tmp_path, monkeypatch):
         if code.startswith(">>>"):
             continue  # run and compared by tests/test_architecture.py
         exec(compile("\n" * line + code, page, "exec"), names)
+
+
+@pytest.mark.slow  # it compiles C++
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_the_native_operation_of_a_guide_trains(tmp_path):
+    """The C++ and Python of "Operations of your own in C++", as printed."""
+    page = (ROOT / "docs" / "guides" / "tf_classics.md").read_text()
+    part = page[page.index("## Operations of your own in C++") :]
+    blocks = {found["kind"]: found["code"] for found in _BLOCK.finditer(part)}
+    (tmp_path / "log1p.cc").write_text(blocks["cpp"])
+    program = """
+import numpy as np
+
+x = np.full((4, 1), 3.0, np.float32)
+np.testing.assert_allclose(log1p(x), np.log1p(x), rtol=1e-6)
+assert abs(float(jax.grad(lambda v: log1p(v).sum())(x)[0, 0]) - 0.25) < 1e-6
+model = ex.Estimator(native_fn, "run").train(lambda: [({"x": x}, x)] * 20)
+assert model.evaluate(lambda: [({"x": x}, x)])["loss"] < 4.0
+ex.export.load(model.export_saved_model("export"))
+"""
+    (tmp_path / "program.py").write_text(blocks["python"] + program)
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env={**os.environ, "XLA_FLAGS": xla_flags.ONE_DEVICE},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr

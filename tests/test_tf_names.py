@@ -72,7 +72,6 @@ def test_names_of_the_tpu_module_are_explained(name):
         ("keras", "ex.optimizers.Adam"),
         ("logging", "logging.basicConfig"),
         ("flags", "argparse"),
-        ("get_global_step", "context.step"),
         ("placeholder", "input_fn"),
         ("compat", 'compat="v1"'),
         ("distribute", "no strategies"),

@@ -16,6 +16,7 @@ from flax.linen.dtypes import promote_dtype
 from estimax import feature_columns, summary, variables
 from estimax.core.errors import SpecError
 from estimax.core.spec import ModeKeys
+from estimax.summary import log
 
 Activation = Callable[[jax.Array], jax.Array]
 
@@ -154,8 +155,9 @@ def dnn_logits(
 
 def log_layer(name: str, values: jax.Array) -> None:
     """Write summaries of a layer's output, under tf.estimator's names."""
-    summary.scalar(f"{name}/fraction_of_zero_values", jnp.mean(values == 0))
-    summary.histogram(f"{name}/activation", values)
+    with log.unscoped():
+        summary.scalar(f"{name}/fraction_of_zero_values", jnp.mean(values == 0))
+        summary.histogram(f"{name}/activation", values)
 
 
 def linear_logits(
@@ -165,7 +167,8 @@ def linear_logits(
     logits: jax.Array = feature_columns.linear_model(
         features, columns, units=units, sparse_combiner=sparse_combiner
     )
-    _log_linear(variables.current_module("linear_logits").variables)
+    with log.unscoped():
+        _log_linear(variables.current_module("linear_logits").variables)
     return logits
 
 

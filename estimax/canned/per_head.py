@@ -221,13 +221,23 @@ def _train_op_of(name: str, given: Any) -> optimizers.TrainOp:
     return optimizers.TrainOp(
         tuple(
             optimizers.Group(
-                tuple(f"{re.escape(name)}/(?:{one})" for one in group.patterns),
+                tuple(_inside(name, one) for one in group.patterns),
                 group.optimizer,
                 group.clip,
             )
             for group in optimizers.as_train_op(given).groups
         )
     )
+
+
+def _inside(name: str, pattern: str) -> str:
+    """Return a pattern for the variables of a model inside the whole model.
+
+    The pattern of an array has its full name already.
+    """
+    prefix = f"{re.escape(name)}/"
+    is_array = pattern.startswith(prefix) and pattern.endswith(r"\Z")
+    return pattern if is_array else f"{prefix}(?:{pattern})"
 
 
 @contextmanager

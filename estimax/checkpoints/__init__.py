@@ -27,6 +27,7 @@ from estimax.checkpoints.manager import (
     step_of,
 )
 from estimax.checkpoints.saver import Saver
+from estimax.checkpoints.sources import open_source, tensorflow_checkpoint
 from estimax.checkpoints.state_names import (
     averaged,
     flatten_state,
@@ -39,8 +40,6 @@ from estimax.checkpoints.warm_start import (
     VocabInfo,
     WarmStartSettings,
     as_settings,
-    open_source,
-    tensorflow_checkpoint,
     warm_start,
 )
 

@@ -10,12 +10,11 @@ would move a loaded weight almost to zero. The step starts at 0, unless the list
 `vars_to_warm_start` names `global_step`.
 
 In order: the settings, `warm_start` and its report; remapping rows from one vocabulary
-to another; readers for checkpoints of estimax and of TensorFlow.
+to another. `sources.py` reads checkpoints and bundles.
 """
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import logging
 import os
@@ -24,15 +23,14 @@ import reprlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.checkpoints import format as formats
-from estimax.checkpoints import manager, state_names, tensorflow_format
+from estimax.checkpoints import state_names
+from estimax.checkpoints.sources import CheckpointReader, SlotNames, open_source
 from estimax.core.errors import (
     CheckpointError,
     ConfigError,
@@ -46,7 +44,6 @@ _MOST_IN_A_TABLE = 200
 _log = logging.getLogger("estimax")
 
 WordsOrFile = str | os.PathLike[str] | Sequence[str]  # a vocabulary file, or its words
-SlotNames = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
 
 
 @dataclass(frozen=True)
@@ -512,101 +509,3 @@ def _shown(given: WordsOrFile) -> str:
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
     return "a list of words"
-
-
-class CheckpointReader(Protocol):
-    """Reads named arrays from a checkpoint on disk."""
-
-    @property
-    def path(self) -> str:
-        """The path of the checkpoint."""
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shape of every array, by name."""
-
-    def read(self, name: str) -> NDArray[Any]:
-        """Return one array, with its checksum verified."""
-
-    def slots(self, variables: Iterable[str]) -> SlotNames:
-        """Return the names of the optimizer state of each variable that has some."""
-
-
-def open_source(given: str | os.PathLike[str]) -> CheckpointReader:
-    """Open a checkpoint, or the latest one of a model_dir, of estimax or TensorFlow.
-
-    >>> import tempfile
-    >>> import numpy as np
-    >>> path = formats.write(tempfile.mkdtemp() + "/model.ckpt-1", {"w": np.ones(2)}, 1)
-    >>> open_source(path).shapes
-    {'w': (2,)}
-    """
-    path = Path(given)
-    if (path / formats.MANIFEST).exists():
-        return _EstimaxReader(path)
-    found = manager.latest(path)
-    if found is not None:
-        return _EstimaxReader(found)
-    prefix = tensorflow_checkpoint(path)
-    if prefix is not None:
-        return _TensorFlowReader(prefix)
-    raise MissingFileError(
-        f"warm start: {os.fspath(given)!r} is neither a checkpoint nor a model_dir "
-        "with one. Give the folder that a model was trained in, or a model.ckpt-<step> "
-        "in it; for a checkpoint of TensorFlow, the path without .index."
-    )
-
-
-def tensorflow_checkpoint(given: str | os.PathLike[str]) -> str | None:
-    """Return the path prefix of a TensorFlow checkpoint; None if there is none."""
-    path = Path(given)
-    candidates = [path, path / "variables" / "variables"]
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        state = (path / manager.STATE_FILE).read_text()
-        latest = re.search(r'^model_checkpoint_path: "(.*)"', state, re.MULTILINE)
-        if latest:
-            candidates.append(path / latest[1])
-    for candidate in candidates:
-        if Path(f"{candidate}.index").exists():
-            return str(candidate)
-    return None
-
-
-class _EstimaxReader:
-    """Reads a checkpoint of estimax."""
-
-    def __init__(self, path: Path) -> None:
-        self._folder = path
-        self._manifest = formats.read_manifest(path)
-
-    @property
-    def path(self) -> str:
-        return str(self._folder)
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        return {name: entry.shape for name, entry in self._manifest.arrays.items()}
-
-    def read(self, name: str) -> NDArray[Any]:
-        return formats.read_entry(self._folder, self._manifest.arrays[name], name)
-
-    def slots(self, variables: Iterable[str]) -> SlotNames:
-        return state_names.slots_of(self._manifest.arrays, variables)
-
-
-class _TensorFlowReader:
-    """Reads a checkpoint of tf.estimator, or the variables of a SavedModel."""
-
-    def __init__(self, prefix: str) -> None:
-        self.path = prefix
-        self._entries = tensorflow_format.read_index(prefix)
-        self.shapes: Mapping[str, tuple[int, ...]] = {
-            name: self._entries[name.encode()].shape
-            for name in tensorflow_format.names(self._entries)
-        }
-
-    def read(self, name: str) -> NDArray[Any]:
-        return tensorflow_format.read_array(self.path, name, self._entries)
-
-    def slots(self, variables: Iterable[str]) -> SlotNames:
-        return tensorflow_format.slots_of(self.shapes, set(variables))

@@ -80,12 +80,27 @@ def serve(
         for path in prepare(config):
             print(f"prepared {path}", flush=True)
         return
+    _allow_files(config.max_connections)
     server = Server(config, link)
     server.run(on_ready=_print_ready)
     if server.is_still_loading:
         # A thread that waits for its disk cannot be ended in another way.
         logging.shutdown()
         os._exit(0)
+
+
+def _allow_files(connections: int) -> None:
+    """Raise the limit of open files, often 1024, to what the connections need."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * connections + 500
+    if most != resource.RLIM_INFINITY:
+        wanted = min(wanted, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def print_version() -> None:

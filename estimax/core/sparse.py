@@ -144,6 +144,37 @@ class Sparse:
         shape = (stop - start, *self.dense_shape[1:])
         return Sparse(indices, self.values[first:last], shape)
 
+    def to_dense(self, default_value: Any = None) -> NDArray[Any] | Strings:
+        """Return all positions, with `default_value` where there is no value.
+
+        Args:
+          default_value: A number or text, like the values. By default 0, or empty text.
+
+        Raises:
+          FeatureError: The default is text and the values are numbers, or the other way
+            round.
+        """
+        values: Any = self.values
+        is_text = isinstance(values, Strings)
+        if default_value is None:
+            default_value = b"" if is_text else 0
+        if isinstance(default_value, str | bytes) != is_text:
+            given = "text" if not is_text else "a number"
+            kind = "text" if is_text else "numbers"
+            raise FeatureError(
+                f"Sparse: default_value is {given}, {default_value!r}, but the values "
+                f"are {kind}."
+            )
+        numbers = None if is_text else np.asarray(values)
+        dtype = object if numbers is None else numbers.dtype
+        dense = np.full(self.dense_shape, default_value, dtype)
+        places = tuple(np.asarray(self.indices).reshape(-1, dense.ndim).T)
+        dense[places] = values.tolist() if numbers is None else numbers
+        return Strings.of(dense) if is_text else dense
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        return np.asarray(self.to_dense(), dtype)
+
     def __len__(self) -> int:
         return self.dense_shape[0]
 
@@ -202,6 +233,46 @@ class Ids:
 
     ids: Any  # jax.Array on the device, NumPy array on the host
     weights: Any = None
+
+
+def sparse_tensor_to_dense(
+    sp_input: Any, default_value: Any = None
+) -> NDArray[Any] | Strings:
+    """Return a sparse feature as an array, with a default where there is no value.
+
+    Use it in an `input_fn`, in `Dataset.map` for instance. It runs on the host: in a
+    `model_fn`, sparse features go through a column or `ex.embedding_lookup_sparse`.
+    `np.asarray(sparse)` does the same with the default 0, or empty text.
+
+    Args:
+      sp_input: The sparse feature.
+      default_value: A number or text, like the values. By default 0, or empty text.
+
+    Returns:
+      A NumPy array, or `Strings` for text, of the shape `sp_input.dense_shape`.
+
+    Raises:
+      FeatureError: `sp_input` is not a `Sparse`, or the default does not fit its
+        values.
+
+    Example:
+      >>> tags = Sparse.of_rows([[7, 8], [], [9]])
+      >>> sparse_tensor_to_dense(tags, default_value=-1).tolist()
+      [[7, 8], [-1, -1], [9, -1]]
+    """
+    if isinstance(sp_input, Sparse):
+        return sp_input.to_dense(default_value)
+    origin = getattr(sp_input, "origin", None)  # of a feature that a model_fn is given
+    if origin is not None:
+        raise FeatureError(
+            f"sparse_tensor_to_dense: the feature {origin.short_name!r} stays on the "
+            "host and cannot be made dense in a model_fn. Do it in the input_fn: "
+            "dataset.map(lambda features, labels: …) with ex.sparse_tensor_to_dense. "
+            "Or give the feature to a column or to ex.embedding_lookup_sparse."
+        )
+    raise FeatureError(
+        f"sparse_tensor_to_dense: expected ex.Sparse, got {type(sp_input).__name__}."
+    )
 
 
 def _collect(

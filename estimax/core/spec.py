@@ -331,6 +331,13 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
                 "Estimator reports it itself. Use another name."
             )
         if not (hasattr(metric, "merge") and hasattr(metric, "compute")):
+            if isinstance(metric, tuple):
+                raise TypeError(
+                    f"EstimatorSpec: metric {name!r} is a tuple, as of a metric that "
+                    "was unpacked into value and update_op. Give what the function of "
+                    "ex.metrics returned; of your own sums, make a metric with "
+                    "ex.metrics.from_sums."
+                )
             raise TypeError(
                 f"EstimatorSpec: metric {name!r} must be a metric value, such as "
                 f"ex.metrics.mean(x), got {type(metric).__name__}."

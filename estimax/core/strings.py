@@ -117,6 +117,15 @@ class Strings:
         return Strings(data[~is_between], offsets, (count,))
 
     @staticmethod
+    def of_bytes(values: list[bytes]) -> Strings:
+        """Convert a list of `bytes`, without a look at each.
+
+        >>> Strings.of_bytes([b"Oslo", b""])
+        Strings([b'Oslo', b''], shape=(2,))
+        """
+        return Strings._from_bytes(values, (len(values),))
+
+    @staticmethod
     def _from_bytes(values: list[bytes], shape: tuple[int, ...]) -> Strings:
         lengths = np.fromiter(map(len, values), np.int64, len(values))
         data = np.frombuffer(b"".join(values), np.uint8)

@@ -126,7 +126,8 @@ def compare_models(
     if peers is None:
         return
     settings: dict[str, str | Listed] = {}
-    for origin, kind in sorted(structure_of(batch), key=lambda one: one[0].name):
+    read = {origin: batch[origin] for origin in program.plan.origins}
+    for origin, kind in sorted(structure_of(read), key=lambda one: one[0].name):
         shape = f"[{', '.join(map(str, kind.tail))}]" if kind.tail else ""
         settings[origin.name] = f"{kind.kind} {kind.dtype}{shape}".strip()
     for call in program.plan.calls:

@@ -25,6 +25,7 @@ from estimax.feeding.feed import Feed
 from estimax.hooks import Hook
 from estimax.input import InputContext
 from estimax.staging.recording import Origin
+from estimax.variables import declared_name
 
 MODEL_FN_ARGUMENTS = ("features", "labels", "mode", "params", "config")
 OVERRIDABLE = ("model_fn", "latest_checkpoint")
@@ -47,6 +48,38 @@ def check_model_fn(model_fn: Any, *, has_params: bool) -> None:
         )
     if "params" in names and not has_params:
         _log.warning("Estimator: model_fn takes params, but none were given")
+
+
+_TPU_BATCH_SIZES = ("train_batch_size", "eval_batch_size", "predict_batch_size")
+_TPU_ARGUMENTS = (
+    "use_tpu",
+    "batch_axis",
+    "eval_on_tpu",
+    "export_to_tpu",
+    "export_to_cpu",
+    "embedding_config_spec",
+    "export_saved_model_api_version",
+)
+
+
+def check_no_more_arguments(unknown: Mapping[str, Any]) -> None:
+    """Raise TypeError for an unknown argument; those of TPUEstimator get advice."""
+    for name, value in unknown.items():
+        if name in _TPU_BATCH_SIZES:
+            advice = (
+                f'. The input_fn makes the batches: give params={{"batch_size": {value}'
+                "} and write def input_fn(params) with "
+                'dataset.batch(params["batch_size"]), the size of all devices together.'
+            )
+        elif name in _TPU_ARGUMENTS:
+            advice = (
+                ": leave it out. The same program runs on CPU, GPU and TPU; "
+                "ex.RunConfig(devices=…) chooses devices."
+            )
+        else:
+            known = ("model_fn", "model_dir", "config", "params", "warm_start_from")
+            advice = did_you_mean(name, known)
+        raise TypeError(f"Estimator: unexpected argument {name!r}{advice}")
 
 
 def check_subclass(kind: type, base: type) -> None:
@@ -115,12 +148,51 @@ def _explaining_errors(features: Any) -> Iterator[None]:
             "RunConfig(debug=True) and use ex.inspection.value(x)."
         )
         raise
+    except AttributeError as error:
+        _explain_method(error)
+        raise
     except KeyError as error:
         key = error.args[0] if error.args else None
         if isinstance(features, Mapping) and key not in features:
             names = ", ".join(sorted(map(str, features)))
             error.add_note(f"If {key!r} is a feature: the input has {names}.")
         raise
+
+
+# Methods of TensorFlow's variables and tensors -> what to write instead.
+_METHODS = {
+    "assign": "write ex.assign(variable, value), for one declared with trainable=False",
+    "assign_add": "write ex.assign(variable, variable + value), for one declared with "
+    "trainable=False",
+    "assign_sub": "write ex.assign(variable, variable - value), for one declared with "
+    "trainable=False",
+    "eval": "there is no session; estimator.get_variable_value({name!r}) reads the "
+    "latest checkpoint, and jax.debug.print prints values while the model runs",
+    "get_shape": "write array.shape, a tuple",
+    "initialized_value": "write the array itself",
+    "name": "this variable is {name!r}; ex.variables_by_name() returns all by name",
+    "numpy": "values are known while the model runs, not while it is traced; "
+    "RunConfig(debug=True) runs it without jit, see ex.inspection.value",
+    "op": "there is no graph; this variable is {name!r}",
+    "read_value": "write the array itself",
+    "set_shape": "shapes are always known; write array.reshape(shape) to change one",
+    "value": "write the array itself",
+}
+
+
+def _explain_method(error: AttributeError) -> None:
+    """Raise an error that says what to write for a method of a TensorFlow variable."""
+    if error.name not in _METHODS or not isinstance(error.obj, jax.Array):
+        return
+    found = declared_name(error.obj)
+    name = found[0] if found else "a computed array"
+    advice = _METHODS[error.name].format(name=name)
+    raise AttributeError(
+        f"an array has no {error.name!r}, which TensorFlow's variables and tensors "
+        f"have; ex.get_variable returns an array: {advice}.",
+        name=error.name,
+        obj=error.obj,
+    ) from error
 
 
 def call_input_fn(
@@ -142,7 +214,16 @@ def call_input_fn(
         default = inspect.signature(input_fn).parameters["input_context"].default
         if context.num_input_pipelines > 1 or default is inspect.Parameter.empty:
             given["input_context"] = context
-    return input_fn(**{name: given[name] for name in names if name in given})
+    try:
+        return input_fn(**{name: given[name] for name in names if name in given})
+    except KeyError as error:
+        is_params = isinstance(params, Mapping) and "batch_size" not in params
+        if error.args == ("batch_size",) and is_params:
+            error.add_note(
+                'Give the batch size to the Estimator: params={"batch_size": …}, as '
+                "TPUEstimator did from train_batch_size."
+            )
+        raise
 
 
 def reads_share(input_fn: Callable[..., Any], config: RunConfig) -> bool:

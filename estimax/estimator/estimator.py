@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 import jax
 from numpy.typing import NDArray
@@ -85,9 +85,12 @@ class Estimator:
       params: Hyper-parameters for the `model_fn`, usually a dict.
       warm_start_from: Where a `model_dir` without a checkpoint takes its first values
         from: a checkpoint, another `model_dir`, or `ex.WarmStartSettings`.
+      **unknown: There are no other arguments. For those of `TPUEstimator`, the error
+        says what to write.
 
     Raises:
-      TypeError: `model_fn` has an argument that is not in the list above.
+      TypeError: `model_fn` has an argument that is not in the list above, or another
+        argument is given.
 
     Example:
       >>> import numpy as np, jax.numpy as jnp, estimax as ex
@@ -122,7 +125,9 @@ class Estimator:
         config: RunConfig | None = None,
         params: Any = None,
         warm_start_from: WarmStart = None,
+        **unknown: Never,
     ) -> None:
+        calling.check_no_more_arguments(unknown)
         calling.check_subclass(type(self), Estimator)
         own = getattr(type(self), "model_fn", None)
         if model_fn is None and own is not Estimator.model_fn:

@@ -26,7 +26,9 @@ from estimax.core.spec import (
 )
 from estimax.export import selftest
 from estimax.export.csv_requests import CsvRequest, csv_request_of
+from estimax.export.examples import examples_request_of
 from estimax.heads.labels import ClassLabels, NumberLabels
+from estimax.input.examples.parsing import recorded_parsings
 from estimax.input.sources.csv_reader import recorded_decodings
 from estimax.staging.plan import PreparedBatch, RawBatch, flatten
 from estimax.staging.recording import Call, Origin
@@ -49,10 +51,12 @@ class RequestParsing:
     Args:
       spec: For serialized tf.train.Examples, feature name to `FixedLenFeature` etc.
       csv: For CSV records.
+      name: What the receiver calls the Examples of a request, besides "examples".
     """
 
     spec: Mapping[str, Any] | None = None
     csv: CsvRequest | None = None
+    name: str | None = None
 
 
 def servable(
@@ -77,6 +81,7 @@ def servable(
         example=_features(example),
         methods={name: _method(output) for name, output in outputs.items()},
         parse_spec=parse.spec,
+        examples_name=parse.name,
         csv=parse.csv,
         exported=exported,
     )
@@ -218,16 +223,20 @@ def serving_example(
     The features come from the receiver, or else from training.
     """
     if receiver_fn is not None:
-        with recorded_decodings() as decodings:
-            receiver = receiver_fn()
+        with recorded_decodings() as decodings, recorded_parsings() as parsings:
+            receiver = _received(receiver_fn)
         spec = getattr(receiver, "feature_spec", None)
         example = flatten(receiver.features, None)
         if spec is not None:
             return _trained_rows(example, model_dir), RequestParsing(spec)
-        csv = None
-        if getattr(receiver, "is_computed", False):
-            tensors = receiver.receiver_tensors
-            csv = csv_request_of(tensors, receiver.features, decodings)
+        if not getattr(receiver, "is_computed", False):
+            return example, RequestParsing()
+        tensors = receiver.receiver_tensors
+        parsed = examples_request_of(tensors, receiver.features, parsings)
+        if parsed is not None:
+            rows = _trained_rows(example, model_dir)
+            return rows, RequestParsing(parsed.spec, name=parsed.name)
+        csv = csv_request_of(tensors, receiver.features, decodings)
         return example, RequestParsing(csv=csv)
     trained = _recall_example(model_dir)
     if trained is None:
@@ -237,6 +246,20 @@ def serving_example(
             "such as ex.export.build_raw_serving_input_receiver_fn(features)."
         )
     return trained, RequestParsing()
+
+
+def _received(receiver_fn: Callable[[], Any]) -> Any:
+    """Return the receiver of a function, which may also return its features alone."""
+    receiver = receiver_fn()
+    if isinstance(receiver, Mapping):
+        return export.ServingInputReceiver(receiver)
+    if not hasattr(receiver, "features"):
+        raise SpecError(
+            "export: serving_input_receiver_fn must return an "
+            "ex.export.ServingInputReceiver or a dict of features, each an array of "
+            f"one row or more, got {type(receiver).__name__}."
+        )
+    return receiver
 
 
 def _trained_rows(blank: dict[Origin, Any], model_dir: str) -> dict[Origin, Any]:

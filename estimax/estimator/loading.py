@@ -99,7 +99,7 @@ class Loader:
             init = jax.jit(lambda key, arrays: model.init(key, arrays, structure))
             state = warm_started(_state_of(init(key, arrays)), settings)
             path = os.fspath(settings.ckpt_to_initialize_from)
-            variables = training.variables_of(state)
+            variables = replace(training.variables_of(state), step=state.step)
             if placement is not None:
                 variables = placement.put(variables)
             loaded = Loaded(variables, int(state.step), path)
@@ -141,7 +141,12 @@ class Loader:
                 _state_of(placement.forms(shapes)), row_counts=placement.row_counts
             )
         state = checkpoints.unflatten_variables(template, arrays)
-        return Loaded(training.variables_of(state), checkpoint.step, os.fspath(path))
+        variables = training.variables_of(state)
+        if shapes.step is not None:
+            variables = replace(variables, step=jnp.int32(checkpoint.step))
+        if placement is not None and shapes.step is not None:
+            variables = replace(variables, step=placement.put(variables.step))
+        return Loaded(variables, checkpoint.step, os.fspath(path))
 
 
 def _form_of(shapes: training.Variables) -> Any:
@@ -173,7 +178,8 @@ def live(
 ) -> Loaded:
     """Return the variables that a model needs from a training state in memory."""
     # By name: a variable of `get_variable` may be a table in training only.
-    trained = variables_to_names(training.variables_of(state))
+    named = replace(training.variables_of(state), step=state.step)
+    trained = variables_to_names(named)
     if use_averages and state.averages:
         trained |= state.averages
     missing = sorted(variables_to_names(shapes).keys() - trained.keys())

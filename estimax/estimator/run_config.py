@@ -59,7 +59,7 @@ class RunConfig(ClusterMember):
         good, in addition to `keep_checkpoint_max`.
       log_step_count_steps: Steps between two log lines with loss and speed; None logs
         none.
-      train_distribute: Must be None. JAX has no distribution strategies.
+      train_distribute: Must be None. Use `devices` or `cluster` instead of a strategy.
       device_fn: Must be None. There are no ops to place.
       protocol: Must be None. There are no servers.
       eval_distribute: Must be None, as `train_distribute`.
@@ -450,7 +450,11 @@ def _path(name: str, value: str | os.PathLike[str] | None) -> str | None:
 
 # Settings that would have changed how a model runs. To ignore them could go unnoticed,
 # so they raise an error.
-_NO_STRATEGIES = "JAX has no distribution strategies"
+_NO_STRATEGIES = (
+    "there are no distribution strategies. On one machine write "
+    'ex.RunConfig(devices="all"), or a number of devices; on several, TF_CONFIG or '
+    "ex.RunConfig(cluster=…)"
+)
 _REFUSED = {
     "session_config": "JAX has no sessions; set threads and memory with XLA_FLAGS and "
     "XLA_PYTHON_CLIENT_MEM_FRACTION in the environment",

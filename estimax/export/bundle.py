@@ -15,6 +15,7 @@ answers are cut back. Padding repeats the last row, because zeros may be invalid
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,14 +34,15 @@ from estimax.core.sparse import padded_length
 from estimax.export import functions, host_plan, manifest, selftest
 from estimax.export.csv_requests import CSV_FILE, CsvRequest
 from estimax.export.examples import (
-    EXAMPLES,
     EXAMPLES_FILE,
+    EXAMPLES_NAMES,
     ParseExamples,
     parser_from_json,
     parser_of,
     specs_of,
 )
 from estimax.export.functions import ArgumentSpec
+from estimax.export.hashed_columns import HashedColumns
 from estimax.export.manifest import BundleFiles
 from estimax.export.requests import RequestReader
 from estimax.export.signature import (
@@ -197,8 +199,9 @@ class Bundle:
             dicts, one per row; a dict of columns (arrays, lists, Series, `Strings`,
             `Sparse`), in which a single value stands for every row. If the model was
             exported with `build_parsing_serving_input_receiver_fn`, also
-            `{"examples": records}` with a list of serialized tf.train.Examples; if its
-            receiver decodes CSV, also `{"csv_row": lines}` under the receiver's name.
+            `{"examples": records}` or `{"inputs": records}` with a list of serialized
+            tf.train.Examples; if its receiver decodes CSV or parses Examples, also
+            `{"csv_row": lines}` under the receiver's name.
           signature: The name of the signature to call. None: `default_signature`.
           ignore_extra: Whether to ignore columns that the model does not use. Otherwise
             they are an error.
@@ -237,6 +240,24 @@ class Bundle:
             spec.name: spec.to_python(computed[spec.name]) for spec in called.outputs
         }
 
+    def __call__(self, features: Any, signature: str = "serving_default") -> Arrays:
+        """Predict every row of a table, as a predictor of `tf.contrib.predictor` does.
+
+        It is `predict` with the default signature of TensorFlow: for a classifier, that
+        of classes and scores.
+
+        Args:
+          features: A table, in one of the forms that `predict` takes.
+          signature: The name of the signature to call.
+
+        Returns:
+          Output name to a NumPy array.
+
+        Raises:
+          BundleError: As for `predict`.
+        """
+        return self.predict(features, signature)
+
     @property
     def default_signature(self) -> str:
         """The signature that `predict` and `estimax run` call if none is named.
@@ -272,11 +293,19 @@ class Bundle:
         Raises:
           BundleError: A feature is missing, unknown, or of another dtype or shape.
         """
-        if self._parse_examples is not None and _has_only(EXAMPLES, features):
-            features = self._parse_examples(features[EXAMPLES])
+        examples = self._examples_in(features)
+        if self._parse_examples is not None and examples is not None:
+            features = self._parse_examples(features[examples])
         elif self.csv is not None and _has_only(self.csv.name, features):
             features = self.csv(features[self.csv.name])
         return self._read_request(features, ignore_extra=ignore_extra)
+
+    def _examples_in(self, features: Any) -> str | None:
+        """Return the name of the serialized Examples in a request, None for others."""
+        names = {*EXAMPLES_NAMES, self.manifest.get("examples_name")}
+        # A feature of such a name is a feature.
+        names -= {spec.name for spec in next(iter(self.signatures.values())).inputs}
+        return next((name for name in names if _has_only(name, features)), None)
 
     @cached_property
     def parse_examples(self) -> ParseExamples:
@@ -306,12 +335,16 @@ class Bundle:
         Raises:
           BundleError: An array does not have the shape that the program takes.
         """
-        arrays = host_plan.flat_inputs(self.plan.prepare(batch))
+        arrays = host_plan.flat_inputs(self._columns.prepare(batch))
         sizes: dict[str, int] = {}
         return {
             name: _fitted(name, spec, arrays.get(name), sizes)
             for name, spec in self.arguments.items()
         }
+
+    @cached_property
+    def _columns(self) -> HashedColumns:
+        return HashedColumns(self.plan)
 
     def forwarded(self, batch: plans.RawBatch) -> Arrays:
         """Return the features of a batch that are outputs as they are.
@@ -599,7 +632,7 @@ def signature_named(name: str, signatures: Mapping[str, Signature]) -> Signature
     return signatures[name]
 
 
-def _has_only(name: str, features: Any) -> bool:
+def _has_only(name: str | None, features: Any) -> bool:
     return isinstance(features, Mapping) and list(features) == [name]
 
 
@@ -741,10 +774,14 @@ def _fitted(
     """
     if array is None:
         raise BundleError(f"{name}: expected an array, found none.")
-    fits = len(array.shape) == len(spec.shape) and all(
-        (sizes.setdefault(dim, n) if isinstance(dim, str) else dim) == n
-        for dim, n in zip(spec.shape, array.shape, strict=True)
-    )
+    found = array.shape
+    fits = len(found) == len(spec.shape)
+    if fits:
+        # A loop and no generator: a server runs it for every array of every batch.
+        for dim, n in zip(spec.shape, found, strict=True):
+            if (sizes.setdefault(dim, n) if isinstance(dim, str) else dim) != n:
+                fits = False
+                break
     if not fits:
         expected = [
             sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in spec.shape
@@ -754,7 +791,13 @@ def _fitted(
             "the example given to the export, or other features of this request, have "
             "another shape."
         )
-    return np.asarray(array, spec.dtype)
+    dtype = _dtype_of(spec.dtype)
+    return array if array.dtype is dtype else np.asarray(array, dtype)
+
+
+@functools.cache
+def _dtype_of(name: str) -> np.dtype[Any]:
+    return np.dtype(name)
 
 
 def with_last_row_repeated(array: NDArray[Any], rows: int) -> NDArray[Any]:

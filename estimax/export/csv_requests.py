@@ -166,9 +166,9 @@ def _advice(what: str) -> str:
     return (
         f"ServingInputReceiver: {what} in a way that a bundle cannot repeat. The "
         "receiver_tensors must name the features themselves; or be one vector of CSV "
-        "records, of which ex.input.decode_csv makes the features; or use "
-        "ex.export.build_parsing_serving_input_receiver_fn(feature_spec) for "
-        "serialized Examples. For other computations use feature columns."
+        "records, of which ex.input.decode_csv makes the features, or of serialized "
+        "Examples, of which ex.input.parse_example makes them. For other computations "
+        "use feature columns."
     )
 
 

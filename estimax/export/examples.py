@@ -11,19 +11,24 @@ without one loads less.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from estimax.core.errors import BundleError, InputError, SpecError
 from estimax.core.parse_spec import STRING, FixedLenFeature, VarLenFeature
+from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.signature import TensorInfo
 from estimax.wire import json_text
 
 EXAMPLES: Final = "examples"  # the name of the serialized Examples in a request
 EXAMPLES_FILE: Final = "examples.json"
+
+# Names that requests may use for the Examples, as clients of TensorFlow do.
+EXAMPLES_NAMES: Final = (EXAMPLES, "inputs")
 
 # Serialized Examples to features by name: arrays, Strings and Sparse values.
 ParseExamples = Callable[[Any], dict[str, Any]]
@@ -47,6 +52,57 @@ def parser_of(features: Mapping[str, Any]) -> ParseExamples:
         }
 
     return parse
+
+
+@dataclass(frozen=True)
+class ExamplesRequest:
+    """Requests of serialized Examples: their name, and how they are parsed."""
+
+    name: str
+    spec: Mapping[str, Any]
+
+
+def examples_request_of(
+    tensors: Mapping[str, Any], features: Mapping[str, Any], parsings: Sequence[Any]
+) -> ExamplesRequest | None:
+    """Return how the features of a receiver follow from Examples in its tensors.
+
+    Args:
+      tensors: The `receiver_tensors`: one vector of text.
+      features: The features.
+      parsings: The calls of `parse_example` in the receiver function.
+
+    Returns:
+      The request, or None if the tensors were not parsed as Examples.
+
+    Raises:
+      SpecError: A feature is not what `parse_example` returned under its name.
+    """
+    ((name, records),) = tensors.items()
+    made = [p for p in parsings if p.records.tolist() == records.tolist()]
+    if not made:
+        return None
+    parsing = made[0]
+    for feature, value in features.items():
+        if not _is_same(parsing.parsed.get(feature), value):
+            raise SpecError(
+                f"ServingInputReceiver: the feature {feature!r} is computed or renamed "
+                "after ex.input.parse_example, which a bundle cannot repeat. Use the "
+                "keys of the feature spec as names, and feature columns for "
+                "computations."
+            )
+    return ExamplesRequest(name, {n: parsing.features[n] for n in features})
+
+
+def _is_same(parsed: Any, value: Any) -> bool:
+    """Return whether a feature is a parsed column as it is."""
+    if isinstance(parsed, Sparse) and isinstance(value, Sparse):
+        return _is_same(parsed.values, value.values)
+    if isinstance(parsed, Strings) and isinstance(value, Strings):
+        return parsed.data is value.data
+    if isinstance(parsed, np.ndarray) and isinstance(value, np.ndarray):
+        return np.shares_memory(parsed, value) and parsed.shape == value.shape
+    return parsed is value
 
 
 def specs_of(inputs: Collection[TensorInfo]) -> dict[str, Any]:

@@ -55,15 +55,53 @@ def export_function(
     `read_function` would reject.
     """
     jitted = jax.jit(function)
-    # Checked before lowering, whose own error for effects does not name the cause.
-    if jitted.trace(*arguments).jaxpr.effects:
+    # Checked before lowering, whose own errors do not name the cause.
+    _check_no_python(jitted.trace(*arguments).jaxpr)
+    exported = export.export(jitted, platforms=tuple(platforms))(*arguments)
+    check_program(exported, where="the exported function")
+    return exported
+
+
+# Operations that a bundle cannot hold -> the functions of jax that make them.
+_CALLS = {
+    "debug_callback": "Python (jax.debug.print or jax.debug.callback)",
+    "debug_print": "Python (jax.debug.print)",
+    "ffi_call": "native code (jax.ffi.ffi_call of {target_name!r})",
+    "io_callback": "Python (jax.experimental.io_callback)",
+    "pure_callback": "Python (jax.pure_callback)",
+}
+
+
+def _check_no_python(jaxpr: Any) -> None:
+    """Raise BundleError for a program that calls Python or native code of the user."""
+    found = sorted(_calls(jaxpr.jaxpr))
+    if found:
+        raise BundleError(
+            f"the model calls {', '.join(found)}, which cannot be exported: a bundle "
+            "has no Python and no native code. Leave the call out in mode 'infer', "
+            "compute the value with jax.numpy, or make it a feature in the input_fn."
+        )
+    if jaxpr.effects:
         raise BundleError(
             "the function has side effects (a print or a callback into Python), which "
             "cannot be exported. Remove them in mode 'infer'."
         )
-    exported = export.export(jitted, platforms=tuple(platforms))(*arguments)
-    check_program(exported, where="the exported function")
-    return exported
+
+
+def _calls(jaxpr: Any) -> set[str]:
+    """Return what a jaxpr, and the jaxprs inside it, call outside of XLA."""
+    found: set[str] = set()
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        found |= {_CALLS[name].format(**equation.params)} if name in _CALLS else set()
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(value):
+                found |= _calls(getattr(value, "jaxpr", value))
+    return found
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
 
 
 def is_traceable(

@@ -246,6 +246,8 @@ def _check_fields(record: Mapping[str, Any]) -> None:
         raise ValueError(f"platforms: expected a list of names, found {platforms!r}")
     # Bundles of earlier versions have none.
     json_text.mapping(record.get("metrics", {}), "metrics")
+    if record.get("examples_name") is not None:
+        json_text.text(record, "examples_name")
 
 
 def _inside(folder: Path, name: str) -> Path:

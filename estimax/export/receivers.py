@@ -33,8 +33,9 @@ class ServingInputReceiver:
         "feature".
       receiver_tensors: What a request carries, if it is not the features themselves: a
         dict of one vector of CSV records, such as `{"csv_row": rows}`, of which
-        `ex.input.decode_csv` made the features; or, with `feature_spec`, one of
-        serialized tf.train.Examples. None: the features.
+        `ex.input.decode_csv` made the features; or one of serialized
+        tf.train.Examples, of which `ex.input.parse_example` made them. None: the
+        features.
       receiver_tensors_alternatives: Must be None. Every signature takes the same
         features.
       feature_spec: Feature name to `FixedLenFeature`, `VarLenFeature` and so on.

@@ -231,11 +231,12 @@ def with_blank_rows(spec: TensorInfo, rows: Sequence[Any]) -> Sequence[Any]:
     [[None, None], [1, 2]]
     """
     is_blank = [row is None for row in rows]
-    if None in spec.tail or not any(is_blank):
+    tail = [n for n in spec.tail if n is not None]
+    if len(tail) < len(spec.tail) or not any(is_blank):
         return rows
-    if all(map(is_scalar, rows)) and math.prod(map(int, spec.tail)) == 1:
+    if all(map(is_scalar, rows)) and math.prod(tail) == 1:
         return rows  # [B] for [B, 1]
-    blank = np.full(spec.tail, None).tolist()
+    blank = np.full(tail, None).tolist()
     return [
         blank if is_none else row for row, is_none in zip(rows, is_blank, strict=True)
     ]

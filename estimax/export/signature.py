@@ -242,6 +242,8 @@ class Servable:
       methods: Signature name to `PREDICT`, `CLASSIFY` or `REGRESS`. Default: `PREDICT`.
       parse_spec: Feature name to `FixedLenFeature`, `VarLenFeature` and so on, if
         requests may also be serialized tf.train.Examples. None: they may not.
+      examples_name: A name of the serialized Examples in a request, besides "examples"
+        and "inputs". None: no other.
       csv: How to decode requests of CSV records, if requests may have them. None: they
         may not.
       exported: Where `write_bundle` keeps the exported functions, by shapes and
@@ -272,6 +274,7 @@ class Servable:
     example: plans.RawBatch
     methods: Mapping[str, str] = field(default_factory=dict)  # default: predict
     parse_spec: Mapping[str, Any] | None = None
+    examples_name: str | None = None
     csv: CsvRequest | None = None
     exported: dict[Any, Any] = field(default_factory=dict)
 

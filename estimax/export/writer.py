@@ -138,6 +138,7 @@ def write_bundle(
         about = {
             **_about(program, version, created, step),
             "metrics": manifest.plain_metrics(metrics or {}),
+            "examples_name": servable.examples_name,
         }
         try:
             with atomic.folder(base / str(version)) as folder:

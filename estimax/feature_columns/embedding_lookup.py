@@ -45,8 +45,8 @@ def embedding_lookup(
     too.
 
     Args:
-      table: What `ex.get_variable` returned in this call of the `model_fn`, of shape
-        [V, D]; or [V], for one weight for each id.
+      table: What `ex.get_variable`, or `self.param` of a Flax module, returned in this
+        call of the `model_fn`, of shape [V, D]; or [V], for one weight for each id.
       ids: Integers of any shape, in [0, V): a feature or a computed array.
       max_norm: Rows with a larger L2 norm are scaled down to it; None for no limit.
 

@@ -29,6 +29,7 @@ from estimax.heads import checks
 from estimax.heads.labels import LabelRule, NumberLabels, labels_for
 from estimax.heads.losses import reduce_losses
 from estimax.heads.weights import WeightColumn, check_weight_column, weights_for
+from estimax.optimizers.minimize import VarList
 
 # Labels, logits and features are Any in these signatures: they are arrays, tracers,
 # text, sparse values or placeholders, and only the head can tell them apart.
@@ -169,7 +170,7 @@ class Head(Protocol):
         logits: Logits,
         labels: Labels = None,
         optimizer: Any = None,
-        trainable_variables: str | Sequence[str] | None = None,
+        trainable_variables: VarList = None,
         train_op_fn: Callable[[jax.Array], Any] | None = None,
         update_ops: Sequence[Any] | None = None,
         regularization_losses: Losses = None,
@@ -182,8 +183,8 @@ class Head(Protocol):
           logits: Output of the model, [B, K].
           labels: The labels of the batch; ignored in `PREDICT`.
           optimizer: An `ex.optimizers` optimizer, an optax transformation or a name.
-          trainable_variables: Regular expressions for the names of the variables to
-            train. By default all of them.
+          trainable_variables: The variables to train, as the `var_list` of
+            `ex.minimize`: regular expressions, or arrays. By default all of them.
           train_op_fn: Function from the loss to a train op, instead of `optimizer`.
           update_ops: Accepted for compatibility with tf.estimator and not used.
           regularization_losses: Scalars to add to the loss.
@@ -206,7 +207,7 @@ def make_spec(
     logits: Logits,
     labels: Labels = None,
     optimizer: Any = None,
-    trainable_variables: str | Sequence[str] | None = None,
+    trainable_variables: VarList = None,
     train_op_fn: Callable[[jax.Array], Any] | None = None,
     update_ops: Sequence[Any] | None = None,
     regularization_losses: Losses = None,
@@ -225,8 +226,9 @@ def make_spec(
       labels: The labels of the batch; ignored in `PREDICT`.
       optimizer: An `ex.optimizers` optimizer, an optax transformation or a name.
         Training needs either this or `train_op_fn`.
-      trainable_variables: A regular expression, or a list of them, for the names of the
-        variables to train. By default all of them.
+      trainable_variables: The variables to train, as the `var_list` of `ex.minimize`: a
+        regular expression for their names, arrays of `ex.get_variable`, or a list of
+        these. By default all of them.
       train_op_fn: Function from the loss to a train op, as returned by `ex.minimize`.
       update_ops: Accepted for compatibility with tf.estimator and not used: batch
         statistics are variables of the model and update themselves.
@@ -295,7 +297,7 @@ def make_spec(
 def _train_op(
     loss: jax.Array,
     optimizer: Any,
-    trainable_variables: str | Sequence[str] | None,
+    trainable_variables: VarList,
     train_op_fn: Callable[[jax.Array], Any] | None,
     update_ops: Any,
 ) -> Any:

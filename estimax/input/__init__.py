@@ -7,12 +7,16 @@ tf.train.Example messages, and `adapters.py` converts what an `input_fn` returns
 from typing import TYPE_CHECKING, Any
 
 from estimax.core import tf_names
-from estimax.input import experimental
+from estimax.input import experimental, python_io
 from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.dataset import AUTOTUNE, Dataset
+from estimax.input.examples.lists import BytesList, FloatList, Int64List
 from estimax.input.examples.messages import (
     Example,
     Feature,
+    FeatureList,
+    FeatureLists,
+    Features,
     SequenceExample,
     serialize_examples,
 )
@@ -61,6 +65,7 @@ __all__ = [
     "AUTOTUNE",
     "AutoShardPolicy",
     "BatchIterator",
+    "BytesList",
     "ChangedInputError",
     "CsvDataset",
     "Dataset",
@@ -69,10 +74,15 @@ __all__ = [
     "ExampleError",
     "ExampleParser",
     "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
     "FixedLenFeature",
     "FixedLenSequenceFeature",
     "FixedLengthRecordDataset",
+    "FloatList",
     "InputContext",
+    "Int64List",
     "Options",
     "RaggedFeature",
     "RecordError",
@@ -100,6 +110,7 @@ __all__ = [
     "parse_single_example",
     "parse_single_sequence_example",
     "part_of",
+    "python_io",
     "rows_between",
     "rows_where",
     "serialize_examples",

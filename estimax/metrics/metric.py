@@ -115,6 +115,15 @@ class Sums:
         """Return the result for all examples merged so far; works inside `jit`."""
         return self.result(self.sums, **dict(self.options))
 
+    def __getitem__(self, part: int) -> jax.Array:
+        """Return the result, as part 0 or 1 of the tuple (value, update_op) of TF 1.
+
+        Both are the result of what was merged so far: in a `model_fn`, of this batch.
+        """
+        if part not in (0, 1):
+            raise IndexError(f"a metric has the parts 0 and 1, got {part}")
+        return self.compute()
+
     def empty(self) -> Self:
         """Return the same metric before any data."""
         zeros = jax.tree.map(jnp.zeros_like, self.sums)

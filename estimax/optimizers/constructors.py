@@ -31,7 +31,7 @@ from estimax.optimizers.optimizer import Optimizer, Schedule
 from estimax.optimizers.rules import Generation
 from estimax.optimizers.schedules import NamedSchedule
 
-Rate = float | Schedule
+Rate = float | Schedule | jax.Array  # an array that a `model_fn` computes
 
 
 class OptimizerOptions(TypedDict, total=False):
@@ -620,6 +620,11 @@ def _decayed(rate: Rate, decay: float) -> Rate:
     if not decay:
         return rate
     check_at_least_zero(decay=decay)
+    if isinstance(rate, jax.Array):
+        raise ValueError(
+            "decay: the learning rate is an array that the model_fn computes. Divide "
+            "it there by 1 + decay * ex.get_global_step()."
+        )
 
     def decayed(step: jax.Array) -> jax.Array:
         now = rate(step) if callable(rate) else rate

@@ -14,17 +14,24 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import jax
+import jax.numpy as jnp
 import optax
 
+from estimax import staging
 from estimax.core.display import shown
 from estimax.core.errors import SpecError, did_you_mean
 from estimax.optimizers import constructors
 from estimax.optimizers.clipping import Clip, Tree
 from estimax.optimizers.optimizer import Optimizer, Schedule
+
+# Gradients by variable name -> changed ones.
+ChangeGradients = Callable[[dict[str, jax.Array]], Mapping[str, jax.Array]]
+VarList = str | jax.Array | Mapping[str, jax.Array] | Sequence[str | jax.Array] | None
 
 
 @dataclass(frozen=True)
@@ -35,8 +42,8 @@ class Group:
       pattern: A regular expression, or several, matched at the start of a variable's
         name. None matches every variable.
       optimizer: What updates the variables.
-      clip: Clipping of all gradients of the group together, before that of the
-        optimizer. None: only that of the optimizer.
+      clip: A `Clip`, or a function of the dict of all gradients of the group, that is
+        called before the clipping of the optimizer. None: only that of the optimizer.
 
     Example:
       >>> made = minimize("SGD", var_list="dnn/").groups[0]
@@ -46,7 +53,7 @@ class Group:
 
     pattern: str | tuple[str, ...] | None
     optimizer: Optimizer
-    clip: Clip | None = None
+    clip: Clip | ChangeGradients | None = None
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -74,9 +81,13 @@ class Group:
         Returns:
           The clipped gradients, in the same structure.
         """
-        for clip in (self.clip, self.optimizer.clip):
-            grads = grads if clip is None else clip(grads)
-        return grads
+        change: Any = self.clip  # a `Clip` takes any tree, a function a dict
+        changed = grads if change is None else change(grads)
+        if changed is not grads:
+            _check_changed(changed, grads)
+        clip = self.optimizer.clip
+        clipped: Tree = changed if clip is None else clip(changed)
+        return clipped
 
 
 @dataclass(frozen=True)
@@ -97,12 +108,41 @@ class TrainOp:
     groups: tuple[Group, ...]
     loss: Any = field(default=None, compare=False, repr=False)  # a traced scalar
 
+    @property
+    def rates(self) -> dict[str, jax.Array]:
+        """The learning rates that the `model_fn` computed, by the index of the group.
+
+        They are arrays of the trace in which the train op was made.
+        """
+        rates = {str(i): made.optimizer.learning_rate for i, made in self._enumerated}
+        return {i: r for i, r in rates.items() if isinstance(r, jax.Array)}
+
+    def with_rates(self, rates: Mapping[str, jax.Array]) -> TrainOp:
+        """Return the train op with other learning rates.
+
+        Args:
+          rates: The learning rate by the index of the group; other groups keep theirs.
+        """
+        groups = [
+            replace(
+                made, optimizer=replace(made.optimizer, learning_rate=rates[str(i)])
+            )
+            if str(i) in rates
+            else made
+            for i, made in self._enumerated
+        ]
+        return replace(self, groups=tuple(groups))
+
+    @property
+    def _enumerated(self) -> Sequence[tuple[int, Group]]:
+        return list(enumerate(self.groups))
+
 
 def minimize(
     optimizer: object,
     loss: Any = None,  # a traced scalar
-    var_list: str | Sequence[str] | None = None,
-    clip: Clip | None = None,
+    var_list: VarList = None,
+    clip: Clip | ChangeGradients | None = None,
 ) -> TrainOp:
     """Return a train op that minimises the loss of the spec over some or all variables.
 
@@ -114,29 +154,36 @@ def minimize(
         `"Adagrad"`, or a function without arguments that returns one of these.
       loss: Optional, as in TensorFlow. The gradient is always that of the spec's loss;
         if given, this must be the same array.
-      var_list: A regular expression, or several, matched at the start of variable
-        names. None: all variables.
-      clip: Clipping of all gradients of these variables together.
+      var_list: What is trained: a regular expression, matched at the start of variable
+        names; an array that `ex.get_variable` returned in this call of the `model_fn`;
+        a list of these; or a dict of `ex.variables_by_name`. None: all variables.
+      clip: How the gradients of these variables change before the update: a `Clip`, or
+        a function that is given all of them, a dict by variable name, and returns a
+        dict of the same names and shapes. The gradient of a table that is updated by
+        row has one row for each distinct id of the batch.
 
     Returns:
       A `TrainOp`.
 
     Raises:
-      SpecError: `var_list` is empty or holds an invalid regular expression.
+      SpecError: `var_list` is empty, or holds an invalid regular expression or an array
+        that is not a trained variable.
       TypeError: `optimizer` is none of the above.
 
     Example:
       >>> minimize("SGD", var_list="dnn/").groups[0].pattern
       'dnn/'
+      >>> def sign(grads):
+      ...     return {name: jnp.sign(grad) for name, grad in grads.items()}
+      >>> minimize("SGD", clip=sign).groups[0].clipped({"w": jnp.array([-3.0, 0.5])})
+      {'w': Array([-1.,  1.], dtype=float32)}
     """
-    if var_list is None or isinstance(var_list, str):
-        pattern: str | tuple[str, ...] | None = var_list
-    else:
-        pattern = tuple(var_list)
+    pattern = _pattern(var_list)
     if pattern == ():
         raise SpecError(
             "minimize: var_list is empty, so nothing would be trained. Name variables "
-            "by regular expressions, or leave it out to train all."
+            "by regular expressions, give the arrays of ex.get_variable, or leave it "
+            "out to train all."
         )
     made = Group(pattern, as_optimizer(optimizer), clip)
     for regex in made.patterns:
@@ -319,6 +366,63 @@ def as_optimizer(value: object) -> Optimizer:
         f"a name ({', '.join(_NAMES)}), or a function without arguments that returns "
         "one."
     )
+
+
+def _pattern(var_list: VarList) -> str | tuple[str, ...] | None:
+    """Return regular expressions for the variables of a `var_list`."""
+    if var_list is None or isinstance(var_list, str):
+        return var_list
+    if isinstance(var_list, Mapping):
+        return tuple(map(_exact, var_list))
+    if isinstance(var_list, jax.Array):
+        var_list = [var_list]
+    return tuple(
+        one if isinstance(one, str) else _exact(_name_of(one)) for one in var_list
+    )
+
+
+def _exact(name: str) -> str:
+    """Return a regular expression that matches one name only."""
+    return re.escape(name) + r"\Z"
+
+
+def _name_of(variable: Any) -> str:
+    trace = staging.current()
+    found = None if trace is None else trace.variable_name(variable)
+    if found is None:
+        raise SpecError(
+            f"minimize: var_list holds {shown(variable)}, which is not a variable of "
+            "this model. Give arrays that ex.get_variable returned in this call of the "
+            'model_fn, or name variables by regular expressions: var_list="dnn/".'
+        )
+    name, trainable = found
+    if not trainable:
+        raise SpecError(
+            f"minimize: var_list holds {name}, which was declared with trainable=False."
+        )
+    return name
+
+
+def _check_changed(changed: Any, grads: Any) -> None:
+    """Raise SpecError unless a function returned gradients like those it was given."""
+    if not isinstance(grads, Mapping):
+        return  # another tree, of a caller that clips by itself
+    if not isinstance(changed, Mapping):
+        raise SpecError(
+            "minimize: clip must return a dict of the gradients that it was given, "
+            f"got {type(changed).__name__}."
+        )
+    for name, grad in grads.items():
+        if name not in changed:
+            raise SpecError(
+                f"minimize: clip returned no gradient of {name!r}. Return all that it "
+                "was given; to leave a variable as it is, leave it out of var_list."
+            )
+        if jnp.shape(changed[name]) != grad.shape:
+            raise SpecError(
+                f"minimize: clip returned a gradient of {name!r} of shape "
+                f"{jnp.shape(changed[name])}, expected {grad.shape}."
+            )
 
 
 def _first_match(train_op: TrainOp, name: str) -> int | None:

@@ -33,7 +33,9 @@ OptimizerState = Any
 
 _GRADIENTS = (
     "return the optimizer as train_op. To clip gradients, write for instance "
-    "ex.optimizers.Adam(1e-3, global_clipnorm=5.0)"
+    "ex.optimizers.Adam(1e-3, global_clipnorm=5.0); to change them otherwise, write "
+    "ex.minimize(optimizer, clip=function), with a function from the dict of gradients "
+    "by variable name to a changed one"
 )
 
 
@@ -49,8 +51,9 @@ class Optimizer:
     Args:
       name: The name shown in messages and in `repr`.
       rule: The update rule, or None for a raw optax transformation.
-      learning_rate: A number, or a function from the step to a number. None for a raw
-        optax transformation.
+      learning_rate: A number, a function from the step to a number, or a scalar that
+        the `model_fn` computes at every step, such as
+        `0.1 * 0.99 ** ex.get_global_step()`. None for a raw optax transformation.
       clip: How gradients are clipped before the update. None: they are not.
       transformation: A raw optax transformation, or None.
 
@@ -67,7 +70,7 @@ class Optimizer:
 
     name: str
     rule: Rule | None
-    learning_rate: float | Schedule | None
+    learning_rate: float | Schedule | jax.Array | None
     clip: Clip | None = None
     transformation: optax.GradientTransformationExtraArgs | None = None
 
@@ -165,7 +168,10 @@ class Optimizer:
         if self.clip is not None:
             grads = self.clip(grads)
         if self.rule is None:
-            updates, state = self._optax().update(grads, state, params, value=loss)
+            # `step` is for `dense()`, whose transformation may be part of a chain.
+            updates, state = self._optax().update(
+                grads, state, params, value=loss, step=step
+            )
             return optax.apply_updates(params, updates), state
         rate = self.learning_rate_at(step)
         leaves, treedef = _flatten(params)

@@ -246,7 +246,7 @@ class Processes:
         if isinstance(error, SystemExit) and error.code == _SIGTERM_STATUS:
             kind, text = "it was stopped by SIGTERM", ""
         try:
-            if isinstance(error, jax.errors.JaxRuntimeError):
+            if _is_of_collective(error):
                 # The watcher finds out which, and ends this process with a message.
                 _log.error(
                     "a step failed, most likely because another process was lost. "
@@ -335,6 +335,18 @@ class Processes:
                 self.tell(failed="it has exited", done="")
         if self._watcher is not None:
             self._watcher.stop()
+
+
+def _is_of_collective(error: BaseException) -> bool:
+    """Return whether a step failed, most likely because a connection broke.
+
+    JAX raises a ValueError if the step fails while it is dispatched.
+
+    >>> _is_of_collective(ValueError("UNKNOWN: Gloo all-reduce failed: …"))
+    True
+    """
+    is_dispatched = isinstance(error, ValueError) and "Gloo " in str(error)
+    return is_dispatched or isinstance(error, jax.errors.JaxRuntimeError)
 
 
 @contextmanager

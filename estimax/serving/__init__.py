@@ -13,7 +13,8 @@ from estimax.serving.config import (
 )
 from estimax.serving.preparing import prepare
 from estimax.serving.rest import RestLimits
-from estimax.serving.server import Server, ServerConfig
+from estimax.serving.server import Server
+from estimax.serving.server_config import ServerConfig
 from estimax.serving.status import Code, ServingError
 
 __all__ = [

@@ -32,6 +32,8 @@ from estimax.serving.programs import NotCompiledError
 from estimax.serving.status import Code, ServingError, invalid
 from estimax.staging import plan as plans
 
+_WORTH_A_THREAD: Final = 32  # rows that do not wait for a batch that runs
+_SOON: Final = 0.001  # seconds
 _MOST_APART: Final = 64  # batches that may wait for the compiler
 Answers = dict[str, NDArray[Any]]
 Features = plans.RawBatch | JsonRows
@@ -67,7 +69,8 @@ class Task:
         batch = self.batch
         values = batch.others if isinstance(batch, JsonRows) else batch
         shapes = (getattr(value, "shape", ())[1:] for value in values.values())
-        self.key = (self.signature, type(batch) is JsonRows, *shapes)
+        reader = type(batch.reader) if isinstance(batch, JsonRows) else None
+        self.key = (self.signature, reader, *shapes)
 
 
 class LargeRequest:
@@ -147,6 +150,8 @@ class BatchQueue:
         self._rows = 0
         self._large: deque[LargeRequest] = deque()
         self._is_turn_of_large = False
+        self._running = 0  # batches
+        self._started = 0.0  # when the last of them began
         self.batches = 0  # that were run
         self.batched_rows = 0
         self.labels: tuple[str, int] | None = None  # model and version, for metrics
@@ -191,10 +196,17 @@ class BatchQueue:
         config = self._config
         if not config.is_enabled or self._rows >= config.max_batch_size:
             return now
-        return self._waiting[0].arrived + config.timeout_micros * 1e-6
+        at = self._waiting[0].arrived + config.timeout_micros * 1e-6
+        if self._running and self._rows < _WORTH_A_THREAD:
+            # A batch of a small model ends within a millisecond. Two threads would only
+            # hinder each other meanwhile, with half as many rows each.
+            at = max(at, self._started + _SOON)
+        return at
 
     def take(self) -> list[Task]:
         """Remove and return the tasks of the next batch; large requests take turns."""
+        self._running += 1
+        self._started = time.monotonic()
         if self._large and (self._is_turn_of_large or not self._waiting):
             self._is_turn_of_large = False
             return self._take_piece()
@@ -227,6 +239,10 @@ class BatchQueue:
         if large.rows_left:
             self._large.append(large)
         return [task]
+
+    def end_run(self) -> None:
+        """Note that a batch which `take` returned has been run."""
+        self._running -= 1
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run tasks together and deliver their answers."""
@@ -349,6 +365,10 @@ class Scheduler:
             queue.run(tasks)
             if self._observe is not None:
                 self._observe(queue, tasks, start, time.monotonic() - start)
+            with self.changed:
+                queue.end_run()
+                if queue.waiting_rows:  # another thread may have left them to this one
+                    self.changed.notify()
 
     def _take(self) -> tuple[BatchQueue, list[Task]] | None:
         """Wait for a batch and return it with its queue; None when closed."""

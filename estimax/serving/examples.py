@@ -153,10 +153,10 @@ def _repaired(
 
 def _default(spec: TensorInfo) -> FeatureParts:
     """Return the values of a feature that an Example lacks."""
-    size = math.prod(n or 0 for n in spec.tail)
+    tail = [n or 0 for n in spec.tail]
     if spec.dtype == STRING:
-        return "bytes_list", [b""] * size
-    every = np.broadcast_to(spec.default, spec.tail).reshape(-1).tolist()
+        return "bytes_list", [b""] * math.prod(tail)
+    every = np.broadcast_to(spec.default, tail).reshape(-1).tolist()
     kind = "float_list" if example_dtype(spec) == "float32" else "int64_list"
     return kind, every
 

@@ -228,7 +228,8 @@ def _thinned(places: NDArray[np.int64], piece: int) -> NDArray[np.int64]:
     pieces = places // piece
     is_first = np.diff(pieces, prepend=-1) != 0
     is_last = np.diff(pieces, append=-1) != 0
-    return places[is_first | is_last]
+    kept: NDArray[np.int64] = places[is_first | is_last]
+    return kept
 
 
 def _escaped(places: NDArray[Any], kinds: NDArray[Any]) -> NDArray[np.bool_]:
@@ -241,4 +242,5 @@ def _escaped(places: NDArray[Any], kinds: NDArray[Any]) -> NDArray[np.bool_]:
     runs = escapes[starts]
     odd = lengths % 2 == 1
     is_after = np.isin(places, (runs + lengths)[odd])
-    return is_escape | is_after
+    found: NDArray[np.bool_] = is_escape | is_after
+    return found

@@ -76,9 +76,8 @@ class JsonRows:
 
     def by_name(self) -> dict[str, Any]:
         """Return the columns by the name of their feature."""
-        names = [spec.name for spec in self.reader.plain]
-        others = {input_name(origin): value for origin, value in self.others.items()}
-        return {**dict(zip(names, self.plain, strict=True)), **others}
+        batch = self.reader.raw_batch([self])
+        return {input_name(origin): value for origin, value in batch.items()}
 
 
 @dataclass(frozen=True)
@@ -290,26 +289,31 @@ class FeatureReader:
     def _converted(
         self, group: _Group, columns: Sequence[Column], rows: int
     ) -> dict[Origin, Any]:
-        if group.kind == "U":
-            words = list(itertools.chain.from_iterable(columns))
-            block: Any = Strings.of_text(words)
-            if block is None:  # a word has a zero byte
-                block = Strings.of(words)
-            made = [
+        block = self._block(group.kind, group.dtype, columns)
+        made = (
+            [
                 block.rows(first, first + rows)
                 for first in range(0, len(columns) * rows, rows)
             ]
-        else:
-            # float64 first: a number beyond float32 becomes infinite without warning.
-            wide = np.float64 if group.kind == "f" else group.dtype
-            block = cast(np.array(columns, wide), group.dtype)
-            made = list(block)
+            if group.kind == "U"
+            else list(block)
+        )
         if group.tail:
             made = [column.reshape((rows, 1)) for column in made]
         if group.has_defaults and group.kind == "f" and np.isnan(block).any():
             specs = self.plain[group.start : group.stop]
             made = [column_from(*pair) for pair in zip(specs, made, strict=True)]
         return dict(zip(group.origins, made, strict=True))
+
+    def _block(self, kind: str, dtype: str, columns: Sequence[Column]) -> Any:
+        """Return columns of one dtype as one array, or as the `Strings` of all."""
+        if kind == "U":
+            words = list(itertools.chain.from_iterable(columns))
+            block = Strings.of_text(words)
+            # None: a word has a zero byte.
+            return Strings.of(words) if block is None else block
+        # float64 first: a number beyond float32 becomes infinite without warning.
+        return cast(np.array(columns, np.float64 if kind == "f" else dtype), dtype)
 
 
 def features_from_json(

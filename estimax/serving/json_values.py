@@ -372,13 +372,37 @@ def predictions_json(answers: Mapping[str, NDArray[Any]], is_row_form: bool) -> 
         ]
         return key + b"{" + b",".join(texts) + b"}}"
     count = len(next(iter(answers.values())))
-    return key + _text_in_parts(count, lambda rows: _rows(answers, rows), finite) + b"}"
+    parts = (
+        _rows_text(answers, slice(start, start + _ROWS_AT_ONCE), finite)
+        for start in range(0, count, _ROWS_AT_ONCE)
+    )
+    return key + b"[" + b",".join(parts) + b"]}"
 
 
-def _rows(answers: Mapping[str, NDArray[Any]], rows: slice) -> list[dict[str, Any]]:
-    """Return some rows of an answer, each with all of its outputs."""
-    columns = [_shown(name, array[rows]) for name, array in answers.items()]
-    return [dict(zip(answers, row, strict=True)) for row in zip(*columns, strict=True)]
+def _rows_text(
+    answers: Mapping[str, NDArray[Any]], rows: slice, is_finite: bool
+) -> bytes:
+    """Return some rows of an answer, each an object with all outputs, as JSON."""
+    columns = [
+        _texts_of_rows(n, array[rows], is_finite) for n, array in answers.items()
+    ]
+    names = [dumps(name) + b":" for name in answers]
+    # One format for all rows: each value follows its name.
+    form = b"{" + b",".join(name.replace(b"%", b"%%") + b"%b" for name in names) + b"}"
+    return b",".join([form % row for row in zip(*columns, strict=True)])
+
+
+def _texts_of_rows(name: str, array: NDArray[Any], is_finite: bool) -> list[bytes]:
+    """Return every row of an output as JSON.
+
+    Numbers are written together and cut, which takes a third of the time.
+    """
+    if array.dtype == object or array.ndim > 2 or not array.size or not is_finite:
+        return [dumps(row, is_finite) for row in _shown(name, array)]
+    text = dumps(_shown(name, array))
+    if array.ndim == 1:
+        return text[1:-1].split(b",")
+    return [b"[" + row + b"]" for row in text[2:-2].split(b"],[")]
 
 
 def _array_text(name: str, array: NDArray[Any], is_finite: bool) -> bytes:

@@ -15,7 +15,7 @@ from estimax.serving.batching import Scheduler
 from estimax.serving.config import ModelConfig, read_model_configs
 from estimax.serving.examples import compile_parser
 from estimax.serving.model_batching import batching_of
-from estimax.serving.server import ServerConfig
+from estimax.serving.server_config import ServerConfig
 from estimax.serving.versions import load_version
 
 

@@ -92,4 +92,4 @@ def _request_pool() -> descriptor_pool.DescriptorPool:
 def _files() -> Sequence[Any]:
     folder = resources.files("estimax.serving")
     data = (folder / "tensorflow_serving.binpb").read_bytes()
-    return descriptor_pb2.FileDescriptorSet.FromString(data).file
+    return list(descriptor_pb2.FileDescriptorSet.FromString(data).file)

@@ -33,17 +33,19 @@ from estimax.serving.inference import (
     Target,
 )
 from estimax.serving.json_pieces import JsonPieces, parse_in_pieces
-from estimax.serving.json_rows import FeatureReader, features_from_json
+from estimax.serving.json_rows import features_from_json
 from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
 from estimax.serving.off_loop import LARGE, SMALL
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
+from estimax.serving.versions import LoadedVersion
 from estimax.wire.metric_families import Family
 
 _access = logging.getLogger("estimax.serving.access")
 
 _COMPRESSED_FROM: Final = 8192
 _SENT_AT_ONCE: Final = 1_000_000  # bytes
+_PARSED_AT_ONCE: Final = 1_000_000  # bytes, which take a few milliseconds
 _INT64: Final = 2**63
 _LIVE: Final = ("/healthz", "/livez", "/v2/health/live")
 _READY: Final = ("/readyz", "/v2/health/ready")
@@ -238,9 +240,9 @@ class RestApp:
     ) -> Response:
         is_row_form = False
 
-        def read(specs: Any, reader: FeatureReader) -> Any:
+        def read(specs: Any, loaded: LoadedVersion) -> Any:
             nonlocal is_row_form
-            features, is_row_form = features_from_json(body, specs, reader)
+            features, is_row_form = features_from_json(body, specs, loaded.reader)
             # Thousands of objects, which the garbage collector would visit while the
             # request waits for its batch.
             body.clear()
@@ -301,7 +303,8 @@ class RestApp:
         size = len(data)
         if size <= SMALL:
             return json_values.parse(data), size
-        return await self._service.off_loop.run(size, parse_in_pieces, data), size
+        parse = json_values.parse if size <= _PARSED_AT_ONCE else parse_in_pieces
+        return await self._service.off_loop.run(size, parse, data), size
 
     async def _read(self, receive: Receive) -> bytes:
         pieces, size, more = [], 0, True

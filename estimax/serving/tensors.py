@@ -30,7 +30,7 @@ from estimax.export import TensorInfo
 from estimax.serving.examples import EXAMPLE_NAMES
 from estimax.serving.protos import data_types, message
 from estimax.serving.status import invalid
-from estimax.wire.messages import varint
+from estimax.wire.messages import encode_varint, varint
 
 # TensorFlow's dtype -> NumPy's, and the field that holds its values.
 _FIELDS: Final[dict[str, tuple[Any, str]]] = {
@@ -48,6 +48,8 @@ _FIELDS: Final[dict[str, tuple[Any, str]]] = {
     "DT_UINT32": (np.uint32, "uint32_val"),
     "DT_UINT64": (np.uint64, "uint64_val"),
 }
+# Fields whose packed values are the bytes of an array.
+_PACKED: Final = {"float32": 5, "float64": 6, "bool": 11}
 _VALUE_FIELDS: Final = sorted({field for _, field in _FIELDS.values()} | {"string_val"})
 STRING: Final = "DT_STRING"
 _MOST_ELEMENTS: Final = 2**24
@@ -283,6 +285,43 @@ def fill_proto(proto: Any, array: NDArray[Any], *, as_content: bool = False) -> 
     getattr(proto, _FIELDS[name][1]).extend(flat.tolist())
 
 
+def tensor_bytes(array: NDArray[Any], as_content: bool = False) -> bytes:
+    """Return a serialized TensorProto, the same as `fill_proto` makes.
+
+    >>> tensor_bytes(np.array([1.5], np.float32)).hex()
+    '08011204120208012a040000c03f'
+    """
+    if array.dtype == object:
+        values = array.reshape(-1).tolist()
+        texts = b"".join([field(8, value) for value in values])
+        return _head(STRING, array.shape) + texts
+    numbers = array.dtype.name
+    if not array.size or (numbers not in _PACKED and not as_content):
+        proto = message("tensorflow.TensorProto")()
+        fill_proto(proto, array, as_content=as_content)
+        serialized: bytes = proto.SerializeToString()
+        return serialized
+    tag = 4 if as_content else _PACKED[numbers]
+    content = np.ascontiguousarray(array).tobytes()
+    return _head(dtype_name(numbers), array.shape) + field(tag, content)
+
+
+@functools.lru_cache(maxsize=1024)
+def _head(dtype: str, shape: tuple[int, ...]) -> bytes:
+    """Return dtype and shape of a serialized TensorProto."""
+    dims = b"".join(field(2, b"\x08" + encode_varint(n) if n else b"") for n in shape)
+    return (
+        b"\x08"
+        + encode_varint(data_types()[dtype])
+        + (field(2, dims) if shape else b"")
+    )
+
+
+def field(number: int, data: bytes) -> bytes:
+    """Return a field of a serialized message whose number is below 16."""
+    return bytes([number << 3 | 2]) + encode_varint(len(data)) + data
+
+
 def _shape(proto: Any, where: str) -> tuple[int, ...]:
     if proto.tensor_shape.unknown_rank:
         return ()
@@ -337,7 +376,8 @@ def _strings(proto: Any, count: int, where: str) -> Strings:
     if len(values) == count:
         return values
     # The index of the last value, again and again.
-    return values[np.minimum(np.arange(count), len(values) - 1)]
+    repeated: Strings = values[np.minimum(np.arange(count), len(values) - 1)]
+    return repeated
 
 
 def _strings_in(content: bytes, count: int, where: str) -> list[bytes]:

@@ -35,6 +35,7 @@ from estimax.serving.loading import StopSignal
 from estimax.serving.programs import NamedShapes, Programs, too_long
 from estimax.serving.requests import IdCheck
 from estimax.serving.status import invalid
+from estimax.serving.tensor_rows import TensorReader
 from estimax.serving.warm_up import run_warm_up
 
 _log = logging.getLogger("estimax.serving")
@@ -62,6 +63,7 @@ class LoadedVersion:
         first = next(iter(bundle.signatures.values()))
         csv_name = None if bundle.csv is None else bundle.csv.name
         self.reader = FeatureReader(first.inputs, origins_of(bundle.plan), csv_name)
+        self.tensor_reader = TensorReader(first.inputs, origins_of(bundle.plan))
         self._check_ids = IdCheck(bundle.plan)
         self._scheduler = scheduler
         self._batching = batching

@@ -6,6 +6,7 @@ Read `recording.py` first: `stage` records a transform while the model is traced
 
 from estimax.staging.recording import (
     OUT_OF_RANGE,
+    TRAINED_COLLECTIONS,
     Call,
     HostOnly,
     HostTransform,
@@ -20,12 +21,14 @@ from estimax.staging.recording import (
     declare_default,
     forward,
     is_wide,
+    named_leaves,
     stage,
     tracing,
 )
 
 __all__ = [
     "OUT_OF_RANGE",
+    "TRAINED_COLLECTIONS",
     "Call",
     "HostOnly",
     "HostTransform",
@@ -40,6 +43,7 @@ __all__ = [
     "declare_default",
     "forward",
     "is_wide",
+    "named_leaves",
     "stage",
     "tracing",
 ]

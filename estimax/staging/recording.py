@@ -35,6 +35,8 @@ from estimax.core.spec import Mode
 
 # What the names of counters of computed ids begin with.
 OUT_OF_RANGE = "ids_out_of_range/"
+# The Flax collections of variables that optimizers update.
+TRAINED_COLLECTIONS = ("params", "tables")
 
 Raw = Any  # np.ndarray of numbers | Strings | Sparse: one feature on the host
 
@@ -193,11 +195,15 @@ class Trace:
         self.declared: dict[int, tuple[Any, Any]] = {}
         # Filled by `losses/collection.py`: pairs (name, loss) by collection.
         self.losses: dict[str, list[tuple[str, Any]]] = {}
+        # Set by `ModelModule`: returns the variables of the model, by Flax collection.
+        self.variables: Callable[[], Mapping[str, Any]] = dict
+        # The number of steps done, and whether the model asked for it.
+        self.step: Any = None
+        self.reads_step = False
         self.rows: Mapping[str, TableRows] = {}
         # What columns use for a missing value of a feature: one entry per column.
         self.defaults: dict[Origin, list[Any]] = {}
         # Set by `training/model.py`; see `Model` and `Model.apply`.
-        self.row_variables: frozenset[str] = frozenset()
         self.row_zeros: Mapping[str, Sequence[jax.Array]] = {}
         self.cuts_lookups = False
         # On a mesh: how the rows of a sharded table are read, by its name; and whether
@@ -234,6 +240,21 @@ class Trace:
         """Return the call whose result this array object is, or None."""
         found = self._call_of_leaf.get(id(leaf))
         return found[1] if found else None
+
+    def variable_name(self, value: Any) -> tuple[str, bool] | None:
+        """Return the name of the variable that an array is, and if it is trained.
+
+        Return None for an array that is not a variable of the model.
+        """
+        found = self.declared.get(id(value))
+        if found is not None:
+            module, name, trainable = found[1]
+            return "/".join((*module.path, name)), trainable
+        for collection, tree in self.variables().items():
+            for name, leaf in named_leaves(tree):
+                if leaf is value:
+                    return name, collection in TRAINED_COLLECTIONS
+        return None
 
     def count_out_of_range(self, table: str, size: int, bad: Any) -> None:
         """Count ids that the model computed and that are not rows of a table.
@@ -392,6 +413,19 @@ def is_wide(value: Any) -> bool:
         return False
     raw = as_raw(value)
     return isinstance(raw, np.ndarray) and numbers.is_wide(raw.dtype)
+
+
+def named_leaves(tree: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested dicts, with their keys joined by slashes.
+
+    >>> list(named_leaves({"a": {"b": 1}, "c": 2}))
+    [('a/b', 1), ('c', 2)]
+    """
+    if not isinstance(tree, Mapping):
+        yield above, tree
+        return
+    for key, item in tree.items():
+        yield from named_leaves(item, f"{above}/{key}" if above else str(key))
 
 
 def _value_of(transform: HostTransform, values: Mapping[str, Any], key: str) -> Any:

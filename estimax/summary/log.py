@@ -12,10 +12,14 @@ name. `log_value` names a value for hooks alone. These calls do nothing outside 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from estimax import staging
+from estimax import staging, variables
 from estimax.core.errors import SpecError
 from estimax.core.spec import ModeKeys
 
@@ -31,8 +35,8 @@ def scalar(name: str, value: ArrayLike) -> None:
     a `model_fn` that estimax runs.
 
     Args:
-      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
-        appended.
+      name: The tag in TensorBoard, after the name of the open variable scope. If the
+        model used it before, `_1`, `_2` and so on is appended.
       value: One number, of shape [] or [1].
 
     Raises:
@@ -61,8 +65,8 @@ def histogram(name: str, value: ArrayLike) -> None:
     more than 10,000 values, a sample of about 10,000 is logged.
 
     Args:
-      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
-        appended.
+      name: The tag in TensorBoard, after the name of the open variable scope. If the
+        model used it before, `_1`, `_2` and so on is appended.
       value: An array of any shape.
 
     Example:
@@ -97,8 +101,8 @@ def image(name: str, value: ArrayLike, max_outputs: int = 3) -> None:
     """Log the first images of a batch, from inside a `model_fn`.
 
     Args:
-      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
-        appended.
+      name: The tag in TensorBoard, after the name of the open variable scope. If the
+        model used it before, `_1`, `_2` and so on is appended.
       value: Images [B, H, W, C] with 1, 3 or 4 channels. uint8 is written unchanged;
         other numbers are scaled to 0…255, each image by itself.
       max_outputs: How many images of the batch to log, at least 1.
@@ -127,8 +131,8 @@ def audio(name: str, value: ArrayLike, sample_rate: int, max_outputs: int = 3) -
     TensorBoard plays them. They are written as WAV files of 16 bits.
 
     Args:
-      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
-        appended.
+      name: The tag in TensorBoard, after the name of the open variable scope. If the
+        model used it before, `_1`, `_2` and so on is appended.
       value: Samples within [-1, 1], of shape [B, T] or [B, T, C] for C channels.
         Samples outside of the range are clipped.
       sample_rate: Samples per second, such as 16000; a Python number.
@@ -163,8 +167,8 @@ def text(name: str, value: str) -> None:
     The text is the same at every step, because the model is traced once.
 
     Args:
-      name: The tag in TensorBoard. If the model used it before, `_1`, `_2` and so on is
-        appended.
+      name: The tag in TensorBoard, after the name of the open variable scope. If the
+        model used it before, `_1`, `_2` and so on is appended.
       value: The text, which TensorBoard renders as Markdown.
 
     Raises:
@@ -210,6 +214,19 @@ def log_value(name: str, value: ArrayLike) -> None:
     trace.logged[name] = staging.LoggedValue("value", jnp.asarray(value))
 
 
+_carries_scope: ContextVar[bool] = ContextVar("estimax_tag_scope", default=True)
+
+
+@contextmanager
+def unscoped() -> Iterator[None]:
+    """Log under names as they are given, whatever variable scope is open."""
+    token = _carries_scope.set(False)
+    try:
+        yield
+    finally:
+        _carries_scope.reset(token)
+
+
 def _is_watched() -> bool:
     """Return whether summaries are logged: in training and evaluation.
 
@@ -225,6 +242,10 @@ def _log(name: str, value: staging.LoggedValue) -> None:
     trace = staging.current()
     if trace is None:
         return
+    scope = variables.get_variable_scope().name if _carries_scope.get() else ""
+    # A model of several in one has its own summaries, which are named after it.
+    scope = f"{scope}/".removeprefix(f"{variables.model_top()}/").removesuffix("/")
+    name = f"{scope}/{name}" if scope else name
     unique, number = name, 0
     while unique in trace.logged:
         number += 1

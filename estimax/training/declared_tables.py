@@ -1,12 +1,13 @@
-"""Which variables of `get_variable` are embedding tables, updated by row.
+"""Which params of a model are embedding tables, updated by row.
 
     model, recording, reads = with_declared_tables(model, recording, batch)
 
-`get_variable` returns an array, which a model may look up (`ex.embedding_lookup`),
-index or multiply. A variable whose gradient comes from lookups alone becomes a table:
-the step gathers and updates the rows of the batch. To find these, the loss is
-linearized with the lookups cut off. A variable that the result still depends on is read
-as a whole, by a penalty for instance, and every row of it has a gradient.
+`get_variable`, or `self.param` of a Flax module, returns an array, which a model may
+look up (`ex.embedding_lookup`), index or multiply. A variable whose gradient comes from
+lookups alone becomes a table: the step gathers and updates the rows of the batch. To
+find these, the loss is linearized with the lookups cut off. A variable that the result
+still depends on is read as a whole, by a penalty for instance, and every row of it has
+a gradient.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ def with_declared_tables(
         {name: form for name, form in params.items() if name not in tables},
         dict(sorted((shapes.tables | {n: params[n] for n in tables}).items())),
         shapes.model_state,
+        shapes.step,
     )
     model = replace(model, row_variables=tables)
     return model, replace(recording, shapes=moved), reads

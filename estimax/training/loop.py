@@ -10,14 +10,14 @@ hook that requests a value waits for the device.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from estimax.core.errors import ClusterError
+from estimax.core.errors import ClusterError, SpecError
 from estimax.core.state import TrainState
 from estimax.feeding import BatchStack
 from estimax.hooks import calling
@@ -61,7 +61,8 @@ def run(
             context.request_stop()
             due, wanted = [], []
         names = _observed(program, plain_names(wanted), context)
-        state, outputs = _advance(program, state, stack, at, stop, names, context)
+        with _explaining_arrays_of_model():
+            state, outputs = _advance(program, state, stack, at, stop, names, context)
         context.state = state
         context.step += stop - at
         context.examples += sum(stack.examples[at:stop])
@@ -88,6 +89,24 @@ def run(
     # Break the reference cycle with the context, which would keep the last state alive.
     context.fetcher = None
     return state
+
+
+@contextmanager
+def _explaining_arrays_of_model() -> Iterator[None]:
+    """Raise SpecError if an optimizer uses an array of the recorded `model_fn`.
+
+    The array belongs to the trace in which the model was recorded, which has ended.
+    """
+    try:
+        yield
+    except jax.errors.UnexpectedTracerError as error:
+        raise SpecError(
+            "train_op: a schedule, an optax transformation or a function in it uses an "
+            "array that the model_fn computed. Only the learning rate of an optimizer "
+            "of estimax may be such an array, as in ex.optimizers.SGD(0.1 * 0.99 ** "
+            "ex.get_global_step()). Otherwise write a schedule, a function of the "
+            "step: optax.sgd(lambda step: 0.1 * 0.99**step)."
+        ) from error
 
 
 def _next(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | None:

@@ -21,6 +21,7 @@ import numpy as np
 from flax import traverse_util
 
 from estimax import parallel, staging, transforms
+from estimax.core.errors import SpecError
 from estimax.core.numbers import Forwarded, device_dtype, is_host_value, is_wide
 from estimax.core.spec import EstimatorSpec, ExportOutput, Mode, ModeKeys
 from estimax.core.strings import Strings
@@ -30,7 +31,7 @@ from estimax.staging.recording import HostOnly, Lookup, Origin
 from estimax.training.graph import graph_def, names_of_constants
 from estimax.variables import ModelModule, computing_in
 
-PARAMS, TABLES = "params", "tables"
+PARAMS, TABLES, GLOBAL_STEP = "params", "tables", "global_step"
 
 Flat = dict[str, Any]  # variable name ("dnn/logits/kernel") -> array or its shape
 
@@ -72,6 +73,8 @@ class Variables:
     params: Flat
     tables: Flat
     model_state: dict[str, Any] = field(default_factory=dict)
+    # The number of steps done, for models that ask for it; else None.
+    step: Any = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Model:
       mode: TRAIN, EVAL or PREDICT.
       compute_dtype: The dtype of layers that were given none; None is Flax's default.
       eager: Whether to run on real arrays even to record, for `print` and debuggers.
-      row_variables: Variables of `get_variable` that are tables, updated by row; see
+      row_variables: Params of the model that are tables, updated by row; see
         `declared_tables.py`.
       placement: The mesh that the model runs on, with its sharded tables; None is one
         device.
@@ -166,6 +169,13 @@ class Model:
         else:
             made, shapes = jax.make_jaxpr(init, return_shape=True)(key, arrays)
             jaxpr, outputs = jax.make_jaxpr(run, return_shape=True)(key, shapes, arrays)
+            if _contains(jaxpr.jaxpr, "check"):
+                raise SpecError(
+                    "the model_fn calls checkify.check. Assertions are for "
+                    "RunConfig(debug=True), which runs it without jit: give the "
+                    "model_fn an argument config, and write 'if config.debug:' before "
+                    "the check."
+                )
             used = _used_names(made.jaxpr, arrays) | _used_names(jaxpr.jaxpr, arrays)
             has_convolutions = _contains(jaxpr.jaxpr, "conv_general_dilated")
             constants = names_of_constants(jaxpr.consts, results)
@@ -185,6 +195,9 @@ class Model:
         if self.mode == ModeKeys.PREDICT:
             forwarded = forwarded_of([spec.predictions, *_exported(spec)])
             plan = replace(plan, forwarded=forwarded)
+        if trace.reads_step:
+            form: Any = jax.ShapeDtypeStruct  # jax leaves it without types
+            shapes = replace(shapes, step=form((), jnp.int32))
         return Recording(
             plan=plan,
             spec=spec,
@@ -242,10 +255,12 @@ class Model:
         structure: BatchStructure,
         key: jax.Array | None,
     ) -> Applied:
+        step = variables.step
+        trace.step = jnp.zeros((), jnp.int32) if step is None else step
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
             spec, changed = ModelModule(self.function).apply(
-                variables_to_flax(variables),
+                variables_to_flax(variables, self.row_variables),
                 features,
                 labels,
                 rngs=None if key is None else {"dropout": key},
@@ -259,7 +274,6 @@ class Model:
     ) -> staging.Trace:
         trace = staging.Trace(self.mode, lambda call: arrays.staged[call.name])
         trace.calls = {(c.transform, c.inputs): c for c in structure.calls}
-        trace.row_variables = self.row_variables
         if self.placement is not None:
             trace.uses_kernels = False
             trace.readers = {
@@ -292,12 +306,13 @@ class Model:
         arrays: plans.PreparedBatch,
     ) -> Variables:
         params_key, dropout_key = jax.random.split(key)
+        trace.step = jnp.zeros((), jnp.int32)
         features, labels = self._view(trace, structure, arrays)
         with staging.tracing(trace), computing_in(self.compute_dtype):
             variables = ModelModule(self.function).init(
                 {"params": params_key, "dropout": dropout_key}, features, labels
             )
-        return variables_from_flax(variables)
+        return variables_from_flax(variables, self.row_variables)
 
     def _view(
         self,
@@ -372,17 +387,28 @@ def structure_of(batch: plans.RawBatch) -> frozenset[tuple[Origin, ValueKind]]:
     return frozenset((origin, kind_of(value)) for origin, value in batch.items())
 
 
-def variables_from_flax(tree: Mapping[str, Any]) -> Variables:
-    """Split Flax's collections into named variables."""
+def variables_from_flax(
+    tree: Mapping[str, Any], row_variables: frozenset[str] = frozenset()
+) -> Variables:
+    """Split Flax's collections into named variables; `row_variables` are tables."""
     rest = {k: v for k, v in tree.items() if k not in (PARAMS, TABLES)}
-    return Variables(_flat(tree.get(PARAMS, {})), _flat(tree.get(TABLES, {})), rest)
+    params, tables = _flat(tree.get(PARAMS, {})), _flat(tree.get(TABLES, {}))
+    tables |= {name: params.pop(name) for name in sorted(row_variables)}
+    return Variables(params, dict(sorted(tables.items())), rest)
 
 
-def variables_to_flax(variables: Variables) -> dict[str, Any]:
-    """Put named variables back into Flax's collections."""
+def variables_to_flax(
+    variables: Variables, row_variables: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Put named variables back into Flax's collections.
+
+    Tables that are `row_variables` are params for the model: it declares them as such.
+    """
+    rows = {name: variables.tables[name] for name in sorted(row_variables)}
+    tables = {n: v for n, v in variables.tables.items() if n not in rows}
     return {
-        PARAMS: _nested(variables.params),
-        TABLES: _nested(variables.tables),
+        PARAMS: _nested(variables.params | rows),
+        TABLES: _nested(tables),
         **variables.model_state,
     }
 
@@ -393,6 +419,8 @@ def variables_to_names(variables: Variables) -> Flat:
     named = variables.params | variables.tables
     for flat in rest:
         named |= flat
+    if variables.step is not None:
+        named[GLOBAL_STEP] = variables.step
     return named
 
 
@@ -406,6 +434,7 @@ def variables_from_names(shapes: Variables, named: Mapping[str, Any]) -> Variabl
         {name: named[name] for name in shapes.params},
         {name: named[name] for name in shapes.tables},
         state,
+        None if shapes.step is None else named[GLOBAL_STEP],
     )
 
 

@@ -48,7 +48,8 @@ def observe_training(
 
     def observe(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
         applied = steps.apply_in_training(updates, state, batch)
-        values = learning_rates(updates, state) | logged_arrays(applied.logged)
+        rates = learning_rates(updates, state, steps.rates_of(applied))
+        values = rates | logged_arrays(applied.logged)
         return _everywhere(updates.model, values)
 
     def observe_norms(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
@@ -118,13 +119,16 @@ def _everywhere(model: Model, values: dict[str, Any]) -> dict[str, Any]:
     return replicated
 
 
-def learning_rates(updates: UpdatePlan, state: TrainState) -> dict[str, Any]:
+def learning_rates(
+    updates: UpdatePlan, state: TrainState, computed: Mapping[str, jax.Array]
+) -> dict[str, Any]:
     """Return the learning rate of each optimizer for the next update, by name.
 
+    `computed` are the rates that the model computed, by the index of the group.
     An optax transformation is left out, unless it was made by
     `optax.inject_hyperparams`: its rate cannot be read from its state.
     """
-    groups = updates.train_op.groups
+    groups = updates.train_op.with_rates(computed).groups
     parts = _parts(updates) if len(groups) > 1 else []
     rates: dict[str, Any] = {}
     for index, group in enumerate(groups):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
@@ -172,7 +173,11 @@ def _rate_names(updates: UpdatePlan, form: Any, batch: RawBatch) -> list[str]:
     """Return the names of the learning rates that can be read from the state."""
     arrays = pack(updates.plan.prepare(batch))
     state = form(jax.random.key(0), arrays)
-    return list(jax.eval_shape(lambda s: observing.learning_rates(updates, s), state))
+    # Rates that the model computes are not needed for the names.
+    computed = dict.fromkeys(updates.train_op.rates, jnp.zeros(()))
+    return list(
+        jax.eval_shape(lambda s: observing.learning_rates(updates, s, computed), state)
+    )
 
 
 def unplaced_init(program: TrainProgram) -> Callable[[jax.Array, Packed], TrainState]:

@@ -67,6 +67,8 @@ class Gradients(NamedTuple):
     rows: dict[str, jax.Array]  # with respect to gathered rows, by table
     touched: dict[str, jax.Array]  # table -> [V] booleans
     model_state: Any
+    # The learning rates that the model computed, by the index of the optimizer group.
+    rates: dict[str, jax.Array]
     # The distinct ids of rows that were found on the device; others are in the batch.
     unique: dict[str, jax.Array] = {}  # noqa: RUF012 - never changed
 
@@ -86,16 +88,17 @@ def gradients(
                 applied.model_state,
                 _named_values(applied),
                 _touched(updates, applied, set(zeros)),
+                rates_of(applied),
                 {name: _found_ids(applied, name) for name in zeros},
             )
 
         gradient = jax.value_and_grad(loss_fn, argnums=(0, 1, 2), has_aux=True)
         (loss, aux), (whole, row_grads, found_grads) = gradient(trained, rows, zeros)
-        model_state, named, touched, ids = aux
+        model_state, named, touched, rates, ids = aux
         unique = {}
         for name, grads in found_grads.items():
             unique[name], row_grads[name] = _summed(ids[name], grads, state, name)
-        found = Gradients(loss, whole, row_grads, touched, model_state, unique)
+        found = Gradients(loss, whole, row_grads, touched, model_state, rates, unique)
         return found, named
 
     if isinstance(batch, PreparedBatch):
@@ -159,6 +162,12 @@ def _apply(
         rows=_table_rows(updates, state, rows, batch),
         row_zeros=zeros,
     )
+
+
+def rates_of(applied: Applied) -> dict[str, jax.Array]:
+    """Return the learning rates that the model computed, by optimizer group."""
+    rates = optimizers.as_train_op(applied.spec.train_op).rates
+    return {index: jnp.asarray(rate, jnp.float32) for index, rate in rates.items()}
 
 
 def _named_values(applied: Applied) -> Outputs:
@@ -304,6 +313,7 @@ def _with_trained(state: TrainState, trained: dict[str, Any]) -> Variables:
         params=state.params | trained["params"],
         tables=state.tables | trained["tables"],
         model_state=state.model_state,
+        step=state.step,
     )
 
 
@@ -430,7 +440,8 @@ def _apply_gradients(
     opt_state, slots = dict(state.opt_state), dict(state.slots)
     every_grad = {**found.whole["params"], **found.whole["tables"], **row_grads}
     step = _after(found.loss, state.step)
-    for index, group in enumerate(updates.train_op.groups):
+    train_op = updates.train_op.with_rates(found.rates)
+    for index, group in enumerate(train_op.groups):
         mine = {n: g for n, g in every_grad.items() if _group_of(updates, n) == index}
         # Clip params and rows together: a global norm is over all of them.
         mine = group.clipped(mine)

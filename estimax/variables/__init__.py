@@ -16,6 +16,14 @@ from estimax.variables.declare import (
     scoped,
     variable_scope,
 )
+from estimax.variables.listing import (
+    GraphKeys,
+    get_collection,
+    get_global_step,
+    get_or_create_global_step,
+    trainable_variables,
+    variables_by_name,
+)
 from estimax.variables.precision import computing_in
 from estimax.variables.tables import (
     ColumnBlock,
@@ -30,6 +38,7 @@ __all__ = [
     "AUTO_REUSE",
     "ColumnBlock",
     "GatheredRows",
+    "GraphKeys",
     "ModelModule",
     "VariableScope",
     "assign",
@@ -38,6 +47,9 @@ __all__ = [
     "declare_variable",
     "declared_name",
     "gathered_rows",
+    "get_collection",
+    "get_global_step",
+    "get_or_create_global_step",
     "get_variable",
     "get_variable_scope",
     "lookup",
@@ -47,5 +59,7 @@ __all__ = [
     "regularization_losses",
     "scoped",
     "side_by_side",
+    "trainable_variables",
     "variable_scope",
+    "variables_by_name",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,6 @@ from jax.typing import ArrayLike, DTypeLike
 from estimax import staging
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
-from estimax.variables.tables import TABLES
 
 PARAMS = "params"
 REGULARIZATION = "regularization_losses"  # tf.GraphKeys.REGULARIZATION_LOSSES
@@ -37,11 +36,19 @@ UNTRAINED = "untrained"  # the Flax collection of variables that are not trained
 Initializer = Callable[..., Any]  # (key, shape, dtype) -> array, as Flax's are
 
 
+# Names that a checkpoint has for other arrays -> what they are.
+_RESERVED = {
+    "global_step": "the step that the Estimator counts and saves. Read it with "
+    "ex.get_global_step(), and leave it out of minimize",
+    "random_key": "the random key that the Estimator saves. Give the variable another "
+    "name",
+}
+
 AUTO_REUSE = "auto_reuse"
 Reuse = bool | str | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class VariableScope:
     """An open scope; `variable_scope` makes it and `get_variable_scope` returns it.
 
@@ -50,7 +57,8 @@ class VariableScope:
       reuse: Whether variables are shared: False, True or `AUTO_REUSE`.
       initializer: The default `initializer` of `get_variable`.
       regularizer: The default `regularizer` of `get_variable`.
-      module: The Flax module that holds the scope's variables; None at the top.
+      module: The Flax module that holds the scope's variables; None outside of a
+        `model_fn`.
     """
 
     name: str
@@ -58,6 +66,23 @@ class VariableScope:
     initializer: Any = None
     regularizer: Callable[[Any], Any] | None = None
     module: Any = None
+
+    def reuse_variables(self) -> None:
+        """Share what exists from here on, as if the scope had `reuse=True`.
+
+        Raises:
+          SpecError: The scope was not opened by a `model_fn` or by `variable_scope`.
+        """
+        if self.module is None:
+            raise SpecError(
+                "reuse_variables: no model_fn and no variable_scope is open. Open a "
+                "scope with reuse=True instead."
+            )
+        again = _again(self.module)
+        again._state.in_compact_method = True
+        stack = flax_module._context.module_stack
+        stack[:] = [again if one is self.module else one for one in stack]
+        self.reuse, self.module = True, again
 
 
 _TOP = VariableScope("", reuse=False)
@@ -79,7 +104,8 @@ def get_variable(
 
     Args:
       name: The name in the scope; slashes open scopes inside it.
-      shape: The shape; may be left out if the initializer is a constant.
+      shape: The shape; may be left out if the initializer is a constant, or if the
+        scope shares a variable that exists.
       dtype: The type.
       initializer: A function of key, shape and dtype, or a constant. By default the
         scope's; else Glorot's uniform for floats, and zero for other types.
@@ -109,20 +135,24 @@ def get_variable(
     scope = get_variable_scope()
     module = current_module(f"get_variable({name!r})")
     path = "/".join((*module.path, name))
+    if path in _RESERVED:
+        raise SpecError(f"get_variable: {path!r} is {_RESERVED[path]}.")
     trace = staging.current()
     collection = PARAMS if trainable else UNTRAINED
-    if trace is not None and path in trace.row_variables:
-        collection = TABLES
     made = module.has_variable(collection, name)
     if module.is_initializing():
-        _check_use(path, made, scope.reuse)
-    if initializer is None:
-        initializer = scope.initializer
-    make = _maker(path, shape, jnp.dtype(dtype), initializer)
+        # A Flax module that is called again declares its names again, and shares them.
+        is_taken = made and (
+            module.scope.name_reserved(name, collection) or not _is_in_layer(module)
+        )
+        _check_use(path, made, is_taken, scope.reuse)
     if made and scope.reuse:
         value: jax.Array = module.get_variable(collection, name)
         _check_shape(path, value, shape)
     else:
+        if initializer is None:
+            initializer = scope.initializer
+        make = _maker(path, shape, jnp.dtype(dtype), initializer)
         value = declare_variable(module, name, make, collection)
     if trace is not None:
         if trainable and path not in trace.penalties:
@@ -239,8 +269,9 @@ def variable_scope(
     Use it with `with`, inside a `model_fn` or a Flax module, as in TensorFlow 1.
 
     Args:
-      name_or_scope: A name, with slashes for scopes inside scopes; or a scope that
-        `with … as` or `get_variable_scope` returned, to open it again from anywhere.
+      name_or_scope: A name, with slashes for scopes inside scopes; `""` for the scope
+        around; or a scope that `with … as` or `get_variable_scope` returned, to open
+        it again from anywhere.
       reuse: True shares what an earlier scope of this name made, and makes nothing
         new. `AUTO_REUSE` shares what exists and makes what does not. None takes the
         setting of the scope around; a scope that reuses cannot be left inside.
@@ -287,7 +318,7 @@ def variable_scope(
     )
     token = _current.set(scope)
     try:
-        with _inside(module), jax.named_scope("/".join(module.path[-1:])):
+        with _inside(module), _operations_named(module.path[-1:]):
             yield scope
     finally:
         _current.reset(token)
@@ -335,14 +366,10 @@ def declare_variable(
 def declared_name(value: Any) -> tuple[str, bool] | None:
     """Return the name of the variable that an array object is, and if it is trained.
 
-    Return None for an array that `get_variable` did not return in this trace.
+    Return None for an array that neither `get_variable` nor a Flax module declared.
     """
     trace = staging.current()
-    found = trace.declared.get(id(value)) if trace is not None else None
-    if found is None:
-        return None
-    module, name, trainable = found[1]
-    return "/".join((*module.path, name)), trainable
+    return None if trace is None else trace.variable_name(value)
 
 
 def scoped(name: str, body: Callable[..., Any]) -> Callable[..., Any]:
@@ -410,11 +437,18 @@ class ModelModule(nn.Module):
     @nn.compact
     def __call__(self, features: Any, labels: Any) -> EstimatorSpec:
         """Call the function on features and labels."""
-        return self.function(features, labels)
+        trace = staging.current()
+        if trace is not None:
+            trace.variables = lambda: self.variables
+        token = _current.set(VariableScope("", reuse=False, module=self))
+        try:
+            return self.function(features, labels)
+        finally:
+            _current.reset(token)
 
 
-def _check_use(path: str, made: bool, reuse: bool | str | None) -> None:
-    if made and not reuse:
+def _check_use(path: str, made: bool, is_taken: bool, reuse: Reuse) -> None:
+    if is_taken and not reuse:
         raise SpecError(
             f"get_variable: {path} exists already. Share it with "
             "variable_scope(…, reuse=True) or reuse=ex.AUTO_REUSE, or give it "
@@ -486,7 +520,7 @@ def _module_of(name_or_scope: str | VariableScope, reuse: Reuse) -> Any:
     if isinstance(name_or_scope, VariableScope):
         where = name_or_scope.module or where
         return _again(where) if reuse else where
-    names = name_or_scope.split("/")
+    names = name_or_scope.split("/") if name_or_scope else []
     if not all(names):
         raise SpecError(
             f"variable_scope: {name_or_scope!r} is no name for a scope. Give one or "
@@ -495,13 +529,29 @@ def _module_of(name_or_scope: str | VariableScope, reuse: Reuse) -> Any:
     for name in names:
         with _inside(where):
             known = where._state.children.get(name)
-            where = known if isinstance(known, _Scope) else _Scope(name=name)
+            # A Flax module that is called again has a new scope of variables, and
+            # makes the scopes inside it anew.
+            scope = known.scope if isinstance(known, _Scope) else None
+            is_open = scope is not None and scope.parent is where.scope
+            where = known if is_open else _Scope(name=name)
     return _again(where) if reuse else where
+
+
+def _is_in_layer(module: Any) -> bool:
+    """Return whether a module, or the one around its scopes, is a user's layer."""
+    while isinstance(module, _Scope):
+        module = module.parent
+    return isinstance(module, nn.Module) and not isinstance(module, ModelModule)
 
 
 def _again(module: Any) -> Any:
     """Return a module on the same variables that may declare their names again."""
     return _Scope(parent=module.scope.rewound())
+
+
+def _operations_named(name: tuple[str, ...]) -> AbstractContextManager[Any]:
+    """Name operations in profiles after the scope; the top has no name."""
+    return jax.named_scope(name[0]) if name else nullcontext()
 
 
 @contextmanager

@@ -164,3 +164,28 @@ def test_labels_are_a_dict_by_name(tmp_path):
     labels = {"click": LABELS["click"], "dwel": LABELS["dwell"]}
     with pytest.raises(LabelError, match="'dwell' missing; did you mean 'dwel'"):
         model.train(lambda: (FEATURES, labels), steps=1)
+
+
+def test_a_model_may_choose_its_variables_by_their_arrays(tmp_path):
+    def model_fn(features, labels, mode):
+        w = ex.get_variable("w", (1,), initializer=0.0)
+        b = ex.get_variable("b", (1,), initializer=0.0)
+        head = ex.RegressionHead()
+        y = features["x"][:, None] * w + b
+        assert list(ex.variables_by_name()) in (
+            ["click/b", "click/w"],
+            ["dwell/b", "dwell/w"],
+        )
+        sgd = ex.optimizers.SGD(0.1)
+        return head.create_estimator_spec(
+            features, mode, y, labels, optimizer=sgd, trainable_variables=[b]
+        )
+
+    parts = {
+        name: ex.Estimator(model_fn, tmp_path / name) for name in ("click", "dwell")
+    }
+    model = ex.PerHeadEstimator(parts, model_dir=tmp_path / "joined")
+    model.train(train_input, steps=2)
+    for name in parts:
+        assert model.get_variable_value(f"{name}/w").item() == 0.0
+        assert model.get_variable_value(f"{name}/b").item() != 0.0

@@ -1,6 +1,7 @@
 """From a checked run to the objects that train it."""
 
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -242,7 +243,7 @@ def test_a_run_may_start_from_another_model(tmp_path):
     assert build(small_run(tmp_path)).estimator.warm_start_from is None
     section = "warm_start={from: runs/old, variables: 'dnn/.*', partial: true}"
     settings = build(small_run(tmp_path, section)).estimator.warm_start_from
-    assert settings.ckpt_to_initialize_from == "runs/old"
+    assert settings.ckpt_to_initialize_from == os.path.abspath("runs/old")
     assert settings.vars_to_warm_start == "dnn/.*"
     assert (settings.partial, settings.slots) == (True, True)
 

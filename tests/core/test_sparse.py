@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import estimax as ex
+from estimax.core.errors import FeatureError
 from estimax.core.raw_values import as_raw
 
 
@@ -61,3 +62,71 @@ def test_many_values_are_shown_by_the_first_four():
         "indices=[[0, 0], [0, 1], [0, 2], [0, 3], …],",
         "  dense_shape=(2, 1000))",
     ]
+
+
+class TestDense:
+    def test_numbers_fill_their_places(self):
+        sparse = ex.Sparse.of_rows([[7, 8], [], [9]])
+        assert ex.sparse_tensor_to_dense(sparse).tolist() == [[7, 8], [0, 0], [9, 0]]
+        assert ex.sparse_tensor_to_dense(sparse, -1).tolist()[1] == [-1, -1]
+        assert ex.sparse_tensor_to_dense(sparse).dtype == sparse.values.dtype
+
+    def test_text_fills_its_places(self):
+        sparse = ex.Sparse.of_rows([["a", "b"], [], ["c"]])
+        dense = ex.sparse_tensor_to_dense(sparse)
+        assert dense.shape == (3, 2)
+        assert np.asarray(dense).tolist() == [[b"a", b"b"], [b"", b""], [b"c", b""]]
+        named = ex.sparse_tensor_to_dense(sparse, default_value="?")
+        assert np.asarray(named).tolist()[1] == [b"?", b"?"]
+
+    @pytest.mark.parametrize(
+        "rows", [[[1.5], [2.5, 3.5]], [["a"], ["b", "c"]]], ids=["numbers", "text"]
+    )
+    def test_np_asarray_is_dense(self, rows):
+        sparse = ex.Sparse.of_rows(rows)
+        fill = b"" if isinstance(rows[0][0], str) else 0.0
+        expected = [[v.encode() if isinstance(v, str) else v for v in r] for r in rows]
+        expected[0].append(fill)
+        assert np.asarray(sparse).tolist() == expected
+
+    def test_lists_and_higher_ranks(self):
+        lists = ex.Sparse.of_lists(np.array([7, 8, 9]), np.array([0, 2, 3]), 3)
+        assert ex.sparse_tensor_to_dense(lists).tolist() == [[7, 8, 0], [9, 0, 0]]
+        deep = ex.Sparse.of_rows([[[1, 2], [3]], [[4]]])
+        assert ex.sparse_tensor_to_dense(deep).tolist() == [
+            [[1, 2], [3, 0]],
+            [[4, 0], [0, 0]],
+        ]
+
+    def test_a_default_of_another_kind_is_refused(self):
+        sparse = ex.Sparse.of_rows([[7], [8]])
+        with pytest.raises(FeatureError, match=r"default_value.*text.*numbers"):
+            ex.sparse_tensor_to_dense(sparse, "none")
+
+    def test_a_dense_array_is_refused(self):
+        with pytest.raises(FeatureError, match=r"expected ex\.Sparse, got ndarray"):
+            ex.sparse_tensor_to_dense(np.zeros(3))
+
+    def test_in_an_input_fn_and_not_in_a_model_fn(self, tmp_path):
+        tags = ex.Sparse.of_rows([[1.0, 2.0], [], [3.0]])
+
+        def model_fn(features, labels, mode):
+            x = features["tags"]
+            if labels is None:
+                x = ex.sparse_tensor_to_dense(x)
+            w = ex.get_variable("w", (), initializer=1.0)
+            loss = x.sum() * w
+            sgd = ex.optimizers.SGD(0.1)
+            return ex.EstimatorSpec(mode, loss=loss, train_op=sgd)
+
+        def dense_input():
+            dataset = ex.input.Dataset.from_tensor_slices(({"tags": tags}, [0, 0, 0]))
+            return dataset.batch(3).map(
+                lambda f, y: ({"tags": ex.sparse_tensor_to_dense(f["tags"])}, y)
+            )
+
+        model = ex.Estimator(model_fn, tmp_path / "model").train(dense_input)
+        assert model.get_variable_value("w") == pytest.approx(1 - 0.6)
+        model = ex.Estimator(model_fn, tmp_path / "other")
+        with pytest.raises(FeatureError, match=r"'tags'.*input_fn"):
+            model.train(lambda: [({"tags": tags}, None)])

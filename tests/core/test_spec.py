@@ -132,3 +132,11 @@ def test_a_spec_is_shown_by_its_shapes_and_names():
 def test_an_output_is_shown_by_the_arrays_of_its_signature():
     assert repr(PredictOutput(Y)) == "PredictOutput({'output': float32[2, 1]})"
     assert repr(RegressionOutput(Y)) == "RegressionOutput({'outputs': float32[2, 1]})"
+
+
+def test_a_metric_that_was_unpacked_says_to_give_it_whole():
+    value, update_op = metrics.mean([1.0])
+    with pytest.raises(TypeError, match=r"'m'.*unpacked"):
+        EstimatorSpec(
+            "eval", loss=jnp.zeros(()), eval_metric_ops={"m": (value, update_op)}
+        )

@@ -60,7 +60,7 @@ def test_every_name_at_the_top_of_tensorflow_is_known_to_estimax():
         ("saved_model.builder.SavedModelBuilder", "export_saved_model"),
         ("image.resize_images", "jax.image.resize"),
         ("image.decode_jpeg", "Pillow"),
-        ("get_collection_ref", "var_list="),
+        ("get_collection_ref", "ex.get_collection(ex.GraphKeys.TRAINABLE_VARIABLES"),
         ("train.Saver.restore", "the Estimator saves"),
         ("py_func", "jax.pure_callback"),
         ("print", "jax.debug.print"),

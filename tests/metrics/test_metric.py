@@ -78,3 +78,21 @@ def test_accumulators_are_float32_whatever_comes_in() -> None:
 def test_options_that_cannot_be_static_are_refused() -> None:
     with pytest.raises(metrics.MetricError, match="options k must be hashable"):
         metrics.from_sums({"x": 1.0}, lambda sums, k: sums["x"], k=[1, 2])
+
+
+class TestTupleOfTensorFlow:
+    """`tf.metrics` return (value, update_op); programs index and unpack them."""
+
+    def test_both_parts_are_the_value_of_the_batch(self):
+        accuracy = metrics.v1.accuracy(jnp.array([1, 0]), jnp.array([1, 1]))
+        assert float(accuracy[0]) == float(accuracy[1]) == 0.5
+        value, update_op = metrics.v1.auc(jnp.array([0, 1]), jnp.array([0.1, 0.9]))
+        assert float(value) == float(update_op) == pytest.approx(1.0)
+
+    def test_there_are_two_parts(self):
+        with pytest.raises(IndexError):
+            metrics.mean([1.0])[2]
+
+    def test_a_part_is_computed_inside_jit(self):
+        part = jax.jit(lambda x: metrics.mean(x)[1])(jnp.array([1.0, 3.0]))
+        assert float(part) == 2.0

@@ -28,10 +28,14 @@ def test_the_first_process_evaluates_with_the_default_seed(tmp_path):
 
 def refused(started):
     """Wait until all have ended with an error; return what the chief printed."""
-    statuses = started.wait()
-    assert 0 not in statuses.values(), started.log("chief 0")
-    assert "Gloo" not in started.log("chief 0")  # nothing was computed together
-    return started.log("chief 0")
+    assert set(started.wait().values()) == {1}, started.log("chief 0")
+    printed = [started.log(name) for name in ("chief 0", "worker 0")]
+    for one in printed:
+        assert "Gloo" not in one  # nothing was computed together
+    # Every process says why it ends, and no more than that.
+    errors = [one.strip().rpartition("estimax.core.errors.")[2] for one in printed]
+    assert errors[0] == errors[1]
+    return printed[0]
 
 
 def test_another_number_of_steps_ends_all_processes(tmp_path):

@@ -82,6 +82,7 @@ def test_a_worker_that_raises_prints_its_own_traceback(tmp_path):
     ("scenario", "words"),
     [
         ("two_places", ("waits in 'here'", "waits in 'there'")),
+        ("observe_alone", ("has begun step 4", "waits in 'observe' after step 3")),
         ("wait_at_step_3", ("has begun step 4", "waits in 'alone' after step 3")),
     ],
 )

@@ -375,7 +375,8 @@ class Life(RuleBasedStateMachine):
             sent = request_message("PredictRequest").FromString(
                 request.SerializeToString()
             )
-            response = await self.grpc.predict(sent, None)
+            data = await self.grpc.predict(sent, None)
+            response = message("PredictResponse").FromString(data)
             assert response.model_spec.version.value == max(numbers)
         for number in range(1, 4):
             path = f"/v1/models/{name}/versions/{number}"

@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving.bundles import export_clicks
@@ -148,6 +149,11 @@ def test_every_request_is_counted_and_every_metric_is_in_the_guide(server):
     assert ask(server, predict, {"instances": [ROW]}, token="wrong") == 401
     assert ask(server, "/v1/models/none:predict", {"instances": [ROW]}) == 404
     assert ask(server, "/monitoring/prometheus/metrics", None) == 404
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        run = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        for sent in ((), (("authorization", "Bearer secret"),)):
+            with pytest.raises(grpc.RpcError):
+                run(b"\xff\xff", metadata=sent, timeout=60)
     headers = {"Authorization": "Bearer secret"}
     text = server.request("/metrics", headers=headers)[1].decode()
     found = values(text)
@@ -160,6 +166,8 @@ def test_every_request_is_counted_and_every_metric_is_in_the_guide(server):
     assert count("clicks", "INVALID_ARGUMENT") == 3
     assert count("clicks", "UNAUTHENTICATED") == 1
     assert count("", "NOT_FOUND") == 1
+    assert count("", "UNAUTHENTICATED") == 1  # over gRPC
+    assert count("", "INVALID_ARGUMENT") == 1
     assert found["estimax_rest_responses_total", frozenset({("code", "400")})] == 3
     assert found["process_open_fds", frozenset()] > 0
     labels = frozenset({("model_name", "clicks"), ("version", "7")})

@@ -2,8 +2,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import estimax as ex
 from estimax import staging, summary
 from estimax.core.errors import SpecError
+from estimax.variables import ModelModule
 
 
 def new_trace() -> staging.Trace:
@@ -51,3 +53,18 @@ def test_scalar_of_several_numbers_is_refused() -> None:
 def test_text_must_be_known_when_traced() -> None:
     with pytest.raises(SpecError, match="cannot be computed on a device"):
         summary.text("a", jnp.ones(2))  # type: ignore[arg-type]
+
+
+def test_tags_carry_the_variable_scope() -> None:
+    def model_fn(features: object, labels: object) -> None:
+        with ex.variable_scope("tower"):
+            ex.summary.scalar("x", 1.0)
+            with ex.variable_scope("in"):
+                ex.summary.scalar("x", 1.0)
+        with ex.variable_scope("tower", reuse=True):
+            ex.summary.histogram("h", jnp.ones(3))
+        ex.summary.scalar("x", 1.0)
+
+    with staging.tracing(new_trace()) as trace:
+        ModelModule(model_fn).init(jax.random.key(0), None, None)  # type: ignore[arg-type]
+    assert list(trace.logged) == ["tower/x", "tower/in/x", "tower/h", "x"]

@@ -8,17 +8,15 @@ from flax import linen as nn
 
 import estimax as ex
 from estimax.core.errors import SpecError
+from estimax.variables import ModelModule
 
 
 def names_made(body):
     """The names of the variables that a function makes, and their values."""
 
-    class Model(nn.Module):
-        @nn.compact
-        def __call__(self):
-            return body()
-
-    made = Model().init(jax.random.key(0))
+    made = ModelModule(lambda features, labels: body()).init(
+        jax.random.key(0), None, None
+    )
     flat = {}
     for tree in made.values():
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
@@ -228,3 +226,92 @@ def test_tables_in_a_scope_are_named_under_it_and_trained_by_row(tmp_path):
 
     model = ex.Estimator(model_fn, tmp_path).train(integers)
     assert [n for n in model.get_variable_names() if n.startswith("left/")] != []
+
+
+class TestReuse:
+    """The ways of TensorFlow 1 to share variables."""
+
+    def test_a_reused_variable_needs_no_shape(self):
+        def body():
+            with ex.variable_scope("a"):
+                first = ex.get_variable("v", (2,))
+            with ex.variable_scope("a", reuse=True):
+                assert ex.get_variable("v") is first
+
+        assert list(names_made(body)) == ["a/v"]
+
+    def test_reuse_variables_of_an_open_scope(self):
+        def body():
+            with ex.variable_scope("a") as scope:
+                x = nn.Dense(2, use_bias=False)(jnp.ones((1, 2)))
+                first = ex.get_variable("v", (2,))
+                scope.reuse_variables()
+                assert scope.reuse is True
+                again = nn.Dense(2, use_bias=False)(jnp.ones((1, 2)))
+                assert (x == again).all()
+                assert ex.get_variable("v") is first
+            assert ex.get_variable_scope().reuse is False
+            ex.get_variable("w", ())
+
+        assert sorted(names_made(body)) == ["a/Dense_0/kernel", "a/v", "w"]
+
+    def test_reuse_variables_at_the_top_of_a_model(self):
+        def body():
+            first = ex.get_variable("v", (2,))
+            ex.get_variable_scope().reuse_variables()
+            assert ex.get_variable("v") is first
+            with ex.variable_scope("inside"), pytest.raises(SpecError, match="reuse"):
+                ex.get_variable("new", ())
+
+        assert list(names_made(body)) == ["v"]
+        # The scope of one model does not change that of the next.
+        assert list(names_made(lambda: ex.get_variable("v", (2,)))) == ["v"]
+
+    def test_an_empty_name_is_the_scope_around(self):
+        def body():
+            with ex.variable_scope("a"):
+                first = ex.get_variable("v", (2,))
+                with ex.variable_scope("", reuse=True) as scope:
+                    assert scope.name == "a"
+                    assert ex.get_variable("v") is first
+            top = ex.get_variable("v", (2,))
+            with ex.variable_scope("", reuse=True):
+                assert ex.get_variable("v") is top
+
+        assert sorted(names_made(body)) == ["a/v", "v"]
+
+    def test_a_missing_variable_under_reuse_says_so_before_its_shape(self):
+        def body():
+            with ex.variable_scope("a", reuse=True):
+                ex.get_variable("v")
+
+        with pytest.raises(SpecError, match="a/v does not exist"):
+            names_made(body)
+
+
+def test_a_module_that_is_called_twice_shares_its_variables():
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            seen = ex.get_variable("seen", (), initializer=0.0, trainable=False)
+            with ex.variable_scope("in"):
+                b = ex.get_variable("b", (2,))
+            return x @ ex.get_variable("w", (2, 2)) + seen + b
+
+    def body():
+        layer = Layer(name="layer")
+        x = jnp.ones((1, 2))
+        assert (layer(x) == layer(x)).all()
+
+    assert sorted(names_made(body)) == ["layer/in/b", "layer/seen", "layer/w"]
+
+
+def test_a_module_that_declares_a_variable_twice_is_told():
+    class Layer(nn.Module):
+        @nn.compact
+        def __call__(self):
+            ex.get_variable("w", (2,))
+            ex.get_variable("w", (2,))
+
+    with pytest.raises(SpecError, match="layer/w exists already"):
+        names_made(lambda: Layer(name="layer")())

@@ -107,3 +107,27 @@ def test_cut_file_says_what_is_missing(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(CheckpointError, match=r"'a' should have 40 bytes .* found 37"):
         tensors.read_all(path, layout.entries, layout.crc)
+
+
+def test_a_mapped_file_has_the_same_arrays(tmp_path: Path) -> None:
+    tensors.write(tmp_path / "file", example())
+    mapped = tensors.map_file(tmp_path / "file")
+    assert mapped.keys() == example().keys()
+    for name, array in example().items():
+        np.testing.assert_array_equal(mapped[name], array)
+        assert mapped[name].dtype == array.dtype
+        assert not mapped[name].flags.writeable
+
+
+def test_tables_are_aligned_so_that_devices_use_the_file_itself(tmp_path: Path) -> None:
+    arrays = {"a": np.ones(3), "b": np.ones((100, 16), np.float32), "c": np.ones(8)}
+    tensors.write(tmp_path / "file", arrays)
+    mapped = tensors.map_file(tmp_path / "file")
+    assert all(mapped[n].ctypes.data % tensors.ALIGNMENT == 0 for n in ("b", "c"))
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 16, b"\x02" + b"\0" * 7 + b"[]"])
+def test_a_mapped_file_of_another_kind_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "file").write_bytes(data)
+    with pytest.raises((ValueError, AttributeError)):
+        tensors.map_file(tmp_path / "file")

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 else:
     ServingSection = derive(
         "ServingSection",
-        "serving/server.py",
+        "serving/server_config.py",
         "ServerConfig",
         calls="estimax.serving.ServerConfig",
         base=ServingBase,

@@ -336,7 +336,7 @@ sparse_matmul sparse_tensor_dense_matmul sparse_sparse_dense_matmul: =
   ex.embedding_lookup_sparse(table, ids, weights, "sum") for ids, and jnp.matmul for
   other arrays
 sparse_placeholder: there are no placeholders; an input_fn returns ex.Sparse values
-sparse_tensor_to_dense sparse_to_dense dense_to_sparse sparse_from_dense to_dense: write
+sparse_to_dense dense_to_sparse sparse_from_dense to_dense: write
   dense arrays from the start: dataset.padded_batch(n), or ex.input.FixedLenFeature in
   place of ex.input.VarLenFeature
 sparse_eye sparse_expand_dims sparse_bincount sparse_map_values: write a dense array

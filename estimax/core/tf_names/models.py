@@ -463,8 +463,7 @@ name_scope get_name_scope get_current_name_scope prepend_name_scope strip_name_s
 variable_creator_scope make_template custom_getter: = ex.variable_scope(name,
   reuse=ex.AUTO_REUSE)
 no_regularizer: = None
-trainable_variables get_trainable_variables: name variables by a prefix:
-  ex.minimize(optimizer, var_list="dnn/")
+trainable_variables get_trainable_variables: = ex.trainable_variables(scope)
 all_variables global_variables local_variables model_variables moving_average_variables
   get_variables get_local_variables get_model_variables get_variables_by_name
   get_variables_by_suffix get_variables_to_restore get_variable_full_name

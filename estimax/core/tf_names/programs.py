@@ -66,10 +66,10 @@ DeviceSpec device device_fn replica_device_setter VariableDeviceChooser: leave i
   choose devices with ex.RunConfig(devices=…)
 control_dependencies: operations run in the order that their values need; use ex.assign
   for variables, and nothing for statistics of batches
-GraphKeys get_collection get_collection_ref add_to_collection add_to_collections: there
-  are no collections. Statistics of batches are updated by themselves (UPDATE_OPS);
-  ex.regularization_losses() and ex.losses.get_losses() return the losses;
-  ex.minimize(optimizer, var_list="dnn/") names TRAINABLE_VARIABLES by a prefix
+GraphKeys get_collection get_collection_ref add_to_collection add_to_collections: write
+  ex.get_collection(ex.GraphKeys.TRAINABLE_VARIABLES, scope), and for losses
+  ex.losses.add_loss(loss, collection); statistics of batches are updated by themselves
+  (UPDATE_OPS)
 placeholder placeholder_with_default get_placeholders: there are no placeholders; an
   input_fn yields features and labels, and an export takes the rows of
   ex.export.build_raw_serving_input_receiver_fn
@@ -175,8 +175,9 @@ TPUEstimatorSpec: = ex.EstimatorSpec; metrics are values, such as
   eval_metric_ops={"auc": ex.metrics.auc(labels, scores)}
 TPUConfig TPUEstimator InputPipelineConfig AsyncCheckpointSaverHook TPUInMemoryEvalHook
   tpu.* estimator.tpu.* contrib.tpu TPUDistributionStrategy: the same program runs on
-  CPU, GPU and TPU; use ex.Estimator, and ex.RunConfig(iterations_per_loop=n) for n
-  steps in each compiled call
+  CPU, GPU and TPU; use ex.Estimator with params={"batch_size": n} in place of
+  train_batch_size, and ex.RunConfig(iterations_per_loop=n) for n steps in each compiled
+  call
 tpu.CrossShardOptimizer: = the optimizer itself; gradients are summed over all devices
 tpu.cross_replica_sum: leave it out; losses and gradients are summed over all devices
 tpu.bfloat16_scope: = ex.RunConfig(precision="bfloat16")
@@ -236,8 +237,8 @@ ElasticAverageOptimizer MultitaskOptimizerWrapper VariableClippingOptimizer: =
 piecewise_constant_decay: = ex.optimizers.piecewise_constant(boundaries, values),
   without the step
 get_global_step get_or_create_global_step create_global_step global_step
-  assert_global_step assert_or_get_global_step: the Estimator counts steps; a learning
-  rate schedule receives the step, and a hook reads context.step
+  assert_global_step assert_or_get_global_step: the Estimator counts steps; write
+  ex.get_global_step() in a model_fn, and in a hook context.step
 Saver SaverDef Checkpoint CheckpointManager CheckpointOptions CheckpointView
   TrackableView checkpoint_exists checkpoints_iterator get_checkpoint_mtimes
   get_checkpoint_state generate_checkpoint_state_proto remove_checkpoint
@@ -410,7 +411,10 @@ METHODS = {
     "as_list": "a shape is a tuple: write list(x.shape)",
     "assign_add": "write ex.assign(variable, variable + x)",
     "assign_sub": "write ex.assign(variable, variable - x)",
-    "compute_gradients": "return train_op=optimizer; clip with global_clipnorm=…",
+    "compute_gradients": (
+        "return train_op=optimizer; clip with global_clipnorm=…, and change gradients "
+        "with ex.minimize(optimizer, clip=function)"
+    ),
     "get_next": "return the dataset from the input_fn",
     "get_shape": "write x.shape, a tuple of ints",
     "make_initializable_iterator": "return the dataset from the input_fn",

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.core.tf_names import Retired
+from estimax.input.examples.lists import BytesList, FloatList, Int64List
 from estimax.input.streams.columns import as_column
 from estimax.input.streams.ragged import Ragged
 from estimax.native import encoding
@@ -31,35 +33,93 @@ from estimax.wire import messages
 _MOST_LINES, _MOST_VALUES, _MOST_CHARACTERS = 3, 6, 40
 
 
-@dataclass(frozen=True, repr=False)
+_LISTS: dict[str, type[Any]] = {
+    "bytes_list": BytesList,
+    "float_list": FloatList,
+    "int64_list": Int64List,
+}
+
+
+@dataclass(frozen=True, repr=False, init=False)
 class Feature:
     """The values of one feature of an Example, all of one kind.
 
-    Use `Feature.of` to tell the kind from the values.
+    Use `Feature.of` to tell the kind from the values. Programs written for
+    `tf.train.Feature` name one of the lists.
 
     Args:
       kind: "bytes_list", "float_list" or "int64_list"; None for a feature that is
         present and has no list.
       values: Bytes, floats or integers.
+      bytes_list: The values as a `BytesList`, in place of kind and values.
+      float_list: The values as a `FloatList`.
+      int64_list: The values as an `Int64List`.
 
     Raises:
-      InputError: `kind` is not one of these.
+      InputError: `kind` is not one of these, or more than one list is given.
 
     Example:
       >>> Feature.of([1, 2])
       Feature(int64_list [1, 2])
+      >>> Feature(int64_list=Int64List(value=[1, 2])).int64_list.value
+      (1, 2)
     """
 
-    kind: str | None = None
-    values: tuple[Any, ...] = ()
+    kind: str | None
+    values: tuple[Any, ...]
 
-    def __post_init__(self) -> None:
-        if self.kind is not None and self.kind not in messages.LIST_KINDS:
+    def __init__(
+        self,
+        kind: str | None = None,
+        values: Sequence[Any] = (),
+        *,
+        bytes_list: BytesList | None = None,
+        float_list: FloatList | None = None,
+        int64_list: Int64List | None = None,
+    ) -> None:
+        lists: dict[str, Any] = {
+            "bytes_list": bytes_list,
+            "float_list": float_list,
+            "int64_list": int64_list,
+        }
+        given: dict[str, Any] = {
+            name: made for name, made in lists.items() if made is not None
+        }
+        if len(given) + (kind is not None) > 1:
+            raise InputError(
+                "Feature: a feature has one of bytes_list, float_list and int64_list, "
+                f"got {', '.join([*given, *([] if kind is None else ['kind'])])}."
+            )
+        for name, made in given.items():
+            if not isinstance(made, _LISTS[name]):
+                expected = _LISTS[name].__name__
+                raise InputError(
+                    f"Feature: {name} must be of type {expected}, got "
+                    f"{type(made).__name__}. Write {name}={expected}(value={made!r})."
+                )
+            kind, values = name, made.value
+        if kind is not None and kind not in messages.LIST_KINDS:
             kinds = ", ".join(messages.LIST_KINDS)
             raise InputError(
-                f"Feature: kind must be None or one of {kinds}, got {self.kind!r}."
+                f"Feature: kind must be None or one of {kinds}, got {kind!r}."
             )
-        object.__setattr__(self, "values", tuple(self.values))
+        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "values", tuple(values))
+
+    @property
+    def bytes_list(self) -> BytesList:
+        """The values, if they are bytes; else an empty list."""
+        return BytesList(self.values if self.kind == "bytes_list" else ())
+
+    @property
+    def float_list(self) -> FloatList:
+        """The values, if they are floats; else an empty list."""
+        return FloatList(self.values if self.kind == "float_list" else ())
+
+    @property
+    def int64_list(self) -> Int64List:
+        """The values, if they are integers; else an empty list."""
+        return Int64List(self.values if self.kind == "int64_list" else ())
 
     def __repr__(self) -> str:
         return f"Feature({_feature_text(self)})"
@@ -93,6 +153,92 @@ class Feature:
         )
 
 
+class Features(dict[str, Feature]):
+    """The features of an Example by key: a dict, with the field of `tf.train.Features`.
+
+    Args:
+      feature: `Feature` values by key.
+
+    Raises:
+      TypeError: A value is not a `Feature`.
+
+    Example:
+      >>> Features(feature={"age": Feature.of(31)}).feature["age"].values
+      (31,)
+    """
+
+    def __init__(self, feature: Mapping[str, Feature] | None = None) -> None:
+        super().__init__(feature or {})
+        for key, value in self.items():
+            _check_feature(value, f"Features: {key!r}")
+
+    @property
+    def feature(self) -> Features:
+        """The features by key, this dict itself."""
+        return self
+
+
+class FeatureList(tuple[Feature, ...]):
+    """The steps of a list of a SequenceExample, with the field of TensorFlow.
+
+    Args:
+      feature: One `Feature` for each step.
+
+    Raises:
+      TypeError: A step is not a `Feature`.
+
+    Example:
+      >>> len(FeatureList(feature=[Feature.of(1), Feature.of(2)]).feature)
+      2
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, feature: Sequence[Feature] = ()) -> FeatureList:
+        """Check and keep the steps."""
+        for step in feature:
+            _check_feature(step, "FeatureList: a step")
+        return super().__new__(cls, feature)
+
+    @property
+    def feature(self) -> FeatureList:
+        """The steps, this tuple itself."""
+        return self
+
+
+class FeatureLists(dict[str, FeatureList]):
+    """The lists of a SequenceExample by key: a dict, with the field of TensorFlow.
+
+    Args:
+      feature_list: By key a `FeatureList`, or one `Feature` for each step.
+
+    Example:
+      >>> lists = FeatureLists(feature_list={"n": [Feature.of(1), Feature.of(2)]})
+      >>> lists.feature_list["n"].feature[1].values
+      (2,)
+    """
+
+    def __init__(
+        self, feature_list: Mapping[str, Sequence[Feature]] | None = None
+    ) -> None:
+        super().__init__(
+            {key: FeatureList(steps) for key, steps in (feature_list or {}).items()}
+        )
+
+    @property
+    def feature_list(self) -> FeatureLists:
+        """The lists by key, this dict itself."""
+        return self
+
+
+def _check_feature(value: Any, where: str) -> None:
+    if not isinstance(value, Feature):
+        raise TypeError(
+            f"{where} must be a Feature, got {type(value).__name__}. Write "
+            "ex.input.Feature.of(values), or ex.input.Example.of(…) for all at once."
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class Example:
     """A tf.train.Example: named features, each with any number of values.
@@ -112,7 +258,14 @@ class Example:
       )
     """
 
-    features: Mapping[str, Feature] = field(default_factory=dict)
+    features: Features = field(default_factory=Features)
+
+    ParseFromString = Retired(
+        "write example = ex.input.Example.FromString(record), which returns the Example"
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", Features(self.features))
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Example:
@@ -121,7 +274,8 @@ class Example:
         Args:
           values: By key a scalar, a list or an array; see `Feature.of`.
         """
-        return Example({key: Feature.of(value) for key, value in values.items()})
+        made = {key: Feature.of(value) for key, value in values.items()}
+        return Example(Features(made))
 
     @staticmethod
     def parse(data: bytes) -> Example:
@@ -138,6 +292,9 @@ class Example:
     def serialize(self) -> bytes:
         """Return the bytes of the message. Equal features give equal bytes."""
         return messages.encode_example(_parts(self.features))
+
+    FromString = parse  # TensorFlow's names
+    SerializeToString = serialize
 
     def __repr__(self) -> str:
         return _shown("Example", _feature_lines(self.features))
@@ -164,8 +321,16 @@ class SequenceExample:
       )
     """
 
-    context: Mapping[str, Feature] = field(default_factory=dict)
-    feature_lists: Mapping[str, tuple[Feature, ...]] = field(default_factory=dict)
+    context: Features = field(default_factory=Features)
+    feature_lists: FeatureLists = field(default_factory=FeatureLists)
+
+    ParseFromString = Retired(
+        "write ex.input.SequenceExample.FromString(record), which returns the example"
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "context", Features(self.context))
+        object.__setattr__(self, "feature_lists", FeatureLists(self.feature_lists))
 
     @staticmethod
     def of(
@@ -179,10 +344,12 @@ class SequenceExample:
         """
         return SequenceExample(
             Example.of(context).features,
-            {
-                key: tuple(Feature.of(step) for step in steps)
-                for key, steps in lists.items()
-            },
+            FeatureLists(
+                {
+                    key: [Feature.of(step) for step in steps]
+                    for key, steps in lists.items()
+                }
+            ),
         )
 
     @staticmethod
@@ -196,8 +363,8 @@ class SequenceExample:
           InputError: The bytes are not a SequenceExample message.
         """
         context, lists = messages.decode_sequence_example(data)
-        steps = {k: tuple(_feature(step) for step in v) for k, v in lists.items()}
-        return SequenceExample(_features(context), steps)
+        steps = {k: [_feature(step) for step in v] for k, v in lists.items()}
+        return SequenceExample(_features(context), FeatureLists(steps))
 
     def serialize(self) -> bytes:
         """Return the bytes of the message. Equal features give equal bytes."""
@@ -206,6 +373,9 @@ class SequenceExample:
             for key, steps in self.feature_lists.items()
         }
         return messages.encode_sequence_example(_parts(self.context), lists)
+
+    FromString = parse  # TensorFlow's names
+    SerializeToString = serialize
 
     def __repr__(self) -> str:
         context = [f"context: {line}" for line in _feature_lines(self.context)]
@@ -254,8 +424,8 @@ def _parts(features: Mapping[str, Feature]) -> dict[str, messages.FeatureParts]:
     return {key: (value.kind, value.values) for key, value in features.items()}
 
 
-def _features(parts: Mapping[str, messages.FeatureParts]) -> dict[str, Feature]:
-    return {key: _feature(part) for key, part in parts.items()}
+def _features(parts: Mapping[str, messages.FeatureParts]) -> Features:
+    return Features({key: _feature(part) for key, part in parts.items()})
 
 
 def _feature(part: messages.FeatureParts) -> Feature:

@@ -15,8 +15,10 @@ file cuts the values of a `RaggedFeature` into rows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,7 +95,35 @@ def parse_example(
       >>> parse_example(records, {"s": VarLenFeature("string")})["s"].values
       Strings([b'a', b'b'], shape=(2,))
     """
-    return parser_of(features)(serialized, example_names)
+    parsed = parser_of(features)(serialized, example_names)
+    recorded = _parsings.get()
+    if recorded is not None:
+        # A copy of the dict, which the caller may change.
+        recorded.append(Parsing(Strings.of(serialized), dict(features), dict(parsed)))
+    return parsed
+
+
+@dataclass(frozen=True, eq=False)
+class Parsing:
+    """A call of `parse_example`: its records, its features and its result."""
+
+    records: Strings
+    features: Mapping[str, FeatureSpec]
+    parsed: Parsed
+
+
+_parsings: ContextVar[list[Parsing] | None] = ContextVar("parsings", default=None)
+
+
+@contextmanager
+def recorded_parsings() -> Iterator[list[Parsing]]:
+    """Record the calls of `parse_example` in a block, for an export."""
+    found: list[Parsing] = []
+    token = _parsings.set(found)
+    try:
+        yield found
+    finally:
+        _parsings.reset(token)
 
 
 def parse_single_example(

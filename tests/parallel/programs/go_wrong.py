@@ -23,7 +23,6 @@ def main():
     args = parser.parse_args()
     config = ex.RunConfig(
         args.model_dir,
-        tf_random_seed=1,
         save_summary_steps=None,
         lost_after_secs=5,
         session_creation_timeout_secs=args.start_secs,
@@ -94,6 +93,21 @@ def two_places(config):
 
 def wait_at_step_3(config):
     train(config, AtStep(config, lambda context: context.peers.wait("alone")))
+
+
+class Observe(ex.hooks.Hook):
+    """Request the summaries of step 4 in the worker, which all compute together."""
+
+    def __init__(self, config):
+        self._is_worker = not config.is_chief
+
+    def before_run(self, context):
+        is_due = context.step == 3 and self._is_worker
+        return sorted(context.logged) if is_due else None
+
+
+def observe_alone(config):
+    train(config, Observe(config))
 
 
 def other_collective(config):
@@ -178,6 +192,7 @@ SCENARIOS = {
         end_after_five_steps,
         two_places,
         wait_at_step_3,
+        observe_alone,
         other_collective,
         hold_the_gil,
         no_data_in_worker,
