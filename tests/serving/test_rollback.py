@@ -396,3 +396,30 @@ def test_a_folder_that_hangs_blocks_neither_requests_nor_other_models(
     is_back.set()
     settle(manager, lambda: answering(manager, "a") == 2)
     assert manager.models()["a"].listing_error is None
+
+
+def test_a_reload_tries_a_version_again_that_failed_before(tmp_path):
+    add_version(tmp_path, 1)
+    manager, loader = make(tmp_path, retries=0, policy=VersionPolicy("all"))
+    settle(manager)
+    loader.broken.add("2")
+    add_version(tmp_path, 2)
+    settle(manager, lambda: states(manager).get(2) == "END")
+    loader.broken.clear()
+    manager.reload([specific(tmp_path, 2)], timeout=20)
+    assert answering(manager) == 2
+
+
+def test_labels_move_while_a_newer_version_is_broken(tmp_path):
+    for number in (1, 2):
+        add_version(tmp_path, number)
+    everything = VersionPolicy("all")
+    manager, loader = make(tmp_path, policy=everything, labels={"stable": 1})
+    settle(manager)
+    loader.broken.add("3")
+    add_version(tmp_path, 3)
+    settle(manager)
+    moved = ModelConfig("m", str(tmp_path), everything, {"stable": 2})
+    manager.reload([moved], timeout=20)
+    with manager.acquire("m", label="stable") as served:
+        assert served.number == 2
