@@ -14,6 +14,7 @@ import estimax as ex
 
 fc = ex.feature_columns
 ROWS, BATCH, STEPS = 32, 8, 2
+OPERATIONS = ["train", "evaluate", "predict", "export", "load"]
 _random = np.random.default_rng(5)
 X = _random.normal(size=(ROWS, 2)).astype(np.float32)
 WORDS = np.array(["a", "b", "c", "d"], object)[_random.integers(0, 4, ROWS)]

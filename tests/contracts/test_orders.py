@@ -16,11 +16,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from models import MODELS, Calls, order_of, train_input
+from models import MODELS, OPERATIONS, Calls, order_of, train_input
 
 import estimax as ex
 
-OPERATIONS = ["train", "evaluate", "predict", "export", "load"]
 SETTINGS = {
     "default": {},
     "debug": {"debug": True},
@@ -152,7 +151,7 @@ DEFAULT = [case for case in FAST if case.id.endswith("-default")]
 def test_two_estimators_of_one_folder_take_turns(reference):
     folder = reference.started("turns")
     one, other = (Calls(reference.new(folder)) for _ in range(2))
-    for operation in ("train", "evaluate", "predict", "export", "load"):
+    for operation in OPERATIONS:
         reference.check(one, operation)
         reference.check(other, operation)
 
