@@ -13,6 +13,8 @@ from estimax.serving.lifecycle import State
 from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code, ServingError
 
+pytestmark = pytest.mark.usefixtures("closed_managers")
+
 
 class Loaded:
     """Stands for a loaded bundle: the manager only closes it."""

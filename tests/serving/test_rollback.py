@@ -18,6 +18,8 @@ from estimax.serving.config import ModelConfig, VersionPolicy
 from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code, ServingError
 
+pytestmark = pytest.mark.usefixtures("closed_managers")
+
 
 def specific(base, *numbers, **options):
     policy = VersionPolicy("specific", versions=numbers)
