@@ -47,6 +47,19 @@ def pytest_runtest_setup(item):
     _seeds.seed(item.nodeid)
 
 
+@pytest.fixture(autouse=True)
+def _same_environment():
+    """Undo what a test changes, such as a command that sets variables for children."""
+    before = dict(os.environ)
+    yield
+    after = dict(os.environ)
+    for name in {*before, *after} - {"PYTEST_CURRENT_TEST"}:
+        if name not in before:
+            del os.environ[name]
+        elif after.get(name) != before[name]:
+            os.environ[name] = before[name]
+
+
 # Files that take a minute or more.
 _LONGEST = ("test_documentation.py", "test_examples.py", "test_train.py", "test_rnn.py")
 
