@@ -14,6 +14,8 @@ other requests.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -32,6 +34,7 @@ from estimax.serving.programs import NotCompiledError
 from estimax.serving.status import Code, ServingError, invalid
 from estimax.staging import plan as plans
 
+_log = logging.getLogger("estimax.serving")
 _WORTH_A_THREAD: Final = 32  # rows that do not wait for a batch that runs
 _SOON: Final = 0.001  # seconds
 _MOST_APART: Final = 64  # batches that may wait for the compiler
@@ -64,6 +67,7 @@ class Task:
     is_wanted: Callable[[], bool] = lambda: True
     arrived: float = field(default_factory=time.monotonic)
     key: tuple[Any, ...] = field(init=False)  # must agree for tasks to be joined
+    _is_told: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         batch = self.batch
@@ -71,6 +75,12 @@ class Task:
         shapes = (getattr(value, "shape", ())[1:] for value in values.values())
         reader = type(batch.reader) if isinstance(batch, JsonRows) else None
         self.key = (self.signature, reader, *shapes)
+
+    def tell(self, found: Answers | Exception) -> None:
+        """Deliver answers or an error, unless something has been delivered."""
+        if not self._is_told:
+            self.deliver(found)
+            self._is_told = True
 
 
 class LargeRequest:
@@ -125,10 +135,12 @@ class LargeRequest:
             self._is_over = isinstance(answers, Exception) or not self._missing
             if not self._is_over:
                 return
-        if isinstance(answers, Exception):
-            self._whole.deliver(answers)
-        else:
-            self._whole.deliver(joined_answers(self._found))
+        if not isinstance(answers, Exception):
+            try:
+                answers = joined_answers(self._found)
+            except Exception as error:  # widths that differ, or no memory
+                answers = error
+        self._whole.tell(answers)
 
 
 class BatchQueue:
@@ -159,7 +171,8 @@ class BatchQueue:
     @property
     def waiting_rows(self) -> int:
         """The number of rows that wait in the queue."""
-        return self._rows + sum(large.rows_left for large in self._large)
+        with self._scheduler.changed:
+            return self._rows + sum(large.rows_left for large in self._large)
 
     def submit(self, task: Task) -> None:
         """Add a request, or raise `ServingError` if the queue is full.
@@ -246,26 +259,30 @@ class BatchQueue:
 
     def run(self, tasks: Sequence[Task]) -> None:
         """Run tasks together and deliver their answers."""
+        late = self._run_compiled(tasks)
+        # A new shape takes the compiler's time; other batches do not wait for it.
+        if late and not self._scheduler.run_apart(lambda: self._run_alone(late)):
+            busy = "too many requests wait for the compiler; try again later."
+            for task in late:
+                task.tell(ServingError(Code.UNAVAILABLE, busy))
+
+    def _run_compiled(self, tasks: Sequence[Task]) -> list[Task]:
+        """Run tasks, as far as this needs no compiler; return the others."""
         current = [task for task in tasks if task.is_wanted() and not _expired(task)]
         if not current:
-            return
+            return []
         try:
             answers = self._answers(current, may_compile=False)
-        except NotCompiledError:
-            # A new shape takes the compiler's time; other batches do not wait for it.
-            if not self._scheduler.run_apart(lambda: self._run_alone(current)):
-                busy = "too many requests wait for the compiler; try again later."
-                for task in current:
-                    task.deliver(ServingError(Code.UNAVAILABLE, busy))
         except Exception as error:
-            if len(current) == 1:
-                current[0].deliver(error)
-            else:
-                # One of the tasks is bad; the others get their answers.
-                for task in current:
-                    self.run([task])
+            if len(current) > 1:
+                # One of them is bad, or of a new shape; the others get their answers.
+                return [late for task in current for late in self._run_compiled([task])]
+            if isinstance(error, NotCompiledError):
+                return current
+            current[0].tell(error)
         else:
             _deliver(current, answers)
+        return []
 
     def _run_alone(self, given: Sequence[Task]) -> None:
         tasks = [task for task in given if task.is_wanted() and not _expired(task)]
@@ -275,7 +292,7 @@ class BatchQueue:
             _deliver(tasks, self._answers(tasks, may_compile=True))
         except Exception as error:
             for task in tasks:
-                task.deliver(error)
+                task.tell(error)
 
     def _answers(self, tasks: Sequence[Task], *, may_compile: bool) -> Answers:
         batch = _joined([task.batch for task in tasks])
@@ -325,17 +342,23 @@ class Scheduler:
         """Run `work` after earlier such work, in the one thread that has time for it.
 
         Returns:
-          Whether it will run. It will not if too much work waits.
+          Whether it will run. It will not if too much work waits, or if there is no
+          thread to be had.
         """
         with self._apart_lock:
             if len(self._apart) >= _MOST_APART:
                 return False
             self._apart.append(work)
             if not self._is_apart_running:
-                self._is_apart_running = True
-                threading.Thread(
+                thread = threading.Thread(
                     target=self._work_apart, name="batch-apart", daemon=True
-                ).start()
+                )
+                try:
+                    thread.start()
+                except RuntimeError:  # the system has no more threads
+                    self._apart.pop()
+                    return False
+                self._is_apart_running = True
         return True
 
     def _work_apart(self) -> None:
@@ -345,7 +368,10 @@ class Scheduler:
                     self._is_apart_running = False
                     return
                 work = self._apart.popleft()
-            work()
+            try:
+                work()
+            except Exception:  # nothing may end the thread: nobody would notice
+                _log.exception("delivering the answers of a batch failed")
 
     def close(self) -> None:
         """End the threads after the batches that they are running."""
@@ -361,14 +387,27 @@ class Scheduler:
             if taken is None:
                 return
             queue, tasks = taken
-            start = time.monotonic()
+            try:
+                self._run(queue, tasks)
+            except Exception:  # nothing may end the thread: nobody would notice
+                _log.exception("observing a batch failed")
+            finally:
+                with self.changed:
+                    queue.end_run()
+                    if queue.waiting_rows:  # another thread may have left them to this
+                        self.changed.notify()
+
+    def _run(self, queue: BatchQueue, tasks: Sequence[Task]) -> None:
+        start = time.monotonic()
+        try:
             queue.run(tasks)
-            if self._observe is not None:
-                self._observe(queue, tasks, start, time.monotonic() - start)
-            with self.changed:
-                queue.end_run()
-                if queue.waiting_rows:  # another thread may have left them to this one
-                    self.changed.notify()
+        except Exception as error:
+            _log.exception("delivering the answers of a batch failed")
+            for task in tasks:
+                with contextlib.suppress(Exception):
+                    task.tell(error)
+        if self._observe is not None:
+            self._observe(queue, tasks, start, time.monotonic() - start)
 
     def _take(self) -> tuple[BatchQueue, list[Task]] | None:
         """Wait for a batch and return it with its queue; None when closed."""
@@ -399,7 +438,7 @@ def _expired(task: Task) -> bool:
     """Tell a task whose deadline has passed, and return whether it has."""
     if task.deadline is None or time.monotonic() < task.deadline:
         return False
-    task.deliver(
+    task.tell(
         ServingError(
             Code.RESOURCE_EXHAUSTED,
             "the deadline of the request passed while it waited for a batch; the "
@@ -459,9 +498,9 @@ def _deliver(tasks: Sequence[Task], answers: Answers) -> None:
     for task in tasks:
         stop = start + task.rows
         if len(tasks) == 1:
-            task.deliver(answers)
+            task.tell(answers)
         else:
-            task.deliver({name: array[start:stop] for name, array in answers.items()})
+            task.tell({name: array[start:stop] for name, array in answers.items()})
         start = stop
 
 

@@ -9,7 +9,6 @@ unary and run in the event loop of the REST API, with the same queues.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +26,7 @@ from estimax.serving.inference import Answer, InferenceService, Target
 from estimax.serving.metrics import Observed
 from estimax.serving.off_loop import SMALL, OffLoop
 from estimax.serving.protos import message, request_message
+from estimax.serving.reload_threads import ReloadThreads
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
 from estimax.serving.tensors import check_inputs, dtype_number, field, tensor_bytes
@@ -64,7 +64,7 @@ class GrpcApi:
         observe: Callable[[Observed], None] = lambda _: None,
     ) -> None:
         self._service = service
-        self._reload = reload or self._reload_manager
+        self._reload = reload or ReloadThreads(service.manager.reload).run
         self._observe = observe
         self._as_content = as_content
         self._token = token
@@ -230,11 +230,6 @@ class GrpcApi:
         response = message("ReloadConfigResponse")()
         response.status.error_code = int(Code.OK)
         return response
-
-    async def _reload_manager(
-        self, configs: Sequence[ModelConfig], seconds: float
-    ) -> None:
-        await asyncio.to_thread(self._service.manager.reload, configs, seconds)
 
 
 def add_services(

@@ -169,14 +169,14 @@ class FeatureReader:
         )
 
     def _joined(self, found: Iterable[JsonRows | None]) -> JsonRows | None:
-        """Return the rows of all parts in order; None if one of them is None."""
+        """Return the rows of all parts in order; None if one is, or there are none."""
         parts = []
         for part in found:
             if part is None:
                 return None
             parts.append(part)
-        if len(parts) == 1:
-            return parts[0]
+        if len(parts) < 2:
+            return parts[0] if parts else None
         every = zip(*(part.plain for part in parts), strict=True)
         plain = [list(itertools.chain.from_iterable(each)) for each in every]
         others = {

@@ -52,6 +52,7 @@ from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed, ServerMetrics
 from estimax.serving.model_batching import batching_of
 from estimax.serving.models_file import ModelsFile
+from estimax.serving.reload_threads import ReloadThreads
 from estimax.serving.request_log import RequestLog
 from estimax.serving.rest import RestApp
 from estimax.serving.server_config import ServerConfig
@@ -106,6 +107,7 @@ class Server:
             load_seconds=config.load_timeout,
             load_threads=config.load_threads,
         )
+        self._reloads = ReloadThreads(self.manager.reload)
         self._request_log = _request_log(config, link, self.metrics)
         self._connections = Connections(
             config.max_connections,
@@ -208,7 +210,7 @@ class Server:
         if not self._config.allows_pending_labels:
             _check_labels(self.manager, configs)
         if self._link is None:
-            await asyncio.to_thread(self.manager.reload, configs, seconds)
+            await self._reloads.run(configs, seconds)
         else:
             await self._link.reload(configs, seconds)
 
@@ -236,7 +238,7 @@ class Server:
         ) -> list[ModelConfig]:
             before = [model.config for model in self.manager.models().values()]
             try:
-                await asyncio.to_thread(self.manager.reload, configs, seconds)
+                await self._reloads.run(configs, seconds)
             except Exception as error:
                 raise as_serving_error(error) from error
             return before

@@ -23,6 +23,7 @@ from estimax.export import TensorInfo
 from estimax.export.requests import column_from
 from estimax.export.signature import STRING
 from estimax.serving.json_rows import Column, FeatureReader, JsonRows
+from estimax.serving.off_loop import SMALL
 from estimax.serving.tensors import check_inputs, dtype_number
 from estimax.staging.recording import Origin
 
@@ -75,9 +76,13 @@ class TensorReader(FeatureReader):
             if any(spec.name not in inputs for spec in self._others):
                 return None
             given = {spec.name: inputs[spec.name] for spec in self._others}
-            columns = check_inputs(given, self._others, max_rows=1).decode()
-            if any(len(column) != 1 for column in columns.values()):
+            checked = check_inputs(given, self._others)
+            # A short message may stand for many values; these are decoded elsewhere.
+            if checked.elements > SMALL // 8:
                 return None
+            if any(shape[0] != 1 for shape in checked.shapes.values()):
+                return None
+            columns = checked.decode()
             for spec in self._others:
                 others[self._origins[spec.name]] = column_from(spec, columns[spec.name])
         return JsonRows(self, 1, plain, others)

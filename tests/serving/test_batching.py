@@ -230,3 +230,97 @@ def test_what_nobody_waits_for_is_not_run(scheduler):
     model.go.set()
     assert inbox.wait(2).keys() == {"first", "small"}
     assert model.sizes == [1, 2]
+
+
+def test_a_large_request_whose_answers_cannot_be_joined_fails_alone(scheduler):
+    widths = iter((1, 2))
+
+    def run(signature, batch, may_compile):
+        return {"y": np.zeros((len(batch[X]), next(widths, 1)))}
+
+    inbox = Inbox()
+    queue = scheduler.queue(run, BatchingConfig(batch_sizes=(1, 2)))
+    queue.submit(task([1.0] * 4, inbox.of("large")))
+    assert isinstance(inbox.wait(1)["large"], ValueError)
+    queue.submit(task([1.0], inbox.of("next")))
+    assert inbox.wait(2)["next"]["y"].shape == (1, 1)
+
+
+def test_a_thread_outlives_failures_after_a_batch():
+    def fail(*_):
+        raise MemoryError
+
+    scheduler = Scheduler(threads=1, observe=fail)
+    model, inbox = Model(), Inbox()
+    queue = scheduler.queue(model, BatchingConfig(is_enabled=False))
+    for signature in ("predict", "new"):
+        queue.submit(task([1.0], fail, signature))
+        queue.submit(task([2.0], inbox.of(signature), signature))
+        assert inbox.wait(1).pop(signature)["y"].tolist() == [4.0]
+    scheduler.close()
+
+
+def test_a_batch_is_refused_if_there_is_no_thread_to_compile_for_it(
+    scheduler, monkeypatch
+):
+    model, inbox = Model(), Inbox()
+    queue = scheduler.queue(model, BatchingConfig())
+
+    def no_thread(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        queue.submit(task([1.0], inbox.of("refused"), "new"))
+        assert inbox.wait(1)["refused"].code is Code.UNAVAILABLE
+    queue.submit(task([1.0], inbox.of("next"), "new"))
+    assert inbox.wait(2)["next"]["y"].tolist() == [2.0]
+
+
+def test_rows_that_wait_are_counted_while_nothing_changes(scheduler):
+    model, inbox = Model(), Inbox()
+    queue = held_queue(scheduler, model, inbox, batch_sizes=(1, 2))
+    may_change = []
+
+    def is_wanted():
+        def change():
+            if scheduler.changed.acquire(blocking=False):
+                may_change.append(True)
+                scheduler.changed.release()
+
+        other = threading.Thread(target=change)
+        other.start()
+        other.join()
+        return True
+
+    large = task([1.0] * 4, inbox.of("large"))
+    large.is_wanted = is_wanted
+    queue.submit(large)
+    assert queue.waiting_rows == 4
+    assert not may_change
+    large.is_wanted = lambda: True
+    model.go.set()
+    inbox.wait(2)
+
+
+def test_only_the_task_of_a_new_shape_waits_for_the_compiler(scheduler):
+    class LongModel(Model):
+        compiler = threading.Event()
+
+        def __call__(self, signature, batch, may_compile):
+            answers = super().__call__(signature, batch, may_compile)
+            if (batch[X] > 9).any():
+                if not may_compile:
+                    raise NotCompiledError
+                assert self.compiler.wait(20)
+            return answers
+
+    model, inbox = LongModel(), Inbox()
+    queue = held_queue(scheduler, model, inbox)
+    for name, value in (("a", 1.0), ("long", 10.0), ("b", 2.0), ("longer", 11.0)):
+        queue.submit(task([value], inbox.of(name)))
+    model.go.set()
+    assert inbox.wait(3).keys() == {"first", "a", "b"}
+    model.compiler.set()
+    assert inbox.wait(5)["longer"]["y"].tolist() == [22.0]
+    assert model.sizes == [1, 4, 1, 1, 1, 1, 2]  # compiled once for both

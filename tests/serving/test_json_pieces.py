@@ -1,6 +1,7 @@
 """A body that is parsed in pieces has the values of one that is parsed at once."""
 
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -66,3 +67,15 @@ def test_a_damaged_body_is_refused_in_pieces_as_well(body, piece, data):
 def test_what_is_not_json_is_refused(text):
     with pytest.raises(ServingError):
         whole(parse_in_pieces(text.encode(), 1))
+
+
+def test_a_long_key_takes_little_memory():
+    data = b'{"%s\\n": [1, 2]}' % (b"a" * 1_000_000)
+    tracemalloc.start()
+    try:
+        found = parse_in_pieces(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert list(map(len, found)) == [1_000_001]
+    assert peak < 30 * len(data)

@@ -9,6 +9,7 @@ from estimax.core.strings import Strings
 from estimax.export import TensorInfo
 from estimax.export.requests import RequestReader
 from estimax.serving import json_values
+from estimax.serving.json_pieces import parse_in_pieces
 from estimax.serving.json_rows import FeatureReader, JsonRows, features_from_json
 from estimax.serving.status import ServingError
 from estimax.staging.recording import Origin
@@ -182,3 +183,14 @@ def test_csv_records_stand_for_all_features(body):
     assert isinstance(found["csv_row"], Strings)
     assert found["csv_row"].tolist() == [b"1,2", b"3,4"]
     assert is_row_form == ("instances" in body)
+
+
+def test_many_blanks_in_place_of_rows_are_explained(reader):
+    empty, blank = b'{"instances": []}', b'{"instances": [' + b" " * 40 + b"]}"
+    bodies = [json_values.parse(empty), parse_in_pieces(blank, piece=20)]
+    reasons = []
+    for body in bodies:
+        with pytest.raises(ServingError) as raised:
+            features_from_json(body, SPECS, reader)
+        reasons.append(str(raised.value))
+    assert reasons[0] == reasons[1]

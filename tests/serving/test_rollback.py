@@ -1,8 +1,10 @@
 """What is asked for holds: rollbacks, refused reloads, storage that fails or hangs."""
 
+import asyncio
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from serving.test_manager import (
@@ -15,7 +17,12 @@ from serving.test_manager import (
 )
 
 from estimax.serving.config import ModelConfig, VersionPolicy
+from estimax.serving.grpc_api import GrpcApi
+from estimax.serving.inference import InferenceService
 from estimax.serving.manager import ModelManager
+from estimax.serving.metrics import ServerMetrics
+from estimax.serving.protos import message
+from estimax.serving.rest import RestApp
 from estimax.serving.status import Code, ServingError
 
 pytestmark = pytest.mark.usefixtures("closed_managers")
@@ -425,3 +432,45 @@ def test_labels_move_while_a_newer_version_is_broken(tmp_path):
     manager.reload([moved], timeout=20)
     with manager.acquire("m", label="stable") as served:
         assert served.number == 2
+
+
+def test_reloads_that_wait_are_few_and_keep_no_thread_from_others(tmp_path):
+    add_version(tmp_path / "a", 1)
+    add_version(tmp_path / "b", 2)
+    loader = Gate("2")
+    manager = ModelManager([ModelConfig("m", str(tmp_path / "a"))], loader)
+    settle(manager)
+    request = message("ReloadConfigRequest")()
+    model = request.config.model_config_list.config.add()
+    model.name, model.base_path = "m", str(tmp_path / "b")
+    model.model_platform = "tensorflow"
+
+    async def ask():
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        service, sent = InferenceService(manager), []
+
+        async def families():
+            return []
+
+        api = GrpcApi(service)
+        rest = RestApp(service, ServerMetrics(), families=families)
+        ways = [asyncio.create_task(api.reload_config(request, 20)) for _ in range(4)]
+        while "2" not in loader.begun:
+            await asyncio.sleep(0.001)
+
+        async def send(event):
+            sent.append(event)
+
+        path = "/monitoring/prometheus/metrics"
+        scope = {"type": "http", "method": "GET", "path": path, "headers": []}
+        await asyncio.wait_for(rest(scope, None, send), 10)
+        assert sent[0]["status"] == 200
+        with pytest.raises(ServingError, match="4 other") as raised:
+            await api.reload_config(request, 20)
+        assert raised.value.code is Code.ABORTED
+        loader.hung["2"].set()
+        await asyncio.gather(*ways)
+        await api.reload_config(request, 20)
+
+    asyncio.run(ask())
+    assert answering(manager) == 2

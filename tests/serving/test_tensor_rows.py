@@ -116,6 +116,24 @@ def test_other_features_are_checked(reader):
         reader.from_inputs(inputs(tags=np.array([1.0], np.float32)))
 
 
+def test_rows_without_a_feature_of_one_value_are_left_to_protobuf():
+    reader = TensorReader(SPECS[-1:], ORIGINS[-1:])
+    for rows in (0, 3):
+        given = inputs(tags=np.full((rows, 2), b"a", object))
+        assert reader.from_inputs({"tags": given["tags"]}) is None
+
+
+def test_a_short_message_of_many_values_is_not_decoded_at_once(reader):
+    proto = message("tensorflow.TensorProto")()
+    fill_proto(proto, np.array([[b"a"]], object))
+    proto.tensor_shape.dim[1].size = 100_000
+    given = inputs() | {"tags": proto.SerializeToString()}
+    assert reader.from_inputs(given) is None
+    proto.tensor_shape.dim[1].size = 3
+    row = reader.from_inputs(given | {"tags": proto.SerializeToString()})
+    assert plain(row.column(ORIGINS[-1]))[1] == (1, 3)
+
+
 def test_json_and_tensors_do_not_share_a_reader(reader):
     assert type(reader) is not FeatureReader
 
