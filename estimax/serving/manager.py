@@ -502,6 +502,9 @@ class ModelManager:
                 for model in staged.commit(self._models):
                     self._remove(model)
                 self._models = staged.models
+                # Before the lock is free: its versions do not answer until then.
+                self._joining = []
+                self._reconcile()
         finally:
             with self._changed:
                 staged.withdraw()
