@@ -52,6 +52,7 @@ from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed, ServerMetrics
 from estimax.serving.model_batching import batching_of
 from estimax.serving.models_file import ModelsFile
+from estimax.serving.programs import NamedShapes
 from estimax.serving.request_log import RequestLog
 from estimax.serving.rest import RestApp
 from estimax.serving.server_config import ServerConfig
@@ -270,14 +271,7 @@ class Server:
             self._config.batching,
             reads_file=self._config.reads_batching_params,
         )
-        # Requests to the version before it have shapes that this one will see as well.
-        shapes = [
-            shapes
-            for model in self.manager.models().values()
-            for version in list(model.versions.values())
-            if version.loaded is not None and version.path.parent == path.parent
-            for shapes in version.loaded.programs.learned()
-        ]
+        shapes = learned_shapes(self.manager, path)
         if is_serving and not has_programs_in_use(path):
             compile_in_child(path, batching, stop, shapes)
         base = str(path.parent)
@@ -494,6 +488,25 @@ def _request_log(
     return RequestLog(
         str(path), config.request_log_rate, on_lost=metrics.lost_log_lines.inc
     )
+
+
+def learned_shapes(manager: ModelManager, path: Path) -> list[NamedShapes]:
+    """Return the shapes that requests to other versions of a model have had.
+
+    Args:
+      manager: The models.
+      path: The folder of the version that will see them as well.
+    """
+    found = {
+        tuple(shapes.items()): shapes
+        for model in manager.models().values()
+        # The model is a folder of versions, or one bundle beside those of others.
+        if Path(model.config.base_path) in (path, path.parent)
+        for version in model.versions.values()
+        if version.loaded is not None
+        for shapes in version.loaded.programs.learned()
+    }
+    return list(found.values())
 
 
 def _labels_of(queue: BatchQueue, manager: ModelManager) -> tuple[str, int] | None:
