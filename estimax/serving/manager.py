@@ -176,6 +176,11 @@ class ModelManager:
 
     # What the server calls.
 
+    def begin_with(self, configs: Sequence[ModelConfig]) -> None:
+        """Replace the models to serve before the first `poll`, when none is loaded."""
+        with self._changed:
+            self._models = {config.name: Model(config) for config in configs}
+
     def poll(self) -> None:
         """Read the folders of all models; load and unload versions.
 

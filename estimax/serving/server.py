@@ -231,10 +231,12 @@ class Server:
         """Take part in what the workers share: their models and their metrics."""
         if self._link is None:
             return
+        has_joined = asyncio.Event()
 
         async def apply(
             configs: Sequence[ModelConfig], seconds: float
         ) -> list[ModelConfig]:
+            await has_joined.wait()
             before = [model.config for model in self.manager.models().values()]
             try:
                 await asyncio.to_thread(self.manager.reload, configs, seconds)
@@ -245,10 +247,9 @@ class Server:
         models = await self._link.open(apply, self._own_families)
         self._keeper_gone = asyncio.create_task(self._stop_without_keeper(self._link))
         if models is not None:
-            try:
-                await asyncio.to_thread(self.manager.reload, models, _RELOAD_SECONDS)
-            except ServingError as error:
-                _log.error("the models of the other workers: %s", error)
+            # No reload, which one folder that is away would refuse for ever.
+            self.manager.begin_with(models)
+        has_joined.set()
 
     async def _stop_without_keeper(self, link: WorkerLink) -> None:
         await link.wait_closed()
