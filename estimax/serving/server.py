@@ -448,6 +448,7 @@ class Server:
         try:
             yield
         finally:
+            health.close()
             await server.stop(self._grace_left())
 
 

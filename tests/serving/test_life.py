@@ -195,14 +195,22 @@ def a_server_that_drains_tells_probes_and_closes_connections(client):
     assert "new configuration is refused" in told
 
 
-def test_sigterm_during_a_load_does_not_wait_for_it(tmp_path, exported):
+def test_sigterm_waits_for_no_load_and_for_no_watcher(tmp_path, exported):
     publish(exported, tmp_path / "clicks", 1)
     sizes = ",".join(map(str, range(1, 400)))  # minutes, without a cache
     arguments = (f"clicks={tmp_path / 'clicks'}", "--batch-sizes", sizes)
-    arguments += ("--compilation-cache-dir", "", "--shutdown-grace", "50")
-    with running_server(tmp_path, *arguments, until="/livez") as running:
+    arguments += ("--compilation-cache-dir", "", "--shutdown-grace", "500")
+    with (
+        running_server(tmp_path, *arguments, until="/livez") as running,
+        grpc.insecure_channel(f"127.0.0.1:{running.grpc_port}") as channel,
+    ):
         wait_for(lambda: "loading version 1" in running.log.read_text())
+        watched = Client(running, channel).health.Watch(
+            health_pb2.HealthCheckRequest(), timeout=600, wait_for_ready=True
+        )
+        assert next(watched).status == NOT_SERVING
         assert running.stop() == 0
+        assert list(watched) == []  # ended without an error
         assert "version 1 is ready" not in running.log.read_text()
 
 
