@@ -32,6 +32,7 @@ from estimax.wire.metric_families import (
 _log = logging.getLogger("estimax.serving")
 _METRICS_SECONDS: Final = 5.0  # a worker that is busy for longer is left out
 _RELOAD_SECONDS: Final = 660.0  # longer than a reload may take in a worker
+_BACK_SECONDS: Final = 600.0  # to load the models before, whatever a client allowed
 _FIRST_DELAY: Final = 0.5
 _LONGEST_DELAY: Final = 30.0
 
@@ -173,11 +174,27 @@ class Keeper:
             if not failed:
                 self._models = request["models"]
                 return
-            for index, before in answers.items():
-                if not isinstance(before, BaseException):
-                    back = {**request, "models": before}
-                    await _ask({index: channels[index]}, "reload", back)
+            taken = {
+                index: before
+                for index, before in answers.items()
+                if not isinstance(before, BaseException)
+            }
+            await asyncio.gather(
+                *(self._go_back(i, channels[i], taken[i]) for i in taken)
+            )
             raise failed[0]
+
+    async def _go_back(self, index: int, channel: Channel, models: Any) -> None:
+        """Give a worker the models that it had; if it cannot, start it again."""
+        back = {"models": models, "seconds": _BACK_SECONDS}
+        (answer,) = await _ask({index: channel}, "reload", back)
+        worker = self._workers.get(index)
+        if not isinstance(answer, BaseException) or worker is None:
+            return
+        if worker.channel is channel:  # it has not been started again meanwhile
+            _log.error("worker %d does not go back, and is ended: %s", index, answer)
+            with contextlib.suppress(ProcessLookupError):
+                worker.process.terminate()
 
     async def _metrics(self, _: Any) -> Any:
         """Return the metrics of all workers as those of one server."""

@@ -36,8 +36,8 @@ class Connections:
 
     Args:
       most: The most connections at one time.
-      read_seconds: How long a request may take to arrive as a whole, and an answer
-        may be left unread.
+      read_seconds: How long a request may take to arrive as a whole, from its first
+        bytes on, the first one may take to begin, and an answer may be left unread.
       count: Called with the reason of every connection that is closed: "idle",
         "refused", "half_sent", "unread" or "malformed".
       clock: Returns seconds.
@@ -72,15 +72,26 @@ class Connections:
                 super().connection_made(transport)
                 self.waits_since = connections._clock()
                 self.unread = 0, self.waits_since
+                self.has_begun = False  # to receive a request
+                self.has_answered = False
                 connections._admit(self)
 
             def connection_lost(self, exc: Exception | None) -> None:
                 connections._open.discard(self)
                 super().connection_lost(exc)
 
+            def data_received(self, data: bytes) -> None:
+                if not self.has_begun:
+                    self.has_begun = True
+                    self.waits_since = connections._clock()
+                super().data_received(data)
+
             def on_response_complete(self) -> None:
                 super().on_response_complete()
                 self.waits_since = connections._clock()
+                self.has_answered = True
+                # The next request may have come before the answer to this one.
+                self.has_begun = not _is_idle(self)
 
             def send_400_response(self, msg: str) -> None:
                 connections._note("malformed", "that did not send HTTP")
@@ -106,7 +117,9 @@ class Connections:
                 connection.transport.abort()
                 continue
             is_late = now - connection.waits_since > self._read_seconds
-            if is_late and _awaits_client(connection) and not size:
+            # After an answer, and before the next request, keep-alive has its own time.
+            is_kept = connection.has_answered and not connection.has_begun
+            if is_late and not is_kept and _awaits_client(connection) and not size:
                 self._note(
                     "half_sent",
                     f"without a whole request after {self._read_seconds:g} s",
@@ -123,7 +136,10 @@ class Connections:
             oldest = min(idle, key=lambda c: c.waits_since)
             self._open.discard(oldest)
             self._note("idle", f"that were idle, at the limit of {self._most}")
-            oldest.transport.close()
+            if oldest.transport.get_write_buffer_size():
+                oldest.transport.abort()  # it would wait for its client to read
+            else:
+                oldest.transport.close()
         self._open.add(connection)
 
     def _note(self, reason: str, about: str) -> None:

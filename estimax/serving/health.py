@@ -43,6 +43,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._is_draining = is_draining
         self._loop = asyncio.get_running_loop()
         self._watchers: set[asyncio.Event] = set()
+        self._is_closed = False
         manager.add_listener(self._tell_from_thread)
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's)
@@ -68,6 +69,8 @@ class Health(health_pb2_grpc.HealthServicer):
                 if status != last:
                     yield _Answer(status=status)
                     last = status
+                if self._is_closed:
+                    return
                 await changed.wait()
         finally:
             self._watchers.discard(changed)
@@ -80,8 +83,13 @@ class Health(health_pb2_grpc.HealthServicer):
             is_ready = self._manager.is_model_ready(service)
         if is_ready is None:
             return int(_Answer.SERVICE_UNKNOWN)
-        is_serving = is_ready and not self._is_draining()
+        is_serving = is_ready and not self._is_draining() and not self._is_closed
         return int(_Answer.SERVING if is_serving else _Answer.NOT_SERVING)
+
+    def close(self) -> None:
+        """Tell watchers that nothing is served, and end: else they keep the server."""
+        self._is_closed = True
+        self.tell_watchers()
 
     def tell_watchers(self) -> None:
         """Let watchers look at the state again. Call it in the event loop."""

@@ -94,7 +94,7 @@ class InferenceService:
         max_rows: int = 100_000,
         entry: str = "",
         observe: Callable[[Observed], None] | None = None,
-        record: Callable[[Answer, Mapping[str, Any]], None] | None = None,
+        record: Callable[[Answer, Columns], None] | None = None,
     ) -> None:
         self.manager = manager
         self._record = record
@@ -139,8 +139,7 @@ class InferenceService:
                 outputs = {name: outputs[name] for name in output_filter}
             answer = run.answer(outputs, signature)
             if self._record is not None:
-                named = columns.by_name() if isinstance(columns, JsonRows) else columns
-                self._record(answer, named)
+                self._record(answer, columns)
             return answer
 
     async def classify(

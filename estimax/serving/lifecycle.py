@@ -144,9 +144,10 @@ class Model:
         )
 
     def add(self, version: Version) -> None:
-        """Add a version, and forget those that ended long ago."""
+        """Add a version, and forget those that ended long ago and are not wanted."""
         versions = {**self.versions, version.number: version}
-        ended = [n for n, v in versions.items() if v.state is State.END]
+        unwanted = versions.keys() - self.wanted()
+        ended = [n for n in unwanted if versions[n].state is State.END]
         for number in sorted(ended)[:-_ENDED_KEPT]:
             del versions[number]
         self.versions = versions

@@ -176,6 +176,11 @@ class ModelManager:
 
     # What the server calls.
 
+    def begin_with(self, configs: Sequence[ModelConfig]) -> None:
+        """Replace the models to serve before the first `poll`, when none is loaded."""
+        with self._changed:
+            self._models = {config.name: Model(config) for config in configs}
+
     def poll(self) -> None:
         """Read the folders of all models; load and unload versions.
 
@@ -502,6 +507,9 @@ class ModelManager:
                 for model in staged.commit(self._models):
                     self._remove(model)
                 self._models = staged.models
+                # Before the lock is free: its versions do not answer until then.
+                self._joining = []
+                self._reconcile()
         finally:
             with self._changed:
                 staged.withdraw()

@@ -1,10 +1,10 @@
 """Compile a bundle for every batch size, into jax's compilation cache, and exit.
 
-    python -m estimax.serving.precompile PATH '{"batch_sizes": [1, 8]}' '[]'
+    python -m estimax.serving.precompile PATH '{"batch_sizes": [1, 8]}'
 
-The server starts it, with its own environment, before it loads a new version. The last
-argument has the shapes that requests to the version before it had. The input is a pipe
-of the server: the process ends when the server does.
+The server starts it, with its own environment, before it loads a new version. The input
+is a pipe of the server: its first line has the shapes that requests to the version
+before it had, and the process ends when the server does.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from estimax.serving.config import BatchingConfig
 from estimax.serving.programs import Programs
 
 
-def main(path: str, batching: str, shapes: str) -> None:
+def main(path: str, batching: str) -> None:
     """Compile the bundle at `path`."""
+    shapes = sys.stdin.buffer.readline()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     given = json.loads(batching)
     config = BatchingConfig(**given | {"batch_sizes": tuple(given["batch_sizes"])})
@@ -30,7 +31,9 @@ def main(path: str, batching: str, shapes: str) -> None:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()  # returns when the process at the other end has gone
+    # Nothing more comes: it returns when the process at the other end has gone. Not of
+    # `sys.stdin`, whose lock this thread would hold when the interpreter ends.
+    os.read(0, 1)
     os._exit(1)
 
 

@@ -4,9 +4,10 @@
     log.record(answer, columns)
 
 A line has the time, the model, its version and signature, and `inputs`, which can be
-sent again as the body of a request, with the `outputs` that were answered. A thread
-writes the lines, so that no request waits for the disk. If it is full or slow, lines
-are left out and counted.
+sent again as the body of a request, with the `outputs` that were answered. Of a large
+request, a line has the first rows, and in `rows` how many there were. A thread converts
+and writes them, so that no request waits for it. If the disk is full or slow, lines are
+left out and counted.
 """
 
 from __future__ import annotations
@@ -27,12 +28,17 @@ import numpy as np
 from estimax.core.errors import ConfigError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.input.streams.columns import slice_rows
 from estimax.serving import json_values
-from estimax.serving.inference import Answer
+from estimax.serving.inference import Answer, Columns
+from estimax.serving.json_rows import JsonRows
 
 _log = logging.getLogger("estimax.serving")
+_MOST_ROWS: Final = 100  # of a request, in its line
 _MOST_WAITING: Final = 100  # requests that have not been written yet
+_CLOSE_SECONDS: Final = 10.0  # to write what waits, at the end
 _LOG_SECONDS: Final = 60.0  # a line about lost requests at most this often
+_Recorded = tuple[float, Answer, Columns]  # when
 
 
 class RequestLog:
@@ -68,39 +74,37 @@ class RequestLog:
             self._file = _RotatingFile(Path(path), max_bytes, files)
         except OSError as error:
             raise ConfigError(f"{path}: cannot be written: {error.strerror}.") from None
-        self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(_MOST_WAITING)
+        self._waiting: queue.Queue[_Recorded | None] = queue.Queue(_MOST_WAITING)
         self._writer = threading.Thread(
             target=self._write, name="request-log", daemon=True
         )
         self._writer.start()
 
-    def record(self, answer: Answer, columns: Mapping[str, Any]) -> None:
+    def record(self, answer: Answer, columns: Columns) -> None:
         """Write a request soon, or not, at random."""
         if random.random() >= self._rate:
             return
-        about = {
-            "time": time.time(),
-            "model": answer.model,
-            "version": answer.version,
-            "signature_name": answer.signature,
-            "inputs": columns,
-            "outputs": answer.outputs,
-        }
         try:
-            self._waiting.put_nowait(about)
+            self._waiting.put_nowait((time.time(), answer, columns))
         except queue.Full:
             self._lose("the disk is too slow")
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
-        self._waiting.put(None)
-        self._writer.join()
+        """Write what waits, if that does not take long, and close the file."""
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=_CLOSE_SECONDS)
+        self._writer.join(max(deadline - time.monotonic(), 0.0))
+        if self._writer.is_alive():  # it uses the file
+            count = self._waiting.qsize()
+            _log.error("request log: %d requests not written: the disk hangs", count)
+            return
         self._file.close()
 
     def _write(self) -> None:
-        while (about := self._waiting.get()) is not None:
+        while (recorded := self._waiting.get()) is not None:
             try:
-                self._file.write(_line(about))
+                self._file.write(_line(*recorded))
             except Exception as error:  # a full disk must not end the log for ever
                 self._lose(str(error))
 
@@ -154,13 +158,24 @@ class _RotatingFile:
         self._descriptor = descriptor
 
 
-def _line(about: Mapping[str, Any]) -> bytes:
-    plain = {
-        **about,
-        "inputs": {name: _plain(value) for name, value in about["inputs"].items()},
-        "outputs": {name: _plain(value) for name, value in about["outputs"].items()},
+def _line(at: float, answer: Answer, columns: Columns) -> bytes:
+    rows = min(answer.rows, _MOST_ROWS)
+    if isinstance(columns, JsonRows):
+        columns = columns.slice_rows(0, rows).by_name()
+    line = {
+        "time": at,
+        "model": answer.model,
+        "version": answer.version,
+        "signature_name": answer.signature,
+        "rows": answer.rows,
+        "inputs": _first_rows(columns, rows),
+        "outputs": _first_rows(answer.outputs, rows),
     }
-    return json_values.dumps(plain, is_finite=False) + b"\n"
+    return json_values.dumps(line, is_finite=False) + b"\n"
+
+
+def _first_rows(columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    return {name: _plain(slice_rows(v, 0, rows)) for name, v in columns.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -52,6 +52,7 @@ from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed, ServerMetrics
 from estimax.serving.model_batching import batching_of
 from estimax.serving.models_file import ModelsFile
+from estimax.serving.programs import NamedShapes
 from estimax.serving.reload_threads import ReloadThreads
 from estimax.serving.request_log import RequestLog
 from estimax.serving.rest import RestApp
@@ -232,10 +233,12 @@ class Server:
         """Take part in what the workers share: their models and their metrics."""
         if self._link is None:
             return
+        has_joined = asyncio.Event()
 
         async def apply(
             configs: Sequence[ModelConfig], seconds: float
         ) -> list[ModelConfig]:
+            await has_joined.wait()
             before = [model.config for model in self.manager.models().values()]
             try:
                 await self._reloads.run(configs, seconds)
@@ -246,10 +249,9 @@ class Server:
         models = await self._link.open(apply, self._own_families)
         self._keeper_gone = asyncio.create_task(self._stop_without_keeper(self._link))
         if models is not None:
-            try:
-                await asyncio.to_thread(self.manager.reload, models, _RELOAD_SECONDS)
-            except ServingError as error:
-                _log.error("the models of the other workers: %s", error)
+            # No reload, which one folder that is away would refuse for ever.
+            self.manager.begin_with(models)
+        has_joined.set()
 
     async def _stop_without_keeper(self, link: WorkerLink) -> None:
         await link.wait_closed()
@@ -272,14 +274,7 @@ class Server:
             self._config.batching,
             reads_file=self._config.reads_batching_params,
         )
-        # Requests to the version before it have shapes that this one will see as well.
-        shapes = [
-            shapes
-            for model in self.manager.models().values()
-            for version in list(model.versions.values())
-            if version.loaded is not None and version.path.parent == path.parent
-            for shapes in version.loaded.programs.learned()
-        ]
+        shapes = learned_shapes(self.manager, path)
         if is_serving and not has_programs_in_use(path):
             compile_in_child(path, batching, stop, shapes)
         base = str(path.parent)
@@ -455,6 +450,7 @@ class Server:
         try:
             yield
         finally:
+            health.close()
             await server.stop(self._grace_left())
 
 
@@ -496,6 +492,25 @@ def _request_log(
     return RequestLog(
         str(path), config.request_log_rate, on_lost=metrics.lost_log_lines.inc
     )
+
+
+def learned_shapes(manager: ModelManager, path: Path) -> list[NamedShapes]:
+    """Return the shapes that requests to other versions of a model have had.
+
+    Args:
+      manager: The models.
+      path: The folder of the version that will see them as well.
+    """
+    found = {
+        tuple(shapes.items()): shapes
+        for model in manager.models().values()
+        # The model is a folder of versions, or one bundle beside those of others.
+        if Path(model.config.base_path) in (path, path.parent)
+        for version in model.versions.values()
+        if version.loaded is not None
+        for shapes in version.loaded.programs.learned()
+    }
+    return list(found.values())
 
 
 def _labels_of(queue: BatchQueue, manager: ModelManager) -> tuple[str, int] | None:

@@ -7,6 +7,7 @@ version.close()
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -15,7 +16,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import IO, Any
 
 from estimax import export
 from estimax.core.sparse import Sparse
@@ -31,7 +34,7 @@ from estimax.serving.batching import (
 )
 from estimax.serving.config import BatchingConfig
 from estimax.serving.json_rows import FeatureReader, JsonRows
-from estimax.serving.loading import StopSignal
+from estimax.serving.loading import StopSignal, run_in_thread
 from estimax.serving.programs import NamedShapes, Programs, too_long
 from estimax.serving.requests import IdCheck
 from estimax.serving.status import invalid
@@ -177,22 +180,30 @@ def compile_in_child(
 
     Compiling in the serving process would delay its requests: their 99th percentile
     was 10 to 26 ms, and 3 to 9 ms with a child. Without a compilation cache there is
-    nothing to share, and the child only costs time.
+    nothing to share, and the child only costs time. A child that cannot be started is
+    logged: the load compiles in this process.
 
     Raises:
       LoadStoppedError: The load was told to stop; the child has been killed.
     """
     settings = json.dumps(dataclasses.asdict(batching))
     command = [sys.executable, "-m", "estimax.serving.precompile", str(path), settings]
-    with tempfile.TemporaryFile("w+", errors="replace") as output:
-        # The child ends when its input does, so that it never outlives this process.
-        child = subprocess.Popen(
-            ["nice", "-n", "19", *command, json.dumps(list(shapes))],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-        )
+    with contextlib.ExitStack() as stack:
         try:
+            output = stack.enter_context(tempfile.TemporaryFile("w+", errors="replace"))
+            # The child ends when its input does, so that it never outlives this one.
+            child = subprocess.Popen(
+                ["nice", "-n", "19", *command],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+            )
+        except OSError as error:  # e.g. no `nice`, or no folder for temporary files
+            _log.warning("%s is not compiled in a child: %s", path, error)
+            return
+        try:
+            # They may be more than an argument of a command can have.
+            run_in_thread(partial(_send_line, child.stdin, list(shapes)), "shapes")
             while child.poll() is None:
                 signal.wait(0.05)
         finally:
@@ -203,3 +214,11 @@ def compile_in_child(
             output.seek(0)
             told = output.read().strip()[-500:]
             _log.info("compiling %s in a child failed: %s", path, told)
+
+
+def _send_line(pipe: IO[bytes] | None, value: Any) -> None:
+    """Write JSON to a child, which may take a while until it reads."""
+    assert pipe is not None
+    with contextlib.suppress(OSError, ValueError):  # the child, or the load, has ended
+        pipe.write(json.dumps(value).encode() + b"\n")
+        pipe.flush()

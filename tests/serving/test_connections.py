@@ -1,5 +1,6 @@
 """Connections are bounded, and those that nobody uses are closed."""
 
+import asyncio
 import json
 import shutil
 import socket
@@ -8,10 +9,13 @@ import subprocess
 
 import grpc
 import pytest
+import uvicorn
 from serving.bundles import export_clicks
 from serving.servers import running_server
+from uvicorn.server import ServerState
 
 from estimax.core.errors import ConfigError
+from estimax.serving.connections import Connections
 from estimax.serving.listening import Tls, bind, grpc_address, grpc_options
 from estimax.serving.protos import message
 
@@ -148,6 +152,118 @@ def test_half_sent_requests_are_closed_and_connections_are_bounded(folder):
     assert "without a whole request after 1 s" in told
     assert "all busy" in told
     assert "Traceback" not in told
+
+
+class Talk:
+    """Connections of one process, whose clock the test sets, and an application."""
+
+    def __init__(self, *, most=10, size=2):
+        self.now = 0.0
+        self.closed = []
+        self.connections = Connections(
+            most, 60.0, self.closed.append, clock=lambda: self.now
+        )
+        self._body = b"a" * size
+
+    async def _answer(self, scope, receive, send):
+        while (await receive()).get("more_body"):
+            pass
+        length = str(len(self._body)).encode()
+        start = {"status": 200, "headers": [(b"content-length", length)]}
+        await send({"type": "http.response.start", **start})
+        await send({"type": "http.response.body", "body": self._body})
+
+    async def __aenter__(self):
+        settings = uvicorn.Config(
+            self._answer,
+            http=self.connections.protocol(),
+            ws="none",
+            interface="asgi3",
+            timeout_keep_alive=600,
+        )
+        settings.load()
+        state = ServerState()
+
+        def made():
+            return settings.http_protocol_class(
+                config=settings, server_state=state, app_state={}
+            )
+
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(made, "127.0.0.1", 0)
+        self._writers = []
+        return self
+
+    async def __aexit__(self, *_):
+        self._listening.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        while self.connections._open:
+            await asyncio.sleep(0)
+
+    async def connect(self):
+        """Return the streams of a client, and the connection of the server."""
+        before = set(self.connections._open)
+        address = self._listening.sockets[0].getsockname()
+        streams = await asyncio.open_connection(*address)
+        self._writers.append(streams[1])
+        while not self.connections._open - before:
+            await asyncio.sleep(0)
+        (connection,) = self.connections._open - before
+        return *streams, connection
+
+    async def send_half(self, writer, connection):
+        cycle = connection.cycle
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nha")
+        while connection.cycle is cycle:
+            await asyncio.sleep(0)
+
+    def pass_time(self, seconds):
+        self.now += seconds
+        self.connections.sweep()
+
+
+async def answered(reader):
+    return (await reader.readuntil(b"\r\n\r\n")).split()[1], await reader.readexactly(2)
+
+
+def test_a_connection_in_keep_alive_is_left_alone_until_it_sends():
+    async def run():
+        async with Talk() as talk:
+            reader, writer, connection = await talk.connect()
+            for _ in range(2):
+                talk.pass_time(59)
+                await talk.send_half(writer, connection)
+                talk.pass_time(59)  # the time of a request begins with its first bytes
+                assert not talk.closed
+                writer.write(b"lf")
+                assert await answered(reader) == (b"200", b"aa")
+            talk.pass_time(1000)  # how long it may be idle is up to keep-alive
+            assert not talk.closed
+            await talk.send_half(writer, connection)
+            talk.pass_time(61)
+            assert talk.closed == ["half_sent"]
+            assert b"408" in await reader.read()
+            reader, _, _ = await talk.connect()
+            talk.pass_time(61)  # one that never sends is closed
+            assert b"408" in await reader.read()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_an_idle_connection_with_an_unread_answer_is_cut_when_it_makes_way():
+    async def run():
+        async with Talk(most=1, size=50_000_000) as talk:
+            _, writer, first = await talk.connect()
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            while first.cycle is None or not first.cycle.response_complete:
+                await asyncio.sleep(0)
+            assert first.transport.get_write_buffer_size()
+            await talk.connect()
+            assert talk.closed == ["idle"]
+            assert first.transport.get_write_buffer_size() == 0
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_bad_keys_are_explained(tmp_path, keys):

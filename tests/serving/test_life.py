@@ -2,21 +2,26 @@
 
 import http.client
 import json
+import logging
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from serving.bundles import export_clicks
 from serving.servers import free_port, running_server
+from serving.test_manager import Loaded, add_version, settle
 
-from estimax.serving.config import BatchingConfig
+from estimax.serving.config import BatchingConfig, ModelConfig
 from estimax.serving.loading import LoadStoppedError, StopSignal
+from estimax.serving.manager import ModelManager
 from estimax.serving.protos import message
+from estimax.serving.server import learned_shapes
 from estimax.serving.versions import compile_in_child
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -190,14 +195,22 @@ def a_server_that_drains_tells_probes_and_closes_connections(client):
     assert "new configuration is refused" in told
 
 
-def test_sigterm_during_a_load_does_not_wait_for_it(tmp_path, exported):
+def test_sigterm_waits_for_no_load_and_for_no_watcher(tmp_path, exported):
     publish(exported, tmp_path / "clicks", 1)
     sizes = ",".join(map(str, range(1, 400)))  # minutes, without a cache
     arguments = (f"clicks={tmp_path / 'clicks'}", "--batch-sizes", sizes)
-    arguments += ("--compilation-cache-dir", "", "--shutdown-grace", "50")
-    with running_server(tmp_path, *arguments, until="/livez") as running:
+    arguments += ("--compilation-cache-dir", "", "--shutdown-grace", "500")
+    with (
+        running_server(tmp_path, *arguments, until="/livez") as running,
+        grpc.insecure_channel(f"127.0.0.1:{running.grpc_port}") as channel,
+    ):
         wait_for(lambda: "loading version 1" in running.log.read_text())
+        watched = Client(running, channel).health.Watch(
+            health_pb2.HealthCheckRequest(), timeout=600, wait_for_ready=True
+        )
+        assert next(watched).status == NOT_SERVING
         assert running.stop() == 0
+        assert list(watched) == []  # ended without an error
         assert "version 1 is ready" not in running.log.read_text()
 
 
@@ -209,6 +222,45 @@ def test_a_child_that_compiles_is_killed_when_the_load_stops(tmp_path, exported)
     with pytest.raises(LoadStoppedError):
         compile_in_child(exported, BatchingConfig(batch_sizes=(1,)), stop)
     assert set(subprocess._active) == before  # it was waited for
+
+
+def test_a_child_takes_more_shapes_than_fit_into_an_argument(exported, caplog):
+    shapes = [{f"feature {i}": (1, i)} for i in range(10_000)]  # fit no argument
+    assert len(json.dumps(shapes)) > 131_072
+    with caplog.at_level(logging.INFO, "estimax.serving"):
+        compile_in_child(
+            exported, BatchingConfig(batch_sizes=(1,)), StopSignal(), shapes
+        )
+    assert not caplog.messages
+
+
+def test_without_a_child_the_load_goes_on(exported, caplog, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))  # there is no `nice`
+    compile_in_child(exported, BatchingConfig(batch_sizes=(1,)), StopSignal())
+    assert "No such file or directory: 'nice'" in caplog.text
+
+
+def test_shapes_are_learned_from_the_same_folder_and_once(tmp_path):
+    configs = []
+    for name in ("a", "b"):  # each is a single bundle, and they are neighbours
+        add_version(tmp_path, name)
+        configs += [ModelConfig(name + n, str(tmp_path / name)) for n in "12"]
+
+    def load(path, *_):
+        loaded = Loaded(path)
+        shapes = [{"x": (1, ord(path.name))}, {"x": (2, 3)}]
+        loaded.programs = SimpleNamespace(learned=lambda: shapes)
+        return loaded
+
+    manager = ModelManager(configs, load)
+    try:
+        settle(manager)
+        found = learned_shapes(manager, tmp_path / "b")
+        assert found == [{"x": (1, ord("b"))}, {"x": (2, 3)}]
+        assert len(learned_shapes(manager, tmp_path / "b" / "2")) == 2
+        assert learned_shapes(manager, tmp_path / "c") == []
+    finally:
+        manager.close()
 
 
 @pytest.mark.slow
@@ -238,7 +290,9 @@ main()
 @pytest.mark.slow
 def test_a_child_that_compiles_ends_with_the_server(exported):
     command = [sys.executable, "-m", "estimax.serving.precompile", str(exported)]
-    sizes = ",".join(map(str, range(1, 400)))
-    child = subprocess.Popen([*command, sizes, "8"], stdin=subprocess.PIPE)
-    child.stdin.close()
-    assert child.wait(timeout=120) == 1
+    sizes = json.dumps({"batch_sizes": list(range(1, 400))})
+    child = subprocess.Popen(
+        [*command, sizes], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    _, told = child.communicate(b"[]\n", timeout=120)
+    assert (child.returncode, told) == (1, b"")

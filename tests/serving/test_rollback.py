@@ -23,6 +23,7 @@ from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import ServerMetrics
 from estimax.serving.protos import message
 from estimax.serving.rest import RestApp
+from estimax.serving.reloading import StagedReload
 from estimax.serving.status import Code, ServingError
 
 pytestmark = pytest.mark.usefixtures("closed_managers")
@@ -474,3 +475,34 @@ def test_reloads_that_wait_are_few_and_keep_no_thread_from_others(tmp_path):
 
     asyncio.run(ask())
     assert answering(manager) == 2
+
+
+def test_a_reload_to_another_folder_leaves_no_moment_without_a_version(
+    tmp_path, monkeypatch
+):
+    add_version(tmp_path / "a", 1)
+    add_version(tmp_path / "b", 2)
+    manager, _ = make(tmp_path / "a")
+    settle(manager)
+    seen, withdraw = [], StagedReload.withdraw
+
+    def look(staged):  # called after the lock was free once
+        seen.append(answering(manager))
+        withdraw(staged)
+
+    monkeypatch.setattr(StagedReload, "withdraw", look)
+    manager.reload([ModelConfig("m", str(tmp_path / "b"))], timeout=20)
+    assert seen == [2]
+
+
+def test_more_failed_versions_than_are_listed_are_not_forgotten(tmp_path):
+    for number in range(1, 31):
+        add_version(tmp_path, number)
+    manager, loader = make(tmp_path, policy=VersionPolicy("all"), retries=0)
+    loader.broken.update(map(str, range(1, 31)))
+    settle(manager, lambda: len(manager.versions("m")) == 30)
+    add_version(tmp_path, 31)
+    settle(manager, lambda: 31 in states(manager))
+    assert answering(manager) == 31
+    assert states(manager).keys() == set(range(1, 32))
+    assert len(loader.served_meanwhile) == 31  # each was tried once

@@ -1,9 +1,13 @@
 """Several workers on one port act as one server, and one that dies comes back."""
 
+import asyncio
+import json
 import os
 import re
 import shutil
 import signal
+import socket
+import sys
 import time
 
 import grpc
@@ -11,7 +15,12 @@ import pytest
 from serving.bundles import export_clicks
 from serving.servers import running_server
 
+from estimax.cli.serve_workers import Keeper
+from estimax.serving import ModelConfig, Server, ServerConfig
+from estimax.serving.config import models_from_json, models_to_json
 from estimax.serving.protos import message
+from estimax.serving.worker_link import WorkerLink
+from estimax.wire.channel import Channel, ChannelError
 
 ROW = {"age": 1.5, "hours": 2, "city": "Oslo", "tags": ["a"]}
 
@@ -100,6 +109,92 @@ def test_workers_share_configuration_metrics_and_come_back(folder):
         assert {ask(server, "other") for _ in range(12)} == {200}
         assert server.stop() == 0
     assert "worker 0 ended with status -9; starting it again" in server.log.read_text()
+
+
+# Worker 0 takes a configuration and cannot go back; worker 1 refuses it.
+WORKER = """
+import asyncio, json, os, socket, sys
+from estimax.cli.tf_serving_flags import WORKER
+from estimax.wire.channel import Channel, ChannelError
+
+index, descriptor = os.environ[WORKER].split(":")
+told = open(sys.argv[1] + index, "a", buffering=1)
+
+async def reload(request):
+    print(json.dumps(request), file=told)
+    if index == "0" and request["models"] == ["new"]:
+        return ["before"]
+    raise ChannelError("refused", 5)
+
+async def run():
+    sock = socket.socket(fileno=int(descriptor))
+    channel = await Channel.open(sock, {"reload": reload})
+    print(json.dumps(await channel.call("begin", timeout=60)), file=told)
+    await channel.closed
+
+asyncio.run(run())
+"""
+
+
+def test_a_worker_that_cannot_go_back_is_started_again(tmp_path):
+    async def until(condition):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+    async def run():
+        keeper = Keeper([sys.executable, "-c", WORKER, f"{tmp_path}/"], 2)
+        running = asyncio.create_task(keeper.run())
+        try:
+            await until(lambda: len(keeper._channels()) == 2)
+            first = keeper._workers[0].process
+            with pytest.raises(ChannelError, match="refused"):
+                await keeper._reload({"models": ["new"], "seconds": 0.01})
+            await until(lambda: len(keeper._channels()) == 2 and keeper._restarts)
+            assert keeper._workers[0].process is not first
+        finally:
+            keeper._pass_on(signal.SIGTERM)
+            await running
+        return (tmp_path / "0").read_text().splitlines()
+
+    told = list(map(json.loads, asyncio.run(asyncio.wait_for(run(), 100))))
+    assert told[:2] == [None, {"models": ["new"], "seconds": 0.01}]
+    assert told[2]["models"] == ["before"]
+    assert told[2]["seconds"] >= 60  # the client's few seconds are not for this
+    assert told[3:] in ([None], [])  # started again, with the models in force
+
+
+def test_a_worker_that_begins_again_waits_for_the_models_of_the_others(tmp_path):
+    """Their folder is away for a moment: it does not serve those at the start."""
+    (tmp_path / "first").mkdir()
+    config = ServerConfig(models=(ModelConfig("first", str(tmp_path / "first")),))
+    current = [ModelConfig("current", str(tmp_path / "away"))]
+
+    async def run():
+        ours, theirs = socket.socketpair()
+
+        async def begin(_):
+            return models_to_json(current)
+
+        keeper = await Channel.open(ours, {"begin": begin})
+        server = Server(config, WorkerLink(0, theirs))
+        try:
+            await asyncio.wait_for(server._join_workers(), 60)
+            assert list(server.manager.models()) == ["current"]
+            server.manager.poll()
+            assert server.manager.models()["current"].listing_error is not None
+            # And from here on they can be replaced.
+            asked = {"models": models_to_json([]), "seconds": 10}
+            before = await keeper.call("reload", asked, timeout=60)
+            assert models_from_json(before) == tuple(current)
+        finally:
+            keeper.close()
+            await server._keeper_gone
+            server._link._channel.close()
+            await keeper.closed
+            server.manager.close()
+            server._scheduler.close()
+
+    asyncio.run(asyncio.wait_for(run(), 100))
 
 
 def test_a_mistake_ends_all_workers(folder):
