@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.interpreters import partial_eval
 
 from estimax import hooks as stock
 from estimax.core import display
@@ -39,6 +40,7 @@ from estimax.parallel.processes import Processes
 from estimax.staging import plan as plans
 from estimax.staging.plan import RawBatch
 from estimax.training import TrainProgram, structure_of
+from estimax.training.loop import explaining_arrays_of_model
 from estimax.transforms.words import WordList
 
 _TOPIC = "settings"
@@ -128,7 +130,9 @@ def compare_models(
     settings: dict[str, str | Listed] = {}
     read = {origin: batch[origin] for origin in program.plan.origins}
     for origin, kind in sorted(structure_of(read), key=lambda one: one[0].name):
-        shape = f"[{', '.join(map(str, kind.tail))}]" if kind.tail else ""
+        # What host transforms read may be padded, to another width in each share.
+        tail = kind.tail if origin in program.plan.raw else ()
+        shape = f"[{', '.join(map(str, tail))}]" if tail else ""
         settings[origin.name] = f"{kind.kind} {kind.dtype}{shape}".strip()
     for call in program.plan.calls:
         settings[f"transform of {call.name!r}"] = describe(call.transform)
@@ -167,9 +171,13 @@ def comparing_steps(
     is_first = peers is not None
     for stack in stacks:
         if peers is not None and is_first:
-            traced = program.trace_step(context.state, stack.arrays)
-            listed = {f"{PROGRAM}a step": _listed(traced.jaxpr)}
-            require_equal(peers, _TOPIC, listed, explain)
+            # The loop waits for this stack, but its input is there: another process
+            # may have prepared fewer batches ahead, and wait for this one.
+            with peers.awaiting_input(False):
+                with explaining_arrays_of_model():
+                    traced = program.trace_step(context.state, stack.arrays)
+                listed = {f"{PROGRAM}a step": _listed(traced.jaxpr)}
+                require_equal(peers, _TOPIC, listed, explain)
             is_first = False
         yield stack
 
@@ -252,9 +260,15 @@ def _describe(value: Any, depth: int) -> str:
 
 
 def _array_text(value: Any) -> str:
-    array = np.asarray(value)
-    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:8]
-    return f"{array.dtype}{list(array.shape)} {digest}"
+    value = value if isinstance(value, jax.Array) else np.asarray(value)
+    kind = f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, jax.Array):
+        if not (value.is_fully_addressable or value.is_fully_replicated):
+            return kind  # no process has all rows
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            value = jax.random.key_data(value)
+    flat = np.ascontiguousarray(value).reshape(-1)
+    return f"{kind} {hashlib.sha256(flat.view(np.uint8).data).hexdigest()[:8]}"
 
 
 def _function_text(function: Any, inner: Callable[[Any], str]) -> str:
@@ -375,7 +389,14 @@ def _number(index: int) -> str:
 
 
 def _listed(jaxpr: Any) -> Listed:
-    """Return a program as its lines, and the digest of each of its constants."""
+    """Return a program as its lines, and the digest of each of its constants.
+
+    Without what it does not use, such as an array in place of a feature that the model
+    does not read: its width may differ between shares of the data.
+    """
+    is_used = [True] * len(jaxpr.jaxpr.outvars)
+    used, _ = partial_eval.dce_jaxpr(jaxpr.jaxpr, is_used, instantiate=True)
+    jaxpr = jaxpr.replace(jaxpr=used)
     lines = display.without_addresses(str(jaxpr)).splitlines()
     return Listed.of([*lines, *(f"constant {text}" for text in _constants(jaxpr))])
 
