@@ -265,7 +265,7 @@ def _array_text(value: Any) -> str:
     if isinstance(value, jax.Array):
         if not (value.is_fully_addressable or value.is_fully_replicated):
             return kind  # no process has all rows
-        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
     flat = np.ascontiguousarray(value).reshape(-1)
     return f"{kind} {hashlib.sha256(flat.view(np.uint8).data).hexdigest()[:8]}"
