@@ -146,7 +146,7 @@ def compare_models(
     state = traced.out_info
     for name, form in {**state.params, **state.tables}.items():
         settings[f"variable {name}"] = f"{form.dtype}{list(form.shape)}"
-    settings[f"{PROGRAM}the initial values"] = _listed(traced.jaxpr)
+    settings[f"{PROGRAM}the initial values"] = _listed(_without_unread(traced.jaxpr))
     joint = _joint_hooks((*hooks, *program.spec.training_hooks), program.observed)
     settings["hooks"] = ", ".join(joint) or "none"
     require_equal(peers, _TOPIC, settings, explain)
@@ -176,7 +176,7 @@ def comparing_steps(
             with peers.awaiting_input(False):
                 with explaining_arrays_of_model():
                     traced = program.trace_step(context.state, stack.arrays)
-                listed = {f"{PROGRAM}a step": _listed(traced.jaxpr)}
+                listed = {f"{PROGRAM}a step": _listed(_without_unused(traced.jaxpr))}
                 require_equal(peers, _TOPIC, listed, explain)
             is_first = False
         yield stack
@@ -389,16 +389,47 @@ def _number(index: int) -> str:
 
 
 def _listed(jaxpr: Any) -> Listed:
-    """Return a program as its lines, and the digest of each of its constants.
+    """Return a program as its lines, and the digest of each of its constants."""
+    lines = display.without_addresses(str(jaxpr)).splitlines()
+    return Listed.of([*lines, *(f"constant {text}" for text in _constants(jaxpr))])
 
-    Without what it does not use, such as an array in place of a feature that the model
-    does not read: its width may differ between shares of the data.
+
+def _without_unused(jaxpr: Any) -> Any:
+    """Return a program without what its results do not depend on.
+
+    Such as the array in place of a feature that the model does not read: its width may
+    differ between shares of the data.
     """
     is_used = [True] * len(jaxpr.jaxpr.outvars)
     used, _ = partial_eval.dce_jaxpr(jaxpr.jaxpr, is_used, instantiate=True)
-    jaxpr = jaxpr.replace(jaxpr=used)
-    lines = display.without_addresses(str(jaxpr)).splitlines()
-    return Listed.of([*lines, *(f"constant {text}" for text in _constants(jaxpr))])
+    return jaxpr.replace(jaxpr=used)
+
+
+def _without_unread(jaxpr: Any) -> Any:
+    """Return the program of the initial values without features that are not read.
+
+    It also computes the loss, which it does not use. That part stays as far as it
+    depends on other inputs: a difference in it is told before anything is saved.
+    """
+    inner = jaxpr.jaxpr
+    used = _variables(inner.outvars)
+    fixed: set[Any] = set()  # what depends on arrays that are made of no input
+    for equation in inner.eqns:
+        given = _variables(equation.invars)
+        if not given or given & fixed:
+            fixed.update(equation.outvars)
+    kept = []
+    for equation in reversed(inner.eqns):
+        is_used = equation.effects or not used.isdisjoint(equation.outvars)
+        if is_used:
+            used |= _variables(equation.invars)
+        if is_used or fixed.isdisjoint(equation.outvars):
+            kept.append(equation)
+    return jaxpr.replace(jaxpr=inner.replace(eqns=kept[::-1]))
+
+
+def _variables(atoms: Sequence[Any]) -> set[Any]:
+    return {atom for atom in atoms if not hasattr(atom, "val")}  # no literals
 
 
 def _constants(jaxpr: Any) -> Iterator[str]:
