@@ -67,7 +67,7 @@ class Saver:
         self._clock = clock
         self._peers = peers
         self._is_chief = peers is None or peers.is_chief
-        self._thread: ThreadPoolExecutor | None = _thread_of(self.model_dir)
+        self._thread: ThreadPoolExecutor | None = _thread_of(self.model_dir, peers)
         self._writing: Future[None] | None = None
         if self._is_chief:
             self.model_dir.mkdir(parents=True, exist_ok=True)
@@ -206,13 +206,14 @@ _threads = WeakValueDictionary()
 _registry = threading.Lock()
 
 
-def _thread_of(folder: Path) -> ThreadPoolExecutor:
-    """Return the thread that writes to a folder.
+def _thread_of(folder: Path, peers: Processes | None) -> ThreadPoolExecutor:
+    """Return the thread that writes to a folder; in a cluster, to all folders.
 
     In a cluster the order of two writes must be the same in all processes, because they
     write together: it is the order in which the savers were called.
     """
-    key = (os.getpid(), os.path.realpath(folder))
+    place = os.path.realpath(folder) if peers is None else f"process {peers.index}"
+    key = (os.getpid(), place)
     with _registry:
         thread = _threads.get(key)
         if thread is None:

@@ -251,7 +251,8 @@ class _Written:
 def _check_names(peers: Processes, names: Sequence[Sequence[str]]) -> None:
     every = dict.fromkeys(name for own in names for name in own)
     for index, own in enumerate(names):
-        missing = [name for name in every if name not in own]
+        known = set(own)
+        missing = [name for name in every if name not in known]
         if missing:
             raise CheckpointError(
                 f"{peers.name_of(index)} has no {', '.join(missing)}, which others "

@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.interpreters import partial_eval
 
 from estimax import hooks as stock
 from estimax.core import display
@@ -39,6 +40,7 @@ from estimax.parallel.processes import Processes
 from estimax.staging import plan as plans
 from estimax.staging.plan import RawBatch
 from estimax.training import TrainProgram, structure_of
+from estimax.training.loop import explaining_arrays_of_model
 from estimax.transforms.words import WordList
 
 _TOPIC = "settings"
@@ -128,7 +130,9 @@ def compare_models(
     settings: dict[str, str | Listed] = {}
     read = {origin: batch[origin] for origin in program.plan.origins}
     for origin, kind in sorted(structure_of(read), key=lambda one: one[0].name):
-        shape = f"[{', '.join(map(str, kind.tail))}]" if kind.tail else ""
+        # What host transforms read may be padded, to another width in each share.
+        tail = kind.tail if origin in program.plan.raw else ()
+        shape = f"[{', '.join(map(str, tail))}]" if tail else ""
         settings[origin.name] = f"{kind.kind} {kind.dtype}{shape}".strip()
     for call in program.plan.calls:
         settings[f"transform of {call.name!r}"] = describe(call.transform)
@@ -142,7 +146,7 @@ def compare_models(
     state = traced.out_info
     for name, form in {**state.params, **state.tables}.items():
         settings[f"variable {name}"] = f"{form.dtype}{list(form.shape)}"
-    settings[f"{PROGRAM}the initial values"] = _listed(traced.jaxpr)
+    settings[f"{PROGRAM}the initial values"] = _listed(_without_unread(traced.jaxpr))
     joint = _joint_hooks((*hooks, *program.spec.training_hooks), program.observed)
     settings["hooks"] = ", ".join(joint) or "none"
     require_equal(peers, _TOPIC, settings, explain)
@@ -167,9 +171,13 @@ def comparing_steps(
     is_first = peers is not None
     for stack in stacks:
         if peers is not None and is_first:
-            traced = program.trace_step(context.state, stack.arrays)
-            listed = {f"{PROGRAM}a step": _listed(traced.jaxpr)}
-            require_equal(peers, _TOPIC, listed, explain)
+            # The loop waits for this stack, but its input is there: another process
+            # may have prepared fewer batches ahead, and wait for this one.
+            with peers.awaiting_input(False):
+                with explaining_arrays_of_model():
+                    traced = program.trace_step(context.state, stack.arrays)
+                listed = {f"{PROGRAM}a step": _listed(_without_unused(traced.jaxpr))}
+                require_equal(peers, _TOPIC, listed, explain)
             is_first = False
         yield stack
 
@@ -252,9 +260,15 @@ def _describe(value: Any, depth: int) -> str:
 
 
 def _array_text(value: Any) -> str:
-    array = np.asarray(value)
-    digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:8]
-    return f"{array.dtype}{list(array.shape)} {digest}"
+    value = value if isinstance(value, jax.Array) else np.asarray(value)
+    kind = f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, jax.Array):
+        if not (value.is_fully_addressable or value.is_fully_replicated):
+            return kind  # no process has all rows
+        if jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+            value = jax.random.key_data(value)
+    flat = np.ascontiguousarray(value).reshape(-1)
+    return f"{kind} {hashlib.sha256(flat.view(np.uint8).data).hexdigest()[:8]}"
 
 
 def _function_text(function: Any, inner: Callable[[Any], str]) -> str:
@@ -378,6 +392,44 @@ def _listed(jaxpr: Any) -> Listed:
     """Return a program as its lines, and the digest of each of its constants."""
     lines = display.without_addresses(str(jaxpr)).splitlines()
     return Listed.of([*lines, *(f"constant {text}" for text in _constants(jaxpr))])
+
+
+def _without_unused(jaxpr: Any) -> Any:
+    """Return a program without what its results do not depend on.
+
+    Such as the array in place of a feature that the model does not read: its width may
+    differ between shares of the data.
+    """
+    is_used = [True] * len(jaxpr.jaxpr.outvars)
+    used, _ = partial_eval.dce_jaxpr(jaxpr.jaxpr, is_used, instantiate=True)
+    return jaxpr.replace(jaxpr=used)
+
+
+def _without_unread(jaxpr: Any) -> Any:
+    """Return the program of the initial values without features that are not read.
+
+    It also computes the loss, which it does not use. That part stays as far as it
+    depends on other inputs: a difference in it is told before anything is saved.
+    """
+    inner = jaxpr.jaxpr
+    used = _variables(inner.outvars)
+    fixed: set[Any] = set()  # what depends on arrays that are made of no input
+    for equation in inner.eqns:
+        given = _variables(equation.invars)
+        if not given or given & fixed:
+            fixed.update(equation.outvars)
+    kept = []
+    for equation in reversed(inner.eqns):
+        is_used = equation.effects or not used.isdisjoint(equation.outvars)
+        if is_used:
+            used |= _variables(equation.invars)
+        if is_used or fixed.isdisjoint(equation.outvars):
+            kept.append(equation)
+    return jaxpr.replace(jaxpr=inner.replace(eqns=kept[::-1]))
+
+
+def _variables(atoms: Sequence[Any]) -> set[Any]:
+    return {atom for atom in atoms if not hasattr(atom, "val")}  # no literals
 
 
 def _constants(jaxpr: Any) -> Iterator[str]:

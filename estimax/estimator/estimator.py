@@ -291,7 +291,7 @@ class Estimator:
             every_hook = training_hooks(
                 self._config,
                 program.spec,
-                calling.checked_hooks(hooks),
+                given,
                 saving_listeners or (),
                 last_step=last,
                 board=board_hook(self._config, program, self._params),
@@ -886,6 +886,7 @@ class Estimator:
             return self._loader.warm_start(
                 self._model(mode, is_eager=False),
                 plan,
+                shapes,
                 batch,
                 key,
                 self._warm_start,

@@ -85,6 +85,7 @@ class Loader:
         self,
         model: training.Model,
         plan: plans.Plan,
+        shapes: training.Variables,
         batch: plans.RawBatch,
         key: jax.Array,
         settings: checkpoints.WarmStartSettings,
@@ -99,7 +100,9 @@ class Loader:
             init = jax.jit(lambda key, arrays: model.init(key, arrays, structure))
             state = warm_started(_state_of(init(key, arrays)), settings)
             path = os.fspath(settings.ckpt_to_initialize_from)
-            variables = replace(training.variables_of(state), step=state.step)
+            variables = training.variables_of(state)
+            if shapes.step is not None:
+                variables = replace(variables, step=state.step)
             if placement is not None:
                 variables = placement.put(variables)
             loaded = Loaded(variables, int(state.step), path)

@@ -8,11 +8,11 @@ with Feed(input_fn, position=None) as feed:
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from estimax.feeding.agreeing import Agree, AgreedBatches
@@ -189,7 +189,7 @@ class Feed:
             self.requests,
             prepare=prepare,
             misfit=self._misfit,
-            checksum=self._checksum if self._is_checked else None,
+            checksum=partial(self._checksum, plan) if self._is_checked else None,
             limit=limit,
         )
         self._prefetched = prefetch_batches(
@@ -210,11 +210,14 @@ class Feed:
         """Whether processes compare rows: they read the same, but nothing proves it."""
         return not self._has_share and not self._batches.has_fingerprint
 
-    def _checksum(self, element: Any) -> int:
-        parts = [element] if self._parts == 1 else element
-        return functools.reduce(
-            lambda crc, part: checksum_of_rows(self._whole(part), crc), parts, 0
-        )
+    def _checksum(self, plan: plans.Plan, element: Any) -> int:
+        """Return a checksum of the values that the model reads."""
+        crc = 0
+        for part in [element] if self._parts == 1 else element:
+            whole = self._whole(part)
+            read = {origin: whole[origin] for origin in plan.origins & whole.keys()}
+            crc = checksum_of_rows(read, crc)
+        return crc
 
     def _misfit(self, element: Any) -> str:
         """Return why the batches of an element cannot be divided, or ""."""

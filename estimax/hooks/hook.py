@@ -436,7 +436,8 @@ class SecondOrStepTimer:
           >>> SecondOrStepTimer(every_secs=60).is_due_for_all(RunContext(3), "report")
           True
         """
-        is_by_step = self.every_secs is None or self._last_step is None
+        # 0 seconds are every step, without a request that takes some steps.
+        is_by_step = not self.every_secs or self._last_step is None
         if context.peers is None or context.requests is None or is_by_step:
             return self.is_due_next()
         if context.peers.is_chief and not self._has_asked and self.is_due_next():

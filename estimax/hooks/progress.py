@@ -165,7 +165,7 @@ class LoggingTensorHook(Hook):
         if isinstance(tensors, Mapping):
             self._names = dict(sorted(tensors.items()))
         else:
-            self._names = {name: name for name in tensors}
+            self._names = {name: name for name in _ordered(tensors)}
         every = names_in(list(self._names.values()), "LoggingTensorHook")
         self._wanted = [name for name in every if not _is_step(name)]
         self._timer: SecondOrStepTimer | None = None
@@ -208,7 +208,9 @@ class LoggingTensorHook(Hook):
 
     @property
     def _request(self) -> str:
-        return f"log {', '.join(self._wanted)}"
+        assert self._timer is not None, "only an interval is agreed on"
+        names = ", ".join(sorted(self._wanted))
+        return f"log {names} every {self._timer.every_secs} seconds"
 
     def after_run(self, context: RunContext, values: Values) -> None:
         # Values are missing if `before_run` saw that no line is due.
@@ -238,6 +240,11 @@ class LoggingTensorHook(Hook):
         line = ", ".join(f"{tag} = {_shown(value)}" for tag, value in labelled.items())
         line += "" if seconds is None else f" ({seconds:.3f} sec)"
         _log.info("%s", line, extra={"hook": repr(self)})
+
+
+def _ordered(names: Any) -> Any:
+    """Return a set as a list: the order of a set differs between processes."""
+    return sorted(names) if isinstance(names, set | frozenset) else names
 
 
 def _is_step(name: str) -> bool:
@@ -283,7 +290,7 @@ class FinalOpsHook(Hook):
                 "FinalOpsHook: final_ops_feed_dict must be None, because there are no "
                 "placeholders to feed."
             )
-        self._final_ops = final_ops
+        self._final_ops: FinalOps = _ordered(final_ops)
         self._values: Any = None
 
     def __repr__(self) -> str:

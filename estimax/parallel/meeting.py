@@ -146,10 +146,10 @@ def _welcome(
     connection: socket.socket, here: dict[int, socket.socket], me: Member
 ) -> None:
     """Let a process in; close the connection of whoever else has connected."""
-    hello = _receive(connection, _HELLO_SECS)
     try:
+        hello = _receive(connection, _HELLO_SECS)
         process, count = int(hello["process"]), int(hello["count"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TimeoutError, TypeError, ValueError):
         connection.close()  # not a process of estimax
         return
     if count != me.count or not 0 < process < count or process in here:
@@ -211,7 +211,16 @@ def _hosted(me: Member, deadline: float, limit_secs: float) -> Iterator[None]:
     with connection:
         _send(connection, {"process": me.process, "count": me.count})
         # Process 0 gives up first, and says who is missing.
-        answer = _receive(connection, deadline - time.monotonic() + _HELLO_SECS)
+        try:
+            answer = _receive(connection, deadline - time.monotonic() + _HELLO_SECS)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"{me.called(0)} at {me.address} did not tell {me.called(me.process)} "
+                f"within {limit_secs:g} seconds (session_creation_timeout_secs) that "
+                "all processes are connected. It may wait longer for the others: give "
+                "all processes the same limit, and see its own output for who is "
+                "missing."
+            ) from error
         if not isinstance(answer, dict):
             raise ClusterError(
                 f"{me.called(0)} ended before all processes were connected, or trains "
@@ -259,7 +268,11 @@ def _send(connection: socket.socket, message: dict[str, Any]) -> None:
 
 
 def _receive(connection: socket.socket, limit_secs: float) -> Any:
-    """Return the next message; None if the other side has ended or says nothing."""
+    """Return the next message; None if the other side has ended.
+
+    Raises:
+      TimeoutError: It says nothing within `limit_secs`.
+    """
     deadline = time.monotonic() + limit_secs
     connection.settimeout(_SLICE_SECS)
     line = b""
@@ -268,7 +281,7 @@ def _receive(connection: socket.socket, limit_secs: float) -> Any:
             part = connection.recv(1)
         except TimeoutError:
             if time.monotonic() > deadline:
-                return None
+                raise
             continue
         except OSError:
             return None

@@ -180,13 +180,16 @@ class Processes:
         self._step = step
 
     @contextmanager
-    def awaiting_input(self) -> Iterator[None]:
-        """Note for the watchers that the training thread waits for its next batch."""
-        self._awaits_input = True
+    def awaiting_input(self, is_awaited: bool = True) -> Iterator[None]:
+        """Note for the watchers that the training thread waits for its next batch.
+
+        With False: that it does not, for a part of such a block.
+        """
+        before, self._awaits_input = self._awaits_input, is_awaited
         try:
             yield
         finally:
-            self._awaits_input = False
+            self._awaits_input = before
 
     def place(self) -> Place | None:
         """Return where this process is; None if it does not train with the others."""

@@ -54,14 +54,11 @@ def run(
         stop = min(len(stack), at + schedule.steps_until_due(context.step))
         due = schedule.due(context.step + stop - at)
         try:
-            wanted = [hook.before_run(context) for hook in due]
+            due, wanted = _call_before_run(due, context)
         except StopIteration:  # another way for a hook to request a stop
-            if context.requests is None:
-                break
-            context.request_stop()
-            due, wanted = [], []
+            break
         names = _observed(program, plain_names(wanted), context)
-        with _explaining_arrays_of_model():
+        with explaining_arrays_of_model():
             state, outputs = _advance(program, state, stack, at, stop, names, context)
         context.state = state
         context.step += stop - at
@@ -77,9 +74,7 @@ def run(
         try:
             call_after_run(due, wanted, context, outputs)
         except StopIteration:
-            if context.requests is None:
-                break
-            context.request_stop()
+            break
         schedule.visited(context.step)
     if context.requests is not None:
         agreed = context.requests.interrupted_by
@@ -92,7 +87,7 @@ def run(
 
 
 @contextmanager
-def _explaining_arrays_of_model() -> Iterator[None]:
+def explaining_arrays_of_model() -> Iterator[None]:
     """Raise SpecError if an optimizer uses an array of the recorded `model_fn`.
 
     The array belongs to the trace in which the model was recorded, which has ended.
@@ -203,16 +198,45 @@ def begin(hooks: Sequence[Hook], context: RunContext) -> None:
         calling.after_create_session(hook, context)
 
 
+def _call_before_run(
+    hooks: Sequence[Hook], context: RunContext
+) -> tuple[list[Hook], list[Requested]]:
+    """Return the hooks that take part in the coming step, and what they request.
+
+    In a cluster, a hook that raises StopIteration requests a stop, and is left out. The
+    others go on: they may save or compute a summary together with other processes.
+    """
+    due, wanted = [], []
+    for hook in hooks:
+        try:
+            wanted.append(hook.before_run(context))
+        except StopIteration:
+            if context.requests is None:
+                raise
+            context.request_stop()
+        else:
+            due.append(hook)
+    return due, wanted
+
+
 def call_after_run(
     hooks: Sequence[Hook],
     wanted: Sequence[Requested],
     context: RunContext,
     outputs: Mapping[str, Any],
 ) -> None:
-    """Fetch the requested values from the device and call `after_run` of every hook."""
+    """Fetch the requested values from the device and call `after_run` of every hook.
+
+    In a cluster, a hook that raises StopIteration requests a stop; the others go on.
+    """
     fetched = _fetch(outputs, plain_names(wanted), context)
     for hook, names in zip(hooks, wanted, strict=True):
-        hook.after_run(context, RunValues.of(names, fetched))
+        try:
+            hook.after_run(context, RunValues.of(names, fetched))
+        except StopIteration:
+            if context.requests is None:
+                raise
+            context.request_stop()
 
 
 class _Schedule:

@@ -9,8 +9,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from process_threads import in_threads, processes_of
 
 from estimax import checkpoints
+from estimax.checkpoints import Saver
 from estimax.checkpoints import format as formats
-from estimax.checkpoints.together import Rows, held_rows, write_together
+from estimax.checkpoints.together import (
+    Rows,
+    _check_names,
+    held_rows,
+    write_together,
+)
 from estimax.core.errors import CheckpointError, ClusterError
 
 TABLE = np.arange(14, dtype=np.float32).reshape(7, 2)
@@ -187,3 +193,43 @@ def test_a_checkpoint_of_one_process_keeps_its_format(folder):
     content = json.loads((folder / "manifest.json").read_text())
     assert content["version"] == 1
     assert content["arrays"]["w"]["file"] == "state-00000-of-00001.safetensors"
+
+
+def test_savers_of_two_folders_write_in_the_order_of_their_calls(tmp_path):
+    def run(one):
+        savers = [Saver(tmp_path / name, peers=one) for name in "ab"]
+        threads = {saver._thread for saver in savers}
+        if len(threads) == 1:  # or the rounds of both would mix
+            for saver in savers:
+                saver.save(5, held(one.index), {"input": 3})
+        for saver in savers:
+            saver.close()
+        return threads
+
+    one, other = in_threads(processes_of(2), run)
+    assert len(one) == len(other) == 1
+    assert one != other
+    for name in "ab":
+        found = checkpoints.read(tmp_path / name / "model.ckpt-5")
+        np.testing.assert_array_equal(found.arrays["table"], TABLE)
+
+
+class Name(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other):
+        Name.compared += 1
+        return str(self) == str(other)
+
+    __hash__ = str.__hash__
+
+
+def test_names_of_many_arrays_are_compared_once_each():
+    every = [[Name(f"w{index}") for index in range(200)] for _ in range(2)]
+    Name.compared = 0
+    _check_names(processes_of(2)[0], every)
+    assert Name.compared < 2000
+    with pytest.raises(CheckpointError, match="has no w0, w1, which others"):
+        _check_names(processes_of(2)[0], [every[0], every[1][2:]])

@@ -1,5 +1,10 @@
 """What two processes compare before they train, with threads in their place."""
 
+import threading
+import time
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,11 +14,11 @@ from flax import linen as nn
 from process_threads import in_threads, processes_of
 
 import estimax as ex
-from estimax.core.errors import ClusterError, ConfigError
+from estimax.core.errors import ClusterError, ConfigError, SpecError
 from estimax.core.spec import ModeKeys
 from estimax.estimator import agreement
-from estimax.feeding.packing import pack
 from estimax.hooks import RunContext
+from estimax.parallel.watching import Place
 from estimax.training import loop
 
 COLUMNS = ex.feature_columns
@@ -30,17 +35,18 @@ class OneStack:
         self.arrays = arrays
 
 
-def compare(*models, hooks=((), ())):
+def compare(*models, hooks=((), ()), data=(DATA, DATA)):
     """Compare models as far as a first step; return the message, or None."""
 
     def run(one):
         model = models[one.index]
-        with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
+        with model._feed(lambda: data[one.index], ModeKeys.TRAIN) as feed:
             program = model._train_program(feed.first)
             explain = lambda: agreement.hints_of(  # noqa: E731
                 model._model_fn, model._params, program
             )
-            stack = OneStack(pack(program.plan.prepare(feed.first)))
+            arrays = agreement._common_arrays(one, program, feed.first)
+            stack = OneStack(arrays)
             state = program.form(jax.random.key(0), stack.arrays)
             try:
                 agreement.compare_models(
@@ -64,11 +70,12 @@ def dnn(words="abc", units=2, optimizer=None, **more):
     return ex.DNNClassifier([units], columns, optimizer=optimizer, **more)
 
 
-def custom(rate=0.1, scale=None, start=0.0, params=None, chief_hooks=()):
+def custom(rate=0.1, scale=None, start=0.0, params=None, chief_hooks=(), key=None):
     def model_fn(features, labels, mode, params):
         w = ex.get_variable("w", (1,), initializer=nn.initializers.constant(start))
         y = jnp.sum(features["x"] * w, axis=1)
         y = y if scale is None else y * scale
+        y = y if key is None else y + jax.random.normal(key, y.shape)
         loss = jnp.mean((y - labels) ** 2) * params.get("weight", 1.0)
         ex.summary.scalar("mean", jnp.mean(y))
         return ex.EstimatorSpec(
@@ -94,6 +101,103 @@ def decayed(rate):
 def test_equal_models_are_equal():
     assert compare(dnn(), dnn()) is None
     assert compare(custom(), custom()) is None
+
+
+def test_shares_may_begin_with_padding_of_different_widths():
+    features, labels = DATA
+
+    def padded(width):
+        words = np.array([list("abca")] * width).T
+        # The model reads the words by their vocabulary, and "unread" not at all.
+        unread = np.ones((4, width), np.float32)
+        return {**features, "word": words, "unread": unread}, labels
+
+    data = (padded(2), padded(3))
+    assert compare(dnn(), dnn(), data=data) is None
+    message = compare(dnn(), dnn(units=3), data=data)
+    assert "hidden_units: [2] in chief" in message
+
+
+def test_widths_of_what_the_model_reads_are_compared():
+    data = [({"x": np.ones((4, n), np.float32)}, DATA[1]) for n in (1, 2)]
+    message = compare(custom(), custom(), data=data)
+    assert "float32[1] in chief" in message
+    assert "float32[2] in worker 0" in message
+
+
+def test_a_key_that_the_model_encloses_is_compared():
+    one, other = jax.random.key(1), jax.random.key(2)
+    assert compare(custom(key=one), custom(key=one)) is None
+    assert "key<fry>[] " in compare(custom(key=one), custom(key=other))
+
+
+def test_an_array_is_described_without_a_copy():
+    array = np.zeros(1 << 20)
+    tracemalloc.start()
+    try:
+        agreement.describe(array)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < array.nbytes / 4
+
+
+def test_an_array_of_the_model_in_a_schedule_is_explained():
+    # JAX notices it in the first step; another version may while it traces the step.
+    class Program:
+        def trace_step(self, state, arrays):
+            raise jax.errors.UnexpectedTracerError("an array of another trace")
+
+    (alone,) = processes_of(1)
+    steps = (alone, Program(), RunContext(0), iter([OneStack(None)]), dict)
+    with pytest.raises(SpecError, match="an array that the model_fn computed"):
+        list(agreement.comparing_steps(*steps))
+
+
+def test_a_process_that_traces_its_step_does_not_wait_for_input():
+    (alone,) = processes_of(1)
+    places = []
+
+    class Program:
+        """A program whose tracing notes what a watcher would see."""
+
+        def trace_step(self, state, arrays):
+            places.append(alone.place())
+            return jax.jit(lambda x: x).trace(1.0)
+
+    with ThreadPoolExecutor(1) as pool, alone.together():
+        # The input thread prepares the next batch, and waits for the others.
+        release = threading.Event()
+        waiting = pool.submit(wait_as_input_thread, alone, release)
+        while not alone._waits:
+            time.sleep(0.01)
+        steps = (alone, Program(), RunContext(0), iter([OneStack(None)]), dict)
+        with alone.awaiting_input():
+            assert alone.place() == Place(0, "batch", 0)
+            list(agreement.comparing_steps(*steps))
+            assert alone.place() == Place(0, "batch", 0)
+        release.set()
+        waiting.result()
+    assert places == [Place(0)]
+
+
+def wait_as_input_thread(peers, release):
+    peers._waits[threading.get_ident()] = ("batch", 0)
+    release.wait(60)
+    del peers._waits[threading.get_ident()]
+
+
+def test_rows_are_compared_by_what_the_model_reads():
+    features, labels = DATA
+    model = custom()
+    with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
+        plan = model._train_program(feed.first).plan
+        crc = feed._checksum(plan, DATA)
+        unread = {**features, "word": np.array(list("cccc"))}
+        assert feed._checksum(plan, (unread, labels)) == crc
+        read = {**features, "x": features["x"] + 1}
+        assert feed._checksum(plan, (read, labels)) != crc
+        assert feed._checksum(plan, (features, labels + 1)) != crc
 
 
 @pytest.mark.parametrize(

@@ -160,9 +160,8 @@ def test_hooks_are_called_in_order_around_every_step(make):
             training_hooks=[Recorder("model", log)],
         )
 
-    make(model_fn).train(
-        data(), hooks=[Recorder("a", log), Recorder("b", log)], steps=2
-    )
+    hooks = (Recorder(name, log) for name in "ab")  # any iterable
+    make(model_fn).train(data(), hooks=hooks, steps=2)
     names = ["chief", "a", "b", "model"]
     phases = [("begin", 0), ("before_run", 0), ("after_run", 1)]
     phases += [("before_run", 1), ("after_run", 2), ("end", 2)]

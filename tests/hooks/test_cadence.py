@@ -122,3 +122,10 @@ def test_steps_need_no_request():
     both.trigger(1)
     assert both.are_due() == [True, True]  # called at the right step only
     assert both.asked() == [[], []]
+
+
+def test_zero_seconds_are_every_step_in_a_cluster_too():
+    both = Together(every_secs=0)
+    both.trigger(1)
+    assert both.are_due() == [True, True]
+    assert both.asked() == [[], []]

@@ -6,7 +6,7 @@ import pytest
 
 from estimax import summary
 from estimax.core.errors import ConfigError
-from estimax.hooks import LoggingTensorHook, StepCounterHook
+from estimax.hooks import FinalOpsHook, LoggingTensorHook, StepCounterHook
 
 
 @pytest.fixture
@@ -110,3 +110,15 @@ def test_some_interval_is_needed() -> None:
         LoggingTensorHook(["loss"])
     with pytest.raises(ConfigError, match="above 0"):
         LoggingTensorHook(["loss"], every_n_iter=0)
+
+
+def test_a_set_of_names_is_the_same_in_all_processes() -> None:
+    # The order of a set of texts differs between processes.
+    names = [f"value {index}" for index in range(9)]
+    hook = LoggingTensorHook(set(names), every_n_secs=5)
+    assert repr(hook) == f"LoggingTensorHook({names}, every_n_secs=5)"
+    assert hook._request == LoggingTensorHook(names[::-1], every_n_secs=5)._request
+    assert hook._request != LoggingTensorHook(names, every_n_secs=9)._request
+    final = FinalOpsHook(set(names))
+    assert final.requested == names
+    assert repr(final) == f"FinalOpsHook({names})"

@@ -87,3 +87,13 @@ def probe(port, text):
             return
         except ConnectionRefusedError:  # the chief does not listen yet
             continue
+
+
+def test_a_chief_that_does_not_answer_in_time_is_not_said_to_have_ended(monkeypatch):
+    monkeypatch.setattr("estimax.parallel.meeting._HELLO_SECS", 0.0)
+    monkeypatch.setattr("estimax.parallel.meeting._SLICE_SECS", 0.05)
+    (worker,) = members_of((1, 2))
+    with socket.create_server(("127.0.0.1", port_of(worker))):  # which never answers
+        problem = come(worker, limit_secs=0.1)
+    assert "ended" not in problem
+    assert "within 0.1 seconds (session_creation_timeout_secs)" in problem

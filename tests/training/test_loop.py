@@ -4,6 +4,7 @@ import pytest
 from estimax import training
 from estimax.feeding import BatchStack
 from estimax.hooks import Hook, RunContext
+from estimax.parallel.requests import STOP, Requests
 
 
 class CountingProgram:
@@ -131,3 +132,34 @@ def test_a_batch_is_read_only_when_a_step_is_due():
 
     training.run(CountingProgram(), 0, watched(), [StopsAtTwo()], RunContext(0))
     assert len(taken) == 2
+
+
+class Ending(Every):
+    """Raises StopIteration from one phase of a step."""
+
+    def __init__(self, phase, step):
+        super().__init__(1)
+        self.phase, self.step = phase, step
+
+    def before_run(self, context):
+        if self.phase == "before_run" and context.step + 1 == self.step:
+            raise StopIteration
+        return super().before_run(context)
+
+    def after_run(self, context, values):
+        super().after_run(context, values)
+        if self.phase == "after_run" and context.step == self.step:
+            raise StopIteration
+
+
+@pytest.mark.parametrize("phase", ["before_run", "after_run"])
+def test_in_a_cluster_other_hooks_go_on_when_one_ends_the_run(phase):
+    first, ending, last = Every(1), Ending(phase, 2), Every(1)
+    context = RunContext(step=0, requests=Requests())
+    stacks = loops(3, 1)  # which end at the step that all have agreed on
+    training.run(CountingProgram(), 0, stacks, [first, ending, last], context)
+    every = [(1, 0.0), (2, 1.0), (3, 2.0)]
+    assert first.seen == last.seen == every
+    missed = every[1:2] if phase == "before_run" else []
+    assert ending.seen == [one for one in every if one not in missed]
+    assert context.requests.take() == [STOP]

@@ -7,6 +7,7 @@ default: none.
 """
 
 import json
+import logging
 import sys
 
 import numpy as np
@@ -28,6 +29,8 @@ def merged(*given):
 
 
 def main(model_dir, given):
+    if given.get("log"):  # every line: the default leaves out those that follow soon
+        logging.basicConfig(level=logging.INFO)
     run = {"lost_after_secs": 10, "session_creation_timeout_secs": 120}
     run |= {"log_step_count_steps": None, **given.get("run", {})}
     config = ex.RunConfig(model_dir, **run)
