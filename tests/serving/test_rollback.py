@@ -22,8 +22,8 @@ from estimax.serving.inference import InferenceService
 from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import ServerMetrics
 from estimax.serving.protos import message
-from estimax.serving.rest import RestApp
 from estimax.serving.reloading import StagedReload
+from estimax.serving.rest import RestApp
 from estimax.serving.status import Code, ServingError
 
 pytestmark = pytest.mark.usefixtures("closed_managers")
