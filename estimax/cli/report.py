@@ -14,6 +14,7 @@ from estimax.cli.data_errors import located
 from estimax.cli.screen import log_to, note, notes, say
 from estimax.config.data_report import check_files
 from estimax.config.saved import config_dir, environment
+from estimax.core.display import shown_path
 from estimax.core.errors import ConfigError, EstimaxError
 
 if TYPE_CHECKING:  # both load jax
@@ -74,7 +75,7 @@ def report_after_training(loaded: config.LoadedRun, built: Built) -> None:
         what = "" if isinstance(error, EstimaxError) else f"{type(error).__name__}: "
         note(f"no report was written: {what}{error}", "yellow")
     else:
-        note(f"report: {written}")
+        note(f"report: {shown_path(written)}")
 
 
 MAX_ROWS = 20_000  # rows that a report looks at
