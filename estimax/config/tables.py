@@ -10,6 +10,7 @@ that is no number is counted then, and does not end the scan.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import glob
 import itertools
@@ -35,7 +36,6 @@ from estimax.core.errors import InputError, MissingFileError, did_you_mean
 
 TextBatch = Mapping[str, Any]  # pyarrow arrays of text, which have no types
 _LINES_AT_ONCE = 4096
-_BOM = b"\xef\xbb\xbf"
 _RECORDS_AT_ONCE = 8192
 
 
@@ -299,7 +299,7 @@ def _json_batches(
         for line in block.tolist():
             number += 1
             try:
-                rows.append(parse_object(line.removeprefix(_BOM)))
+                rows.append(parse_object(line.removeprefix(codecs.BOM_UTF8)))
             except InputError as error:
                 raise InputError(f"{path}, line {number}: {error}") from None
         names = dict.fromkeys(key for row in rows for key in row)

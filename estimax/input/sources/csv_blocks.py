@@ -28,7 +28,6 @@ from estimax.input.sources.file_blocks import (
 
 # How much is read to find the header; more if the first row is longer.
 _HEADER_BYTES = 1 << 14
-_BOM = b"\xef\xbb\xbf"
 _LF, _CR = 0x0A, 0x0D
 
 
@@ -111,7 +110,7 @@ def read_first_row(file: ByteFile, form: CsvFormat) -> tuple[bytes, int, int]:
 
     Without a header the row is empty. A byte order mark is skipped.
     """
-    start = len(_BOM) if file.read_at(0, len(_BOM)) == _BOM else 0
+    start = file.text_start()
     if not form.header:
         return b"", start, 1
     head = replace(form, block_bytes=min(form.block_bytes, _HEADER_BYTES))

@@ -10,6 +10,7 @@ it is. `ByteFile` reads bytes at an offset for formats that need them.
 
 from __future__ import annotations
 
+import codecs
 import os
 import weakref
 from collections.abc import Callable
@@ -208,6 +209,11 @@ class ByteFile:
         self._held = held + self._more(size - len(held))
         self._at = offset + len(self._held)
         return self._held[:size]
+
+    def text_start(self) -> int:
+        """Return the offset of the first byte of text, after a byte order mark."""
+        mark = codecs.BOM_UTF8
+        return len(mark) if self.read_at(0, len(mark)) == mark else 0
 
     def _more(self, size: int) -> bytes:
         """Return up to `size` bytes, in memory that grows with the data."""

@@ -38,7 +38,6 @@ BLOCK_BYTES = 4 << 20
 _CAREFUL_BYTES = 1 << 14
 _LF, _CR, _OPEN, _CLOSE = (ord(mark) for mark in "\n\r{}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,7 @@ class JsonReader:
 
     def start(self, path: str) -> BlockStart:
         """Return the position of the first line, after a byte order mark."""
-        has_mark = self._open.get(path).read_at(0, len(_BOM)) == _BOM
-        return (len(_BOM) if has_mark else 0, 1)
+        return (self._open.get(path).text_start(), 1)
 
     def read(
         self, path: str, start: BlockStart, rows: int
