@@ -95,10 +95,10 @@ def _records(folder: Path) -> parse_task.Setup:
     setup = parse_task.Setup(path=str(folder / "criteo.tfrecord"))
     if not Path(setup.path).exists():
         from estimax import input as ex_input
-        from estimax import wire
+        from estimax.formats import records
 
         examples = ex_input.serialize_examples(parse_task.columns(setup))
-        wire.write_records(setup.path, examples)
+        records.write_records(setup.path, examples)
     return setup
 
 

@@ -28,8 +28,8 @@ from race import tell
 import estimax as ex
 from estimax import parallel, training
 from estimax.core.spec import ModeKeys
-from estimax.feeding import BatchPlacing
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
+from estimax.staging.placing import BatchPlacing
 
 BATCH, IDS, WIDTH = 1024, 4, 16
 

@@ -55,11 +55,11 @@ def main() -> None:
 
 def _write(setup: Setup) -> None:
     from estimax import input as ex_input
-    from estimax import wire
+    from estimax.formats import records
 
     tell(f"writing {setup.rows:,} examples")
     made = parse_task.columns(parse_task.Setup(rows=setup.rows, seed=setup.seed))
-    wire.write_records(setup.path, ex_input.serialize_examples(made))
+    records.write_records(setup.path, ex_input.serialize_examples(made))
 
 
 def _options() -> argparse.Namespace:

@@ -61,10 +61,10 @@ def main() -> None:
 
 def _write(setup: Setup) -> int:
     from estimax import input as ex_input
-    from estimax import wire
+    from estimax.formats import records
 
     tell(f"writing {setup.rows:,} examples")
-    wire.write_records(setup.path, ex_input.serialize_examples(columns(setup)))
+    records.write_records(setup.path, ex_input.serialize_examples(columns(setup)))
     return Path(setup.path).stat().st_size
 
 

@@ -77,12 +77,12 @@ def main() -> None:
 
 def _write(setup: task.Setup, folder: Path) -> dict[str, str]:
     from estimax import input as ex_input
-    from estimax import wire
+    from estimax.formats.records import write_records
 
     tell(f"writing {setup.rows:,} rows")
     text, records = folder / "rows.csv", folder / "rows.tfrecord"
     text.write_text("\n".join(task.lines(setup)) + "\n")
-    wire.write_records(str(records), ex_input.serialize_examples(task.columns(setup)))
+    write_records(str(records), ex_input.serialize_examples(task.columns(setup)))
     return {"csv": str(text), "records": str(records)}
 
 

@@ -10,7 +10,7 @@ import parse_task
 from parse_task import FLOATS, TEXTS, Setup
 
 from estimax import input as ex_input
-from estimax import transforms
+from estimax.feature_columns import transforms
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 
-from estimax import scoring
+from estimax.export import scoring
 
 
 def main() -> None:

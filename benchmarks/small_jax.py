@@ -23,7 +23,7 @@ from pacing import Pacer
 from small_dnn import Setup, examples
 
 import estimax as ex
-from estimax.feeding.prefetching import prefetch_batches
+from estimax.staging.prefetching import prefetch_batches
 
 SCANNED = 32
 

@@ -10,22 +10,16 @@ Packages and names are imported when they are first used, so that a process that
 a config or serves a bundle loads no training code. `__init__.pyi` lists them.
 """
 
-import ast
 import sys
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from estimax.core.lazy_names import import_name, is_module, modules_of_names
+
 __version__ = "0.1.0.dev0"
 
-# The module of each public name, from the imports in `__init__.pyi`.
-_MODULES = {
-    alias.name: node.module
-    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text()).body
-    if isinstance(node, ast.ImportFrom) and node.module
-    for alias in node.names
-}
+_MODULES = modules_of_names(__file__)  # the dotted path of each public name
 __all__ = sorted(_MODULES)
 
 
@@ -49,27 +43,26 @@ sys.modules[__name__].__class__ = _Public
 def __getattr__(name: str) -> Any:  # a package or one of its names
     if name not in _MODULES:
         _raise_missing(name)
-    if _MODULES[name] == "estimax":
-        return import_module(f"estimax.{name}")
-    return getattr(import_module(_MODULES[name]), name)
+    return import_name(_MODULES[name])
 
 
 def _raise_missing(name: str) -> NoReturn:
-    from estimax.core import tf_names
+    from estimax.core import migration
 
     # `from estimax import staging` asks for the attribute first, and imports the
     # package if there is none. Nothing may be imported here to find advice.
     if (Path(__file__).parent / name).is_dir():
-        tf_names.missing_package(name)
-    tf_names.missing("estimax", name, __all__, elsewhere=_packages_with(name))
+        migration.missing_package(name)
+    migration.missing("estimax", name, __all__, elsewhere=_packages_with(name))
 
 
 def _packages_with(name: str) -> list[str]:
     """Return `ex.<package>.<name>` for each public package that has the name."""
-    packages = (package for package, module in _MODULES.items() if module == "estimax")
+    packages = (package for package, path in _MODULES.items() if is_module(path))
     found = []
     for package in packages:
-        path = Path(__file__).parent / package / "__init__.py"
+        folder = Path(__file__).parents[1].joinpath(*_MODULES[package].split("."))
+        path = folder / "__init__.py"
         if path.exists() and f'    "{name}",\n' in path.read_text():
             found.append(f"ex.{package}.{name}")
     return found

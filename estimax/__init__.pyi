@@ -3,23 +3,14 @@
 `estimax/__init__.py` reads this file, so that each name is listed once.
 """
 
-from estimax import crf as crf
-from estimax import experimental as experimental
 from estimax import export as export
 from estimax import feature_columns as feature_columns
 from estimax import heads as heads
 from estimax import hooks as hooks
 from estimax import input as input
-from estimax import inputs as inputs
 from estimax import inspection as inspection
-from estimax import lookup as lookup
-from estimax import losses as losses
 from estimax import metrics as metrics
 from estimax import optimizers as optimizers
-from estimax import report as report
-from estimax import scoring as scoring
-from estimax import summary as summary
-from estimax import transforms as transforms
 from estimax.canned import BaselineClassifier as BaselineClassifier
 from estimax.canned import BaselineEstimator as BaselineEstimator
 from estimax.canned import BaselineRegressor as BaselineRegressor
@@ -65,6 +56,7 @@ from estimax.export import BestExporter as BestExporter
 from estimax.export import Exporter as Exporter
 from estimax.export import FinalExporter as FinalExporter
 from estimax.export import LatestExporter as LatestExporter
+from estimax.export import scoring as scoring
 from estimax.feature_columns import (
     classifier_parse_example_spec as classifier_parse_example_spec,
 )
@@ -73,6 +65,7 @@ from estimax.feature_columns import embedding_lookup_sparse as embedding_lookup_
 from estimax.feature_columns import (
     regressor_parse_example_spec as regressor_parse_example_spec,
 )
+from estimax.feature_columns import transforms as transforms
 from estimax.heads import BinaryClassHead as BinaryClassHead
 from estimax.heads import Head as Head
 from estimax.heads import LogisticRegressionHead as LogisticRegressionHead
@@ -97,21 +90,30 @@ from estimax.hooks import SessionRunValues as SessionRunValues
 from estimax.hooks import StepCounterHook as StepCounterHook
 from estimax.hooks import StopAtStepHook as StopAtStepHook
 from estimax.hooks import SummarySaverHook as SummarySaverHook
+from estimax.hooks import summary as summary
+from estimax.hooks.summary import log_value as log_value
+from estimax.inspection import report as report
 from estimax.optimizers import group as group
 from estimax.optimizers import minimize as minimize
-from estimax.summary import log_value as log_value
-from estimax.variables import AUTO_REUSE as AUTO_REUSE
-from estimax.variables import GraphKeys as GraphKeys
-from estimax.variables import assign as assign
-from estimax.variables import get_collection as get_collection
-from estimax.variables import get_global_step as get_global_step
-from estimax.variables import get_or_create_global_step as get_or_create_global_step
-from estimax.variables import get_variable as get_variable
-from estimax.variables import get_variable_scope as get_variable_scope
-from estimax.variables import regularization_losses as regularization_losses
-from estimax.variables import trainable_variables as trainable_variables
-from estimax.variables import variable_scope as variable_scope
-from estimax.variables import variables_by_name as variables_by_name
+from estimax.staging.variables import AUTO_REUSE as AUTO_REUSE
+from estimax.staging.variables import GraphKeys as GraphKeys
+from estimax.staging.variables import assign as assign
+from estimax.staging.variables import get_collection as get_collection
+from estimax.staging.variables import get_global_step as get_global_step
+from estimax.staging.variables import (
+    get_or_create_global_step as get_or_create_global_step,
+)
+from estimax.staging.variables import get_variable as get_variable
+from estimax.staging.variables import get_variable_scope as get_variable_scope
+from estimax.staging.variables import regularization_losses as regularization_losses
+from estimax.staging.variables import trainable_variables as trainable_variables
+from estimax.staging.variables import variable_scope as variable_scope
+from estimax.staging.variables import variables_by_name as variables_by_name
+from estimax.v1 import crf as crf
+from estimax.v1 import experimental as experimental
+from estimax.v1 import inputs as inputs
+from estimax.v1 import lookup as lookup
+from estimax.v1 import losses as losses
 
 __version__: str
 __all__: list[str]

@@ -1,5 +1,8 @@
-"""The names of `tf.estimator.inputs`; the other sources of data are in `ex.input`."""
+"""The public path of `estimax.v1.inputs`."""
 
-from estimax.input import numpy_input_fn, pandas_input_fn
+import sys
 
-__all__ = ["numpy_input_fn", "pandas_input_fn"]
+from estimax.v1 import inputs
+from estimax.v1.inputs import *  # noqa: F403 - for type checkers and editors
+
+sys.modules[__name__] = inputs

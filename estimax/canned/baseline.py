@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax import heads, staging, transforms
-from estimax.canned import parts
+from estimax import heads, staging
+from estimax.canned import defaults
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
-from estimax.staging.recording import HostOnly
+from estimax.feature_columns import transforms
+from estimax.staging.trace import HostOnly
 
 NAMED_RATE = 0.3  # learning rate of an optimizer given by name
 
@@ -53,19 +54,19 @@ class BaselineEstimator(Estimator):
     def __init__(
         self,
         head: heads.Head,
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
-        parts.check_compat(compat)
+        defaults.check_compat(compat)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
-            parts.check_features(features, "Baseline")
+            defaults.check_features(features, "Baseline")
             bias = Bias(head.logits_dimension, name="baseline")()
             logits = jnp.broadcast_to(bias, (_rows(features), bias.shape[0]))
-            trained_by = parts.train_op_of(optimizer, NAMED_RATE, compat)
+            trained_by = defaults.train_op_of(optimizer, NAMED_RATE, compat)
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
@@ -108,7 +109,7 @@ class BaselineClassifier(BaselineEstimator):
 
     def __init__(
         self,
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -116,9 +117,9 @@ class BaselineClassifier(BaselineEstimator):
         config: RunConfig | None = None,
         loss_reduction: str | None = None,
         warm_start_from: WarmStart = None,
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
-        head = parts.classifier_head(
+        head = defaults.classifier_head(
             n_classes, weight_column, label_vocabulary, loss_reduction, compat
         )
         super().__init__(head, model_dir, optimizer, config, warm_start_from, compat)
@@ -163,16 +164,16 @@ class BaselineRegressor(BaselineEstimator):
 
     def __init__(
         self,
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         label_dimension: int = 1,
         weight_column: Any = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         loss_reduction: str | None = None,
         warm_start_from: WarmStart = None,
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
-        head = parts.regressor_head(
+        head = defaults.regressor_head(
             label_dimension, weight_column, loss_reduction, compat
         )
         super().__init__(head, model_dir, optimizer, config, warm_start_from, compat)

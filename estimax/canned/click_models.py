@@ -21,14 +21,14 @@ from flax import linen as nn
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
 from estimax.canned import checks
-from estimax.canned.hints import python_hint
-from estimax.canned.layers import hidden_layers
-from estimax.canned.parts import (
+from estimax.canned.defaults import (
     ModelPath,
     check_features,
     checked_optimizer,
     click_head,
 )
+from estimax.canned.hints import python_hint
+from estimax.canned.layers import hidden_layers
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import ConfigError, FeatureError
 from estimax.core.spec import EstimatorSpec

@@ -7,13 +7,14 @@ from typing import Any
 
 from flax import linen as nn
 
-from estimax import heads, variables
-from estimax.canned import checks, parts
+from estimax import heads
+from estimax.canned import checks, defaults
 from estimax.canned.hints import python_hint
 from estimax.canned.layers import Activation, dnn_logits
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
+from estimax.staging import variables
 
 # Learning rates of optimizers given by name. None: the default of the optimizer.
 _NAMED_RATES = {"v1": 0.05, "v2": None}
@@ -64,16 +65,16 @@ class DNNEstimator(Estimator):
         head: heads.Head,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         optimizer: Any = "Adagrad",
         activation_fn: Activation | None = nn.relu,
         dropout: float | None = None,
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
         batch_norm: bool = False,
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
-        parts.check_compat(compat)
+        defaults.check_compat(compat)
         model = type(self).__name__
         checks.check_head(head, model)
         hidden_units = checks.checked_units(hidden_units, model)
@@ -81,10 +82,10 @@ class DNNEstimator(Estimator):
         checks.check_activation(activation_fn, model)
         checks.check_dropout(dropout, model)
         rate = _NAMED_RATES[compat]
-        known = parts.checked_optimizer(optimizer, rate, model, compat=compat)
+        known = defaults.checked_optimizer(optimizer, rate, model, compat=compat)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
-            parts.check_features(features, "DNN")
+            defaults.check_features(features, "DNN")
             logits = variables.scoped("dnn", dnn_logits)(
                 features,
                 mode,
@@ -95,7 +96,7 @@ class DNNEstimator(Estimator):
                 dropout=dropout,
                 batch_norm=batch_norm,
             )
-            trained_by = parts.train_op_of(optimizer, rate, compat)
+            trained_by = defaults.train_op_of(optimizer, rate, compat)
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=trained_by
             )
@@ -159,7 +160,7 @@ class DNNClassifier(DNNEstimator):
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -170,10 +171,10 @@ class DNNClassifier(DNNEstimator):
         warm_start_from: WarmStart = None,
         loss_reduction: str | None = None,
         batch_norm: bool = False,
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
         super().__init__(
-            parts.classifier_head(
+            defaults.classifier_head(
                 n_classes, weight_column, label_vocabulary, loss_reduction, compat
             ),
             hidden_units,
@@ -235,7 +236,7 @@ class DNNRegressor(DNNEstimator):
         self,
         hidden_units: Sequence[int],
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         label_dimension: int = 1,
         weight_column: Any = None,
         optimizer: Any = "Adagrad",
@@ -245,10 +246,10 @@ class DNNRegressor(DNNEstimator):
         warm_start_from: WarmStart = None,
         loss_reduction: str | None = None,
         batch_norm: bool = False,
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
         super().__init__(
-            parts.regressor_head(
+            defaults.regressor_head(
                 label_dimension, weight_column, loss_reduction, compat
             ),
             hidden_units,

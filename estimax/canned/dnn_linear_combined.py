@@ -11,8 +11,8 @@ from typing import Any
 
 from flax import linen as nn
 
-from estimax import heads, optimizers, variables
-from estimax.canned import checks, parts
+from estimax import heads, optimizers
+from estimax.canned import checks, defaults
 from estimax.canned.hints import python_hint
 from estimax.canned.layers import Activation, dnn_logits, linear_logits, log_layer
 from estimax.checkpoints.warm_start import WarmStart
@@ -20,6 +20,7 @@ from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 from estimax.feature_columns import LinearModel
+from estimax.staging import variables
 
 DNN_RATE = 0.001  # learning rate of a deep optimizer given by name
 
@@ -76,7 +77,7 @@ class DNNLinearCombinedEstimator(Estimator):
     def __init__(
         self,
         head: heads.Head,
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,
@@ -88,9 +89,9 @@ class DNNLinearCombinedEstimator(Estimator):
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
         warm_start_from: WarmStart = None,
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
-        parts.check_compat(compat)
+        defaults.check_compat(compat)
         model = type(self).__name__
         checks.check_head(head, model)
         wide = _checked_wide(linear_feature_columns, linear_sparse_combiner, model)
@@ -104,17 +105,17 @@ class DNNLinearCombinedEstimator(Estimator):
         checks.check_dropout(dnn_dropout, model, "dnn_dropout")
         known: dict[str, Any] = {}
         if deep:
-            known["dnn_optimizer"] = parts.checked_optimizer(
+            known["dnn_optimizer"] = defaults.checked_optimizer(
                 dnn_optimizer, DNN_RATE, model, "dnn_optimizer", compat
             )
         if wide:
-            rate = parts.combined_linear_rate(wide)
-            known["linear_optimizer"] = parts.checked_optimizer(
+            rate = defaults.combined_linear_rate(wide)
+            known["linear_optimizer"] = defaults.checked_optimizer(
                 linear_optimizer, rate, model, "linear_optimizer", compat
             )
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
-            parts.check_features(features, "DNNLinearCombined")
+            defaults.check_features(features, "DNNLinearCombined")
             units = head.logits_dimension
             logits = []
             train_ops = []
@@ -134,7 +135,9 @@ class DNNLinearCombinedEstimator(Estimator):
                 )
                 # Not "dnn/": shared embedding tables have names at the top level, and
                 # the deep part trains them.
-                by = parts.train_op_of(dnn_optimizer, DNN_RATE, compat, "(?!linear/)")
+                by = defaults.train_op_of(
+                    dnn_optimizer, DNN_RATE, compat, "(?!linear/)"
+                )
                 train_ops.append(by)
             if wide:
                 linear = variables.scoped("linear", linear_logits)
@@ -148,7 +151,7 @@ class DNNLinearCombinedEstimator(Estimator):
                 )
                 log_layer("linear", logits[-1])
                 mine = "linear/" if deep else None
-                by = parts.train_op_of(linear_optimizer, rate, compat, mine)
+                by = defaults.train_op_of(linear_optimizer, rate, compat, mine)
                 train_ops.append(by)
             return head.create_estimator_spec(
                 features,
@@ -225,7 +228,7 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
 
     def __init__(
         self,
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,
@@ -241,10 +244,10 @@ class DNNLinearCombinedClassifier(DNNLinearCombinedEstimator):
         loss_reduction: str | None = None,
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
         super().__init__(
-            parts.classifier_head(
+            defaults.classifier_head(
                 n_classes, weight_column, label_vocabulary, loss_reduction, compat
             ),
             model_dir,
@@ -313,7 +316,7 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
 
     def __init__(
         self,
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         linear_feature_columns: Iterable[Any] | None = None,
         linear_optimizer: Any = "Ftrl",
         dnn_feature_columns: Iterable[Any] | None = None,
@@ -328,10 +331,10 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
         loss_reduction: str | None = None,
         batch_norm: bool = False,
         linear_sparse_combiner: str = "sum",
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
         super().__init__(
-            parts.regressor_head(
+            defaults.regressor_head(
                 label_dimension, weight_column, loss_reduction, compat
             ),
             model_dir,

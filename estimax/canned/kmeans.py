@@ -21,15 +21,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from estimax import feature_columns as fc
-from estimax import metrics, optimizers, variables
+from estimax import metrics, optimizers
 from estimax.canned import checks
-from estimax.canned.parts import ModelPath
+from estimax.canned.defaults import ModelPath
+from estimax.core.device_dtypes import Int64
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
-from estimax.core.numbers import Int64
 from estimax.core.spec import EstimatorSpec, ModeKeys, PredictOutput
 from estimax.estimator import Estimator, RunConfig
 from estimax.estimator.estimator import InputFn
 from estimax.hooks import Hook, RunContext
+from estimax.staging import variables
 
 _Join = Callable[[jax.Array], jax.Array]
 # key, points [B, D] -> centers [K, D], or [B, D] if there are fewer points than K

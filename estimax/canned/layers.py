@@ -13,10 +13,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.linen.dtypes import promote_dtype
 
-from estimax import feature_columns, summary, variables
+from estimax import feature_columns
 from estimax.core.errors import SpecError
 from estimax.core.spec import ModeKeys
-from estimax.summary import log
+from estimax.hooks import summary
+from estimax.hooks.summary import log
+from estimax.staging import variables
 
 Activation = Callable[[jax.Array], jax.Array]
 

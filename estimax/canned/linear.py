@@ -10,14 +10,15 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from estimax import heads, optimizers, variables
-from estimax.canned import checks, parts
+from estimax import heads, optimizers
+from estimax.canned import checks, defaults
 from estimax.canned.hints import python_hint
 from estimax.canned.layers import linear_logits
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator import Estimator, RunConfig
 from estimax.feature_columns import LinearModel
+from estimax.staging import variables
 
 NAMED_RATE = 0.2  # learning rate of an optimizer given by name
 
@@ -60,14 +61,14 @@ class LinearEstimator(Estimator):
         self,
         head: heads.Head,
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         optimizer: Any = "Ftrl",
         config: RunConfig | None = None,
         sparse_combiner: str = "sum",
         warm_start_from: WarmStart = None,
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
-        parts.check_compat(compat)
+        defaults.check_compat(compat)
         model = type(self).__name__
         checks.check_head(head, model)
         columns = checks.checked_columns(
@@ -77,10 +78,12 @@ class LinearEstimator(Estimator):
         )
         known = None
         if optimizer is not None:
-            known = parts.checked_optimizer(optimizer, NAMED_RATE, model, compat=compat)
+            known = defaults.checked_optimizer(
+                optimizer, NAMED_RATE, model, compat=compat
+            )
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
-            parts.check_features(features, "Linear")
+            defaults.check_features(features, "Linear")
             logits = variables.scoped("linear", linear_logits)(
                 features,
                 columns=columns,
@@ -148,7 +151,7 @@ class LinearClassifier(LinearEstimator):
     def __init__(
         self,
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -157,9 +160,9 @@ class LinearClassifier(LinearEstimator):
         warm_start_from: WarmStart = None,
         loss_reduction: str | None = None,
         sparse_combiner: str = "sum",
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
-        head = parts.classifier_head(
+        head = defaults.classifier_head(
             n_classes, weight_column, label_vocabulary, loss_reduction, compat
         )
         super().__init__(
@@ -214,7 +217,7 @@ class LinearRegressor(LinearEstimator):
     def __init__(
         self,
         feature_columns: Iterable[Any],
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         label_dimension: int = 1,
         weight_column: Any = None,
         optimizer: Any = "Ftrl",
@@ -222,9 +225,9 @@ class LinearRegressor(LinearEstimator):
         warm_start_from: WarmStart = None,
         loss_reduction: str | None = None,
         sparse_combiner: str = "sum",
-        compat: parts.Compat = "v2",
+        compat: defaults.Compat = "v2",
     ) -> None:
-        head = parts.regressor_head(
+        head = defaults.regressor_head(
             label_dimension, weight_column, loss_reduction, compat
         )
         super().__init__(
@@ -240,9 +243,9 @@ class LinearRegressor(LinearEstimator):
 
 
 def _train_op(
-    given: Any, columns: Sequence[Any], compat: parts.Compat = "v2"
+    given: Any, columns: Sequence[Any], compat: defaults.Compat = "v2"
 ) -> optimizers.TrainOp:
     if given is None:
         rate = min(NAMED_RATE, 1.0 / math.sqrt(len(columns)))
-        return parts.train_op_of("Ftrl", rate, compat)
-    return parts.train_op_of(given, NAMED_RATE, compat)
+        return defaults.train_op_of("Ftrl", rate, compat)
+    return defaults.train_op_of(given, NAMED_RATE, compat)

@@ -21,8 +21,8 @@ from flax import linen as nn
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
 from estimax.canned import checks
+from estimax.canned.defaults import ModelPath, check_features, checked_optimizer
 from estimax.canned.layers import hidden_layers
-from estimax.canned.parts import ModelPath, check_features, checked_optimizer
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ModeKeys

@@ -18,13 +18,15 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
-from estimax import metrics, optimizers, staging, summary, variables
-from estimax.canned.parts import ModelPath, check_features
+from estimax import metrics, optimizers, staging
+from estimax.canned.defaults import ModelPath, check_features
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import LabelError, SpecError, did_you_mean
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator import Estimator, RunConfig
 from estimax.heads.multi_head import joined_signatures
+from estimax.hooks import summary
+from estimax.staging import variables
 
 _HOOKS = tuple(f.name for f in fields(EstimatorSpec) if f.name.endswith("_hooks"))
 

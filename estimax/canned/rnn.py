@@ -18,16 +18,18 @@ from flax import linen as nn
 from flax.linen.dtypes import promote_dtype
 from numpy.typing import NDArray
 
-from estimax import feature_columns, heads, optimizers, staging, transforms, variables
-from estimax.canned import checks, parts
+from estimax import feature_columns, heads, optimizers, staging
+from estimax.canned import checks, defaults
 from estimax.canned.hints import python_hint
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import LabelError, SpecError, did_you_mean
 from estimax.core.sparse import Sparse
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator import Estimator, RunConfig
+from estimax.feature_columns import transforms
 from estimax.heads.labels import KEY, LabelRule
 from estimax.heads.sequential import MASK, StepLabels, fit_steps
+from estimax.staging import variables
 
 CellFn = Callable[[], nn.RNNCellBase]
 CellState = tuple[jax.Array, ...]  # the output [B, U] first
@@ -90,7 +92,7 @@ class RNNEstimator(Estimator):
         cell_type: str | type[nn.RNNCellBase] | None = None,
         rnn_cell_fn: CellFn | None = None,
         return_sequences: bool = False,
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         optimizer: Any = "Adagrad",
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
@@ -101,7 +103,7 @@ class RNNEstimator(Estimator):
         _check_head(head, return_sequences)
         known = None
         if isinstance(optimizer, str):
-            known = parts.checked_optimizer(optimizer, NAMED_RATE, model)
+            known = defaults.checked_optimizer(optimizer, NAMED_RATE, model)
         network = _Network(
             sequence_columns=checks.checked_columns(
                 sequence_feature_columns,
@@ -117,7 +119,7 @@ class RNNEstimator(Estimator):
         )
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
-            parts.check_features(features, "RNN")
+            defaults.check_features(features, "RNN")
             logits, mask = network.logits(features)
             if isinstance(head, heads.SequentialHeadWrapper):
                 features = {**features, head.input_sequence_mask_key: mask}
@@ -196,7 +198,7 @@ class RNNClassifier(RNNEstimator):
         cell_type: str | type[nn.RNNCellBase] | None = None,
         rnn_cell_fn: CellFn | None = None,
         return_sequences: bool = False,
-        model_dir: parts.ModelPath | None = None,
+        model_dir: defaults.ModelPath | None = None,
         n_classes: int = 2,
         weight_column: Any = None,
         label_vocabulary: Sequence[str] | None = None,
@@ -207,7 +209,7 @@ class RNNClassifier(RNNEstimator):
         warm_start_from: WarmStart = None,
         bidirectional: bool = False,
     ) -> None:
-        head: Any = parts.classifier_head(
+        head: Any = defaults.classifier_head(
             n_classes, weight_column, label_vocabulary, loss_reduction
         )
         if return_sequences:

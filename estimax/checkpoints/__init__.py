@@ -5,6 +5,7 @@ finding the latest one, `together.py` for clusters, `warm_start.py` for starting
 model from an old one.
 """
 
+from estimax.checkpoints.distributed import arrays_in, held_rows
 from estimax.checkpoints.end_of_training import finished, forget_finished, mark_finished
 from estimax.checkpoints.format import (
     ArrayEntry,
@@ -35,7 +36,6 @@ from estimax.checkpoints.state_names import (
     unflatten_state,
     unflatten_variables,
 )
-from estimax.checkpoints.together import arrays_in, held_rows
 from estimax.checkpoints.warm_start import (
     VocabInfo,
     WarmStartSettings,

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from estimax.core.errors import CheckpointError
-from estimax.wire import atomic, json_text
+from estimax.storage import atomic, json_text
 
 FINISHED_FILE = "training_finished.json"
 

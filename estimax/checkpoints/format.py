@@ -30,8 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import CheckpointError, MissingFileError, did_you_mean
-from estimax.wire import atomic, files, json_text, tensors
-from estimax.wire.atomic import Pathish
+from estimax.formats import tensors
+from estimax.storage import atomic, files, json_text
+from estimax.storage.atomic import Pathish
 
 VERSION = 2
 MANIFEST = "manifest.json"

@@ -25,7 +25,7 @@ from estimax.checkpoints import format as formats
 from estimax.checkpoints.format import Checkpoint, Manifest
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.parallel.processes import Processes
-from estimax.wire.atomic import Pathish
+from estimax.storage.atomic import Pathish
 
 STATE_FILE = "checkpoint"
 PREFIX = "model.ckpt-"

@@ -24,12 +24,12 @@ from weakref import WeakValueDictionary
 
 from estimax.checkpoints import format as formats
 from estimax.checkpoints import manager
-from estimax.checkpoints.together import write_together
+from estimax.checkpoints.distributed import write_together
 from estimax.core.display import shown_path
 from estimax.core.errors import ConfigError, MissingFileError
 from estimax.parallel.processes import Processes
-from estimax.wire import atomic, json_text, locks
-from estimax.wire.atomic import Pathish
+from estimax.storage import atomic, json_text, locks
+from estimax.storage.atomic import Pathish
 
 _log = logging.getLogger("estimax")
 # Arrays by name; in a cluster, the rows of each that the process holds.

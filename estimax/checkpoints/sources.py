@@ -20,9 +20,10 @@ import safetensors
 from numpy.typing import NDArray
 
 from estimax.checkpoints import format as formats
-from estimax.checkpoints import manager, state_names, tensorflow_format
+from estimax.checkpoints import manager, state_names
 from estimax.core.errors import CheckpointError, MissingFileError
-from estimax.wire import json_text
+from estimax.formats import tensorflow_checkpoints
+from estimax.storage import json_text
 
 SlotNames = dict[str, dict[str, str]]  # variable -> slot ("accumulator") -> its name
 
@@ -178,14 +179,14 @@ class _TensorFlowReader:
 
     def __init__(self, prefix: str) -> None:
         self.path = prefix
-        self._entries = tensorflow_format.read_index(prefix)
+        self._entries = tensorflow_checkpoints.read_index(prefix)
         self.shapes: Mapping[str, tuple[int, ...]] = {
             name: self._entries[name.encode()].shape
-            for name in tensorflow_format.names(self._entries)
+            for name in tensorflow_checkpoints.names(self._entries)
         }
 
     def read(self, name: str) -> NDArray[Any]:
-        return tensorflow_format.read_array(self.path, name, self._entries)
+        return tensorflow_checkpoints.read_array(self.path, name, self._entries)
 
     def slots(self, variables: Iterable[str]) -> SlotNames:
-        return tensorflow_format.slots_of(self.shapes, set(variables))
+        return tensorflow_checkpoints.slots_of(self.shapes, set(variables))

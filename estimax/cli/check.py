@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.text import Text
 
 from estimax import config
+from estimax.cli.console import note, results, say
 from estimax.cli.data_errors import misfit
-from estimax.cli.screen import note, results, say
 from estimax.config.build_custom import check_code, code_names
 from estimax.config.data_report import check_files, report
 from estimax.config.schema.model import CustomModelConfig

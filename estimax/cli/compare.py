@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from estimax.cli.console import note, number, results, say
 from estimax.cli.past_runs import (
     ABSENT,
     PastRun,
@@ -17,7 +18,6 @@ from estimax.cli.past_runs import (
     expand_runs,
     read_run,
 )
-from estimax.cli.screen import note, number, results, say
 from estimax.config.checks import better
 from estimax.config.dump import dump_flow
 from estimax.core.errors import ConfigError, did_you_mean

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from estimax.cli.screen import note
+from estimax.cli.console import note
 from estimax.config import Run
 from estimax.config.data_report import report
 from estimax.config.tables import find_files

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from estimax import config
+from estimax.cli.console import log_to, metrics_table, notes, results
 from estimax.cli.data_errors import located
 from estimax.cli.events import emit, output
-from estimax.cli.screen import log_to, metrics_table, notes, results
 from estimax.config.data_report import check_files
 from estimax.core.errors import ConfigError, did_you_mean
 

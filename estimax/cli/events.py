@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from estimax.cli.screen import notes
+from estimax.cli.console import notes
 
 _enabled = False
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from estimax import config
-from estimax.cli.screen import log_to, note, notes, say
+from estimax.cli.console import log_to, note, notes, say
 from estimax.core.errors import MissingFileError
 
 

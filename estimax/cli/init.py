@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from estimax.cli.screen import note, notes, say
+from estimax.cli.console import note, notes, say
 from estimax.config.infer import Inferred, guess_label, infer
 from estimax.config.json_schema import json_schema
 from estimax.config.profile import (
@@ -22,7 +22,7 @@ from estimax.config.profile import (
 )
 from estimax.config.starter import ALL, SCHEMA_FILE, TEST_SHARE, starter_text
 from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
-from estimax.wire import atomic
+from estimax.storage import atomic
 
 _SEED = 42
 _PARTS = ("train", "test")

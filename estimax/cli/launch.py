@@ -24,7 +24,7 @@ from typing import IO
 
 import typer
 
-from estimax.cli.screen import note
+from estimax.cli.console import note
 from estimax.core.errors import ConfigError, MissingFileError
 
 # How long the other processes may take to end by themselves after one has failed. They

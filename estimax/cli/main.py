@@ -67,7 +67,7 @@ def main() -> None:
     try:
         app()
     except EstimaxError as error:
-        from estimax.cli.screen import print_error
+        from estimax.cli.console import print_error
 
         print_error(str(error))
         sys.exit(2 if isinstance(error, ConfigError) else 1)
@@ -77,14 +77,14 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + _SIGPIPE)
     except OSError as error:
-        from estimax.cli.screen import print_error
+        from estimax.cli.console import print_error
 
         where = "" if error.filename is None else f"{error.filename}: "
         notes = "".join(f"\n{text}" for text in getattr(error, "__notes__", ()))
         print_error(f"{where}{error.strerror or error}{notes}")
         sys.exit(1)
     except UnicodeDecodeError as error:
-        from estimax.cli.screen import print_error
+        from estimax.cli.console import print_error
 
         print_error(f"expected text in UTF-8: {error}")
         sys.exit(1)

@@ -108,7 +108,7 @@ def _first_evaluation(config: Mapping[str, Any]) -> str:
 def _metrics(path: Path, first: str) -> tuple[dict[str, float], int]:
     """Return the metrics of the last evaluations, and the last step."""
     from estimax import checkpoints
-    from estimax.summary import read_scalars
+    from estimax.hooks.summary import read_scalars
 
     found: dict[str, float] = {}
     latest = checkpoints.latest(path)

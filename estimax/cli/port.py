@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from estimax.cli.screen import note, say
+from estimax.cli.console import note, say
 from estimax.core.errors import ConfigError, MissingFileError
-from estimax.core.tf_names import meanings
-from estimax.wire import atomic
+from estimax.core.migration import meanings
+from estimax.storage import atomic
 
 
 @dataclass

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from estimax.cli.port_imports import Imports, dotted, read_imports
 from estimax.cli.port_neighbours import neighbours_with_tensorflow
-from estimax.core import tf_names
+from estimax.core import migration
 from estimax.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -96,18 +96,18 @@ def _left(found: Found, parents: Any, path: Path | None) -> list[tuple[Any, str,
                 left.extend(_refused(node, parents[node], whole, path_of_ours))
                 return False
             method = node.attr.value
-            if method in tf_names.METHODS and root not in found.imports.others:
-                left.append((node, f".{method}", tf_names.METHODS[method]))
-            if method in tf_names.RENAMED_METHODS:
-                new = cst.Name(tf_names.RENAMED_METHODS[method])
+            if method in migration.METHODS and root not in found.imports.others:
+                left.append((node, f".{method}", migration.METHODS[method]))
+            if method in migration.RENAMED_METHODS:
+                new = cst.Name(migration.RENAMED_METHODS[method])
                 found.changes[node] = node.with_changes(attr=new)
             return True
 
         def _translate(self, node: Any, written: str, root: str, rest: str) -> None:
             full = ".".join(part for part in (aliases[root], rest) if part)
-            known = tf_names.counterpart(full)
+            known = migration.counterpart(full)
             is_assigned = root in found.imports.assigned
-            module = tf_names.counterpart(aliases[root]) if is_assigned else None
+            module = migration.counterpart(aliases[root]) if is_assigned else None
             if known.name is None:
                 found.kept.add(root)
                 # `flags = tf.flags` says what to do with all of its names.
@@ -175,17 +175,17 @@ def _refused(
     import libcst as cst
 
     try:
-        value = tf_names.look_up(path)
+        value = migration.look_up(path)
     except AttributeError as error:
         return [(node, written, str(error).partition(": ")[2] or str(error))]
     if not isinstance(parent, cst.Call) or parent.func is not node:
         return []
-    known = tf_names.Counterpart(f"ex.{path}", value=value)
+    known = migration.Counterpart(f"ex.{path}", value=value)
     return _refused_arguments(parent, written, known)
 
 
 def _refused_arguments(
-    call: libcst.Call, written: str, known: tf_names.Counterpart
+    call: libcst.Call, written: str, known: migration.Counterpart
 ) -> list[tuple[Any, str, str]]:
     """Return the arguments of a call that the counterpart does not accept."""
     try:
@@ -194,7 +194,7 @@ def _refused_arguments(
         return []
     kinds = {parameter.kind for parameter in signature.values()}
     accepted = _accepted_names(known.value, signature)
-    reserved = tf_names.ARGUMENTS.get(known.name or "", {})
+    reserved = migration.ARGUMENTS.get(known.name or "", {})
     refused: list[tuple[Any, str, str]] = []
     for argument in call.args:
         if argument.keyword is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from estimax.core import tf_names
+from estimax.core import migration
 
 if TYPE_CHECKING:
     import libcst
@@ -24,7 +24,7 @@ class Imports:
     modules: set[str] = field(default_factory=set)  # aliases that an import makes
     assigned: set[str] = field(default_factory=set)  # those that `fc = tf.x` makes
     # Names imported by themselves: `from tensorflow.estimator import ModeKeys`.
-    members: dict[str, tf_names.Counterpart] = field(default_factory=dict)
+    members: dict[str, migration.Counterpart] = field(default_factory=dict)
     ours: dict[str, str] = field(default_factory=dict)  # {"ex": "", "fc": "input"}
     replaced: int = 0  # members that estimax has
     others: set[str] = field(default_factory=set)  # names that other imports make
@@ -97,7 +97,7 @@ def _module_of(node: Any, found: Imports) -> str | None:
 
 def _is_ours(path: str) -> bool:
     try:
-        return isinstance(tf_names.look_up(path), ModuleType)
+        return isinstance(migration.look_up(path), ModuleType)
     except AttributeError:
         return False
 
@@ -144,7 +144,7 @@ def _read_import_from(node: libcst.ImportFrom, found: Imports) -> None:
             found.aliases[_bound_name(item)] = full
             found.modules.add(_bound_name(item))
             continue
-        known = tf_names.counterpart(full)
+        known = migration.counterpart(full)
         found.members[_bound_name(item)] = known
         found.replaced += _is_importable(known)
         if not _is_importable(known):
@@ -158,14 +158,14 @@ def _read_ours(path: str, item: libcst.ImportAlias, found: Imports) -> None:
         found.ours[name] = path
         return
     try:
-        value = tf_names.look_up(path)
+        value = migration.look_up(path)
     except AttributeError:
         return  # a module that is not public: `from estimax.core import errors`
-    found.members[name] = tf_names.Counterpart(f"ex.{path}", value=value)
+    found.members[name] = migration.Counterpart(f"ex.{path}", value=value)
 
 
 def _is_module(full: str) -> bool:
-    return full in ("compat", "compat.v1", "compat.v2") or tf_names.is_module(full)
+    return full in ("compat", "compat.v1", "compat.v2") or migration.is_module(full)
 
 
 def _needs_tensorflow(root: str) -> bool:
@@ -183,7 +183,7 @@ def _bound_name(item: libcst.ImportAlias) -> str:
     return name.value if isinstance(name, cst.Name) else ""
 
 
-def _is_importable(known: tf_names.Counterpart) -> bool:
+def _is_importable(known: migration.Counterpart) -> bool:
     return known.name is not None and known.name.startswith("ex.")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from estimax import config
+from estimax.cli.console import log_to, note, notes
 from estimax.cli.events import emit, output
-from estimax.cli.screen import log_to, note, notes
 from estimax.core.errors import ConfigError
 
 
@@ -35,7 +35,7 @@ def predict(
             from estimax.config.build import build
             from estimax.config.build_input import make_predict_input_fn
             from estimax.core.spec import PredictOutput
-            from estimax.scoring.rows import open_rows
+            from estimax.export.scoring.rows import open_rows
 
             log_to(notes)
             built = build(loaded)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from estimax import config
+from estimax.cli.console import log_to, notes
 from estimax.cli.data_errors import located
-from estimax.cli.screen import log_to, notes
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 

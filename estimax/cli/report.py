@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from estimax import config
+from estimax.cli.console import log_to, note, notes, say
 from estimax.cli.data_errors import located
-from estimax.cli.screen import log_to, note, notes, say
 from estimax.config.data_report import check_files
 from estimax.config.saved import config_dir, environment
 from estimax.core.display import shown_path
@@ -19,7 +19,7 @@ from estimax.core.errors import ConfigError, EstimaxError
 
 if TYPE_CHECKING:  # both load jax
     from estimax.config.build import Built
-    from estimax.report import RunFacts
+    from estimax.inspection.report import RunFacts
 
 
 def report(
@@ -47,7 +47,7 @@ def report(
     check_files(loaded.run, [name])
     with notes.status("starting"):
         from estimax.config.build import build
-        from estimax.report import figures
+        from estimax.inspection.report import figures
 
         figures.check_installed()
         log_to(notes)
@@ -65,7 +65,7 @@ def report_after_training(loaded: config.LoadedRun, built: Built) -> None:
     """
     run = loaded.run
     try:
-        from estimax.report import figures
+        from estimax.inspection.report import figures
 
         figures.check_installed()
         name = _source(run, None)
@@ -99,7 +99,7 @@ def _write(
     group: str | None,
     max_rows: int,
 ) -> Path:
-    from estimax.report import write_report
+    from estimax.inspection.report import write_report
 
     run = loaded.run
     has_train = source != run.train.source
@@ -144,7 +144,7 @@ def in_order(built: Built, name: str) -> Any:
 
 
 def _facts(loaded: config.LoadedRun) -> RunFacts:
-    from estimax.report import RunFacts
+    from estimax.inspection.report import RunFacts
 
     saved = config_dir(loaded.run)
     about = _environment(saved / "environment.json")

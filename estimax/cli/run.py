@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from estimax.cli.screen import note, notes
+from estimax.cli.console import note, notes
 from estimax.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from estimax.scoring import ScoringProgress
+    from estimax.export.scoring import ScoringProgress
 
 _SECONDS_BETWEEN_LINES = 5.0  # without a terminal
 _FILE_SUFFIXES = (".csv", ".json", ".jsonl", ".parquet", ".tfrecord")
@@ -34,9 +34,9 @@ def run(
     """Write the predictions of each row of the input, in its order."""
     with notes.status("loading"):
         from estimax import export
-        from estimax.scoring.predicting import predict_batch
-        from estimax.scoring.rows import open_rows
-        from estimax.scoring.tables import Wanted, check_keep, read_tables
+        from estimax.export.scoring.predicting import predict_batch
+        from estimax.export.scoring.rows import open_rows
+        from estimax.export.scoring.tables import Wanted, check_keep, read_tables
 
         bundle = export.load(path)
         # Raises for an unknown one before data is read.
@@ -66,8 +66,8 @@ def run_processes(
 ) -> None:
     """Write a folder of shards with the predictions of each row of the input."""
     # Light imports only: the processes start at once.
-    from estimax.scoring import score_files
-    from estimax.scoring.plan import SHARD_ROWS
+    from estimax.export.scoring import score_files
+    from estimax.export.scoring.plan import SHARD_ROWS
 
     folder = _folder(input_files, output)
     with _Shown() as shown:

@@ -203,7 +203,7 @@ def _use_compilation_cache(folder: str | None) -> None:
     # jax reads these when it is imported, here and in child processes.
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-    from estimax.wire.compilation_cache import AUTO, keep_compiled_programs
+    from estimax.storage.compilation_cache import AUTO, keep_compiled_programs
 
     used = keep_compiled_programs(folder or AUTO)
     if used is not None:

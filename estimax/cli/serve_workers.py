@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from estimax.cli.tf_serving_flags import WORKER
-from estimax.wire.channel import Channel, ChannelError
-from estimax.wire.metric_families import (
+from estimax.serving.channel import Channel, ChannelError
+from estimax.serving.metric_families import (
     Family,
     Sample,
     families_from_json,

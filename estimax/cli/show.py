@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from estimax import config
-from estimax.cli.screen import metrics_table, results, say, size
+from estimax.cli.console import metrics_table, results, say, size
 from estimax.core.errors import MissingFileError
 
 
@@ -167,7 +167,7 @@ def _show_checkpoint(path: Path, *, with_slots: bool) -> None:
 
 def _print_metrics(model_dir: Path, at_step: int | None = None) -> None:
     """Print the metrics of the last evaluation of each name, or of one step."""
-    from estimax.summary import read_scalars
+    from estimax.hooks.summary import read_scalars
 
     for folder in sorted(model_dir.glob("eval*/")):
         scalars = read_scalars(folder)

@@ -23,8 +23,8 @@ from typing import Any
 from rich.table import Table
 
 from estimax import config
+from estimax.cli.console import note, number, results
 from estimax.cli.events import emit, output
-from estimax.cli.screen import note, number, results
 from estimax.cli.sweep_ask import Asking, ask_for
 from estimax.cli.sweep_plot import plot
 from estimax.cli.sweep_pool import TrialPool
@@ -42,7 +42,7 @@ from estimax.config.sweep import (
     sweep_section,
 )
 from estimax.core.errors import ConfigError
-from estimax.wire import atomic, locks
+from estimax.storage import atomic, locks
 
 _SWEEPING = locks.Activity(
     "sweep.lock",

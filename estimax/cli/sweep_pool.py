@@ -19,7 +19,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from estimax.scoring.pool import shared_environment
+from estimax.export.scoring.pool import shared_environment
 
 _END_SECONDS = 10.0  # for a process to end after its input was closed
 

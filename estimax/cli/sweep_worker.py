@@ -33,7 +33,7 @@ from estimax.config.sweep import SweepPlan, sweep_plan, sweep_section
 from estimax.core.errors import EstimaxError
 from estimax.estimator import train_and_evaluate
 from estimax.hooks import make_early_stopping_hook
-from estimax.wire import atomic
+from estimax.storage import atomic
 
 EVALS = "evals.json"
 _NEVER = 10.0**9  # seconds; the hook is called after evaluations of this process

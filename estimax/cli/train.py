@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from estimax import config
-from estimax.cli.board import write_config
-from estimax.cli.chief import chief_first
+from estimax.cli.cluster_start import chief_first
+from estimax.cli.console import log_to, metrics_table, note, notes, results
 from estimax.cli.data_errors import located
 from estimax.cli.events import EvaluationEvents, emit, output, with_exporter
 from estimax.cli.report import report_after_training
-from estimax.cli.screen import log_to, metrics_table, note, notes, results
+from estimax.cli.tensorboard import write_config
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.config.saved import claim_model_dir

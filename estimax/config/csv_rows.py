@@ -45,7 +45,7 @@ def _opened(path: str, encoding: str) -> io.TextIOWrapper:
     """Open a file, compressed or not; bytes that are not UTF-8 become surrogates."""
     import pyarrow as pa
 
-    from estimax.wire import files
+    from estimax.storage import files
 
     opened = files.open_to_read(path) if files.is_remote(path) else path
     raw = io.BufferedReader(pa.input_stream(opened))

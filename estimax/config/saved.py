@@ -39,7 +39,7 @@ from estimax.config.nodes import (
 from estimax.config.schema.run import Run
 from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError, EstimaxError
-from estimax.wire import atomic, locks
+from estimax.storage import atomic, locks
 
 # Addresses whose values change neither the model nor the batches that it is trained on.
 SAFE = (

@@ -189,7 +189,7 @@ def statistics_for(run: Run, cache: Path, *, keep: bool = False) -> Statistics:
         if saved is not None:
             return saved
     found = collect(run, request)
-    from estimax.wire import atomic
+    from estimax.storage import atomic
 
     cache.parent.mkdir(parents=True, exist_ok=True)
     content = {

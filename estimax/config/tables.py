@@ -102,7 +102,7 @@ def _matching(url: str, name: str) -> list[str]:
     """Return the files that a URL means: itself, or the matches of its pattern."""
     if not glob.has_magic(url):
         return [url]
-    from estimax.wire import url_patterns  # its package loads NumPy
+    from estimax.storage import url_patterns
 
     try:
         return url_patterns.expand(url)
@@ -111,7 +111,7 @@ def _matching(url: str, name: str) -> list[str]:
 
 
 def is_remote(path: str) -> bool:
-    """Return whether a path is a URL, which is opened by `estimax.wire.files`.
+    """Return whether a path is a URL, which is opened by `estimax.storage.files`.
 
     That module is not asked: its package loads NumPy, and checking a file must not.
     """
@@ -200,7 +200,7 @@ def _parquet(path: str) -> Iterator[Any]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from estimax.wire import files
+    from estimax.storage import files
 
     with files.open_to_read(path) as file:
         try:
@@ -269,7 +269,7 @@ def _stream(path: str, compression: str | None) -> Any:
     """Return what pyarrow reads: a path, or a stream of a URL or compressed file."""
     import pyarrow as pa
 
-    from estimax.wire import files
+    from estimax.storage import files
 
     if compression == "zlib":
         with files.open_to_read(path) as file:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.arrow import arrow_column, is_arrow
+from estimax.core.device_dtypes import cast
 from estimax.core.errors import InputError
-from estimax.core.numbers import cast
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, is_text
 

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from estimax.core.device_dtypes import is_host_value
 from estimax.core.errors import SpecError
-from estimax.core.numbers import is_host_value
 
 ModelFn = Callable[..., "EstimatorSpec"]
 Mode = Literal["train", "eval", "infer"]

@@ -29,19 +29,19 @@ from estimax.core import display
 from estimax.core.errors import ConfigError
 from estimax.core.state import TrainState
 from estimax.estimator.run_config import RunConfig
-from estimax.feeding import BatchStack
-from estimax.feeding.packing import Packed, pack
+from estimax.feature_columns.transforms.words import WordList
 from estimax.hooks import Hook, RunContext
 from estimax.input.streams import columns
 from estimax.native import loading
 from estimax.optimizers import Group, Optimizer
 from estimax.parallel.agreement import PROGRAM, Explain, Listed, require_equal
 from estimax.parallel.processes import Processes
-from estimax.staging import plan as plans
-from estimax.staging.plan import RawBatch
+from estimax.staging import host_plan as plans
+from estimax.staging.batches import BatchStack
+from estimax.staging.host_plan import RawBatch
+from estimax.staging.packing import Packed, pack
 from estimax.training import TrainProgram, structure_of
 from estimax.training.loop import explaining_arrays_of_model
-from estimax.transforms.words import WordList
 
 _TOPIC = "settings"
 # Settings of a RunConfig that a process may have for itself: where it finds folders,

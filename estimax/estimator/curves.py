@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.heads.confusion import table_of
+from estimax.hooks.summary import curves
 from estimax.metrics.auc import curve_counts
-from estimax.summary import curves
 
 Value = tuple[str, str, Any]  # kind, name and value, as `SummaryWriter.add` takes them
 

@@ -18,9 +18,9 @@ import jax
 from jax.sharding import Mesh
 
 from estimax.estimator.run_config import RunConfig
-from estimax.feeding.placing import BatchPlacing
 from estimax.parallel import Placement, TableRule, make_mesh
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
+from estimax.staging.placing import BatchPlacing
 
 _log = logging.getLogger("estimax")
 

@@ -28,16 +28,16 @@ from numpy.typing import NDArray
 from estimax import checkpoints, export, training
 from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
-from estimax.core import numbers
+from estimax.core import device_dtypes
 from estimax.core.display import shown_path
 from estimax.core.errors import InputError, MissingFileError
+from estimax.core.migration import Retired
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
-from estimax.core.tf_names import Retired
-from estimax.estimator import agreement, calling, exporting, reports
+from estimax.estimator import agreement, arguments, exporting
+from estimax.estimator import results as reports
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.devices import Devices
-from estimax.estimator.loading import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.model_dir import (
     REPLAY_SECS,
     ended_at,
@@ -45,24 +45,25 @@ from estimax.estimator.model_dir import (
     mark_ended,
     training_in,
 )
+from estimax.estimator.restore import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import (
     board_hook,
     finishing_saves,
     training_hooks,
 )
-from estimax.feeding.feed import Feed
-from estimax.feeding.large_pages import ask_for_large_pages
-from estimax.feeding.packing import pack
 from estimax.hooks import Hook, RunContext
 from estimax.hooks.out_of_range import OutOfRangeIdsHook
 from estimax.parallel import Placement
 from estimax.parallel.cluster import check_alone, check_trains
 from estimax.parallel.processes import Processes
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
+from estimax.staging.feed import Feed
+from estimax.staging.large_pages import ask_for_large_pages
+from estimax.staging.packing import pack
+from estimax.storage import forks
+from estimax.storage.compilation_cache import keep_compiled_programs
 from estimax.training.signals import stopping_on_signals
-from estimax.wire import forks
-from estimax.wire.compilation_cache import keep_compiled_programs
 
 _log = logging.getLogger("estimax")
 InputFn = Callable[..., Any]
@@ -127,16 +128,16 @@ class Estimator:
         warm_start_from: WarmStart = None,
         **unknown: Never,
     ) -> None:
-        calling.check_no_more_arguments(unknown)
-        calling.check_subclass(type(self), Estimator)
+        arguments.check_no_more_arguments(unknown)
+        arguments.check_subclass(type(self), Estimator)
         own = getattr(type(self), "model_fn", None)
         if model_fn is None and own is not Estimator.model_fn:
             model_fn = self.model_fn
-        calling.check_model_fn(model_fn, has_params=params is not None)
+        arguments.check_model_fn(model_fn, has_params=params is not None)
         assert model_fn is not None
         self._model_fn = model_fn
         self._params = copy.deepcopy(params) if params is not None else {}
-        self._config = calling.with_model_dir(config, model_dir)
+        self._config = arguments.with_model_dir(config, model_dir)
         self._warm_start = checkpoints.as_settings(warm_start_from)
         self._training_devices = Devices(self._config)
         self._own_devices = Devices(self._config, is_alone=True)
@@ -222,7 +223,7 @@ class Estimator:
           MissingFileError: `model_dir` was deleted while it was trained in.
           NanLossError: The loss became NaN or infinite.
         """
-        calling.check_steps(steps=steps, max_steps=max_steps)
+        arguments.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
         with shown_by_default(), self._together(), training_in(self._config, "train"):
             self._train(input_fn, hooks, steps, max_steps, saving_listeners)
@@ -253,12 +254,12 @@ class Estimator:
             self._config,
             steps=steps,
             max_steps=max_steps,
-            input_fn=calling.describe_share(input_fn, self._config),
+            input_fn=arguments.describe_share(input_fn, self._config),
         )
         seed = agreement.shared_seed(peers, self._config)
         checkpoint = checkpoints.restore_latest(self.model_dir, peers)
         if checkpoint is None:
-            calling.check_folder(self.model_dir)
+            arguments.check_folder(self.model_dir)
         start = checkpoint.step if checkpoint else 0
         if max_steps is not None and start >= max_steps:
             reports.log_nothing_to_train(self.model_dir, start, max_steps)
@@ -269,11 +270,11 @@ class Estimator:
                 _log.warning("train: the input_fn gave no data; nothing was trained")
                 return
             assert feed.first is not None, "as all have data"
-            calling.warn_if_endless(feed, "train", steps or max_steps, hooks)
+            arguments.warn_if_endless(feed, "train", steps or max_steps, hooks)
             self._training_devices.advise(feed.first)
             program = self._train_program(feed.first)
             explain = partial(agreement.hints_of, self._model_fn, self._params, program)
-            given = calling.checked_hooks(hooks)
+            given = arguments.checked_hooks(hooks)
             agreement.compare_models(peers, program, feed.first, given, explain)
             state = self._start_state(program, feed.first, checkpoint, seed)
             ask_for_large_pages((state.tables, state.slots))
@@ -363,15 +364,15 @@ class Estimator:
           InputError: The `input_fn` returned no batch; or data that repeats without
             end, and neither `steps` nor `hooks` are given.
         """
-        calling.check_steps(steps=steps)
+        arguments.check_steps(steps=steps)
         self._check_trained(checkpoint_path)
         with (
             shown_by_default(),
             self._feed(input_fn, ModeKeys.EVAL) as feed,
             self._debugging(),
         ):
-            first = calling.needed(feed, "evaluate")
-            calling.check_ends(feed, steps, hooks)
+            first = arguments.needed(feed, "evaluate")
+            arguments.check_ends(feed, steps, hooks)
             self._own_devices.advise(first)
             program = self._eval_program(first)
             loaded = self._load(
@@ -406,11 +407,11 @@ class Estimator:
         Returns:
           The metrics by name, as `evaluate` does.
         """
-        calling.check_steps(steps=steps)
+        arguments.check_steps(steps=steps)
         check_alone(self._config, "evaluate_state")
         with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
-            first = calling.needed(feed, "evaluate_state")
-            calling.check_ends(feed, steps, hooks)
+            first = arguments.needed(feed, "evaluate_state")
+            arguments.check_ends(feed, steps, hooks)
             program = self._eval_program(first)
             loaded = live(
                 state, program.shapes, self._config.use_averages, program.placement
@@ -433,7 +434,7 @@ class Estimator:
             loaded.variables,
             feed.batches(program.plan, depth=self._config.prefetch_batches),
             (
-                *calling.checked_hooks(hooks),
+                *arguments.checked_hooks(hooks),
                 *program.spec.evaluation_hooks,
                 OutOfRangeIdsHook(),
             ),
@@ -484,7 +485,7 @@ class Estimator:
         with self._feed(input_fn, ModeKeys.PREDICT) as feed:
             if feed.first is None:
                 return
-            calling.warn_if_endless(feed, "predict", None, hooks)
+            arguments.warn_if_endless(feed, "predict", None, hooks)
             self._own_devices.advise(feed.first)
             program = self._predict_program(feed.first)
             variables, step, _ = self._load(
@@ -500,12 +501,12 @@ class Estimator:
                 program,
                 variables,
                 feed.batches(program.plan, depth=self._config.prefetch_batches),
-                (*calling.checked_hooks(hooks), *spec.prediction_hooks),
+                (*arguments.checked_hooks(hooks), *spec.prediction_hooks),
                 RunContext(step=step),
                 debugging=self._debugging,
             ):
                 kept = reports.only_keys(predictions, predict_keys)
-                values = numbers.materialize(jax.device_get(kept), forwarded)
+                values = device_dtypes.materialize(jax.device_get(kept), forwarded)
                 if yield_single_examples:
                     yield from reports.single_examples(values)
                 else:
@@ -656,7 +657,7 @@ class Estimator:
           The update plan, and the training state with shapes in place of arrays.
         """
         with self._feed(input_fn, ModeKeys.TRAIN) as feed:
-            first = calling.needed(feed, "describe_training")
+            first = arguments.needed(feed, "describe_training")
             program = self._train_program(first)
             arrays = pack(program.plan.prepare(first))
         # Shapes of variables, without the padding that they may have on a mesh.
@@ -724,17 +725,17 @@ class Estimator:
         is_train = mode == ModeKeys.TRAIN
         peers = self._peers if is_train else None
         devices = self._training_devices if is_train else self._own_devices
-        has_share = peers is not None and calling.reads_share(input_fn, self._config)
+        has_share = peers is not None and arguments.reads_share(input_fn, self._config)
         position, has_ended, epochs_of = None, False, ()
         if checkpoint is not None and resume != "restart":
             readers = (peers.index, peers.count) if peers and has_share else (0, 1)
-            position, epochs_of = calling.saved_position(checkpoint.extra, *readers)
+            position, epochs_of = arguments.saved_position(checkpoint.extra, *readers)
             has_ended = ended_at(self.model_dir) == checkpoint.step
             if peers is not None:  # others may see an older file on a network drive
                 has_ended = bool(peers.broadcast("ended", has_ended))
 
         def call() -> Any:
-            return calling.call_input_fn(
+            return arguments.call_input_fn(
                 input_fn, mode=mode, params=self.params, config=self._config
             )
 
@@ -766,7 +767,7 @@ class Estimator:
         )
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str) -> Any:
-        return calling.call_model_fn(
+        return arguments.call_model_fn(
             self._model_fn,
             features,
             labels,

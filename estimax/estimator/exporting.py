@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from estimax import export, training, transforms
+from estimax import export, training
 from estimax.core.errors import BundleError, SpecError
 from estimax.core.sparse import Sparse
 from estimax.core.spec import (
@@ -27,17 +27,18 @@ from estimax.core.spec import (
 from estimax.export import selftest
 from estimax.export.csv_requests import CsvRequest, csv_request_of
 from estimax.export.examples import examples_request_of
+from estimax.feature_columns import transforms
 from estimax.heads.labels import ClassLabels, NumberLabels
 from estimax.input.examples.parsing import recorded_parsings
 from estimax.input.sources.csv_reader import recorded_decodings
-from estimax.staging.plan import PreparedBatch, RawBatch, flatten
-from estimax.staging.recording import Call, Origin
+from estimax.staging.host_plan import PreparedBatch, RawBatch, flatten
+from estimax.staging.trace import Call, Origin
+from estimax.storage import atomic, json_text
 from estimax.training.model import (
     forwarded_of,
     variables_from_names,
     variables_to_names,
 )
-from estimax.wire import atomic, json_text
 
 _EXAMPLE_FILE = "example.json"
 _FUNCTION = "function"  # in what is kept between exports

@@ -16,8 +16,8 @@ from pathlib import Path
 from estimax import checkpoints
 from estimax.core.errors import NanLossError
 from estimax.estimator.run_config import RunConfig
+from estimax.storage import atomic, locks
 from estimax.training import NonFinite
-from estimax.wire import atomic, locks
 
 LAST_CALL_FILE = "last_train_call.json"
 # Most seconds to search for the reason of a NaN after a run has failed.

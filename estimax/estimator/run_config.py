@@ -22,7 +22,7 @@ from jax.sharding import Mesh
 from estimax.core.errors import ConfigError, did_you_mean
 from estimax.parallel import processes
 from estimax.parallel.cluster import Cluster, ClusterMember, resolve_cluster
-from estimax.wire.compilation_cache import AUTO
+from estimax.storage.compilation_cache import AUTO
 
 ResumeInput = Literal["exact", "refuse", "restart", "unchecked"]
 _log = logging.getLogger("estimax")

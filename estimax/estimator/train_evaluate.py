@@ -20,7 +20,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from estimax import checkpoints, summary
+from estimax import checkpoints
 from estimax import hooks as stock
 from estimax.core import display
 from estimax.core.errors import (
@@ -29,14 +29,14 @@ from estimax.core.errors import (
     MissingFileError,
     SpecError,
 )
-from estimax.estimator.calling import check_count, check_input_fn, checked_hooks
+from estimax.estimator.arguments import check_count, check_input_fn, checked_hooks
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.estimator import Estimator
 from estimax.estimator.model_dir import training_in
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import saver_hook
 from estimax.export import Exporter
-from estimax.hooks import NEVER, Hook, RunContext
+from estimax.hooks import NEVER, Hook, RunContext, summary
 from estimax.parallel import cluster
 from estimax.training.signals import unless_interrupted
 

@@ -12,7 +12,7 @@ from estimax.core.spec import EstimatorSpec
 from estimax.estimator.run_config import RunConfig
 from estimax.hooks import Hook
 from estimax.hooks.out_of_range import OutOfRangeIdsHook
-from estimax.summary.writer import SummaryWriter, flush_all
+from estimax.hooks.summary.writer import SummaryWriter, flush_all
 from estimax.training import TrainProgram
 
 

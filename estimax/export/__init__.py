@@ -6,7 +6,7 @@ loading and prediction.
 
 from typing import TYPE_CHECKING, Any
 
-from estimax.core import tf_names
+from estimax.core import migration
 from estimax.core.spec import (
     ClassificationOutput,
     ExportOutput,
@@ -81,4 +81,4 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker must report a name that does not exist
 
     def __getattr__(name: str) -> Any:
-        tf_names.missing("estimax.export", name, __all__)
+        migration.missing("estimax.export", name, __all__)

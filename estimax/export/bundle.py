@@ -53,9 +53,10 @@ from estimax.export.signature import (
     origins_of,
     signature_from_json,
 )
-from estimax.staging import plan as plans
-from estimax.staging.recording import Origin
-from estimax.wire import forks, json_text, tensors
+from estimax.formats import tensors
+from estimax.staging import host_plan as plans
+from estimax.staging.trace import Origin
+from estimax.storage import forks, json_text
 
 # Larger batches run in pieces, which bounds memory and the sizes to compile.
 MOST_ROWS = 4096

@@ -33,7 +33,7 @@ from estimax.export.bundle import (
 )
 from estimax.export.manifest import BundleFiles
 from estimax.export.signature import Signature
-from estimax.wire.compilation_cache import AUTO, keep_compiled_programs
+from estimax.storage.compilation_cache import AUTO, keep_compiled_programs
 
 ALL = "*"  # keeps every column
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from estimax.core.errors import BundleError, InputError, SpecError
 from estimax.core.strings import Strings
-from estimax.wire import json_text
+from estimax.storage import json_text
 
 CSV_FILE: Final = "csv.json"
 

@@ -22,7 +22,7 @@ from estimax.core.parse_spec import STRING, FixedLenFeature, VarLenFeature
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.signature import TensorInfo
-from estimax.wire import json_text
+from estimax.storage import json_text
 
 EXAMPLES: Final = "examples"  # the name of the serialized Examples in a request
 EXAMPLES_FILE: Final = "examples.json"

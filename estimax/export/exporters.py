@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from estimax.core.errors import BundleError, SpecError, did_you_mean
 from estimax.export import manifest
-from estimax.wire import atomic, json_text
+from estimax.storage import atomic, json_text
 
 EvalResult = Mapping[str, Any]
 CompareFn = Callable[..., bool]  # called with best_eval_result, current_eval_result

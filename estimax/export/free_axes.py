@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax import transforms
 from estimax.core.errors import FeatureError, LabelError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, concatenate
 from estimax.export.host_plan import leaves_of, staged_name
 from estimax.export.signature import origins_of
-from estimax.staging import plan as plans
-from estimax.staging.recording import Call, Origin, Raw
+from estimax.feature_columns import transforms
+from estimax.staging import host_plan as plans
+from estimax.staging.trace import Call, Origin, Raw
 
 DenseAxis = tuple[Origin, int]
 FreeAxes = Mapping[DenseAxis, str]  # the name of the size of each free axis

@@ -24,7 +24,7 @@ from jax import export
 
 from estimax.core.errors import BundleError
 from estimax.export.program_check import check_program
-from estimax.wire import json_text
+from estimax.storage import json_text
 
 Exported = export.Exported
 

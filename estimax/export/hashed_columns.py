@@ -17,9 +17,9 @@ import numpy as np
 
 from estimax.core.sparse import Ids
 from estimax.core.strings import Strings
+from estimax.feature_columns.transforms import HashBucket, PadIds
 from estimax.native import hashing
-from estimax.staging import plan as plans
-from estimax.transforms import HashBucket, PadIds
+from estimax.staging import host_plan as plans
 
 _FEWEST = 2  # columns that are worth it
 

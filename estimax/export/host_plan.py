@@ -18,13 +18,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from estimax import transforms
+from estimax.core.device_dtypes import Forwarded
 from estimax.core.errors import BundleError
-from estimax.core.numbers import Forwarded
 from estimax.core.sparse import Ids
-from estimax.staging import plan as plans
-from estimax.staging.recording import Call, NestedKey, Origin
-from estimax.wire import json_text
+from estimax.feature_columns import transforms
+from estimax.staging import host_plan as plans
+from estimax.staging.trace import Call, NestedKey, Origin
+from estimax.storage import json_text
 
 
 def plan_to_json(plan: plans.Plan, assets_dir: Path) -> dict[str, Any]:

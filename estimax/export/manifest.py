@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from estimax.core.errors import BundleError, MissingFileError
-from estimax.wire import atomic, files, json_text
+from estimax.storage import atomic, files, json_text
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 1

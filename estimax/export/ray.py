@@ -42,8 +42,8 @@ class RayPredictor:
     Example:
       >>> import tempfile, numpy as np
       >>> from estimax.export import Servable, write_bundle
-      >>> from estimax.staging.plan import Plan
-      >>> from estimax.staging.recording import Origin
+      >>> from estimax.staging.host_plan import Plan
+      >>> from estimax.staging.trace import Origin
       >>> age = Origin("features", "age")
       >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
       >>> servable = Servable(double, {}, Plan((age,), ()), {age: np.array([31.0])})

@@ -18,7 +18,7 @@ from estimax.core.raw_values import as_raw
 from estimax.export.csv_requests import check_records
 from estimax.export.examples import EXAMPLES, blank_request, parser_of
 from estimax.export.signature import LONE_FEATURE
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.arrow import is_arrow
+from estimax.core.device_dtypes import cast
 from estimax.core.errors import (
     BundleError,
     FeatureError,
@@ -28,15 +29,14 @@ from estimax.core.errors import (
     SpecError,
     did_you_mean,
 )
-from estimax.core.numbers import cast
 from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, is_missing
 from estimax.export.signature import LONE_FEATURE, STRING, TensorInfo, input_name
 from estimax.export.tables import columns_of, is_scalar
-from estimax.staging import plan as plans
-from estimax.staging.recording import NestedKey, Origin
-from estimax.transforms.transform import is_present
+from estimax.feature_columns.transforms.transform import is_present
+from estimax.staging import host_plan as plans
+from estimax.staging.trace import NestedKey, Origin
 
 _NO_DEFAULT: Final = (
     "The features have no default, so the model cannot fill them; `estimax show` tells "

@@ -32,9 +32,10 @@ from estimax.export.tf_transforms import (
     cast,
     without_nan,
 )
-from estimax.staging.recording import Origin
-from estimax.wire import atomic, saved_models
-from estimax.wire.saved_models import Dtype, Graph, Shape, SignatureTensors, Tensor
+from estimax.formats import saved_models
+from estimax.formats.saved_models import Dtype, Graph, Shape, SignatureTensors, Tensor
+from estimax.staging.trace import Origin
+from estimax.storage import atomic
 
 # What TensorFlow 2.15.1 reads. Later versions read it too.
 _STABLEHLO: Final = "0.14.0"
@@ -74,7 +75,7 @@ def write_saved_model(
     Example:
       >>> import tempfile
       >>> from estimax.export import Servable, load, write_bundle
-      >>> from estimax.staging.plan import Plan
+      >>> from estimax.staging.host_plan import Plan
       >>> age = Origin("features", "age")
       >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
       >>> servable = Servable(double, {}, Plan((age,), ()), {age: np.array([31.0])})

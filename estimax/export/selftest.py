@@ -22,9 +22,9 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, is_text
 from estimax.export.host_plan import origin_from_json
 from estimax.export.signature import check_dtype
-from estimax.staging import plan as plans
-from estimax.staging.recording import Origin
-from estimax.wire import json_text
+from estimax.staging import host_plan as plans
+from estimax.staging.trace import Origin
+from estimax.storage import json_text
 
 MOST_ROWS = 8
 _MOST_VALUES = 20_000  # numbers of dense features, so that images stay small

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, did_you_mean
 from estimax.export.csv_requests import CsvRequest
-from estimax.staging import plan as plans
-from estimax.staging.recording import Origin
-from estimax.wire import json_text, tensors
+from estimax.formats import tensors
+from estimax.staging import host_plan as plans
+from estimax.staging.trace import Origin
+from estimax.storage import json_text
 
 PREDICT: Final = "tensorflow/serving/predict"
 """The method of a signature that returns its outputs by name."""

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from estimax import transforms
 from estimax.core.sparse import padded_length
 from estimax.core.strings import Strings
 from estimax.export.signature import STRING
-from estimax.staging.recording import Call, Origin
-from estimax.transforms.categorical import DEFAULT_HASH_KEY
-from estimax.wire.saved_models import Dtype, Graph, Tensor
+from estimax.feature_columns import transforms
+from estimax.feature_columns.transforms.categorical import DEFAULT_HASH_KEY
+from estimax.formats.saved_models import Dtype, Graph, Tensor
+from estimax.staging.trace import Call, Origin
 
 _BOOL, _INT32, _INT64, _FLOAT = (
     Dtype(d) for d in ("bool", "int32", "int64", "float32")

@@ -36,8 +36,14 @@ import jaxlib.version
 import numpy as np
 from jax import export
 
+from estimax.core.device_dtypes import (
+    Forwarded,
+    Int64,
+    Words,
+    device_dtype,
+    materialize,
+)
 from estimax.core.errors import BundleError, MissingFileError
-from estimax.core.numbers import Forwarded, Int64, Words, device_dtype, materialize
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import functions, host_plan, manifest, selftest
@@ -67,9 +73,10 @@ from estimax.export.warm_up import (
     request_columns,
     write_requests,
 )
-from estimax.staging import plan as plans
-from estimax.staging.recording import Origin
-from estimax.wire import atomic, files, tensors
+from estimax.formats import tensors
+from estimax.staging import host_plan as plans
+from estimax.staging.trace import Origin
+from estimax.storage import atomic, files
 
 _TESTED = "tested"  # in `Servable.exported`
 PLATFORMS = ("cpu", "cuda", "tpu")

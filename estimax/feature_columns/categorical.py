@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from estimax import transforms
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import STRING, VarLenFeature, dtype_name
+from estimax.feature_columns import transforms
 from estimax.feature_columns.column import CategoricalColumn, ParseSpec, check_key
 
 

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 from flax import linen as nn
 
-from estimax import staging, transforms, variables
+from estimax import staging
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
 from estimax.core.sparse import Ids
-from estimax.transforms.transform import OutOfRange
+from estimax.feature_columns import transforms
+from estimax.feature_columns.transforms.transform import OutOfRange
+from estimax.staging import variables
 
 Features = Mapping[str, Any]  # key -> array, Strings, Sparse, or a traced stand-in
 ParseSpec = dict[str, FixedLenFeature | VarLenFeature]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from estimax import transforms
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import STRING, VarLenFeature, dtype_name
+from estimax.feature_columns import transforms
 from estimax.feature_columns.categorical import (
     HashedCategoricalColumn,
     check_hash_size,

@@ -21,7 +21,7 @@ import numpy as np
 from flax import linen as nn
 from numpy.typing import NDArray
 
-from estimax import checkpoints, variables
+from estimax import checkpoints
 from estimax.core.display import shown
 from estimax.core.errors import FeatureError, MissingFileError, did_you_mean
 from estimax.core.sparse import Ids
@@ -42,8 +42,9 @@ from estimax.feature_columns.lookup import (
     weight_rows,
 )
 from estimax.feature_columns.sequence import SequenceCategoricalColumn
-from estimax.transforms.transform import OutOfRange
-from estimax.variables.declare import Initializer
+from estimax.feature_columns.transforms.transform import OutOfRange
+from estimax.staging import variables
+from estimax.staging.variables.declare import Initializer
 
 WEIGHTS = "embedding_weights"
 

@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax import staging, transforms, variables
+from estimax import staging
 from estimax.core.errors import FeatureError
+from estimax.feature_columns import transforms
 from estimax.feature_columns.column import (
     DenseColumn,
     Features,
@@ -40,6 +41,7 @@ from estimax.feature_columns.lookup import (
     table_rows,
     zeros,
 )
+from estimax.staging import variables
 
 
 class DenseFeatures(nn.Module):

@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax import variables
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.sparse import Ids
 from estimax.feature_columns.column import variable_scope
-from estimax.variables.declare import PARAMS, UNTRAINED, Initializer
+from estimax.staging import variables
+from estimax.staging.variables.declare import PARAMS, UNTRAINED, Initializer
 
 COMBINERS = ("mean", "sqrtn", "sum")
 

@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from estimax import staging, transforms
+from estimax import staging
 from estimax.core import display
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.parse_spec import STRING, FixedLenFeature, dtype_name
 from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Ids, Sparse
+from estimax.feature_columns import transforms
 from estimax.feature_columns.column import (
     CategoricalColumn,
     Features,
@@ -26,9 +27,9 @@ from estimax.feature_columns.column import (
     check_key,
 )
 from estimax.feature_columns.lookup import count
-from estimax.staging.plan import as_device_dtype
-from estimax.staging.recording import HostOnly, Origin
-from estimax.transforms.transform import OutOfRange
+from estimax.feature_columns.transforms.transform import OutOfRange
+from estimax.staging.host_plan import as_device_dtype
+from estimax.staging.trace import HostOnly, Origin
 
 Default = Any  # None, a number, or nested tuples of numbers
 

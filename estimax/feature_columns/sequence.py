@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from estimax import staging, transforms
+from estimax import staging
 from estimax.core import display
 from estimax.core.errors import FeatureError
 from estimax.core.parse_spec import STRING, VarLenFeature
 from estimax.core.sparse import Ids
+from estimax.feature_columns import transforms
 from estimax.feature_columns.categorical import (
     categorical_column_with_hash_bucket,
     categorical_column_with_identity,
@@ -30,7 +31,7 @@ from estimax.feature_columns.column import (
     rounds_time,
 )
 from estimax.feature_columns.numeric import numeric_column
-from estimax.transforms.transform import OutOfRange
+from estimax.feature_columns.transforms.transform import OutOfRange
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from estimax import metrics
+from estimax.core.device_dtypes import Int64, Words
 from estimax.core.errors import SpecError
-from estimax.core.numbers import Int64, Words
 from estimax.core.spec import (
     ClassificationOutput,
     ExportOutput,
@@ -27,6 +27,7 @@ from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import NumberLabels, all_class_ids, all_classes, words_of
 from estimax.heads.losses import sigmoid_cross_entropy
 from estimax.heads.weights import WeightColumn
+from estimax.v1 import metrics as v1_metrics
 
 
 @final
@@ -139,7 +140,7 @@ class BinaryClassHead(BaseHead):
     ) -> BatchMetrics:
         logistic = jax.nn.sigmoid(logits)
         class_ids = (logits > 0).astype(jnp.float32)
-        auc = metrics.v1.auc if self.compat == "v1" else metrics.auc
+        auc = v1_metrics.auc if self.compat == "v1" else metrics.auc
         return {
             "average_loss": self._average_loss(losses, labels, weights),
             "accuracy": metrics.accuracy(labels, class_ids, weights),

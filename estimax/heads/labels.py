@@ -22,11 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax import staging, transforms
+from estimax import staging
+from estimax.core.device_dtypes import Words, cast, is_real
 from estimax.core.errors import LabelError
-from estimax.core.numbers import Words, cast, is_real
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.feature_columns import transforms
 
 KEY = "labels"  # the key of the raw labels among the inputs of a rule
 

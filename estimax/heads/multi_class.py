@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from estimax import metrics
+from estimax.core.device_dtypes import Int64, Words
 from estimax.core.errors import SpecError
-from estimax.core.numbers import Int64, Words
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
 from estimax.heads import checks
 from estimax.heads.baselines import average_loss

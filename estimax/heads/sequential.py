@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax import staging
-from estimax.core import numbers as number_types
+from estimax.core import device_dtypes as number_types
 from estimax.core.errors import FeatureError, LabelError, SpecError
 from estimax.core.sparse import Sparse
 from estimax.core.spec import ExportOutput

@@ -13,10 +13,11 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from estimax import staging, transforms
+from estimax import staging
 from estimax.core.errors import FeatureError, did_you_mean
 from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Sparse
+from estimax.feature_columns import transforms
 
 
 @runtime_checkable

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from estimax.core import tf_names
+from estimax.core import migration
 from estimax.core.errors import NanLossError
-from estimax.hooks.board import BoardHook
 from estimax.hooks.checkpointing import (
     CheckpointSaverHook,
     CheckpointSaverListener,
@@ -29,6 +28,7 @@ from estimax.hooks.stopping import (
     make_stop_at_checkpoint_step_hook,
 )
 from estimax.hooks.summaries import SummarySaverHook
+from estimax.hooks.tensorboard import BoardHook
 
 SessionRunHook = Hook
 """The name of `Hook` in tf.estimator."""
@@ -76,4 +76,4 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker must report a name that does not exist
 
     def __getattr__(name: str) -> Any:
-        tf_names.missing("estimax.hooks", name, __all__)
+        migration.missing("estimax.hooks", name, __all__)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from estimax import checkpoints
 from estimax.core.errors import ConfigError, SpecError
 from estimax.core.state import TrainState
-from estimax.hooks import calling
+from estimax.hooks import tf_signatures
 from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
 from estimax.parallel.processes import Processes
 from estimax.parallel.requests import SAVE
@@ -231,7 +231,7 @@ class CheckpointSaverHook(Hook):
             self._save(context, loss=_last_loss(context))
         self.close()
         for listener in self._listeners:
-            calling.end(listener, context, context.step)
+            tf_signatures.end(listener, context, context.step)
 
     def close(self) -> None:
         """Wait until the checkpoint being written is on disk, and stop the thread.
@@ -270,12 +270,12 @@ class CheckpointSaverHook(Hook):
             _log.warning("not saving step %d: %s", step, refusal)
             return
         for listener in self._listeners:
-            calling.before_save(listener, context, step)
+            tf_signatures.before_save(listener, context, step)
         path = self._saver.save(step, arrays, {"input": context.input_state})
         if self._listeners:
             self._saver.wait()
             wants_stop = [
-                calling.after_save(listener, context, step, str(path))
+                tf_signatures.after_save(listener, context, step, str(path))
                 for listener in self._listeners
             ]
             if any(wants_stop):
@@ -302,7 +302,7 @@ def _check_listener(listener: object) -> None:
             "CheckpointSaverHook: listeners must be CheckpointSaverListeners, "
             f"got {type(listener).__name__}."
         )
-    calling.check_listener(listener)
+    tf_signatures.check_listener(listener)
 
 
 def _last_loss(context: RunContext) -> float | None:

@@ -25,10 +25,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from estimax import checkpoints, summary
+from estimax import checkpoints
 from estimax.core.errors import ConfigError, did_you_mean
+from estimax.hooks import summary
 from estimax.hooks.hook import Hook, RunContext, Values, check_interval, described
-from estimax.wire.files import Pathish
+from estimax.storage.files import Pathish
 
 _log = logging.getLogger("estimax")
 

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from estimax.core import display
 from estimax.core.errors import ConfigError, SpecError
+from estimax.core.migration import Retired
 from estimax.core.state import TrainState
-from estimax.core.tf_names import Retired
 from estimax.hooks.fetching import (
     STEP_NAMES,
     SessionRunArgs,

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from estimax import summary
 from estimax.core.errors import ConfigError
+from estimax.hooks import summary
 from estimax.hooks.fetching import STEP_NAMES, is_observed, names_in, plain_name
 from estimax.hooks.hook import (
     NEVER,

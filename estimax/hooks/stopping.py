@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from estimax import checkpoints
 from estimax.core.errors import ConfigError
 from estimax.hooks.hook import NEVER, Hook, RunContext, Values, described
-from estimax.wire.files import Pathish
+from estimax.storage.files import Pathish
 
 _log = logging.getLogger("estimax")
 

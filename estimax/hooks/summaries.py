@@ -11,9 +11,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax import summary
 from estimax.core.errors import ConfigError
 from estimax.core.state import TrainState
+from estimax.hooks import summary
 from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
 
 # A histogram is made from a sample, but the whole array is copied to the host for it.

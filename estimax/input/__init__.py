@@ -6,7 +6,8 @@ tf.train.Example messages, and `adapters.py` converts what an `input_fn` returns
 
 from typing import TYPE_CHECKING, Any
 
-from estimax.core import tf_names
+from estimax.core import migration
+from estimax.formats.records import RecordError, TFRecordOptions, TFRecordWriter
 from estimax.input import experimental, python_io
 from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.dataset import AUTOTUNE, Dataset
@@ -41,6 +42,7 @@ from estimax.input.fingerprints import ChangedInputError
 from estimax.input.input_fns import InputContext, numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
 from estimax.input.json_lines import json_files
+from estimax.input.ops.options import AutoShardPolicy, Options
 from estimax.input.readers import (
     CsvDataset,
     FixedLengthRecordDataset,
@@ -58,8 +60,6 @@ from estimax.input.splitting import (
     split_values,
 )
 from estimax.input.tabular import csv_files, make_csv_dataset, parquet_files
-from estimax.input.verbs.options import AutoShardPolicy, Options
-from estimax.wire import RecordError, TFRecordOptions, TFRecordWriter
 
 __all__ = [
     "AUTOTUNE",
@@ -121,4 +121,4 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker must report a name that does not exist
 
     def __getattr__(name: str) -> Any:
-        tf_names.missing("estimax.input", name, __all__)
+        migration.missing("estimax.input", name, __all__)

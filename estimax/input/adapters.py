@@ -17,6 +17,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.dataset import Dataset
 from estimax.input.iterator import DatasetIterator
+from estimax.input.ops.sharding import INFINITE
 from estimax.input.sources.arrays import lists_to_columns
 from estimax.input.streams.chunks import as_element
 from estimax.input.streams.columns import is_value
@@ -24,7 +25,6 @@ from estimax.input.streams.positions import END, Cursor, Resume, once
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import State
 from estimax.input.streams.structure import Structure, leaves, map_leaves, named_leaves
-from estimax.input.verbs.sharding import INFINITE
 
 # Why an input never ends, and how to make it end; `Feed.endless`.
 _REPEATED = "a Dataset that repeats without end. To read it once, leave out repeat()"

@@ -24,10 +24,31 @@ from typing import Any
 import numpy as np  # the examples below use it
 
 from estimax.core.errors import InputError, did_you_mean
-from estimax.core.tf_names import Retired
+from estimax.core.migration import Retired
 from estimax.input import display, fingerprints, profiling
 from estimax.input.element_specs import element_spec_of
 from estimax.input.iterator import DatasetIterator
+from estimax.input.ops import sharding
+from estimax.input.ops.batching import (
+    Filter,
+    Map,
+    MapBlocks,
+    PaddedBatch,
+    StackedBatch,
+    Unbatch,
+    row_function_of,
+)
+from estimax.input.ops.caching import Cache, Memory
+from estimax.input.ops.combining import Concatenate, Enumerate, Zip
+from estimax.input.ops.grouping import Buckets, GroupByWindow, InMemory, Window
+from estimax.input.ops.ignoring import IgnoreErrors
+from estimax.input.ops.mixing import DatasetChoice, Interleave, Mix, RandomChoice
+from estimax.input.ops.options import Options, WithOptions, options_of
+from estimax.input.ops.ordering import Repeat, Shard, Skip, Take
+from estimax.input.ops.parallel_map import ParallelMap, Prefetch
+from estimax.input.ops.rebatching import RaggedBatch, Rebatch, SparseBatch
+from estimax.input.ops.scanning import Scan, TakeWhile, Unique
+from estimax.input.ops.shuffle import RandomNumbers, Resample, WindowShuffle
 from estimax.input.signatures import checked_generator
 from estimax.input.sources import saved
 from estimax.input.sources.arrays import (
@@ -57,27 +78,6 @@ from estimax.input.streams.structure import (
     map_leaves,
     to_numpy,
 )
-from estimax.input.verbs import sharding
-from estimax.input.verbs.batching import (
-    Filter,
-    Map,
-    MapBlocks,
-    PaddedBatch,
-    StackedBatch,
-    Unbatch,
-    row_function_of,
-)
-from estimax.input.verbs.caching import Cache, Memory
-from estimax.input.verbs.combining import Concatenate, Enumerate, Zip
-from estimax.input.verbs.grouping import Buckets, GroupByWindow, InMemory, Window
-from estimax.input.verbs.ignoring import IgnoreErrors
-from estimax.input.verbs.mixing import DatasetChoice, Interleave, Mix, RandomChoice
-from estimax.input.verbs.options import Options, WithOptions, options_of
-from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
-from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
-from estimax.input.verbs.rebatching import RaggedBatch, Rebatch, SparseBatch
-from estimax.input.verbs.scanning import Scan, TakeWhile, Unique
-from estimax.input.verbs.shuffle import RandomNumbers, Resample, WindowShuffle
 
 AUTOTUNE = -1
 """A number of threads or batches that estimax chooses, as `tf.data.AUTOTUNE`."""

@@ -17,18 +17,18 @@ from typing import Any
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.input.ops.batching import Filter, MapBlocks, StackedBatch
+from estimax.input.ops.caching import Cache
+from estimax.input.ops.ignoring import IgnoreErrors
+from estimax.input.ops.options import WithOptions
+from estimax.input.ops.ordering import Repeat, Shard, Skip, Take
+from estimax.input.ops.parallel_map import Prefetch
+from estimax.input.ops.sharding import INFINITE, UNKNOWN, cardinality_of
+from estimax.input.ops.shuffle import WindowShuffle
 from estimax.input.sources.arrays import Range, Slices
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import DatasetNode, VerbNode, chain_of
 from estimax.input.streams.structure import Structure, call, map_leaves
-from estimax.input.verbs.batching import Filter, MapBlocks, StackedBatch
-from estimax.input.verbs.caching import Cache
-from estimax.input.verbs.ignoring import IgnoreErrors
-from estimax.input.verbs.options import WithOptions
-from estimax.input.verbs.ordering import Repeat, Shard, Skip, Take
-from estimax.input.verbs.parallel_map import Prefetch
-from estimax.input.verbs.sharding import INFINITE, UNKNOWN, cardinality_of
-from estimax.input.verbs.shuffle import WindowShuffle
 
 # Verbs that return elements as they are.
 _SAME_SPEC = (

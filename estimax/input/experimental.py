@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np  # noqa: F401  # the examples below use it
 
 from estimax.input.dataset import AUTOTUNE, Dataset
+from estimax.input.ops import sharding
+from estimax.input.ops.options import AutoShardPolicy
 from estimax.input.readers import CsvDataset, make_batched_features_dataset
 from estimax.input.streams.structure import Structure
 from estimax.input.tabular import make_csv_dataset
-from estimax.input.verbs import sharding
-from estimax.input.verbs.options import AutoShardPolicy
 
 INFINITE_CARDINALITY = sharding.INFINITE
 UNKNOWN_CARDINALITY = sharding.UNKNOWN

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.input.ops.caching import Cache
 from estimax.input.sources.arrays import Slices
 from estimax.input.sources.cache_files import CacheFile
 from estimax.input.sources.file_blocks import FileBlocks
@@ -45,8 +46,7 @@ from estimax.input.streams.stream import (
     verbs_of,
 )
 from estimax.input.streams.structure import named_leaves
-from estimax.input.verbs.caching import Cache
-from estimax.wire import files
+from estimax.storage import files
 
 _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 1024

@@ -20,7 +20,11 @@ from typing import Any
 from estimax.core.errors import InputError
 from estimax.input.examples.specs import ExampleError
 from estimax.input.fingerprints import DataFingerprint
-from estimax.input.recipes import recipe_of
+from estimax.input.ops.mixing import Interleave
+from estimax.input.ops.ordering import Repeat
+from estimax.input.ops.row_functions import RowFunction
+from estimax.input.ops.sharding import rebuilt
+from estimax.input.pipeline_digest import recipe_of
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import (
     Context,
@@ -33,10 +37,6 @@ from estimax.input.streams.stream import (
     verbs_of,
 )
 from estimax.input.streams.structure import Structure, call, is_dataset
-from estimax.input.verbs.mixing import Interleave
-from estimax.input.verbs.ordering import Repeat
-from estimax.input.verbs.row_functions import RowFunction
-from estimax.input.verbs.sharding import rebuilt
 
 _log = logging.getLogger(__name__)
 

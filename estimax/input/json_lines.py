@@ -14,7 +14,7 @@ from estimax.input.dataset import Dataset
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.sources.json_reader import JSON_DTYPES, JsonFormat, JsonReader
 from estimax.input.sources.paths import PathLike, expand
-from estimax.wire.compression import check_compression
+from estimax.storage.compression import check_compression
 
 
 def json_files(

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from estimax.input.ops.parallel_map import ParallelMap, Prefetch
+from estimax.input.ops.sharding import rebuilt
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import (
     Context,
@@ -26,8 +28,6 @@ from estimax.input.streams.stream import (
     VerbStream,
     chain_of,
 )
-from estimax.input.verbs.parallel_map import ParallelMap, Prefetch
-from estimax.input.verbs.sharding import rebuilt
 
 
 def profile(node: DatasetNode, elements: int, seconds: float) -> Profile:

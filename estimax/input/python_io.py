@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from estimax.formats.records import TFRecordOptions, TFRecordWriter
 from estimax.input.readers import TFRecordDataset
-from estimax.wire import TFRecordOptions, TFRecordWriter
 
 __all__ = [
     "TFRecordCompressionType",

@@ -17,6 +17,8 @@ from estimax.core.errors import InputError
 from estimax.input.dataset import AUTOTUNE, Dataset
 from estimax.input.examples.parsing import ExampleParser
 from estimax.input.examples.specs import FeatureSpec
+from estimax.input.ops.batching import MapBlocks
+from estimax.input.ops.mixing import Interleave
 from estimax.input.sources.arrays import slices_of_paths
 from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_schema import Schema, csv_fields
@@ -31,9 +33,7 @@ from estimax.input.sources.record_files import (
 from estimax.input.streams.stream import check_at_least
 from estimax.input.streams.structure import Structure, is_dataset
 from estimax.input.tabular import csv_dataset, interleave_files
-from estimax.input.verbs.batching import MapBlocks
-from estimax.input.verbs.mixing import Interleave
-from estimax.wire.compression import LONGEST_COMPRESSED, check_compression
+from estimax.storage.compression import LONGEST_COMPRESSED, check_compression
 
 # A path, several paths, or a Dataset of paths.
 Filenames = Any

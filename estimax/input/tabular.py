@@ -21,6 +21,7 @@ import numpy as np
 from estimax.core.encodings import encoding_problem
 from estimax.core.errors import InputError, did_you_mean
 from estimax.input.dataset import Dataset
+from estimax.input.ops.mixing import Interleave
 from estimax.input.sources.csv_blocks import CsvFormat, read_first_row, read_rows
 from estimax.input.sources.csv_reader import CsvReader
 from estimax.input.sources.csv_schema import (
@@ -35,8 +36,7 @@ from estimax.input.sources.file_blocks import ByteFile, FileBlocks
 from estimax.input.sources.parquet import ParquetReader, select_columns
 from estimax.input.sources.paths import PathLike, expand, list_paths
 from estimax.input.streams.stream import check_at_least
-from estimax.input.verbs.mixing import Interleave
-from estimax.wire.compression import check_compression
+from estimax.storage.compression import check_compression
 
 # The dtypes to infer, narrowest first, and what replaces a missing value.
 _DEFAULTS = {"int32": 0, "int64": 0, "float32": 0.0, "float64": 0.0, "string": b""}

@@ -12,7 +12,7 @@ from estimax import input as inputs
 from estimax.core.errors import FeatureError, SpecError
 from estimax.core.spec import ModeKeys
 from estimax.estimator import Estimator
-from estimax.estimator.calling import call_input_fn
+from estimax.estimator.arguments import call_input_fn
 from estimax.input.streams import columns
 
 

@@ -8,10 +8,10 @@ those of `tf.compat.v1.metrics`, for a `model_fn` ported from TF 1. Called witho
 each function returns the metric before any data. Read `metric.py` first.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from estimax.core import tf_names
-from estimax.metrics import v1
+from estimax.core import migration
 from estimax.metrics.auc import auc, batch_group_auc, group_auc
 from estimax.metrics.calibration import (
     expected_calibration_error,
@@ -114,7 +114,11 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+if TYPE_CHECKING:
+    from estimax.v1 import metrics as v1
+else:  # a type checker must report a name that does not exist
 
     def __getattr__(name: str) -> Any:
-        tf_names.missing("estimax.metrics", name, __all__)
+        if name == "v1":  # by name: its package is above this one
+            return import_module("estimax.v1.metrics")
+        migration.missing("estimax.metrics", name, __all__)

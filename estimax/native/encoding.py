@@ -18,7 +18,7 @@ from estimax.core.errors import InputError
 from estimax.core.strings import Strings, concatenate
 from estimax.native import loading
 from estimax.native.checks import check_spans, text_of
-from estimax.native.features import FLOAT, INT, TEXT, FeatureValues
+from estimax.native.example_types import FLOAT, INT, TEXT, FeatureValues
 from estimax.native.reference import encoding as reference
 from estimax.native.reference.encoding import Lists
 

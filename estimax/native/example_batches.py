@@ -27,7 +27,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.native.buffers import Scratch
 from estimax.native.checks import outside
-from estimax.native.features import (
+from estimax.native.example_types import (
     FLOAT,
     INT,
     KINDS,

@@ -21,7 +21,7 @@ from estimax.core.strings import Strings
 from estimax.native import loading
 from estimax.native.checks import text_of
 from estimax.native.example_batches import CompiledPlan
-from estimax.native.features import (
+from estimax.native.example_types import (
     FLOAT,
     INT,
     TEXT,

@@ -21,8 +21,7 @@ from estimax.core.strings import Strings
 from estimax.native import loading
 from estimax.native.checks import text_of
 from estimax.native.example_batches import key_table, problem_of, work_arrays
-from estimax.native.examples import example_kernels, is_same, record_arrays
-from estimax.native.features import (
+from estimax.native.example_types import (
     FLOAT,
     INT,
     KINDS,
@@ -34,6 +33,7 @@ from estimax.native.features import (
     Wanted,
     check_wanted,
 )
+from estimax.native.examples import example_kernels, is_same, record_arrays
 from estimax.native.reference import sequences as reference
 from estimax.native.reference.protos import feature, field
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from estimax.core.strings import Strings
 from estimax.native import hashing, loading
 from estimax.native.checks import check_spans, outside, text_of
-from estimax.native.features import FeatureValues
+from estimax.native.example_types import FeatureValues
 from estimax.native.hashing import MISSING, Int64s
 
 _MOST_WORDS = 2**31 - 1

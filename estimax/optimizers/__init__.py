@@ -3,10 +3,10 @@
 Read `rules.py` for the formulas and `optimizer.py` for what an optimizer is.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from estimax.core import tf_names
-from estimax.optimizers import v1
+from estimax.core import migration
 from estimax.optimizers.clipping import (
     Clip,
     clip_by_average_norm,
@@ -131,7 +131,11 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+if TYPE_CHECKING:
+    from estimax.v1 import optimizers as v1
+else:  # a type checker must report a name that does not exist
 
     def __getattr__(name: str) -> Any:
-        tf_names.missing("estimax.optimizers", name, __all__)
+        if name == "v1":  # by name: its package is above this one
+            return import_module("estimax.v1.optimizers")
+        migration.missing("estimax.optimizers", name, __all__)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import optax
 
 from estimax.core import display
-from estimax.core.tf_names import Retired
+from estimax.core.migration import Retired
 from estimax.optimizers.clipping import Clip
 from estimax.optimizers.rules import Rule, Slots
 

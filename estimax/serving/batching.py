@@ -32,7 +32,7 @@ from estimax.serving.config import BatchingConfig
 from estimax.serving.json_rows import JsonRows
 from estimax.serving.programs import NotCompiledError
 from estimax.serving.status import Code, ServingError, invalid
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
 
 _log = logging.getLogger("estimax.serving")
 _WORTH_A_THREAD: Final = 32  # rows that do not wait for a batch that runs

@@ -18,16 +18,16 @@ from typing import Any, Final
 
 import numpy as np
 
+from estimax.core.device_dtypes import as_float32
 from estimax.core.errors import BundleError, InputError
-from estimax.core.numbers import as_float32
 from estimax.core.strings import Strings
 from estimax.export import Bundle, TensorInfo
 from estimax.export.examples import blank_request, example_dtype, specs_of
 from estimax.export.requests import is_filled
 from estimax.export.signature import DEFAULT_SIGNATURE, STRING
+from estimax.formats.messages import FeatureParts, decode_example, encode_example
 from estimax.native import loading
 from estimax.serving.status import invalid
-from estimax.wire.messages import FeatureParts, decode_example, encode_example
 
 # The names under which a string tensor of Examples is accepted by Predict.
 EXAMPLE_NAMES: Final = ("inputs", "examples")

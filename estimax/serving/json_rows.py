@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from estimax.core.numbers import cast
+from estimax.core.device_dtypes import cast
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
 from estimax.export.requests import column_from, is_filled
@@ -33,7 +33,7 @@ from estimax.serving.json_values import (
     columns_from_json,
     json_default,
 )
-from estimax.staging.recording import Origin
+from estimax.staging.trace import Origin
 
 Column = Sequence[Any]  # one JSON value for each row
 _AT_ONCE: Final = 1024  # rows that are checked without a pause for other threads

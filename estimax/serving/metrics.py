@@ -21,8 +21,8 @@ from prometheus_client.core import Metric
 
 from estimax.serving.lifecycle import Model, State
 from estimax.serving.manager import ModelManager
+from estimax.serving.metric_families import Family, Sample
 from estimax.serving.status import Code
-from estimax.wire.metric_families import Family, Sample
 
 _TF: Final = ":tensorflow:serving:"
 _REQUEST_COUNT: Final = f"{_TF}request_count"

@@ -21,7 +21,7 @@ from estimax.export.signature import input_name
 from estimax.serving.describe import versions_json
 from estimax.serving.lifecycle import Version
 from estimax.serving.manager import ModelManager
-from estimax.staging.recording import Origin
+from estimax.staging.trace import Origin
 
 
 @cache

@@ -24,13 +24,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax import transforms
 from estimax.export import Bundle
 from estimax.export.bundle import with_last_row_repeated
 from estimax.export.functions import BATCH, ArgumentSpec
+from estimax.feature_columns import transforms
 from estimax.serving.config import BatchingConfig
 from estimax.serving.status import ServingError, invalid
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
 
 Arrays = Mapping[str, NDArray[Any]]
 Shapes = tuple[tuple[int, ...], ...]  # of the arrays, in the order of their names

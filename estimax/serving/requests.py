@@ -17,7 +17,7 @@ from estimax.export.signature import Signature
 from estimax.serving.examples import EXAMPLE_NAMES, columns_from_examples
 from estimax.serving.json_rows import JsonRows
 from estimax.serving.status import invalid
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
 
 CLASSES: Final = "classes"
 SCORES: Final = "scores"

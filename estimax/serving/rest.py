@@ -34,12 +34,12 @@ from estimax.serving.inference import (
 )
 from estimax.serving.json_pieces import JsonPieces, parse_in_pieces
 from estimax.serving.json_rows import features_from_json
+from estimax.serving.metric_families import Family
 from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
 from estimax.serving.off_loop import LARGE, SMALL
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
 from estimax.serving.versions import LoadedVersion
-from estimax.wire.metric_families import Family
 
 _access = logging.getLogger("estimax.serving.access")
 

@@ -49,6 +49,7 @@ from estimax.serving.listening import (
 )
 from estimax.serving.loading import StopSignal, run_in_thread
 from estimax.serving.manager import ModelManager
+from estimax.serving.metric_families import Family, Sample, by_worker
 from estimax.serving.metrics import Observed, ServerMetrics
 from estimax.serving.model_batching import batching_of
 from estimax.serving.models_file import ModelsFile
@@ -60,7 +61,6 @@ from estimax.serving.server_config import ServerConfig
 from estimax.serving.status import Code, ServingError
 from estimax.serving.versions import LoadedVersion, compile_in_child, load_version
 from estimax.serving.worker_link import WorkerLink
-from estimax.wire.metric_families import Family, Sample, by_worker
 
 _log = logging.getLogger("estimax.serving")
 _RELOAD_SECONDS: Final = 600.0

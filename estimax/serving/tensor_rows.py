@@ -25,7 +25,7 @@ from estimax.export.signature import STRING
 from estimax.serving.json_rows import Column, FeatureReader, JsonRows
 from estimax.serving.off_loop import SMALL
 from estimax.serving.tensors import check_inputs, dtype_number
-from estimax.staging.recording import Origin
+from estimax.staging.trace import Origin
 
 # The tags of the fields of a TensorProto that hold one value of a dtype.
 _CONTENT: Final = b"\x22"

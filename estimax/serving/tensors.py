@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from estimax.core.errors import did_you_mean
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
+from estimax.formats.messages import encode_varint, varint
 from estimax.serving.examples import EXAMPLE_NAMES
 from estimax.serving.protos import data_types, message
 from estimax.serving.status import invalid
-from estimax.wire.messages import encode_varint, varint
 
 # TensorFlow's dtype -> NumPy's, and the field that holds its values.
 _FIELDS: Final[dict[str, tuple[Any, str]]] = {

@@ -25,6 +25,7 @@ from estimax.export import CLASSIFY, Bundle
 from estimax.export.selftest import check_answers
 from estimax.export.signature import DEFAULT_SIGNATURE, Signature
 from estimax.export.warm_up import WARM_UP_FILE
+from estimax.formats.records import iter_record_blocks
 from estimax.serving.batching import Answers, answer_in_pieces, as_serving_error
 from estimax.serving.examples import (
     columns_from_examples,
@@ -35,8 +36,7 @@ from estimax.serving.protos import message, request_message
 from estimax.serving.requests import check_classify, check_regress, check_request
 from estimax.serving.status import Code, ServingError, invalid
 from estimax.serving.tensors import array_from_proto, columns_from_proto
-from estimax.staging import plan as plans
-from estimax.wire.records import iter_record_blocks
+from estimax.staging import host_plan as plans
 
 _MOST_RECORDS: Final = 1000  # as in TensorFlow Serving
 

@@ -14,10 +14,10 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from estimax.serving.channel import Channel, ChannelError
 from estimax.serving.config import ModelConfig, models_from_json, models_to_json
+from estimax.serving.metric_families import Family, families_from_json, families_to_json
 from estimax.serving.status import Code, ServingError
-from estimax.wire.channel import Channel, ChannelError
-from estimax.wire.metric_families import Family, families_from_json, families_to_json
 
 _ANSWER_SECONDS: Final = 10.0  # more than the keeper waits for other workers
 

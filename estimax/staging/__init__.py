@@ -4,7 +4,7 @@ Read `recording.py` first: `stage` records a transform while the model is traced
 `Plan` (`plan.py`) runs the recorded transforms on every batch in the input thread.
 """
 
-from estimax.staging.recording import (
+from estimax.staging.trace import (
     OUT_OF_RANGE,
     TRAINED_COLLECTIONS,
     Call,

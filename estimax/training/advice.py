@@ -8,8 +8,8 @@ from typing import Any
 
 from estimax import optimizers
 from estimax.optimizers.rules import AdamRule
-from estimax.training.declared_tables import LARGE, WholeReads
 from estimax.training.model import Recording
+from estimax.training.table_detection import LARGE, WholeReads
 from estimax.training.updates import UpdatePlan
 
 _MOST_NAMED = 3

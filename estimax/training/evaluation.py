@@ -16,10 +16,10 @@ import jax
 import numpy as np
 
 from estimax.core.errors import InputError
-from estimax.feeding import PlacedBatch
 from estimax.hooks import Hook, RunContext
 from estimax.hooks.fetching import plain_names
 from estimax.metrics import metric
+from estimax.staging.batches import PlacedBatch
 from estimax.training.loop import begin, call_after_run
 from estimax.training.model import Variables
 from estimax.training.programs import EvalProgram

@@ -19,10 +19,10 @@ import numpy as np
 
 from estimax.core.errors import ClusterError, SpecError
 from estimax.core.state import TrainState
-from estimax.feeding import BatchStack
-from estimax.hooks import calling
+from estimax.hooks import tf_signatures
 from estimax.hooks.fetching import STEP_NAMES, RunValues, plain_names
 from estimax.hooks.hook import NEVER, Hook, Requested, RunContext
+from estimax.staging.batches import BatchStack
 from estimax.training.programs import TrainProgram
 from estimax.training.signals import unless_interrupted
 from estimax.training.steps import add_counts
@@ -191,11 +191,11 @@ def _fetch_now(
 def begin(hooks: Sequence[Hook], context: RunContext) -> None:
     """Call `begin` of every hook, then `after_create_session` of every hook."""
     for hook in hooks:
-        calling.check_hook(hook)
+        tf_signatures.check_hook(hook)
     for hook in hooks:
-        calling.begin(hook, context)
+        tf_signatures.begin(hook, context)
     for hook in hooks:
-        calling.after_create_session(hook, context)
+        tf_signatures.after_create_session(hook, context)
 
 
 def _call_before_run(

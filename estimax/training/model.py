@@ -20,16 +20,17 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from estimax import parallel, staging, transforms
+from estimax import parallel, staging
+from estimax.core.device_dtypes import Forwarded, device_dtype, is_host_value, is_wide
 from estimax.core.errors import SpecError
-from estimax.core.numbers import Forwarded, device_dtype, is_host_value, is_wide
 from estimax.core.spec import EstimatorSpec, ExportOutput, Mode, ModeKeys
 from estimax.core.strings import Strings
+from estimax.feature_columns import transforms
 from estimax.parallel import Placement
-from estimax.staging import plan as plans
-from estimax.staging.recording import HostOnly, Lookup, Origin
-from estimax.training.graph import graph_def, names_of_constants
-from estimax.variables import ModelModule, computing_in
+from estimax.staging import host_plan as plans
+from estimax.staging.trace import HostOnly, Lookup, Origin
+from estimax.staging.variables import ModelModule, computing_in
+from estimax.training.tensorboard_graph import graph_def, names_of_constants
 
 PARAMS, TABLES, GLOBAL_STEP = "params", "tables", "global_step"
 

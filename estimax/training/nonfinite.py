@@ -22,8 +22,8 @@ from flax import linen as nn
 
 from estimax.core.errors import NanLossError
 from estimax.core.state import TrainState
-from estimax.feeding.packing import Packed, unpack
-from estimax.staging.plan import AccumulatedBatch, PreparedBatch
+from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
+from estimax.staging.packing import Packed, unpack
 from estimax.training import steps
 from estimax.training.updates import UpdatePlan
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from estimax.core.numbers import Forwarded
-from estimax.feeding import PlacedBatch
+from estimax.core.device_dtypes import Forwarded
 from estimax.hooks import Hook, RunContext
+from estimax.staging.batches import PlacedBatch
 from estimax.training.loop import begin, call_after_run
 from estimax.training.model import Variables
 from estimax.training.programs import PredictProgram

@@ -20,17 +20,17 @@ import jax.numpy as jnp
 
 from estimax.core.spec import EstimatorSpec
 from estimax.core.state import TrainState
-from estimax.feeding.packing import Packed, pack, unpack
+from estimax.feature_columns.transforms import Vocabulary
+from estimax.feature_columns.transforms.words import WordList
 from estimax.metrics import metric
 from estimax.parallel import Placement
-from estimax.staging.plan import Plan, RawBatch
-from estimax.training import nonfinite, observing, steps
+from estimax.staging.host_plan import Plan, RawBatch
+from estimax.staging.packing import Packed, pack, unpack
+from estimax.training import logged_values, nonfinite, steps
 from estimax.training.advice import advice_on_tables
-from estimax.training.declared_tables import with_declared_tables
 from estimax.training.model import Model, Recording, Variables
+from estimax.training.table_detection import with_declared_tables
 from estimax.training.updates import UpdatePlan
-from estimax.transforms import Vocabulary
-from estimax.transforms.words import WordList
 
 # (tables by name, names of those that cannot be padded) -> where they are on a mesh
 Place = Callable[..., Placement]
@@ -49,7 +49,7 @@ class TrainProgram:
     step: steps.TrainStep  # (state, batch)
     trace_step: Callable[..., Any]  # (state, batch) -> what JAX traced of the step
     loop: steps.TrainLoop  # (state, stack of batches, start, stop)
-    observe: observing.Observe  # (state, batch) or (state, stack, place), names=
+    observe: logged_values.Observe  # (state, batch) or (state, stack, place), names=
     observed: frozenset[str]  # names of the values that `observe` returns
     is_slow_in_loops: bool  # whether `step` is much faster than `loop`
     advice: Sequence[str]  # to be logged: how to make steps faster
@@ -68,7 +68,7 @@ class EvalProgram:
     step: Callable[[Variables, Packed], dict[str, Any]]
     merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
     logged: dict[str, str]
-    observe: observing.Observe  # (variables, batch)
+    observe: logged_values.Observe  # (variables, batch)
     observed: frozenset[str]
 
 
@@ -110,7 +110,7 @@ def train_program(
     # what they keep.
     compiled = model.compiled(step, donate_argnums=0)
     rates = _rate_names(updates, form, batch)
-    norms = observing.norm_names(updates)
+    norms = logged_values.norm_names(updates)
     logged = {
         **recording.logged,
         **dict.fromkeys(rates, "scalar"),
@@ -126,8 +126,10 @@ def train_program(
         step=compiled,
         trace_step=compiled.trace,
         loop=model.compiled(steps.make_loop(step), donate_argnums=0),
-        observe=observing.observe_training(updates, recording.texts, frozenset(norms)),
-        observed=observing.observed_names(logged),
+        observe=logged_values.observe_training(
+            updates, recording.texts, frozenset(norms)
+        ),
+        observed=logged_values.observed_names(logged),
         # XLA has fast convolutions for CPUs only outside of loops: a step of a small
         # network took 13 ms alone and 270 ms in a loop.
         is_slow_in_loops=recording.has_convolutions and _on_cpu(),
@@ -176,7 +178,9 @@ def _rate_names(updates: UpdatePlan, form: Any, batch: RawBatch) -> list[str]:
     # Rates that the model computes are not needed for the names.
     computed = dict.fromkeys(updates.train_op.rates, jnp.zeros(()))
     return list(
-        jax.eval_shape(lambda s: observing.learning_rates(updates, s, computed), state)
+        jax.eval_shape(
+            lambda s: logged_values.learning_rates(updates, s, computed), state
+        )
     )
 
 
@@ -218,10 +222,10 @@ def eval_program(
         step=model.compiled(_unpacking(step)),
         merge=model.compiled(metric.merge, donate_argnums=0),
         logged=recording.logged,
-        observe=observing.observe_evaluation(
+        observe=logged_values.observe_evaluation(
             model, recording.structure, recording.texts
         ),
-        observed=observing.observed_names(recording.logged),
+        observed=logged_values.observed_names(recording.logged),
     )
 
 

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from estimax import optimizers, parallel
 from estimax.core.state import TrainState
 from estimax.staging import OUT_OF_RANGE
-from estimax.staging.plan import AccumulatedBatch, PreparedBatch
-from estimax.staging.recording import Lookup, TableRows
+from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
+from estimax.staging.trace import Lookup, TableRows
 from estimax.training.model import (
     Applied,
     BatchStructure,

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from estimax import optimizers
-from estimax.staging.plan import Plan, RowGroup
-from estimax.staging.recording import Lookup
+from estimax.staging.host_plan import Plan, RowGroup
+from estimax.staging.trace import Lookup
 from estimax.training.model import BatchStructure, Model, Recording
 
 

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from estimax.wire import atomic
+from estimax.storage import atomic
 
 LATE_MINUTES = 15
 LAST_TRAIN_MONTH = 10

@@ -13,7 +13,7 @@ from ready_models import FEATURES, MODELS
 
 import estimax as ex
 from estimax import canned
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
 
 DEVICES = {"one": {}, "mesh": {"devices": 8, "shard_tables_above": 0}}
 # Annotations of shardings, and the random numbers of GPUs. XLA knows these everywhere

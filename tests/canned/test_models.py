@@ -8,7 +8,7 @@ from flax import linen as nn
 import estimax as ex
 from estimax import checkpoints
 from estimax import feature_columns as fc
-from estimax.canned import dnn, parts
+from estimax.canned import defaults, dnn
 from estimax.canned.linear import _train_op
 from estimax.core.errors import FeatureError, LabelError, SpecError
 from estimax.hooks import Hook
@@ -158,8 +158,8 @@ def test_a_label_out_of_range_is_refused_with_its_value(tmp_path):
 @pytest.mark.parametrize(
     ("train_op", "rate"),
     [
-        (parts.train_op_of("Adagrad", None), 0.001),
-        (parts.train_op_of("SGD", None), 0.01),
+        (defaults.train_op_of("Adagrad", None), 0.001),
+        (defaults.train_op_of("SGD", None), 0.01),
         (_train_op("Ftrl", [COLUMN]), 0.2),
         (_train_op(None, [COLUMN] * 4), 0.2),
         (_train_op(None, [COLUMN] * 50), 50**-0.5),
@@ -173,8 +173,8 @@ def test_learning_rates_are_the_familys_when_only_a_name_is_given(train_op, rate
 @pytest.mark.parametrize(
     ("train_op", "rate"),
     [
-        (parts.train_op_of("Adagrad", dnn._NAMED_RATES["v1"], "v1"), 0.05),
-        (parts.train_op_of("SGD", dnn._NAMED_RATES["v1"], "v1"), 0.05),
+        (defaults.train_op_of("Adagrad", dnn._NAMED_RATES["v1"], "v1"), 0.05),
+        (defaults.train_op_of("SGD", dnn._NAMED_RATES["v1"], "v1"), 0.05),
         (_train_op("Ftrl", [COLUMN], "v1"), 0.2),
         (_train_op(None, [COLUMN] * 50, "v1"), 50**-0.5),
     ],
@@ -182,7 +182,7 @@ def test_learning_rates_are_the_familys_when_only_a_name_is_given(train_op, rate
 def test_tensorflow_1_had_learning_rates_of_its_own(train_op, rate):
     optimizer = train_op.groups[0].optimizer
     assert optimizer.learning_rate == pytest.approx(rate)
-    (older,) = parts.train_op_of(optimizer.name, rate, "v1").groups
+    (older,) = defaults.train_op_of(optimizer.name, rate, "v1").groups
     assert optimizer.rule == older.optimizer.rule
 
 
@@ -281,8 +281,8 @@ def test_a_network_may_be_part_of_another_model(tmp_path):
 
 
 def test_the_linear_part_of_a_combined_model_learns_slowly():
-    assert parts.combined_linear_rate([COLUMN]) == 0.005
-    assert parts.combined_linear_rate([COLUMN] * 90_000) == pytest.approx(1 / 300)
+    assert defaults.combined_linear_rate([COLUMN]) == 0.005
+    assert defaults.combined_linear_rate([COLUMN] * 90_000) == pytest.approx(1 / 300)
 
 
 def test_an_optimizer_may_be_made_by_a_function(tmp_path):

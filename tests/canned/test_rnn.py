@@ -12,7 +12,7 @@ from estimax import feature_columns as fc
 from estimax.canned.rnn import Cell, last_step
 from estimax.core.errors import BundleError, LabelError, SpecError
 from estimax.input import Dataset
-from estimax.variables.precision import computing_in
+from estimax.staging.variables.precision import computing_in
 
 ROWS = [[3, 1, 4, 1, 5], [9, 2], [6], []]
 NUMBERS = [[0.1, 0.2, 0.3, 0.4, 0.5], [-1.0, 1.0], [2.0], []]

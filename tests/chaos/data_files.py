@@ -17,6 +17,7 @@ from chaos import mutations
 from chaos.attack import AttackFailedError, FileAttack, Outcome, shortened
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.formats.records import write_records
 from estimax.input import (
     Dataset,
     TFRecordDataset,
@@ -24,7 +25,6 @@ from estimax.input import (
     parquet_files,
 )
 from estimax.native import checksum
-from estimax.wire import write_records
 
 ROWS = 60
 HEADER_BYTES = 12

@@ -9,10 +9,10 @@ from typing import Any
 
 from chaos import mutations
 from chaos.attack import FileAttack
-from estimax.scoring import planning
-from estimax.scoring.folder import DONE, PLAN, Completed, OutputFolder
-from estimax.scoring.plan import ScoringJob, ShardPlan
-from estimax.scoring.tables import Wanted, read_part
+from estimax.export.scoring import planning
+from estimax.export.scoring.folder import DONE, PLAN, Completed, OutputFolder
+from estimax.export.scoring.plan import ScoringJob, ShardPlan
+from estimax.export.scoring.tables import Wanted, read_part
 
 ROWS, SHARD_ROWS = 100, 20
 JOB = ScoringJob("bundle", "abc", "predict", ("id",), "csv", SHARD_ROWS)

@@ -137,7 +137,7 @@ def one_slice(*extents):
 
 
 def slice_key(name, extents):
-    from estimax.checkpoints.tensorflow_format import _slice_key
+    from estimax.formats.tensorflow_checkpoints import _slice_key
 
     return _slice_key(name, tuple(extents))
 

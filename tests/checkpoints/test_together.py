@@ -11,7 +11,7 @@ from process_threads import in_threads, processes_of
 from estimax import checkpoints
 from estimax.checkpoints import Saver
 from estimax.checkpoints import format as formats
-from estimax.checkpoints.together import (
+from estimax.checkpoints.distributed import (
     Rows,
     _check_names,
     held_rows,

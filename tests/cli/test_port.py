@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("libcst")
 from estimax.cli.port import ported_text
-from estimax.core.tf_names import counterpart
+from estimax.core.migration import counterpart
 
 PORTS = Path(__file__).parents[2] / "examples" / "ports"
 PROGRAM = '''\

@@ -6,7 +6,7 @@ import sys
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from estimax.summary import reader
+from estimax.hooks.summary import reader
 
 pytest.importorskip("matplotlib")
 

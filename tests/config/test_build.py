@@ -44,7 +44,7 @@ from estimax.config.schema.optimizers import (
 from estimax.config.schema.run import BestExport, FinalExport, LatestExport
 from estimax.config.statistics import Moments, Statistics
 from estimax.core.errors import ConfigError, InputError
-from estimax.transforms import Scaling
+from estimax.feature_columns.transforms import Scaling
 
 ROWS = "age,city,late,other\n10,rome,1,x\n,oslo,0,y\n30,,1,z\n"
 FEATURES = """\

@@ -14,7 +14,7 @@ from run_files import GOOD, load_text
 from estimax.config import load
 from estimax.config.saved import claim_model_dir, compare
 from estimax.core.errors import ConfigError, InUseError
-from estimax.wire import locks
+from estimax.storage import locks
 
 
 def started(folder: Path, *overrides: str, text: str = GOOD):

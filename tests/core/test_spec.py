@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from estimax import metrics
+from estimax.core.device_dtypes import Words
 from estimax.core.errors import SpecError
-from estimax.core.numbers import Words
 from estimax.core.spec import (
     ClassificationOutput,
     EstimatorSpec,

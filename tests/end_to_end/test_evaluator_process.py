@@ -8,7 +8,7 @@ from pathlib import Path
 
 import xla_flags
 
-from estimax import summary
+from estimax.hooks import summary
 
 PROGRAM = Path(__file__).parent / "programs" / "chief_or_evaluator.py"
 PATIENCE = 300.0

@@ -7,9 +7,10 @@ import pytest
 from tiny_models import Recorder, Saves, X, data, line_model_fn, once
 
 import estimax as ex
-from estimax import checkpoints, hooks, summary
+from estimax import checkpoints, hooks
 from estimax.core.errors import SpecError
 from estimax.estimator.training_hooks import training_hooks
+from estimax.hooks import summary
 from estimax.hooks.out_of_range import OutOfRangeIdsHook
 
 

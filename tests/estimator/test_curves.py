@@ -5,10 +5,11 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event
 
 import estimax as ex
-from estimax import metrics, summary
-from estimax.estimator import curves, reports
+from estimax import metrics
+from estimax.estimator import curves, results
+from estimax.hooks import summary
+from estimax.hooks.summary import reader
 from estimax.metrics.auc import curve_counts
-from estimax.summary import reader
 
 event_accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator"
@@ -80,7 +81,7 @@ def test_several_classes_have_a_matrix(tmp_path):
 
 
 def write(folder, loss, step):
-    reports.write_evaluation(
+    results.write_evaluation(
         str(folder), {"loss": loss, "global_step": step}, step, "", {}
     )
 
@@ -102,7 +103,7 @@ def test_another_result_replaces_that_of_the_last_step(tmp_path):
 
 def test_what_another_process_wrote_is_not_written_again(tmp_path, monkeypatch):
     write(tmp_path, float("nan"), 100)
-    monkeypatch.setattr(reports, "_written", {})  # as a new process starts
+    monkeypatch.setattr(results, "_written", {})  # as a new process starts
     write(tmp_path, float("nan"), 100)
     assert len(points(tmp_path, "loss")) == 1
 

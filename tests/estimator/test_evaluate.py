@@ -8,8 +8,9 @@ import pytest
 from tiny_models import Recorder, X, data, line_model_fn, once
 
 import estimax as ex
-from estimax import checkpoints, summary
+from estimax import checkpoints
 from estimax.core.errors import EstimaxError, InputError, MissingFileError, SpecError
+from estimax.hooks import summary
 
 compilations = []
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from estimax.feeding.large_pages import ask_for_large_pages
+from estimax.staging.large_pages import ask_for_large_pages
 
 SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 

@@ -13,7 +13,7 @@ import pytest
 import estimax as ex
 from estimax.core.errors import InUseError, MissingFileError
 from estimax.hooks import Hook
-from estimax.wire import locks
+from estimax.storage import locks
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tiny_models import data, once
@@ -129,7 +129,7 @@ def test_what_a_killed_training_left_is_gone_after_the_next_start(make):
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from estimax.wire import atomic\n"
+        "from estimax.storage import atomic\n"
         "folder, export = map(Path, sys.argv[1:])\n"
         "with atomic.folder(folder / 'model.ckpt-9'), atomic.folder(export / '17'):\n"
         "    with atomic.file(folder / 'example.json'):\n"

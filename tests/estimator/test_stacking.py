@@ -5,11 +5,11 @@ import pytest
 
 import estimax as ex
 from estimax.core.sparse import Sparse
-from estimax.feeding.packing import pack
-from estimax.feeding.stacking import Groups, stacks_from, stacks_of
-from estimax.staging import plan as plans
-from estimax.staging.recording import Call, Origin
-from estimax.transforms import HashBucket, PadIds
+from estimax.feature_columns.transforms import HashBucket, PadIds
+from estimax.staging import host_plan as plans
+from estimax.staging.packing import pack
+from estimax.staging.stacking import Groups, stacks_from, stacks_of
+from estimax.staging.trace import Call, Origin
 
 X = Origin("features", "x")
 PLAN = plans.Plan(raw=(X,), calls=())

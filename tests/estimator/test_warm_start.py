@@ -11,7 +11,7 @@ from tiny_models import X, data, line_model_fn, once
 
 import estimax as ex
 from estimax.core.errors import CheckpointError, ConfigError, MissingFileError
-from estimax.wire import tensors
+from estimax.formats import tensors
 
 FILE = "weights.safetensors"
 QUIET = ex.RunConfig(save_summary_steps=0, log_step_count_steps=None, tf_random_seed=1)

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax import transforms
-from estimax.core.numbers import Int64, Words
+from estimax.core.device_dtypes import Int64, Words
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import CLASSIFY, Servable
-from estimax.staging.plan import Plan
-from estimax.staging.recording import Call, Origin
+from estimax.feature_columns import transforms
+from estimax.staging.host_plan import Plan
+from estimax.staging.trace import Call, Origin
 
 AGE, SIZE = Origin("features", "age"), Origin("features", "size")
 CITY, TAGS = Origin("features", "city"), Origin("features", "tags")

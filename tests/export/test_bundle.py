@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from estimax import export
+from estimax.core.device_dtypes import materialize
 from estimax.core.errors import BundleError, FeatureError, MissingFileError
-from estimax.core.numbers import materialize
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import bundle as bundles

@@ -16,7 +16,7 @@ import pytest
 import estimax as ex
 from estimax.core.errors import BundleError
 from estimax.export.spark import _spark_types
-from tests.scoring import bundles
+from tests.export import bundles
 
 PROGRAMS = Path(__file__).parent / "programs"
 TABLE = bundles.table(300)

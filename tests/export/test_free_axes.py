@@ -4,13 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from estimax import export, transforms
+from estimax import export
 from estimax.core.errors import BundleError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.free_axes import symbolic_axes
-from estimax.staging.plan import Plan
-from estimax.staging.recording import Call, Origin
+from estimax.feature_columns import transforms
+from estimax.staging.host_plan import Plan
+from estimax.staging.trace import Call, Origin
 
 A, B, C = (Origin("features", key) for key in "abc")
 

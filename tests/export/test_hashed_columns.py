@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from estimax import transforms
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.hashed_columns import HashedColumns
-from estimax.staging.plan import Plan
-from estimax.staging.recording import Call, Origin
+from estimax.feature_columns import transforms
+from estimax.staging.host_plan import Plan
+from estimax.staging.trace import Call, Origin
 
 NAMES = ("a", "b", "c")
 ORIGINS = {name: Origin("features", name) for name in NAMES}

@@ -6,7 +6,7 @@ import pytest
 from estimax import export
 from estimax.core.errors import SpecError
 from estimax.core.strings import Strings
-from estimax.staging.recording import Origin
+from estimax.staging.trace import Origin
 
 
 def test_raw_features_keep_their_names_dtypes_and_rows():

@@ -16,8 +16,8 @@ from estimax.feature_columns import (
     indicator_column,
     numeric_column,
 )
-from estimax.staging.recording import Origin
-from estimax.transforms import Scaling
+from estimax.feature_columns.transforms import Scaling
+from estimax.staging.trace import Origin
 from tests.export import servables
 
 ROWS = [

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from estimax import export, transforms
+from estimax import export
 from estimax.core.errors import BundleError, FeatureError, MissingFileError
 from estimax.core.sparse import Ids
 from estimax.core.strings import Strings
-from estimax.staging.plan import Plan
-from estimax.staging.recording import Call, Origin
+from estimax.feature_columns import transforms
+from estimax.staging.host_plan import Plan
+from estimax.staging.trace import Call, Origin
 
 sys.path.insert(0, str(Path(__file__).parent))
 import servables  # lies beside this file

@@ -12,8 +12,8 @@ from flax import linen as nn
 import estimax as ex
 from estimax import optimizers, training
 from estimax.core.errors import FeatureError
-from estimax.feeding.packing import pack
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
+from estimax.staging.packing import pack
 from estimax.training import UpdateKind
 
 V, D = 40, 3

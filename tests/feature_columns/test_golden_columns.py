@@ -15,7 +15,7 @@ from golden_files import load_golden
 
 from estimax import feature_columns
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
-from estimax.transforms import Weighted
+from estimax.feature_columns.transforms import Weighted
 
 pytestmark = pytest.mark.golden
 

@@ -8,8 +8,8 @@ from golden_files import load_golden
 
 import estimax as ex
 from estimax import training
-from estimax.feeding.packing import pack
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
+from estimax.staging.packing import pack
 
 pytestmark = pytest.mark.golden
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import estimax as ex
-from estimax import variables
 from estimax.feature_columns.embedding import EmbeddingColumn
+from estimax.staging import variables
 
 fc = ex.feature_columns
 

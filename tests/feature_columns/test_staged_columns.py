@@ -6,10 +6,11 @@ import pytest
 from jax import export
 
 from estimax import feature_columns as fc
-from estimax import staging, transforms
+from estimax import staging
 from estimax.core.raw_values import as_raw
 from estimax.core.sparse import Ids
 from estimax.core.strings import Strings
+from estimax.feature_columns import transforms
 
 KEY = jax.random.key(0)
 

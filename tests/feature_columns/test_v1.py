@@ -4,7 +4,7 @@ import pytest
 from flax import linen as nn
 
 from estimax import feature_columns as fc
-from estimax.feature_columns import v1
+from estimax.v1 import feature_columns as v1
 
 KEY = jax.random.key(0)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from estimax import heads
+from estimax.core.device_dtypes import materialize
 from estimax.core.errors import SpecError
-from estimax.core.numbers import materialize
 
 LOGITS = jnp.array([[2.0], [-1.0], [0.5], [0.0]])
 

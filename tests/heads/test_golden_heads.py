@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from estimax import heads, staging
-from estimax.core.numbers import materialize
+from estimax.core.device_dtypes import materialize
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from estimax import checkpoints, hooks, summary
+from estimax import checkpoints, hooks
 from estimax.core.errors import ConfigError
+from estimax.hooks import summary
 from estimax.hooks.early_stopping import EarlyStoppingHook
 
 

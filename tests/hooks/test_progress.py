@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from estimax import summary
 from estimax.core.errors import ConfigError
-from estimax.hooks import FinalOpsHook, LoggingTensorHook, StepCounterHook
+from estimax.hooks import FinalOpsHook, LoggingTensorHook, StepCounterHook, summary
 
 
 @pytest.fixture

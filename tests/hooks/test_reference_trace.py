@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from estimax import checkpoints, summary
+from estimax import checkpoints
 from estimax.hooks import (
     CheckpointSaverHook,
     CheckpointSaverListener,
@@ -16,6 +16,7 @@ from estimax.hooks import (
     StepCounterHook,
     StopAtStepHook,
     SummarySaverHook,
+    summary,
 )
 
 

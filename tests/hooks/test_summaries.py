@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from tensorboardX.proto import event_pb2
 
-from estimax import summary
-from estimax.hooks import SummarySaverHook
-from estimax.summary import reader
+from estimax.hooks import SummarySaverHook, summary
+from estimax.hooks.summary import reader
 
 
 def histograms(logdir: Path) -> list[tuple[int, str, int]]:

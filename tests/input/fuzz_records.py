@@ -25,6 +25,8 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.formats import messages, records
+from estimax.formats.records import RecordError, iter_record_blocks, write_records
 from estimax.input import (
     Example,
     FixedLenFeature,
@@ -42,13 +44,6 @@ from estimax.native import (
     examples,
     loading,
     sequences,
-)
-from estimax.wire import (
-    RecordError,
-    iter_record_blocks,
-    messages,
-    records,
-    write_records,
 )
 
 DTYPES = {"bytes_list": "string", "float_list": "float32", "int64_list": "int64"}

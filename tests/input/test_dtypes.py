@@ -31,7 +31,7 @@ from estimax.input import (
     parquet_files,
 )
 from estimax.staging import Origin
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
 
 
 def _masked(mask, values=(1, 2, 3)):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from estimax.core.sparse import Sparse
+from estimax.formats.records import write_records
 from estimax.input import (
     ChangedInputError,
     CsvDataset,
@@ -18,7 +19,6 @@ from estimax.input import (
     csv_files,
     parquet_files,
 )
-from estimax.wire import write_records
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from golden_files import golden_path, load_golden
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.formats.records import RecordError, iter_record_blocks, read_records
 from estimax.input.examples import messages, parsing, sequences, specs
 from estimax.input.streams.ragged import Ragged
 from estimax.native import checksum
 from estimax.native.kernels.records import frame
-from estimax.wire import RecordError, iter_record_blocks, read_records
 
 pytestmark = [pytest.mark.golden, pytest.mark.usefixtures("native")]
 GOLDEN = load_golden("parse_example.json")

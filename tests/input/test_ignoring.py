@@ -4,8 +4,8 @@ import logging
 import pytest
 
 from estimax.core.errors import InputError, TooManyErrorsError
+from estimax.formats.records import write_records
 from estimax.input import CsvDataset, Dataset, TFRecordDataset, csv_files
-from estimax.wire import write_records
 
 
 def test_a_bad_row_is_told_once_and_the_rows_around_it_are_read(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from estimax.formats.records import write_records
 from estimax.input import (
     Dataset,
     Example,
@@ -11,7 +12,6 @@ from estimax.input import (
     make_batched_features_dataset,
     parse_example,
 )
-from estimax.wire import write_records
 
 SPEC = {"x": FixedLenFeature([], "float32")}
 

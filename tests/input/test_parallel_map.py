@@ -153,7 +153,7 @@ def test_a_position_is_known_while_the_next_element_is_still_being_read():
 
 
 def test_closing_does_not_wait_for_ever_for_a_stuck_source(monkeypatch):
-    monkeypatch.setattr("estimax.input.verbs.parallel_map.JOIN_SECONDS", 0.1)
+    monkeypatch.setattr("estimax.input.ops.parallel_map.JOIN_SECONDS", 0.1)
     reading, go_on, returned = (threading.Event() for _ in range(3))
 
     def source():

@@ -7,6 +7,8 @@ import pytest
 
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
+from estimax.formats.messages import encode_varint
+from estimax.formats.records import find_record, write_records
 from estimax.input import (
     Dataset,
     Example,
@@ -29,8 +31,6 @@ from estimax.input.examples.specs import (
     UniformRowLength,
     ValueRowIds,
 )
-from estimax.wire import find_record, write_records
-from estimax.wire.messages import encode_varint
 
 pytestmark = pytest.mark.usefixtures("native")
 

@@ -11,6 +11,7 @@ import pytest
 
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.formats.records import write_records
 from estimax.input import (
     CsvDataset,
     Dataset,
@@ -22,7 +23,6 @@ from estimax.input import (
     make_csv_dataset,
     parquet_files,
 )
-from estimax.wire import write_records
 
 
 def plain(value):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from estimax.input import Dataset, TextLineDataset, csv_files
-from estimax.input.recipes import recipe_of
+from estimax.input.pipeline_digest import recipe_of
 
 LIMIT = 3
 
@@ -100,7 +100,7 @@ def test_reading_does_not_change_a_recipe():
 def test_the_recipe_is_the_same_in_another_process():
     code = """
 from estimax.input import Dataset
-from estimax.input.recipes import recipe_of
+from estimax.input.pipeline_digest import recipe_of
 words = {"a", "b", "c"}
 data = Dataset.range(4).filter(lambda x: x in {1, 2} and "a" in words).batch(2)
 print(recipe_of(data.node))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from estimax.core.strings import Strings
+from estimax.formats.records import write_records
 from estimax.input import (
     Dataset,
     FixedLenFeature,
@@ -16,7 +17,6 @@ from estimax.input import (
     serialize_examples,
 )
 from estimax.input.sources import file_blocks, record_files
-from estimax.wire import write_records
 
 FILES, ROWS = 6, 400
 
@@ -84,7 +84,7 @@ class Counter:
 def test_restoring_reads_few_blocks_however_far_the_run_was(chain, folder, monkeypatch):
     monkeypatch.setattr("estimax.input.sources.record_files.BLOCK_BYTES", 256)
     monkeypatch.setattr("estimax.input.sources.record_files.RECORD_BLOCK_BYTES", 1024)
-    monkeypatch.setattr("estimax.wire.records._MOST_BYTES", 1024)
+    monkeypatch.setattr("estimax.formats.records._MOST_BYTES", 1024)
     counter = Counter(monkeypatch)
     runs, reads, sizes = [], [], []
     for far in (20, 200):

@@ -26,7 +26,7 @@ from estimax.input import (
     decode_csv,
     parse_single_example,
 )
-from estimax.input.verbs.row_functions import RowFunction, is_same
+from estimax.input.ops.row_functions import RowFunction, is_same
 
 NAMES = ["age", "score", "city", "label"]
 DEFAULTS: list[Any] = [[-1], [0.5], ["none"], [0.0]]

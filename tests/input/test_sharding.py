@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from estimax.core.errors import InputError
+from estimax.formats.records import write_records
 from estimax.input import (
     AutoShardPolicy,
     Dataset,
@@ -14,7 +15,6 @@ from estimax.input import (
     TFRecordDataset,
     csv_files,
 )
-from estimax.wire import write_records
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import pytest
 
 from estimax.core.errors import InputError
 from estimax.input import Dataset, csv_files
-from estimax.input.verbs.shuffle import permutation
+from estimax.input.ops.shuffle import permutation
 
 
 def order(data, **kwargs):

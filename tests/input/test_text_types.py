@@ -6,6 +6,7 @@ The table goes through all sources and verbs: before a `map`, after it, and in a
 import numpy as np
 import pytest
 
+from estimax.formats.records import write_records
 from estimax.input import (
     CsvDataset,
     Dataset,
@@ -17,7 +18,6 @@ from estimax.input import (
     parse_single_example,
 )
 from estimax.input import Example as OurExample
-from estimax.wire import write_records
 
 WORDS = ["a", "b", "c", "d"]
 

@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from estimax import metrics
-from estimax.metrics import v1
+from estimax.v1 import metrics as v1
 
 N = 224  # 8 devices of 28 examples
 # 7 uneven batches, which keep groups of 4 whole and come in two sizes to compile.

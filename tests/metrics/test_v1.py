@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from estimax import metrics
-from estimax.metrics import v1
+from estimax.v1 import metrics as v1
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import encoding, examples, loading, sequences
 from estimax.native.encoding import EncodedColumn, encode_examples
+from estimax.native.example_types import Flaw, Problem, Wanted
 from estimax.native.examples import ExamplePlan
-from estimax.native.features import Flaw, Problem, Wanted
 from estimax.native.reference.protos import entry, field
 from estimax.native.sequences import find_lists
 

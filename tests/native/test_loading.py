@@ -81,7 +81,7 @@ def test_without_numba_the_reference_is_used():
     code = """
 import sys
 sys.modules["numba"] = None
-from estimax.transforms.fingerprint import fingerprint64
+from estimax.feature_columns.transforms.fingerprint import fingerprint64
 print(hex(fingerprint64(["hello"])[0]))
 """
     done = subprocess.run(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from estimax import optimizers
-from estimax.optimizers import v1
+from estimax.v1 import optimizers as v1
 
 
 @pytest.mark.parametrize(

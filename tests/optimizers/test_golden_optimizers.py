@@ -9,7 +9,7 @@ import pytest
 from golden_files import load_golden
 
 from estimax import optimizers
-from estimax.optimizers import v1
+from estimax.v1 import optimizers as v1
 
 pytestmark = pytest.mark.golden
 

@@ -18,7 +18,8 @@ from parallel.cluster_jobs import (
     losses,
 )
 
-from estimax import checkpoints, summary
+from estimax import checkpoints
+from estimax.hooks import summary
 
 OPTIMIZERS = ("Adagrad", "Ftrl", "LazyAdam", "Adam")
 pytestmark = pytest.mark.slow

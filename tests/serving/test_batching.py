@@ -10,7 +10,7 @@ from estimax.serving.batching import BatchQueue, Scheduler, Task
 from estimax.serving.config import BatchingConfig
 from estimax.serving.programs import NotCompiledError
 from estimax.serving.status import Code, ServingError
-from estimax.staging.recording import Origin
+from estimax.staging.trace import Origin
 
 X = Origin("features", "x")
 

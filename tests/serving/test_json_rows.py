@@ -12,7 +12,7 @@ from estimax.serving import json_values
 from estimax.serving.json_pieces import parse_in_pieces
 from estimax.serving.json_rows import FeatureReader, JsonRows, features_from_json
 from estimax.serving.status import ServingError
-from estimax.staging.recording import Origin
+from estimax.staging.trace import Origin
 
 SPECS = (
     TensorInfo("city", "string", (None,)),

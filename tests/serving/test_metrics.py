@@ -14,9 +14,7 @@ from serving.servers import running_server
 from estimax.serving.config import ModelConfig
 from estimax.serving.lifecycle import Model, State, Version
 from estimax.serving.manager import ModelManager
-from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
-from estimax.serving.status import Code
-from estimax.wire.metric_families import (
+from estimax.serving.metric_families import (
     Family,
     Sample,
     families_from_json,
@@ -24,6 +22,8 @@ from estimax.wire.metric_families import (
     lasting,
     merge,
 )
+from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
+from estimax.serving.status import Code
 
 ROOT = Path(__file__).parents[2]
 TF = ":tensorflow:serving:"

@@ -10,13 +10,13 @@ import estimax as ex
 from estimax import export
 from estimax.cli.main import app
 from estimax.export.signature import origins_of
+from estimax.feature_columns.transforms import Scaling
 from estimax.serving.examples import columns_from_examples, example_from_json
 from estimax.serving.json_rows import FeatureReader, JsonRows, features_from_json
 from estimax.serving.protos import message
 from estimax.serving.requests import check_request
 from estimax.serving.status import ServingError
 from estimax.serving.tensors import check_inputs, fill_proto
-from estimax.transforms import Scaling
 
 FULL = {"size": 2.0, "age": 40.0, "plain": 0.5, "other": 1.0, "plane": -1, "city": ""}
 GIVEN = {"plain": 0.5, "other": 1.0}  # what the model does not fill

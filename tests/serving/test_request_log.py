@@ -14,7 +14,7 @@ from estimax.serving import request_log
 from estimax.serving.inference import Answer
 from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.request_log import RequestLog
-from estimax.staging.recording import Origin
+from estimax.staging.trace import Origin
 
 ANSWER = Answer({"y": np.array([1.5], np.float32)}, "ctr", 7, "predict", 1)
 COLUMNS = {"x": np.array([2.0])}

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from estimax import transforms
 from estimax.core.errors import FeatureError
 from estimax.export import TensorInfo
+from estimax.feature_columns import transforms
 from estimax.serving.json_rows import FeatureReader
 from estimax.serving.requests import IdCheck
-from estimax.staging.plan import Plan
-from estimax.staging.recording import Call, Origin
+from estimax.staging.host_plan import Plan
+from estimax.staging.trace import Call, Origin
 
 N, M = Origin("features", "n"), Origin("features", "m")
 

@@ -16,8 +16,8 @@ import pytest
 from serving.bundles import export_clicks, probability
 from serving.servers import ESTIMAX, running_server
 
+from estimax.formats.messages import encode_example
 from estimax.serving.protos import message
-from estimax.wire.messages import encode_example
 
 ROW = {"age": 1.5, "hours": 2, "city": "Oslo", "tags": ["a"]}
 COLUMNS = {"age": [1.5], "hours": [2], "city": ["Oslo"], "tags": [["a"]]}

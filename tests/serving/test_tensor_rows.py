@@ -12,7 +12,7 @@ from estimax.serving.protos import message
 from estimax.serving.status import ServingError
 from estimax.serving.tensor_rows import TensorReader
 from estimax.serving.tensors import check_inputs, fill_proto, tensor_bytes
-from estimax.staging.recording import Origin
+from estimax.staging.trace import Origin
 
 SPECS = (
     TensorInfo("city", "string", (None,)),

@@ -11,6 +11,8 @@ import estimax as ex
 from estimax.core.errors import BundleError
 from estimax.export.manifest import MANIFEST, write_manifest
 from estimax.export.warm_up import WARM_UP_FILE
+from estimax.formats.messages import encode_example
+from estimax.formats.records import read_records, write_records
 from estimax.serving.batching import Scheduler
 from estimax.serving.config import BatchingConfig
 from estimax.serving.programs import Programs
@@ -19,8 +21,6 @@ from estimax.serving.status import Code, ServingError
 from estimax.serving.tensors import array_from_proto, fill_proto
 from estimax.serving.versions import load_version
 from estimax.serving.warm_up import run_warm_up
-from estimax.wire.messages import encode_example
-from estimax.wire.records import read_records, write_records
 
 EXAMPLE = encode_example(
     {

@@ -10,7 +10,7 @@ from estimax.core.errors import FeatureError
 from estimax.core.raw_values import as_raw
 from estimax.core.spec import ModeKeys
 from estimax.core.strings import Strings
-from estimax.staging.recording import HostOnly, Origin, Trace
+from estimax.staging.trace import HostOnly, Origin, Trace
 
 CITY = Origin("features", "city")
 

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from estimax import staging, training, variables
+from estimax import staging, training
 from estimax.core.spec import EstimatorSpec, ModeKeys
-from estimax.feeding.packing import pack
-from estimax.staging import plan as plans
+from estimax.staging import host_plan as plans
+from estimax.staging import variables
+from estimax.staging.packing import pack
 
 V, D = 6, 2
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from estimax import training
-from estimax.feeding import BatchStack
 from estimax.hooks import Hook, RunContext
 from estimax.parallel.requests import STOP, Requests
+from estimax.staging.batches import BatchStack
 
 
 class CountingProgram:

@@ -17,9 +17,10 @@ from table_models import (
     train,
 )
 
-from estimax import optimizers, training, variables
+from estimax import optimizers, training
 from estimax.core.spec import EstimatorSpec, ModeKeys
-from estimax.feeding.packing import pack, pack_stack
+from estimax.staging import variables
+from estimax.staging.packing import pack, pack_stack
 
 
 def rows_after(net, optimizer, batches=DUPLICATES):

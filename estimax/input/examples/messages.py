@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
+from estimax.core.migration import Retired
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.core.tf_names import Retired
+from estimax.formats import messages
 from estimax.input.examples.lists import BytesList, FloatList, Int64List
 from estimax.input.streams.columns import as_column
 from estimax.input.streams.ragged import Ragged
 from estimax.native import encoding
 from estimax.native.encoding import EncodedColumn
-from estimax.wire import messages
 
 # How much a repr shows: lines of an example, values of a line, characters of a value.
 _MOST_LINES, _MOST_VALUES, _MOST_CHARACTERS = 3, 6, 40

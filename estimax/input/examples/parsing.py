@@ -49,8 +49,7 @@ from estimax.input.examples.specs import (
 from estimax.input.streams.block_rows import BlockValue
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.row_forms import ROW, RowForm
-from estimax.native.examples import ExamplePlan
-from estimax.native.features import (
+from estimax.native.example_types import (
     KINDS,
     FeatureValues,
     ParsedColumns,
@@ -58,6 +57,7 @@ from estimax.native.features import (
     Variable,
     Wanted,
 )
+from estimax.native.examples import ExamplePlan
 
 Parsed = dict[str, Any]  # arrays, Strings, Sparse and Ragged
 _Make = Callable[[ParsedColumns, Names], Any]

@@ -43,7 +43,7 @@ from estimax.input.examples.specs import (
 )
 from estimax.input.streams.ragged import Ragged
 from estimax.native import sequences
-from estimax.native.features import FeatureValues, Problem, Steps, Wanted
+from estimax.native.example_types import FeatureValues, Problem, Steps, Wanted
 
 _SEQUENCES = VarLenFeature | FixedLenSequenceFeature | RaggedFeature
 

@@ -23,8 +23,8 @@ from estimax.core.parse_spec import FixedLenFeature as FixedLenFeature
 from estimax.core.parse_spec import VarLenFeature as VarLenFeature
 from estimax.core.parse_spec import dtype_name
 from estimax.core.strings import Strings
-from estimax.native.features import Flaw, Problem, Wanted
-from estimax.wire import messages
+from estimax.formats import messages
+from estimax.native.example_types import Flaw, Problem, Wanted
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import State
 from estimax.input.streams.structure import Structure, named_leaves
 from estimax.native import checksum
-from estimax.wire import atomic, files, json_text
+from estimax.storage import atomic, files, json_text
 
 _VERSION = 2  # version 1 had no checksums
 # Arrays begin at multiples of 64 bytes in their chunk, which suits every dtype and SIMD

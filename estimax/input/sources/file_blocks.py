@@ -20,8 +20,8 @@ from typing import BinaryIO, Protocol
 from estimax.core.errors import InputError
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import Context, Counters, State, check_same
-from estimax.wire import compression as compressed
-from estimax.wire import files
+from estimax.storage import compression as compressed
+from estimax.storage import files
 
 # A longer row is an error: a quote was not closed, or the file is not text.
 LONGEST_ROW = 64 << 20

@@ -22,7 +22,7 @@ from estimax.core.errors import InputError, did_you_mean
 from estimax.input.sources.file_blocks import BlockStart, UnreadableError
 from estimax.input.streams.background import Workers
 from estimax.input.streams.chunks import Columns
-from estimax.wire import files as wire_files
+from estimax.storage import files as wire_files
 
 # Rows of a block after a bad row; blocks without one double until they are row groups.
 _CAREFUL_ROWS = 64

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from estimax.core.errors import InputError
-from estimax.wire import files, url_patterns
+from estimax.storage import files, url_patterns
 
 PathLike = str | os.PathLike[str]
 

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
+from estimax.formats.records import BLOCK_BYTES as RECORD_BLOCK_BYTES
+from estimax.formats.records import RecordReader, find_record
 from estimax.input.sources.file_blocks import (
     LONGEST_ROW,
     BlockStart,
@@ -24,8 +26,6 @@ from estimax.input.sources.file_blocks import (
     UnreadableError,
 )
 from estimax.input.streams.chunks import Columns
-from estimax.wire import RecordReader, find_record
-from estimax.wire.records import BLOCK_BYTES as RECORD_BLOCK_BYTES
 
 BLOCK_BYTES = 4 << 20
 _LF, _CR = 0x0A, 0x0D

@@ -19,7 +19,7 @@ from estimax.input.sources.cache_files import CachedFiles, CacheFile
 from estimax.input.streams.background import Lookahead
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import ROWS_AT_ONCE, Context, State, Stream
-from estimax.wire import atomic
+from estimax.storage import atomic
 
 _PREFIX = "elements"
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.strings import Strings
-from estimax.native.features import FLOAT, FeatureValues
+from estimax.native.example_types import FLOAT, FeatureValues
 from estimax.native.reference.protos import entry, field
 
 

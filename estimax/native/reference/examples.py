@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.native.checks import outside
-from estimax.native.features import (
+from estimax.native.example_types import (
     FLOAT,
     KINDS,
     TEXT,

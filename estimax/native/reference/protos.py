@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from estimax.core.errors import InputError
-from estimax.native.features import FLOAT, INT, TEXT
+from estimax.native.example_types import FLOAT, INT, TEXT
 
 # Wire types: the lowest three bits of a tag.
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.native.features import KINDS, FeatureLists, Flaw, Problem, Steps, Wanted
+from estimax.native.example_types import (
+    KINDS,
+    FeatureLists,
+    Flaw,
+    Problem,
+    Steps,
+    Wanted,
+)
 from estimax.native.reference import protos
 from estimax.native.reference.examples import (
     array_of,

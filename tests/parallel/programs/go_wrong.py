@@ -143,7 +143,7 @@ def no_data_in_worker(config):
 
 def directory_in_use(config):
     """The chief finds that its directory is in use."""
-    from estimax.wire import locks
+    from estimax.storage import locks
 
     def run():
         ex.train_and_evaluate(
@@ -157,7 +157,7 @@ def directory_in_use(config):
     import subprocess
     import sys
 
-    code = "import sys; from estimax.wire import locks\n"
+    code = "import sys; from estimax.storage import locks\n"
     code += "with locks.hold(sys.argv[1], 'train'): print('held', flush=True); input()"
     held = subprocess.Popen(
         [sys.executable, "-c", code, config.model_dir],

@@ -1,0 +1,42 @@
+"""Names that a package imports when they are first used.
+
+    _MODULES = modules_of_names(__file__)     # from the imports in `__init__.pyi`
+
+    def __getattr__(name):
+        return import_name(_MODULES[name])
+
+A stub file lists the names, so that type checkers and editors know them as well.
+"""
+
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def modules_of_names(init_file: str) -> dict[str, str]:
+    """Return name -> dotted path, for what the stub beside an `__init__.py` imports."""
+    stub = Path(init_file).with_suffix(".pyi").read_text()
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.parse(stub).body
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+
+
+def import_name(path: str) -> Any:
+    """Return the module, or the object in a module, that has a dotted path."""
+    parent, _, name = path.rpartition(".")
+    module = import_module(parent)
+    # A package may export a function under the name of the file that defines it
+    # (`optimizers.minimize`), so look in the package before looking for a file.
+    if name in vars(module):
+        return vars(module)[name]
+    return import_module(path) if is_module(path) else getattr(module, name)
+
+
+def is_module(path: str) -> bool:
+    """Return whether a dotted path within estimax is a module or a package."""
+    file = Path(__file__).parents[2].joinpath(*path.split("."))
+    return file.is_dir() or file.with_suffix(".py").is_file()

@@ -1,0 +1,104 @@
+"""The public names of feature columns, and the module of each."""
+
+from estimax.core.parse_spec import FixedLenFeature as FixedLenFeature
+from estimax.core.parse_spec import VarLenFeature as VarLenFeature
+from estimax.feature_columns.categorical import (
+    HashedCategoricalColumn as HashedCategoricalColumn,
+)
+from estimax.feature_columns.categorical import (
+    IdentityCategoricalColumn as IdentityCategoricalColumn,
+)
+from estimax.feature_columns.categorical import (
+    VocabularyFileCategoricalColumn as VocabularyFileCategoricalColumn,
+)
+from estimax.feature_columns.categorical import (
+    VocabularyListCategoricalColumn as VocabularyListCategoricalColumn,
+)
+from estimax.feature_columns.categorical import (
+    categorical_column_with_hash_bucket as categorical_column_with_hash_bucket,
+)
+from estimax.feature_columns.categorical import (
+    categorical_column_with_identity as categorical_column_with_identity,
+)
+from estimax.feature_columns.categorical import (
+    categorical_column_with_vocabulary_file as categorical_column_with_vocabulary_file,
+)
+from estimax.feature_columns.categorical import (
+    categorical_column_with_vocabulary_list as categorical_column_with_vocabulary_list,
+)
+from estimax.feature_columns.column import CategoricalColumn as CategoricalColumn
+from estimax.feature_columns.column import Column as Column
+from estimax.feature_columns.column import DenseColumn as DenseColumn
+from estimax.feature_columns.column import SequenceColumn as SequenceColumn
+from estimax.feature_columns.column import is_categorical as is_categorical
+from estimax.feature_columns.column import is_dense as is_dense
+from estimax.feature_columns.column import is_sequence as is_sequence
+from estimax.feature_columns.composed import CrossedColumn as CrossedColumn
+from estimax.feature_columns.composed import (
+    WeightedCategoricalColumn as WeightedCategoricalColumn,
+)
+from estimax.feature_columns.composed import crossed_column as crossed_column
+from estimax.feature_columns.composed import (
+    weighted_categorical_column as weighted_categorical_column,
+)
+from estimax.feature_columns.embedding import EmbeddingColumn as EmbeddingColumn
+from estimax.feature_columns.embedding import embedding_column as embedding_column
+from estimax.feature_columns.embedding import (
+    shared_embedding_columns as shared_embedding_columns,
+)
+from estimax.feature_columns.embedding import shared_embeddings as shared_embeddings
+from estimax.feature_columns.embedding_lookups import (
+    embedding_lookup as embedding_lookup,
+)
+from estimax.feature_columns.embedding_lookups import (
+    embedding_lookup_sparse as embedding_lookup_sparse,
+)
+from estimax.feature_columns.indicator import IndicatorColumn as IndicatorColumn
+from estimax.feature_columns.indicator import indicator_column as indicator_column
+from estimax.feature_columns.layers import DenseFeatures as DenseFeatures
+from estimax.feature_columns.layers import LinearModel as LinearModel
+from estimax.feature_columns.layers import SequenceFeatures as SequenceFeatures
+from estimax.feature_columns.layers import (
+    concatenate_context_input as concatenate_context_input,
+)
+from estimax.feature_columns.layers import input_layer as input_layer
+from estimax.feature_columns.layers import linear_model as linear_model
+from estimax.feature_columns.layers import sequence_input_layer as sequence_input_layer
+from estimax.feature_columns.numeric import BucketizedColumn as BucketizedColumn
+from estimax.feature_columns.numeric import NumericColumn as NumericColumn
+from estimax.feature_columns.numeric import bucketized_column as bucketized_column
+from estimax.feature_columns.numeric import numeric_column as numeric_column
+from estimax.feature_columns.parse_specs import (
+    classifier_parse_example_spec as classifier_parse_example_spec,
+)
+from estimax.feature_columns.parse_specs import (
+    make_parse_example_spec as make_parse_example_spec,
+)
+from estimax.feature_columns.parse_specs import (
+    regressor_parse_example_spec as regressor_parse_example_spec,
+)
+from estimax.feature_columns.sequence import (
+    SequenceCategoricalColumn as SequenceCategoricalColumn,
+)
+from estimax.feature_columns.sequence import (
+    SequenceNumericColumn as SequenceNumericColumn,
+)
+from estimax.feature_columns.sequence import (
+    sequence_categorical_column_with_hash_bucket as sequence_categorical_column_with_hash_bucket,
+)
+from estimax.feature_columns.sequence import (
+    sequence_categorical_column_with_identity as sequence_categorical_column_with_identity,
+)
+from estimax.feature_columns.sequence import (
+    sequence_categorical_column_with_vocabulary_file as sequence_categorical_column_with_vocabulary_file,
+)
+from estimax.feature_columns.sequence import (
+    sequence_categorical_column_with_vocabulary_list as sequence_categorical_column_with_vocabulary_list,
+)
+from estimax.feature_columns.sequence import (
+    sequence_numeric_column as sequence_numeric_column,
+)
+from estimax.feature_columns.transforms import fingerprint64 as fingerprint64
+from estimax.v1 import feature_columns as v1  # noqa: F401 - public under this name
+
+__all__: list[str]

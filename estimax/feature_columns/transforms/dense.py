@@ -1,0 +1,224 @@
+"""Host transforms of dense features: numbers, buckets, and the number of rows.
+
+A column uses `Numbers` for 64-bit integers, which a device cannot hold; other numbers
+reach the device without a transform. `Bucketize` finds the bucket of each number, and
+`Scaling` is a normalizer that a bundle can carry. `RowCount` is for models that read no
+value of any feature, such as a baseline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.core.device_dtypes import as_float32, is_real
+from estimax.core.errors import FeatureError
+from estimax.core.sparse import Ids, Sparse
+from estimax.core.strings import Strings
+from estimax.feature_columns.transforms.transform import (
+    BundleFormat,
+    IdArray,
+    IdSource,
+    OutOfRange,
+    Record,
+    Transform,
+    column_of,
+    ids_of_matrix,
+)
+
+
+@dataclass(frozen=True)
+class Numbers(Transform):
+    """The numbers of a dense feature, as float32 of rank 2 or more.
+
+    `numeric_column` uses it for 64-bit integers.
+
+    Args:
+      key: The feature.
+
+    Example:
+      >>> Numbers("time_ms")({"time_ms": np.array([2**40, 3])}).tolist()
+      [[1099511627776.0], [3.0]]
+    """
+
+    kind = "numbers"
+
+    key: str
+
+    def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.float32]:
+        """Return the numbers of a batch; raise `FeatureError` if they are none."""
+        column = column_of(raw, self.key)
+        if isinstance(column, Sparse | Strings) or not is_real(column.dtype):
+            found = getattr(column, "dtype", type(column).__name__)
+            raise FeatureError(
+                f"feature {self.key!r}: expected dense numbers, found {found} in a "
+                "batch. Every batch must have the kinds of values of the first."
+            )
+        return as_float32(column)
+
+
+@dataclass(frozen=True)
+class RowCount(Transform):
+    """One False for each row of a feature of any kind; only the length matters.
+
+    A model that reads no value of any feature uses it to learn the batch size.
+
+    Args:
+      key: The name under which the feature is passed in.
+
+    Example:
+      >>> RowCount()({"rows": np.array([2**40, 3])})
+      array([False, False])
+    """
+
+    kind = "row_count"
+
+    key: str = "rows"
+
+    def __call__(self, raw: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Return one False per row of a batch."""
+        return np.zeros(len(raw[self.key]), np.bool_)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A normalizer: (log1p(x) - mean) / std, with `fill` in place of NaN.
+
+    Use it as the `normalizer_fn` of `numeric_column`. Unlike a Python function it is
+    data, so it works for 64-bit integers, inside crosses, and in exported bundles.
+
+    Args:
+      fill: What replaces NaN before anything else; None leaves NaN.
+      log1p: Whether to take log(1 + x) first.
+      mean: What is subtracted.
+      std: What the difference is divided by.
+
+    Example:
+      >>> Scaling(fill=3.0, mean=1.0, std=2.0)(np.array([5.0, np.nan])).tolist()
+      [2.0, 1.0]
+    """
+
+    fill: float | None = None
+    log1p: bool = False
+    mean: float = 0.0
+    std: float = 1.0
+
+    def __call__(self, x: Any) -> Any:
+        """Scale a NumPy or JAX array of any shape."""
+        on_host = isinstance(x, np.ndarray | np.generic | float | int)
+        if on_host:
+            xp: Any = np
+        else:
+            import jax.numpy as xp
+        if self.fill is not None and xp.issubdtype(xp.asarray(x).dtype, xp.floating):
+            x = xp.where(xp.isnan(x), xp.asarray(self.fill, x.dtype), x)
+        if self.log1p:
+            x = xp.log1p(x)
+        if self.mean == 0.0 and self.std == 1.0:
+            return x
+        # A Python float keeps the array's own precision. A large Python int would not
+        # fit the integers of a device.
+        return (x - float(self.mean)) / float(self.std)
+
+
+@dataclass(frozen=True)
+class Bucketize(IdSource):
+    """The bucket of every number of a dense feature [B, width].
+
+    It is the source of `bucketized_column`. Bucket k holds the x with exactly k
+    boundaries ≤ x; NaN goes to the last. The ids of position p come after those of
+    position p - 1.
+
+    Args:
+      key: The feature.
+      boundaries: The boundaries, ascending; n boundaries make n + 1 buckets.
+      width: How many numbers a row has.
+      normalizer: Applied to the numbers first. Only a `Scaling` can be exported.
+
+    Example:
+      >>> source = Bucketize("age", (18.0, 65.0), width=1)
+      >>> source.entries({"age": np.array([17.0, 18.0, 70.0])}).values
+      array([0, 1, 2])
+    """
+
+    kind = "bucketize"
+
+    key: str
+    boundaries: tuple[float, ...]
+    width: int = 1
+    normalizer: Callable[[Any], Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.key}_bucketized"
+
+    @property
+    def num_buckets(self) -> int:
+        return self.width * (len(self.boundaries) + 1)
+
+    def entries(self, raw: Mapping[str, Any]) -> Sparse:
+        ids = self._matrix(raw)
+        indices = np.indices(ids.shape).reshape(2, -1).T
+        return Sparse(indices, ids.reshape(-1), ids.shape)
+
+    def padded(self, raw: Mapping[str, Any], out_of_range: OutOfRange) -> Ids:
+        return ids_of_matrix(self, self._matrix(raw), out_of_range)
+
+    def to_json(self, bundle: BundleFormat) -> Record:
+        scaling = self.normalizer
+        if not isinstance(scaling, Scaling | None):
+            raise FeatureError(
+                f"column {self.name!r}: its normalizer_fn would have to run on the "
+                "host, inside a cross or under weights, and a bundle cannot carry "
+                "Python code. Use ex.transforms.Scaling, which is data; or drop it and "
+                "scale the boundaries instead, or normalize in the input_fn."
+            )
+        return {
+            **vars(self),
+            "boundaries": list(self.boundaries),
+            "normalizer": None if scaling is None else dict(vars(scaling)),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Record, bundle: BundleFormat) -> Bucketize:
+        scaling = fields.get("normalizer")
+        return cls(
+            **{
+                **fields,
+                "boundaries": tuple(fields["boundaries"]),
+                "normalizer": None if scaling is None else Scaling(**scaling),
+            }
+        )
+
+    def _matrix(self, raw: Mapping[str, Any]) -> IdArray:
+        """Return the ids as [B, width]; no number is ever missing."""
+        values = self._numbers(raw)
+        edges = np.asarray(self.boundaries, np.float32)
+        # NumPy sorts NaN behind every number, so it gets the last bucket.
+        buckets = np.searchsorted(edges, values, side="right").astype(np.int64)
+        return buckets + np.arange(self.width) * (len(edges) + 1)
+
+    def _numbers(self, raw: Mapping[str, Any]) -> NDArray[np.float32]:
+        values = column_of(raw, self.key)
+        if isinstance(values, Sparse | Strings) or not is_real(values.dtype):
+            found = "sparse" if isinstance(values, Sparse) else "not numeric"
+            raise FeatureError(
+                f"feature {self.key!r}: a bucketized column needs dense numbers, but "
+                f"the feature is {found}. Parse it as FixedLenFeature."
+            )
+        # A layer of TensorFlow casts float64 to float32 before it normalizes.
+        if values.dtype == np.float64:
+            values = as_float32(values)
+        if self.normalizer is not None:
+            values = np.asarray(self.normalizer(values))
+        if math.prod(values.shape[1:]) != self.width:
+            raise FeatureError(
+                f"feature {self.key!r}: expected {self.width} numbers a row, got "
+                f"shape {values.shape}. Set the numeric_column's shape."
+            )
+        return as_float32(values).reshape(len(values), self.width)

@@ -1,0 +1,191 @@
+"""TensorFlow's SavedModel format, written without TensorFlow.
+
+    graph = Graph()
+    x = graph.add("Placeholder", dtype=Dtype("float32"), shape=Shape((None,)))
+    y = graph.add("AddV2", x, graph.constant(np.float32(1)), T=Dtype("float32"))
+    tensors = {"x": Tensor(x, "float32", (None,))}, {"y": Tensor(y, "float32", (None,))}
+    write_saved_model(folder, graph, {"serving_default": SignatureTensors(*tensors)})
+
+A SavedModel is a folder with the file `saved_model.pb`: a graph of named operations and
+the tensors that each signature takes and returns. The weights are constants of the
+graph, so there are no variables, and the file must stay below the 2 GB of a protobuf.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimax.formats.prediction_logs import DTYPES, encode_tensor
+from estimax.native.reference.protos import encode_varint, field
+
+MOST_BYTES: Final = 2**31 - 2**20  # a protobuf has at most 2 GB; some is left for nodes
+PREDICT_METHOD: Final = "tensorflow/serving/predict"
+_STRING: Final = 7
+# The version of TensorFlow 2.15's graphs, which later versions read.
+_PRODUCER: Final = 1645
+_INIT: Final = "__saved_model_init_op"
+
+
+class Dtype(str):
+    """An attribute that is a dtype, by NumPy's name; "string" for text."""
+
+    __slots__ = ()
+
+
+class Shape(tuple[int | None, ...]):
+    """An attribute that is a shape; None is a size that is not known."""
+
+    __slots__ = ()
+
+
+# What an attribute of an operation may be: one value, or a list of one kind.
+Attribute = (
+    bool | int | float | bytes | Dtype | Shape | NDArray[Any] | Sequence[Any] | None
+)
+
+
+class Graph:
+    """A graph of operations, built node by node."""
+
+    def __init__(self) -> None:
+        self._nodes: list[bytes] = []
+        self._before: list[str] = []  # nodes to run once, when the model is loaded
+
+    def add(self, op: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        """Add an operation; return its name, which stands for its first output.
+
+        Args:
+          op: The name of the operation, such as "AddV2".
+          inputs: Names of nodes; "name:1" for a second output.
+          name: A name of its own. Empty: the operation and a number.
+          attributes: Attribute to value.
+        """
+        made = name or f"{op}_{len(self._nodes)}"
+        node = field(1, made.encode()) + field(2, op.encode())
+        node += b"".join(field(3, given.encode()) for given in inputs)
+        for key, value in attributes.items():
+            node += field(5, field(1, key.encode()) + field(2, _attribute(value)))
+        self._nodes.append(node)
+        return made
+
+    def constant(self, value: Any) -> str:
+        """Add an array as a constant; object arrays hold bytes."""
+        array = np.asarray(value)
+        dtype = "string" if array.dtype == object else array.dtype.name
+        return self.add("Const", dtype=Dtype(dtype), value=array)
+
+    def run_at_start(self, node: str) -> None:
+        """Run a node once, when the model is loaded."""
+        self._before.append(node)
+
+    def encoded(self) -> tuple[bytes, str | None]:
+        """Return the bytes of a GraphDef, and the node that runs at the start."""
+        start = None
+        if self._before:
+            start = self.add("NoOp", *(f"^{name}" for name in self._before))
+        nodes = b"".join(field(1, node) for node in self._nodes)
+        return nodes + field(4, _number(1, _PRODUCER)), start
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An output of a node that a signature takes or returns."""
+
+    node: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class SignatureTensors:
+    """The tensors of a signature, by the names that callers use."""
+
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+
+
+def write_saved_model(
+    folder: Path, graph: Graph, signatures: Mapping[str, SignatureTensors]
+) -> None:
+    """Write `saved_model.pb` and the empty folder of variables."""
+    nodes, start = graph.encoded()
+    about = field(4, b"serve") + field(5, b"2.15.1")
+    meta_graph = [field(1, about), field(2, nodes)]
+    for name, signature in signatures.items():
+        tensors = _tensors(1, signature.inputs) + _tensors(2, signature.outputs)
+        encoded = tensors + field(3, PREDICT_METHOD.encode())
+        meta_graph.append(_entry(5, name, encoded))
+    if start is not None:
+        info = field(1, start.encode()) + field(3, _number(3, 1))  # of unknown rank
+        meta_graph.append(_entry(5, _INIT, _entry(2, _INIT, info)))
+    (folder / "variables").mkdir()
+    content = _number(1, 1) + field(2, b"".join(meta_graph))
+    (folder / "saved_model.pb").write_bytes(content)
+
+
+def _tensors(number: int, tensors: Mapping[str, Tensor]) -> bytes:
+    return b"".join(
+        _entry(
+            number,
+            name,
+            field(1, f"{tensor.node.partition(':')[0]}:0".encode())
+            + _number(2, _dtype(tensor.dtype))
+            + field(3, _shape(tensor.shape)),
+        )
+        for name, tensor in tensors.items()
+    )
+
+
+def _entry(number: int, key: str, value: bytes) -> bytes:
+    """Return one entry of a map."""
+    return field(number, field(1, key.encode()) + field(2, value))
+
+
+def _attribute(value: Attribute) -> bytes:
+    """Return the bytes of an AttrValue."""
+    if isinstance(value, np.ndarray):
+        return field(8, encode_tensor(value))
+    if isinstance(value, list):
+        return field(1, b"".join(_single(each) for each in value))
+    return _single(value)
+
+
+def _single(value: Any) -> bytes:
+    # The fields of AttrValue and of its ListValue have the same numbers.
+    match value:
+        case Dtype():
+            return _number(6, _dtype(value))
+        case Shape():
+            return field(7, _shape(value))
+        case bytes():
+            return field(2, value)
+        case bool():
+            return _number(5, int(value))
+        case int():
+            return _number(3, value)
+        case float():
+            return encode_varint(4 << 3 | 5) + struct.pack("<f", value)
+    raise TypeError(f"no attribute can be {type(value).__name__}")
+
+
+def _shape(shape: Sequence[int | None]) -> bytes:
+    sizes = (-1 if size is None else size for size in shape)
+    return b"".join(field(2, _number(1, size)) for size in sizes)
+
+
+def _dtype(name: str) -> int:
+    if name == "string":
+        return _STRING
+    wanted = np.dtype(name)
+    return next(number for number, dtype in DTYPES.items() if dtype == wanted)
+
+
+def _number(number: int, value: int) -> bytes:
+    return encode_varint(number << 3) + encode_varint(value)

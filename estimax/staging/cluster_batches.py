@@ -1,0 +1,210 @@
+"""Batches of a cluster: every process brings its part of each, all of one shape.
+
+    batches = ClusterBatches(elements, peers, requests, prepare=…, misfit=…)
+    for batch in batches: ...       # a PlacedBatch on the host; all processes have one
+
+Before a batch is sent to the devices, the processes exchange its size and the widths of
+its padded ids, and pad to the widest. A step begins only when every process has its
+part, so that a slow input keeps the others waiting here and not on the device.
+
+If every process reads the whole batch and takes its part of the rows, they also compare
+a checksum of the rows of input that has no fingerprint, such as a generator.
+
+Training ends for all processes at the first step for which one has no batch, or one of
+another size; what the others have left is not trained on. A batch that does not divide
+over the devices, such as a short last one, is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import jax
+
+from estimax.core.errors import ClusterError, InputError
+from estimax.parallel.processes import BATCH, Processes
+from estimax.parallel.requests import INTERRUPTED, STOP, Requests
+from estimax.staging.batches import PlacedBatch
+
+_log = logging.getLogger("estimax")
+
+
+class Elements(Protocol):
+    """An iterator of elements, each the batches of one step, that has a position."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return itself."""
+
+    def __next__(self) -> Any:
+        """Return the next element."""
+
+    def get_state(self) -> Any:
+        """Return the position behind it."""
+
+
+# (sizes of the batches, widths of padded ids, other arrays) -> widths to pad to
+Agree = Callable[[Sequence[int], Mapping[str, int], Any], Mapping[str, int]]
+
+
+class ClusterBatches:
+    """An iterator of batches in which all processes take part.
+
+    Args:
+      elements: The batches of this process.
+      peers: The processes.
+      requests: What hooks and signals of this process ask for.
+      prepare: Prepares one element. It calls its second argument, an `Agree`, and
+        pads ids to the widths that this returns.
+      misfit: Returns why an element cannot be divided over the devices, or "".
+      checksum: Returns a checksum of an element, which must be that of all processes;
+        None compares nothing.
+      limit: The most batches to give; None gives all.
+    """
+
+    def __init__(
+        self,
+        elements: Elements,
+        peers: Processes,
+        requests: Requests,
+        *,
+        prepare: Callable[[Any, Agree], PlacedBatch],
+        misfit: Callable[[Any], str],
+        checksum: Callable[[Any], int] | None = None,
+        limit: int | None = None,
+    ) -> None:
+        self._elements = elements
+        self._peers = peers
+        self._requests = requests
+        self._prepare = prepare
+        self._misfit = misfit
+        self._checksum = checksum
+        self._rows: int | None = None  # the checksum of the present element
+        self._left = limit
+        self._agreed: frozenset[str] = frozenset()
+        self._is_first = True
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Give up waiting for the other processes; may be called in any thread."""
+        self._is_closed = True
+
+    def __iter__(self) -> Iterator[PlacedBatch]:
+        return self
+
+    def __next__(self) -> PlacedBatch:
+        if self._left == 0:
+            raise StopIteration
+        element = self._next_fitting()
+        if element is None:
+            with contextlib.suppress(_EndedError):
+                self._exchange(None, {}, None)
+            raise StopIteration
+        self._rows = None if self._checksum is None else self._checksum(element)
+        try:
+            batch = self._prepare(element, self._exchange)
+        except _EndedError:
+            raise StopIteration from None
+        if self._left is not None:
+            self._left -= 1
+        examples = batch.examples * self._peers.count
+        return replace(batch, examples=examples, agreed=self._agreed)
+
+    def get_state(self) -> Any:
+        """Return the position behind the last batch."""
+        return self._elements.get_state()
+
+    def _next_fitting(self) -> Any:
+        """Return the next element that divides over the devices; None at the end."""
+        while (element := next(self._elements, None)) is not None:
+            misfit = self._misfit(element)
+            if not misfit:
+                self._is_first = False
+                return element
+            if self._is_first:
+                raise InputError(
+                    f"{misfit}. In a cluster every batch must divide evenly: choose "
+                    "another batch size."
+                )
+            _log.warning("%s, and is left out", misfit)
+        return None
+
+    def _exchange(
+        self, sizes: Sequence[int] | None, widths: Mapping[str, int], arrays: Any
+    ) -> Mapping[str, int]:
+        """Tell all processes about this batch; return the widths to pad to."""
+        shapes = [(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arrays)]
+        mine = {
+            "sizes": sizes,
+            "widths": dict(widths),
+            "shapes": zlib.crc32(repr(shapes).encode()),
+            "rows": self._rows,
+            "asks": self._requests.take(),
+        }
+        found = self._peers.gather(BATCH, mine, lambda: self._is_closed)
+        self._note_requests([one["asks"] for one in found])
+        if STOP in self._agreed or self._is_over([one["sizes"] for one in found]):
+            raise _EndedError
+        if len({one["shapes"] for one in found}) > 1:
+            raise ClusterError(
+                "the batches of the processes have different shapes, although they "
+                f"have as many rows; here they are {shapes}. Pad features to one "
+                "length in the input_fn."
+            )
+        self._check_rows([one["rows"] for one in found])
+        return {
+            name: max(one["widths"].get(name, 0) for one in found) for name in widths
+        }
+
+    def _check_rows(self, checksums: Sequence[int | None]) -> None:
+        """Raise if the processes have read different rows for the same batch."""
+        if len(set(checksums)) == 1:
+            return
+        names: dict[int | None, list[str]] = {}
+        for index, checksum in enumerate(checksums):
+            names.setdefault(checksum, []).append(self._peers.name_of(index))
+        told = "; ".join(
+            f"checksum {checksum} in {', '.join(who)}"
+            for checksum, who in names.items()
+        )
+        raise ClusterError(
+            "the processes of the cluster read different rows for the same batch: "
+            f"{told}. An input_fn without input_context must return the same batches "
+            "in all processes, of which each takes its part: give a shuffle a fixed "
+            "seed, and list files in a fixed order. To give every process a share of "
+            "its own, let the input_fn take input_context, or set "
+            "RunConfig(split_batches=False)."
+        )
+
+    def _note_requests(self, asks: Sequence[Sequence[str]]) -> None:
+        every = {request for asked in asks for request in asked}
+        for index, asked in enumerate(asks):
+            for request in asked:
+                if request.startswith(INTERRUPTED):
+                    name = request.removeprefix(INTERRUPTED)
+                    where = self._peers.name_of(index)
+                    self._requests.interrupted_by = f"{name} in {where}"
+                    every.add(STOP)
+        self._agreed = frozenset(every)
+
+    def _is_over(self, sizes: Sequence[Sequence[int] | None]) -> bool:
+        if all(one == sizes[0] for one in sizes):
+            return sizes[0] is None
+        told = ", ".join(
+            f"{self._peers.name_of(i)} {'none' if one is None else sum(one)}"
+            for i, one in enumerate(sizes)
+        )
+        _log.info(
+            "the data ends here for all processes, because their next batches differ; "
+            "examples: %s",
+            told,
+        )
+        return True
+
+
+class _EndedError(Exception):
+    """Raised within `prepare` if the processes agreed to end."""

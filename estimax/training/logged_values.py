@@ -1,0 +1,183 @@
+"""Logged values, computed only at the steps at which a hook requests them.
+
+    values = program.observe(state, batch, names={"accuracy"})  # before the step itself
+
+`observe` is a forward pass of its own, and a second one with gradients for the norms of
+layers. The train step does not compute these values, so they cost nothing at other
+steps, and the bits of a step do not depend on what is observed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from estimax.core.state import TrainState
+from estimax.hooks.fetching import is_observed
+from estimax.staging.host_plan import PreparedBatch
+from estimax.staging.packing import Packed, unpack
+from estimax.training import steps
+from estimax.training.model import BatchStructure, Model, Variables, logged_arrays
+from estimax.training.updates import UpdatePlan
+
+# (state or variables, batch or stack of batches, place in the stack) -> values. That of
+# training also has `names`, the values to compute.
+Observe = Callable[..., dict[str, Any]]
+
+GRADIENT, WEIGHT = "gradient_norm/", "weight_norm/"
+
+
+def observed_names(logged: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the values that the train step does not return."""
+    return frozenset(name for name in logged if is_observed(name, logged))
+
+
+def observe_training(
+    updates: UpdatePlan, texts: Mapping[str, str], norms: frozenset[str]
+) -> Observe:
+    """Build observe(state, batches, place=None, *, names) -> values of a batch.
+
+    `norms` are the names of the norms. They and the logged values are compiled apart:
+    most requests are for the logged values, which need no gradients.
+    """
+
+    def observe(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
+        applied = steps.apply_in_training(updates, state, batch)
+        rates = learning_rates(updates, state, steps.rates_of(applied))
+        values = rates | logged_arrays(applied.logged)
+        return _everywhere(updates.model, values)
+
+    def observe_norms(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
+        found, _ = steps.gradients(updates, state, batch)
+        gradients = {**found.whole["params"], **found.whole["tables"], **found.rows}
+        weights = {name: _every_variable(state)[name] for name in gradients}
+        return {**_norms(GRADIENT, gradients), **_norms(WEIGHT, weights)}
+
+    model = updates.model
+    logged = _compiled(model, observe, texts)
+    normed = _compiled(model, observe_norms, {})
+
+    def observe_named(*batch: Any, names: Set[str]) -> dict[str, Any]:
+        values = {} if norms.isdisjoint(names) else normed(*batch)
+        return values if names <= norms else {**values, **logged(*batch)}
+
+    return observe_named
+
+
+def norm_names(updates: UpdatePlan) -> list[str]:
+    """Return the names of the norms of all layers that are trained."""
+    groups = updates.param_groups | {n: t.group for n, t in updates.tables.items()}
+    layers = dict.fromkeys(layer_of(n) for n, g in groups.items() if g is not None)
+    return [f"{kind}{layer}" for kind in (GRADIENT, WEIGHT) for layer in layers]
+
+
+def layer_of(variable: str) -> str:
+    """Return the layer of a variable, which is its scope.
+
+    >>> layer_of("dnn/hiddenlayer_0/kernel"), layer_of("bias")
+    ('dnn/hiddenlayer_0', 'bias')
+    """
+    return variable.rpartition("/")[0] or variable
+
+
+def _every_variable(state: TrainState) -> dict[str, Any]:
+    return {**state.params, **state.tables}
+
+
+def _norms(kind: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Euclidean norm of all arrays of each layer."""
+    squares: dict[str, Any] = {}
+    for name, array in arrays.items():
+        total = jnp.sum(jnp.square(array.astype(jnp.float32)))
+        layer = f"{kind}{layer_of(name)}"
+        squares[layer] = squares[layer] + total if layer in squares else total
+    return {layer: jnp.sqrt(total) for layer, total in squares.items()}
+
+
+def observe_evaluation(
+    model: Model, structure: BatchStructure, texts: Mapping[str, str]
+) -> Observe:
+    """Build observe(variables, batch) -> logged values of a batch."""
+
+    def observe(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
+        logged = logged_arrays(model.apply(variables, batch, structure).logged)
+        return _everywhere(model, logged)
+
+    return _compiled(model, observe, texts)
+
+
+def _everywhere(model: Model, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values; on a mesh every device, and so every process, has them."""
+    if model.placement is None:
+        return values
+    replicated: dict[str, Any] = model.placement.replicate(values)
+    return replicated
+
+
+def learning_rates(
+    updates: UpdatePlan, state: TrainState, computed: Mapping[str, jax.Array]
+) -> dict[str, Any]:
+    """Return the learning rate of each optimizer for the next update, by name.
+
+    `computed` are the rates that the model computed, by the index of the group.
+    An optax transformation is left out, unless it was made by
+    `optax.inject_hyperparams`: its rate cannot be read from its state.
+    """
+    groups = updates.train_op.with_rates(computed).groups
+    parts = _parts(updates) if len(groups) > 1 else []
+    rates: dict[str, Any] = {}
+    for index, group in enumerate(groups):
+        rate = _rate(group.optimizer, state.opt_state.get(str(index)), state.step)
+        if rate is not None:
+            rates["/".join(["learning_rate", *parts[index : index + 1]])] = rate
+    return rates
+
+
+def _parts(updates: UpdatePlan) -> list[str]:
+    """Return a name for each group from its variables: "dnn", "linear"."""
+    group_of = updates.param_groups | {n: t.group for n, t in updates.tables.items()}
+    names = [
+        [name for name, group in group_of.items() if group == index]
+        for index in range(len(updates.train_op.groups))
+    ]
+    firsts = [Counter(n.split("/")[0] for n in mine).most_common(1) for mine in names]
+    parts = [first[0][0] if first else "nothing" for first in firsts]
+    if len(set(parts)) == len(parts):
+        return parts
+    return [f"{part}_{index}" for index, part in enumerate(parts)]
+
+
+def _rate(optimizer: Any, opt_state: Any, step: jax.Array) -> Any:
+    if optimizer.learning_rate is not None:
+        return optimizer.learning_rate_at(step)
+    if opt_state is None:
+        return None
+    found = optax.tree_utils.tree_get_all_with_path(opt_state, "learning_rate")
+    return found[0][1] if len(found) == 1 else None
+
+
+def _compiled(
+    model: Model, function: Callable[[Any, Any], Any], texts: Mapping[str, str]
+) -> Observe:
+    def call(first: Any, batch: Packed) -> Any:
+        return function(first, unpack(batch))
+
+    def call_at(first: Any, batches: Packed, place: jax.Array) -> Any:
+        return call(first, steps.batch_at(batches, place))
+
+    of_batch, of_stack = model.compiled(call), model.compiled(call_at)
+
+    def observe(first: Any, batches: Packed, place: int | None = None) -> Any:
+        values = (
+            of_batch(first, batches)
+            if place is None
+            else of_stack(first, batches, place)
+        )
+        return {**values, **texts}
+
+    return observe
