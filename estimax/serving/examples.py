@@ -52,7 +52,7 @@ def columns_from_examples(
             parsed = bundle.parse_examples(Strings.of(list(serialized)))
         except BundleError as error:
             repaired = [
-                _repaired(data, specs, row, error)
+                _repair_example(data, specs, row, error)
                 for row, data in enumerate(serialized)
             ]
             parsed = bundle.parse_examples(Strings.of(repaired))
@@ -95,10 +95,10 @@ def example_from_json(features: Mapping[str, Any]) -> bytes:
     Raises:
       ServingError: A value is of no such kind, or a list mixes kinds.
     """
-    return encode_example({name: _parts(name, v) for name, v in features.items()})
+    return encode_example({name: _parts_of(name, v) for name, v in features.items()})
 
 
-def decoded_base64(text: Any, where: str) -> bytes:
+def decode_base64(text: Any, where: str) -> bytes:
     """Return the bytes of base64 text."""
     try:
         return base64.b64decode(text, validate=True)
@@ -117,7 +117,7 @@ def _as_declared(spec: TensorInfo, column: Any) -> Any:
     return column
 
 
-def _repaired(
+def _repair_example(
     data: bytes, specs: Sequence[TensorInfo], row: int, error: BundleError
 ) -> bytes:
     """Return an Example with floats where the model wants floats, and with defaults.
@@ -161,11 +161,11 @@ def _default(spec: TensorInfo) -> FeatureParts:
     return kind, every
 
 
-def _parts(name: str, value: Any) -> FeatureParts:
+def _parts_of(name: str, value: Any) -> FeatureParts:
     if value is None:
         return None, []
     values = value if isinstance(value, list) else [value]
-    kinds = {_kind(name, v) for v in values}
+    kinds = {_kind_of(name, v) for v in values}
     if len(kinds) > 1:
         raise invalid(
             f"feature {name!r}: expected values of one kind, found "
@@ -179,7 +179,7 @@ def _parts(name: str, value: Any) -> FeatureParts:
     return kind, values
 
 
-def _kind(name: str, value: Any) -> str:
+def _kind_of(name: str, value: Any) -> str:
     if isinstance(value, str) or is_base64(value):
         return "bytes_list"
     if isinstance(value, float):
@@ -196,4 +196,4 @@ def _kind(name: str, value: Any) -> str:
 def _as_bytes(name: str, value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
-    return decoded_base64(value["b64"], f"feature {name!r}")
+    return decode_base64(value["b64"], f"feature {name!r}")

@@ -19,17 +19,17 @@ import grpc.aio
 
 from estimax.core.errors import ConfigError
 from estimax.export import CLASSIFY, REGRESS, TensorInfo
-from estimax.serving.config import ModelConfig, model_configs_from_proto
+from estimax.serving.config import ModelConfig
+from estimax.serving.config_files import model_configs_from_proto
 from estimax.serving.describe import error_of, inputs_of, method_of
 from estimax.serving.examples import examples_from_proto
 from estimax.serving.inference import Answer, InferenceService, Target
 from estimax.serving.metrics import Observed
-from estimax.serving.off_loop import SMALL, OffLoop
 from estimax.serving.protos import message, request_message
-from estimax.serving.reload_threads import ReloadThreads
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
 from estimax.serving.tensors import check_inputs, dtype_number, field, tensor_bytes
+from estimax.serving.threads import SMALL, DecodeThreads, ReloadThreads
 from estimax.serving.versions import LoadedVersion
 
 _log = logging.getLogger("estimax.serving")
@@ -39,7 +39,7 @@ _RELOAD_SECONDS: Final = 600.0
 
 _INFERENCE: Final = ("predict", "classify", "regress", "multi_inference")
 
-Handler = Callable[[Any, float | None], Awaitable[Any]]
+RpcHandler = Callable[[Any, float | None], Awaitable[Any]]
 Reload = Callable[[Sequence[ModelConfig], float], Awaitable[None]]
 
 
@@ -90,7 +90,7 @@ class GrpcApi:
                         run,
                         request,
                         self._token,
-                        self._service.off_loop,
+                        self._service.decode_threads,
                         self._observe,
                     )
                     for name, (run, request) in methods.items()
@@ -129,8 +129,8 @@ class GrpcApi:
             timeout=timeout,
             size=size,
         )
-        return await self._service.off_loop.run(
-            _size(answer), predict_response, answer, self._as_content
+        return await self._service.decode_threads.run(
+            _size_of(answer), predict_response, answer, self._as_content
         )
 
     async def classify(self, request: Any, timeout: float | None) -> Any:
@@ -140,7 +140,9 @@ class GrpcApi:
         )
         response = message("ClassificationResponse")()
         fill = _fill_classes
-        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
+        await self._service.decode_threads.run(
+            _size_of(answer), fill, response.result, answer
+        )
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -151,7 +153,9 @@ class GrpcApi:
         )
         response = message("RegressionResponse")()
         fill = _fill_regressions
-        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
+        await self._service.decode_threads.run(
+            _size_of(answer), fill, response.result, answer
+        )
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -249,10 +253,10 @@ def add_services(
 
 
 def _unary(
-    run: Handler,
+    run: RpcHandler,
     request_name: str,
     token: str | None,
-    off_loop: OffLoop,
+    threads: DecodeThreads,
     observe: Callable[[Observed], None],
 ) -> grpc.RpcMethodHandler:
     request_class = request_message(request_name)
@@ -273,20 +277,20 @@ def _unary(
                 check_token(
                     token, given if isinstance(given, bytes) else given.encode()
                 )
-            request = await off_loop.run(len(data), _parsed, request_class, data)
+            request = await threads.run(len(data), _parse_request, request_class, data)
             response = await run(request, context.time_remaining())
             if isinstance(response, bytes):
                 return response
             size = response.ByteSize()
-            serialized: bytes = await off_loop.run(size, response.SerializeToString)
+            serialized: bytes = await threads.run(size, response.SerializeToString)
         except ServingError as error:
             count(error)
-            await context.abort(_grpc_code(error.code), _shortened(str(error)))
+            await context.abort(_grpc_code(error.code), _shorten_details(str(error)))
         except Exception as error:  # a bug: the server lives on
             if isinstance(error, grpc.aio.AbortError):
                 raise
             _log.exception("request failed")
-            text = _shortened(f"{type(error).__name__}: {error}")
+            text = _shorten_details(f"{type(error).__name__}: {error}")
             await context.abort(grpc.StatusCode.INTERNAL, text)
         return serialized
 
@@ -294,7 +298,7 @@ def _unary(
     return grpc.unary_unary_rpc_method_handler(handle)
 
 
-def _parsed(request_class: Any, data: bytes) -> Any:
+def _parse_request(request_class: Any, data: bytes) -> Any:
     from google.protobuf.message import DecodeError
 
     try:
@@ -308,7 +312,7 @@ def _grpc_code(code: Code) -> grpc.StatusCode:
     return grpc.StatusCode[code.name]
 
 
-def _shortened(text: str) -> str:
+def _shorten_details(text: str) -> str:
     # A name that a client sent may be no valid text.
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _MOST_DETAILS else text[: _MOST_DETAILS - 3] + "..."
@@ -342,7 +346,7 @@ def _check_tasks(tasks: Sequence[Any], targets: Sequence[Target]) -> None:
             )
 
 
-def _size(answer: Answer) -> int:
+def _size_of(answer: Answer) -> int:
     """Return about how many bytes an answer has."""
     return sum(array.nbytes for array in answer.outputs.values())
 

@@ -22,7 +22,7 @@ import grpc
 import grpc.aio
 
 from estimax.core.errors import ConfigError
-from estimax.serving.config import read_proto
+from estimax.serving.config_files import read_proto
 
 
 @dataclass(frozen=True)

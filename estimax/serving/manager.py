@@ -32,17 +32,18 @@ from typing import Final
 from estimax.serving.batching import as_serving_error
 from estimax.serving.config import ModelConfig
 from estimax.serving.lifecycle import (
+    AcquiredVersion,
     Load,
     LoadFunction,
-    Model,
-    Served,
-    State,
+    ServedModel,
+    StagedReload,
     Version,
+    VersionFolder,
+    VersionState,
+    list_versions,
 )
-from estimax.serving.listing import VersionFolder, list_versions
-from estimax.serving.loading import run_in_thread
-from estimax.serving.reloading import StagedReload
 from estimax.serving.status import Code, ServingError, invalid, not_found
+from estimax.serving.threads import run_in_thread
 
 _log = logging.getLogger("estimax.serving")
 # A load that takes longer no longer counts among `load_threads`: it probably waits for
@@ -86,8 +87,8 @@ class ModelManager:
         self._load_threads = load_threads or max(2, min(4, os.cpu_count() or 1))
         self._clock = clock
         self._changed = threading.Condition(threading.RLock())
-        self._models = {config.name: Model(config) for config in configs}
-        self._joining: list[Model] = []  # of the reload under way
+        self._models = {config.name: ServedModel(config) for config in configs}
+        self._joining: list[ServedModel] = []  # of the reload under way
         self._reload_lock = threading.Lock()
         self._loads: dict[Path, Load] = {}  # one thread for each folder at most
         self._listings: dict[str, float] = {}  # folders being read, since when
@@ -100,7 +101,7 @@ class ModelManager:
 
     # What requests, status pages and probes ask for.
 
-    def models(self) -> dict[str, Model]:
+    def models(self) -> dict[str, ServedModel]:
         """Return copies of the models by name, in the order of the configuration."""
         with self._changed:
             return {name: model.snapshot() for name, model in self._models.items()}
@@ -123,7 +124,7 @@ class ModelManager:
     @contextmanager
     def acquire(
         self, name: str, version: int | None = None, label: str | None = None
-    ) -> Iterator[Served]:
+    ) -> Iterator[AcquiredVersion]:
         """Hold a version for a request; it is not unloaded before the block ends.
 
         Raises:
@@ -134,13 +135,13 @@ class ModelManager:
             found = _find(self._model(name), version, label)
             assert found.loaded is not None
             found.requests += 1
-            served = Served(name, found.number, found.loaded)
+            served = AcquiredVersion(name, found.number, found.loaded)
         try:
             yield served
         finally:
             with self._changed:
                 found.requests -= 1
-                if found.state is State.UNLOADING:
+                if found.state is VersionState.UNLOADING:
                     self._end_if_drained(name, found)
                     self._reconcile()
 
@@ -151,7 +152,7 @@ class ModelManager:
         with self._changed:
             model = self._model(name)
             if label is not None:
-                version = _labelled(model, label)
+                version = _version_of_label(model, label)
             versions = model.snapshot().versions
         if version is None:
             return sorted(versions.values(), key=lambda v: -v.number)
@@ -179,7 +180,7 @@ class ModelManager:
     def begin_with(self, configs: Sequence[ModelConfig]) -> None:
         """Replace the models to serve before the first `poll`, when none is loaded."""
         with self._changed:
-            self._models = {config.name: Model(config) for config in configs}
+            self._models = {config.name: ServedModel(config) for config in configs}
 
     def poll(self) -> None:
         """Read the folders of all models; load and unload versions.
@@ -200,7 +201,7 @@ class ModelManager:
                 is_overdue = self._clock() - load.started > self._load_seconds
                 if is_overdue and not load.signal.is_stopped:
                     load.signal.stop()
-                    self._fail(load, self._overdue(load.version))
+                    self._fail(load, self._overdue_error(load.version))
             self._reconcile()
 
     def reload(self, configs: Sequence[ModelConfig], timeout: float) -> None:
@@ -311,7 +312,7 @@ class ModelManager:
         self, path: str, found: Mapping[int, VersionFolder] | None, reason: object
     ) -> None:
         """Record what is in a folder, or the reason why nobody knows."""
-        shown = _shortened(path)
+        shown = _shorten_path(path)
         for model in self._known():
             name = model.config.name
             if model.config.base_path != path:
@@ -360,7 +361,7 @@ class ModelManager:
         self._start_loads()
         self._tell_changed()
 
-    def _reconcile_model(self, model: Model) -> None:
+    def _reconcile_model(self, model: ServedModel) -> None:
         wanted, answers = model.wanted(), model.in_force()
         for number in wanted:
             assert model.found is not None
@@ -368,21 +369,21 @@ class ModelManager:
         for number in answers:
             version = model.versions[number]
             # Loaded just now, or still answering its last requests.
-            is_loaded = version.state in (State.LOADING, State.UNLOADING)
+            is_loaded = version.state in (VersionState.LOADING, VersionState.UNLOADING)
             if is_loaded and version.loaded is not None:
-                version.state = State.AVAILABLE
+                version.state = VersionState.AVAILABLE
         # Until a wanted version answers, another one has to.
         can_answer = any(v.number in answers for v in model.available())
         for version in model.versions.values():
             version.begins_again |= version.number not in wanted
-            if version.state is State.AVAILABLE:
+            if version.state is VersionState.AVAILABLE:
                 is_needed = version.number in answers or not can_answer
             else:
                 is_needed = version.number in wanted
             if not is_needed:
                 self._unload(model, version)
 
-    def _want(self, model: Model, number: int, folder: VersionFolder) -> None:
+    def _want(self, model: ServedModel, number: int, folder: VersionFolder) -> None:
         version = model.versions.get(number)
         if version is None or version.starts_over(folder.stamp):
             version = Version(number, folder.path, folder.stamp)
@@ -409,11 +410,11 @@ class ModelManager:
             if version.path not in self._loads:  # two models may share a folder
                 self._start_load(model, version)
 
-    def _start_load(self, model: Model, version: Version) -> None:
+    def _start_load(self, model: ServedModel, version: Version) -> None:
         load = self._loads[version.path] = Load(
             model.config.name, version, self._clock()
         )
-        version.state = State.LOADING
+        version.state = VersionState.LOADING
         version.is_loading = True
         _log.info("model %s: loading version %d", model.config.name, version.number)
         is_serving = self._has_started and any(
@@ -459,36 +460,36 @@ class ModelManager:
         version.error = as_serving_error(error)
         version.retry_at = self._clock() + self._retry_seconds
         if version.failures > self._retries:
-            version.state = State.END
+            version.state = VersionState.END
         _log.error("model %s: version %d: %s", load.model, version.number, error)
 
-    def _overdue(self, version: Version) -> ServingError:
+    def _overdue_error(self, version: Version) -> ServingError:
         return ServingError(
             Code.DEADLINE_EXCEEDED,
             f"{version.path} was not loaded within {self._load_seconds:g} s; is its "
             "storage slow? The option --load-timeout allows more time.",
         )
 
-    def _unload(self, model: Model, version: Version) -> None:
-        if version.state >= State.UNLOADING:
+    def _unload(self, model: ServedModel, version: Version) -> None:
+        if version.state >= VersionState.UNLOADING:
             return
         load = self._loads.get(version.path)
         if load is not None and load.version is version:
             load.signal.stop()
-        version.state = State.UNLOADING
+        version.state = VersionState.UNLOADING
         self._end_if_drained(model.config.name, version)
 
     def _end_if_drained(self, name: str, version: Version) -> None:
         if version.requests:
             return
-        version.state = State.END
+        version.state = VersionState.END
         if version.loaded is not None:
             version.loaded.close()
             version.loaded = None
             _log.info("model %s: version %d is unloaded", name, version.number)
         self._tell_changed()
 
-    def _remove(self, model: Model) -> None:
+    def _remove(self, model: ServedModel) -> None:
         for version in model.versions.values():
             self._unload(model, version)
 
@@ -529,7 +530,7 @@ class ModelManager:
         if hung:
             raise ServingError(
                 Code.DEADLINE_EXCEEDED,
-                f"{_shortened(hung[0])} was not read in time; its storage hangs.",
+                f"{_shorten_path(hung[0])} was not read in time; its storage hangs.",
             )
 
     def _wait_for_change(self, deadline: float) -> None:
@@ -544,7 +545,7 @@ class ModelManager:
 
     # Small things.
 
-    def _known(self) -> list[Model]:
+    def _known(self) -> list[ServedModel]:
         return [*self._models.values(), *self._joining]
 
     def _is_settled(self) -> bool:
@@ -555,18 +556,18 @@ class ModelManager:
         for listener in self._listeners:
             listener()
 
-    def _model(self, name: str) -> Model:
+    def _model(self, name: str) -> ServedModel:
         if name not in self._models:
             known = ", ".join(self._models) or "none"
             raise not_found(f"model {name!r} is not served here; models: {known}.")
         return self._models[name]
 
 
-def _find(model: Model, version: int | None, label: str | None) -> Version:
+def _find(model: ServedModel, version: int | None, label: str | None) -> Version:
     """Return the version that answers a request."""
     name = model.config.name
     if label is not None:
-        version = _labelled(model, label)
+        version = _version_of_label(model, label)
     ready = {v.number: v for v in model.available()}
     if version is None and ready:
         return ready[max(ready)]
@@ -581,7 +582,7 @@ def _find(model: Model, version: int | None, label: str | None) -> Version:
     return ready[version]
 
 
-def _labelled(model: Model, label: str) -> int:
+def _version_of_label(model: ServedModel, label: str) -> int:
     labels = model.config.version_labels
     if label not in labels:
         raise invalid(
@@ -591,6 +592,6 @@ def _labelled(model: Model, label: str) -> int:
     return labels[label]
 
 
-def _shortened(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """Return a path for a message: one that is too long is a reason for errors."""
     return path if len(path) <= 200 else f"{path[:200]}..."

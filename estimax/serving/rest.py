@@ -19,11 +19,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from estimax.serving import json_values, pages
-from estimax.serving.config import METRICS_PATH
+from estimax.serving import json_bodies
+from estimax.serving.config import METRICS_PATH, RestLimits
 from estimax.serving.describe import (
     metadata_json,
     models_json,
+    page,
+    page_state,
     status_json,
 )
 from estimax.serving.examples import example_from_json
@@ -32,13 +34,12 @@ from estimax.serving.inference import (
     InferenceService,
     Target,
 )
-from estimax.serving.json_pieces import JsonPieces, parse_in_pieces
-from estimax.serving.json_rows import features_from_json
+from estimax.serving.json_bodies import JsonPieces, parse_in_pieces
 from estimax.serving.metric_families import Family
 from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
-from estimax.serving.off_loop import LARGE, SMALL
-from estimax.serving.requests import CLASSES, REGRESSION, SCORES
+from estimax.serving.requests import CLASSES, REGRESSION, SCORES, features_from_json
 from estimax.serving.status import Code, ServingError, check_token, invalid
+from estimax.serving.threads import LARGE, SMALL
 from estimax.serving.versions import LoadedVersion
 
 _access = logging.getLogger("estimax.serving.access")
@@ -61,23 +62,6 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 # The target, the body, and its size in bytes.
 Verb = Callable[[Target, dict[str, Any], int], Awaitable["Response"]]
-
-
-@dataclass(frozen=True)
-class RestLimits:
-    """The limits of REST requests.
-
-    Args:
-      timeout: Seconds until a request is answered with 504.
-      max_body: The largest body in bytes, after decompression.
-      token: The bearer token that requests must carry. None: none.
-      allows_cors: Whether pages of other origins may send requests.
-    """
-
-    timeout: float = 30.0
-    max_body: int = 64 * 1024 * 1024
-    token: str | None = None
-    allows_cors: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +130,7 @@ class RestApp:
             return await self._route(scope, receive)
         except ServingError as error:
             if not error.is_counted:
-                self._count(scope, error.code, time.perf_counter() - start)
+                self._count_failure(scope, error.code, time.perf_counter() - start)
             return _error(error)
         except Exception as error:  # a bug: the connection and the server live on
             logging.getLogger("estimax.serving").exception("request failed")
@@ -170,12 +154,14 @@ class RestApp:
         if path == self._metrics_path and method == "GET":
             families = await self._families()
             # Thousands of lines, for which requests need not wait.
-            return _text(await self._service.off_loop.run(LARGE, text_of, families))
+            return _text(
+                await self._service.decode_threads.run(LARGE, text_of, families)
+            )
         if path == "/ui/state" and method == "GET":
             totals = totals_of(await self._families())
-            return _json(pages.state(self._service.manager, totals))
-        if (page := self._page(method, path)) is not None:
-            return page
+            return _json(page_state(self._service.manager, totals))
+        if (found := self._page(method, path)) is not None:
+            return found
         match = _PATH.fullmatch(path)
         if match is None and path.startswith("/v1/"):
             raise invalid(f"malformed request: {method} {path}")
@@ -195,13 +181,15 @@ class RestApp:
                 "ready\n" if is_ready else "not ready\n", 200 if is_ready else 503
             )
         if path in ("/", "/ui", "/ui/"):
-            return Response(200, pages.page(), b"text/html; charset=utf-8")
+            return Response(200, page(), b"text/html; charset=utf-8")
         return None
 
     async def _own_families(self) -> list[Family]:
         return self._metrics.families(self._service.manager)
 
-    def _count(self, scope: Mapping[str, Any], code: Code, seconds: float) -> None:
+    def _count_failure(
+        self, scope: Mapping[str, Any], code: Code, seconds: float
+    ) -> None:
         """Count a request that failed before it reached a model."""
         match = _PATH.fullmatch(_raw_path(scope))
         verb = (match["rest"] or "") if match is not None else ""
@@ -259,34 +247,36 @@ class RestApp:
         )
         if is_row_form:
             _check_rows(answer)
-        write = json_values.predictions_json
-        return await self._written(answer, write, answer.outputs, is_row_form)
+        write = json_bodies.predictions_json
+        return await self._write(answer, write, answer.outputs, is_row_form)
 
     async def _classify(
         self, target: Target, body: dict[str, Any], size: int
     ) -> Response:
-        examples = await self._service.off_loop.run(size, _examples, body)
+        examples = await self._service.decode_threads.run(size, _examples, body)
         answer = await self._service.classify(
             _with_signature(target, body), examples, self._limits.timeout
         )
-        return await self._written(answer, _classes_json, answer)
+        return await self._write(answer, _classes_json, answer)
 
     async def _regress(
         self, target: Target, body: dict[str, Any], size: int
     ) -> Response:
-        examples = await self._service.off_loop.run(size, _examples, body)
+        examples = await self._service.decode_threads.run(size, _examples, body)
         answer = await self._service.regress(
             _with_signature(target, body), examples, self._limits.timeout
         )
         values = answer.outputs[REGRESSION]
-        return await self._written(answer, json_values.list_json, "results", values)
+        return await self._write(answer, json_bodies.list_json, "results", values)
 
-    async def _written(
+    async def _write(
         self, answer: Answer, write: Callable[..., bytes], *arguments: Any
     ) -> Response:
         """Return the answer that `write(*arguments)` writes, in a thread if large."""
-        size = json_values.SIZE_OF_NUMBER * sum(a.size for a in answer.outputs.values())
-        return Response(200, await self._service.off_loop.run(size, write, *arguments))
+        size = json_bodies.SIZE_OF_NUMBER * sum(a.size for a in answer.outputs.values())
+        return Response(
+            200, await self._service.decode_threads.run(size, write, *arguments)
+        )
 
     async def _body(
         self, scope: Mapping[str, Any], receive: Receive
@@ -296,17 +286,17 @@ class RestApp:
         encoding = (_header(scope, b"content-encoding") or b"").lower()
         if encoding == b"gzip":
             # A small body may become a large one.
-            run, most = self._service.off_loop.run, self._limits.max_body
-            data = await run(LARGE, _inflated, data, most)
+            run, most = self._service.decode_threads.run, self._limits.max_body
+            data = await run(LARGE, _inflate, data, most)
         elif encoding not in (b"", b"identity"):
             raise invalid(
                 f"Content-Encoding: expected gzip, found {encoding.decode()}."
             )
         size = len(data)
         if size <= SMALL:
-            return json_values.parse(data), size
-        parse = json_values.parse if size <= _PARSED_AT_ONCE else parse_in_pieces
-        return await self._service.off_loop.run(size, parse, data), size
+            return json_bodies.parse(data), size
+        parse = json_bodies.parse if size <= _PARSED_AT_ONCE else parse_in_pieces
+        return await self._service.decode_threads.run(size, parse, data), size
 
     async def _read(self, receive: Receive) -> bytes:
         pieces, size, more = [], 0, True
@@ -335,7 +325,7 @@ class RestApp:
             headers += _CORS
         accepted = _header(scope, b"accept-encoding") or b""
         if len(body) > _COMPRESSED_FROM and b"gzip" in accepted:
-            body = await self._compressed(body)
+            body = await self._compress(body)
             headers.append((b"content-encoding", b"gzip"))
         headers.append((b"content-length", b"%d" % len(body)))
         start = {"type": "http.response.start", "status": response.status}
@@ -347,8 +337,8 @@ class RestApp:
             part = {"type": "http.response.body", "body": body[place:end]}
             await send({**part, "more_body": end < len(body)})
 
-    async def _compressed(self, body: bytes) -> bytes:
-        return await self._service.off_loop.run(len(body), gzip.compress, body, 1)
+    async def _compress(self, body: bytes) -> bytes:
+        return await self._service.decode_threads.run(len(body), gzip.compress, body, 1)
 
 
 _CORS: Final = [
@@ -415,12 +405,12 @@ def _examples(body: Mapping[str, Any]) -> list[bytes]:
 
 def _classes_json(answer: Answer) -> bytes:
     """Return `results`: [label, score] of every class of every row."""
-    rows = _classes(answer.outputs)
-    is_finite = json_values.are_finite(answer.outputs.values())
-    return json_values.list_json("results", rows, is_finite)
+    rows = _class_pairs(answer.outputs)
+    is_finite = json_bodies.are_finite(answer.outputs.values())
+    return json_bodies.list_json("results", rows, is_finite)
 
 
-def _classes(outputs: Mapping[str, Any]) -> list[list[list[Any]]]:
+def _class_pairs(outputs: Mapping[str, Any]) -> list[list[list[Any]]]:
     given = next(iter(outputs.values()))
     rows, width = given.shape[0], given.shape[-1] if given.ndim > 1 else 1
     labels = (
@@ -448,7 +438,7 @@ def _check_rows(answer: Answer) -> None:
             )
 
 
-def _inflated(data: bytes, most: int) -> bytes:
+def _inflate(data: bytes, most: int) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     try:
         found = inflater.decompress(data, most + 1)
@@ -479,11 +469,11 @@ def _preflight(scope: Mapping[str, Any]) -> Response:
 def _error(error: ServingError) -> Response:
     # A name that a client sent may be no valid text.
     text = str(error).encode("utf-8", "backslashreplace").decode()
-    return Response(error.code.http, json_values.dumps({"error": text}))
+    return Response(error.code.http, json_bodies.dumps({"error": text}))
 
 
 def _json(value: Any) -> Response:
-    return Response(200, json_values.dumps(value))
+    return Response(200, json_bodies.dumps(value))
 
 
 def _text(text: str, status: int = 200) -> Response:

@@ -30,12 +30,9 @@ from grpc_health.v1 import health_pb2_grpc
 
 from estimax.core.errors import ConfigError
 from estimax.export.bundle import has_programs_in_use
-from estimax.serving.batching import BatchQueue, Scheduler, Task, as_serving_error
-from estimax.serving.config import (
-    METRICS_PATH,
-    ModelConfig,
-    read_metrics_path,
-)
+from estimax.serving.batching import BatchQueue, BatchTask, Scheduler, as_serving_error
+from estimax.serving.config import METRICS_PATH, ModelConfig, ServerConfig
+from estimax.serving.config_files import ModelsFile, batching_of, read_metrics_path
 from estimax.serving.connections import Connections
 from estimax.serving.grpc_api import add_services
 from estimax.serving.health import Health
@@ -47,20 +44,16 @@ from estimax.serving.listening import (
     grpc_options,
     listen_grpc,
 )
-from estimax.serving.loading import StopSignal, run_in_thread
 from estimax.serving.manager import ModelManager
 from estimax.serving.metric_families import Family, Sample, by_worker
 from estimax.serving.metrics import Observed, ServerMetrics
-from estimax.serving.model_batching import batching_of
-from estimax.serving.models_file import ModelsFile
 from estimax.serving.programs import NamedShapes
-from estimax.serving.reload_threads import ReloadThreads
 from estimax.serving.request_log import RequestLog
 from estimax.serving.rest import RestApp
-from estimax.serving.server_config import ServerConfig
 from estimax.serving.status import Code, ServingError
+from estimax.serving.threads import ReloadThreads, StopSignal, run_in_thread
 from estimax.serving.versions import LoadedVersion, compile_in_child, load_version
-from estimax.serving.worker_link import WorkerLink
+from estimax.serving.workers import WorkerLink
 
 _log = logging.getLogger("estimax.serving")
 _RELOAD_SECONDS: Final = 600.0
@@ -109,7 +102,7 @@ class Server:
             load_threads=config.load_threads,
         )
         self._reloads = ReloadThreads(self.manager.reload)
-        self._request_log = _request_log(config, link, self.metrics)
+        self._request_log = _open_request_log(config, link, self.metrics)
         self._connections = Connections(
             config.max_connections,
             config.request_read_seconds,
@@ -323,10 +316,10 @@ class Server:
         while True:
             await asyncio.sleep(seconds)
             try:
-                configs = await asyncio.to_thread(self._models_file.changed)
+                configs = await asyncio.to_thread(self._models_file.read_if_changed)
                 if configs is not None:
                     await self.reload(configs, _RELOAD_SECONDS)
-                    self._models_file.applied()
+                    self._models_file.note_applied()
             except Exception as error:
                 _log.error("%s: %s", self._config.model_config_file, error)
 
@@ -337,7 +330,11 @@ class Server:
         self.metrics.observe(request)
 
     def _observe_batch(
-        self, queue: BatchQueue, tasks: Sequence[Task], start: float, seconds: float
+        self,
+        queue: BatchQueue,
+        tasks: Sequence[BatchTask],
+        start: float,
+        seconds: float,
     ) -> None:
         if queue.labels is None:
             queue.labels = _labels_of(queue, self.manager)
@@ -481,7 +478,7 @@ def _read_tls(config: ServerConfig) -> tuple[Tls | None, Tls | None]:
     return tls, tls
 
 
-def _request_log(
+def _open_request_log(
     config: ServerConfig, link: WorkerLink | None, metrics: ServerMetrics
 ) -> RequestLog | None:
     if config.request_log is None:

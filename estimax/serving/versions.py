@@ -1,8 +1,13 @@
 """A version of a model: loaded, compiled, and ready to answer requests.
 
-version = load_version(path, BatchingConfig(), scheduler)
-version.submit("predict", raw_batch, deliver)
-version.close()
+    version = load_version(path, BatchingConfig(), scheduler)
+    version.submit("predict", raw_batch, deliver)
+    version.close()
+
+    for path in prepare(config): ...    # fill the compilation cache, e.g. of an image
+
+A version is compiled before it answers: first in a child process of low priority, into
+the compilation cache that both share, and then again here, from the cache.
 """
 
 from __future__ import annotations
@@ -15,30 +20,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from estimax import export
+from estimax.core.errors import ConfigError
 from estimax.core.sparse import Sparse
 from estimax.export import Bundle
+from estimax.export.manifest import MANIFEST, version_folders
 from estimax.export.signature import input_name, origins_of
 from estimax.serving.batching import (
     Answers,
-    Features,
+    BatchTask,
+    RequestFeatures,
     Scheduler,
-    Task,
     answer_in_pieces,
     row_count,
 )
-from estimax.serving.config import BatchingConfig
-from estimax.serving.json_rows import FeatureReader, JsonRows
-from estimax.serving.loading import StopSignal, run_in_thread
+from estimax.serving.config import BatchingConfig, ModelConfig, ServerConfig
+from estimax.serving.config_files import batching_of, read_model_configs
+from estimax.serving.examples import compile_parser
 from estimax.serving.programs import NamedShapes, Programs, too_long
-from estimax.serving.requests import IdCheck
+from estimax.serving.requests import FeatureReader, IdCheck, PendingRows
 from estimax.serving.status import invalid
-from estimax.serving.tensor_rows import TensorReader
+from estimax.serving.tensors import TensorReader
+from estimax.serving.threads import StopSignal, run_in_thread
 from estimax.serving.warm_up import run_warm_up
 
 _log = logging.getLogger("estimax.serving")
@@ -77,7 +85,7 @@ class LoadedVersion:
     def submit(
         self,
         signature: str,
-        batch: Features,
+        batch: RequestFeatures,
         deliver: Callable[[Answers | Exception], None],
         deadline: float | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
@@ -99,11 +107,13 @@ class LoadedVersion:
         self._check_lists(batch)
         if rows <= self._batching.max_batch_size:  # a larger one shares no batch
             self._check_ids(batch)
-        self.queue.submit(Task(batch, rows, signature, deliver, deadline, is_wanted))
+        self.queue.submit(
+            BatchTask(batch, rows, signature, deliver, deadline, is_wanted)
+        )
 
-    def _check_lists(self, batch: Features) -> None:
+    def _check_lists(self, batch: RequestFeatures) -> None:
         """Refuse lists that no program takes, before others share their batch."""
-        others = batch.others if isinstance(batch, JsonRows) else batch
+        others = batch.others if isinstance(batch, PendingRows) else batch
         most = self._batching.max_list_length
         for origin, value in others.items():
             if (
@@ -222,3 +232,56 @@ def _send_line(pipe: IO[bytes] | None, value: Any) -> None:
     with contextlib.suppress(OSError, ValueError):  # the child, or the load, has ended
         pipe.write(json.dumps(value).encode() + b"\n")
         pipe.flush()
+
+
+def prepare(config: ServerConfig) -> Iterator[Path]:
+    """Compile the models of a server into the compilation cache.
+
+    Use it when an image is built, so that a server in it starts from a full cache. It
+    loads every version that a server would, and the parser of Examples.
+
+    Args:
+      config: The settings of the server.
+
+    Yields:
+      The folder of each version, after it has been compiled.
+
+    Raises:
+      EstimaxError: A version cannot be loaded, or a model has none.
+    """
+    scheduler = Scheduler(1)
+    try:
+        models = config.models or read_model_configs(
+            Path(config.model_config_file or "")
+        )
+        for model in models:
+            for path in _versions_to_serve(model):
+                batching = batching_of(
+                    path, config.batching, reads_file=config.reads_batching_params
+                )
+                loaded = load_version(path, batching, scheduler)
+                compile_parser(loaded.bundle)
+                loaded.close()
+                yield path
+    finally:
+        scheduler.close()
+
+
+def _versions_to_serve(config: ModelConfig) -> list[Path]:
+    """Return the folders of the versions of a model that its policy chooses.
+
+    Raises:
+      ConfigError: There is none.
+    """
+    base = Path(config.base_path)
+    if (base / MANIFEST).is_file():
+        return [base]
+    try:
+        folders = version_folders(base)
+    except OSError as error:
+        raise ConfigError(f"{base}: cannot be read: {error.strerror}.") from None
+    complete = {n: path for n, path in folders.items() if (path / MANIFEST).is_file()}
+    chosen = config.version_policy.choose(list(complete))
+    if not chosen:
+        raise ConfigError(f"model {config.name!r}: {base} has no version to serve.")
+    return [complete[number] for number in chosen]

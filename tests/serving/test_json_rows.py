@@ -8,9 +8,14 @@ import pytest
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
 from estimax.export.requests import RequestReader
-from estimax.serving import json_values
-from estimax.serving.json_pieces import parse_in_pieces
-from estimax.serving.json_rows import FeatureReader, JsonRows, features_from_json
+from estimax.serving import json_bodies
+from estimax.serving.json_bodies import parse_in_pieces
+from estimax.serving.requests import (
+    FeatureReader,
+    PendingRows,
+    columns_from_json,
+    features_from_json,
+)
 from estimax.serving.status import ServingError
 from estimax.staging.trace import Origin
 
@@ -47,7 +52,7 @@ def reader():
 
 def slowly(body):
     """Return the raw batch of a request, feature by feature."""
-    columns, _ = json_values.columns_from_json(body, SPECS)
+    columns, _ = columns_from_json(body, SPECS)
     return RequestReader(SPECS, ORIGINS)(columns)
 
 
@@ -66,7 +71,7 @@ def assert_same(found, expected):
 
 def read(body, reader):
     found, _ = features_from_json(body, SPECS, reader)
-    assert isinstance(found, JsonRows)
+    assert isinstance(found, PendingRows)
     return found
 
 
@@ -151,7 +156,7 @@ def test_one_error_names_all_features_without_a_value(reader):
 def test_null_in_a_row_of_several_values_is_its_default():
     pair = TensorInfo("pair", "float32", (None, 2), default=(1.0, 2.0))
     body = {"instances": [[5, None], None, [3, 4]]}
-    columns, _ = json_values.columns_from_json(body, [pair])
+    columns, _ = columns_from_json(body, [pair])
     assert columns["pair"].tolist() == [[5, 2], [1, 2], [3, 4]]
 
 
@@ -165,7 +170,7 @@ def test_base64_is_read_feature_by_feature(reader):
 def test_half_of_a_surrogate_pair_is_not_json():
     body = json.dumps({"instances": [float("nan"), "\ud800"]}).encode()
     with pytest.raises(ServingError, match="not JSON"):
-        json_values.parse(body)
+        json_bodies.parse(body)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +192,7 @@ def test_csv_records_stand_for_all_features(body):
 
 def test_many_blanks_in_place_of_rows_are_explained(reader):
     empty, blank = b'{"instances": []}', b'{"instances": [' + b" " * 40 + b"]}"
-    bodies = [json_values.parse(empty), parse_in_pieces(blank, piece=20)]
+    bodies = [json_bodies.parse(empty), parse_in_pieces(blank, piece=20)]
     reasons = []
     for body in bodies:
         with pytest.raises(ServingError) as raised:

@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 
 from estimax.export import TensorInfo
-from estimax.serving.json_values import (
-    columns_from_json,
-    dumps,
-    parse,
-    predictions_json,
-)
+from estimax.serving.json_bodies import dumps, parse, predictions_json
+from estimax.serving.requests import columns_from_json
 from estimax.serving.status import ServingError
 
 AGE = TensorInfo("age", "float32", (None,))

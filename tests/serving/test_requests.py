@@ -6,8 +6,7 @@ import pytest
 from estimax.core.errors import FeatureError
 from estimax.export import TensorInfo
 from estimax.feature_columns import transforms
-from estimax.serving.json_rows import FeatureReader
-from estimax.serving.requests import IdCheck
+from estimax.serving.requests import FeatureReader, IdCheck
 from estimax.staging.host_plan import Plan
 from estimax.staging.trace import Call, Origin
 

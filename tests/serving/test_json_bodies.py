@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimax.serving import json_pieces, json_values
-from estimax.serving.json_pieces import JsonPieces, parse_in_pieces
+from estimax.serving import json_bodies
+from estimax.serving.json_bodies import JsonPieces, parse_in_pieces
 from estimax.serving.status import ServingError
 
 TEXTS = st.text(alphabet='a"\\[]{},: \u00e5\n', max_size=6)
@@ -34,10 +34,10 @@ def whole(value):
 @given(BODIES, st.integers(1, 40), st.booleans(), st.sampled_from((3, 7, 2**20)))
 def test_pieces_have_the_values_of_the_whole(body, piece, is_ascii, block):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_pieces, "_BLOCK", block)
+        patch.setattr(json_bodies, "_BLOCK", block)
         data = json.dumps(body, ensure_ascii=is_ascii).encode()
         found = parse_in_pieces(data, piece)
-        expected = json_values.parse(data)
+        expected = json_bodies.parse(data)
         assert json.dumps(whole(found)) == json.dumps(expected)  # NaN is not NaN
 
 
@@ -48,7 +48,7 @@ def test_a_damaged_body_is_refused_in_pieces_as_well(body, piece, data):
     place = data.draw(st.integers(0, len(text) - 1))
     damaged = text[:place] + data.draw(st.sampled_from('"[]{},:\\ 1')) + text[place:]
     try:
-        expected = json_values.parse(damaged.encode())
+        expected = json_bodies.parse(damaged.encode())
     except ServingError:
         with pytest.raises(ServingError):
             whole(parse_in_pieces(damaged.encode(), piece))
