@@ -22,9 +22,9 @@ from estimax.core.device_dtypes import as_float32
 from estimax.core.errors import BundleError, InputError
 from estimax.core.strings import Strings
 from estimax.export import Bundle, TensorInfo
-from estimax.export.examples import blank_request, example_dtype, specs_of
 from estimax.export.requests import is_filled
 from estimax.export.signature import DEFAULT_SIGNATURE, STRING
+from estimax.export.text_requests import blank_request, example_dtype, specs_of
 from estimax.formats.messages import FeatureParts, decode_example, encode_example
 from estimax.native import loading
 from estimax.serving.status import invalid

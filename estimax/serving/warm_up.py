@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, InputError
 from estimax.export import CLASSIFY, Bundle
-from estimax.export.selftest import check_answers
+from estimax.export.selftest import WARM_UP_FILE, check_answers
 from estimax.export.signature import DEFAULT_SIGNATURE, Signature
-from estimax.export.warm_up import WARM_UP_FILE
 from estimax.formats.records import iter_record_blocks
 from estimax.serving.batching import Answers, answer_in_pieces, as_serving_error
 from estimax.serving.examples import (
