@@ -74,10 +74,13 @@ class BatchTask:
         values = batch.others if isinstance(batch, PendingRows) else batch
         shapes = (getattr(value, "shape", ())[1:] for value in values.values())
         reader = type(batch.reader) if isinstance(batch, PendingRows) else None
+        # The reader too: rows of JSON are Python values and rows of gRPC are bytes,
+        # which cannot be converted together.
         self.key = (self.signature, reader, *shapes)
 
     def tell(self, found: Answers | Exception) -> None:
         """Deliver answers or an error, unless something has been delivered."""
+        # One thread at a time has the task, so no lock is needed.
         if not self._is_told:
             self.deliver(found)
             self._is_told = True
@@ -126,6 +129,7 @@ class LargeRequest:
 
     def _receive(self, index: int, answers: Answers | Exception) -> None:
         """Take the answers of a piece; deliver all of them, or the first error."""
+        # Pieces of one request may run in several threads at the same time.
         with self._lock:
             if self._is_over:
                 return
@@ -140,6 +144,7 @@ class LargeRequest:
                 answers = concat_answers(self._found)
             except Exception as error:  # widths that differ, or no memory
                 answers = error
+        # Without the lock: `deliver` runs code of others.
         self._whole.tell(answers)
 
 
@@ -158,6 +163,8 @@ class BatchQueue:
         self._run = run
         self._config = config
         self._scheduler = scheduler
+        # All of these belong to the lock of the scheduler, `changed`. `ready_at`,
+        # `take` and `end_run` are called with it, `run` without it.
         self._waiting: deque[BatchTask] = deque()
         self._rows = 0
         self._large: deque[LargeRequest] = deque()
@@ -194,6 +201,7 @@ class BatchQueue:
                 )
             if is_large:
                 self._large.append(LargeRequest(task, config.piece_size))
+                # Every idle thread may take a piece of it.
                 self._scheduler.changed.notify_all()
             else:
                 self._waiting.append(task)
@@ -274,6 +282,8 @@ class BatchQueue:
         if not current:
             return []
         try:
+            # First all together. Only if that fails is each task run alone, since
+            # requests are checked before they are queued and failures are rare.
             answers = self._answers(current, may_compile=False)
         except Exception as error:
             if len(current) > 1:
@@ -299,6 +309,8 @@ class BatchQueue:
                 task.tell(error)
 
     def _answers(self, tasks: Sequence[BatchTask], *, may_compile: bool) -> Answers:
+        # Here and not when a request arrives: one conversion for the rows of all tasks
+        # takes a fraction of one for each.
         batch = _concat_features([task.batch for task in tasks])
         self.batches += 1
         self.batched_rows += sum(task.rows for task in tasks)
@@ -416,6 +428,7 @@ class Scheduler:
     def _take(self) -> tuple[BatchQueue, list[BatchTask]] | None:
         """Wait for a batch and return it with its queue; None when closed."""
         with self.changed:
+            # The lock is released while this waits, and while the batch runs.
             while not self._is_closed:
                 now = time.monotonic()
                 queue, at = self._first_ready(now)
@@ -431,6 +444,8 @@ class Scheduler:
             index = (self._next + turn) % len(self._queues)
             at = self._queues[index].ready_at(now)
             if at is not None and at <= now:
+                # The search begins behind the queue that was served last, so that a
+                # busy model cannot starve the others.
                 self._next = index + 1
                 return self._queues[index], at
             if at is not None and (found is None or at < earliest):
@@ -501,6 +516,7 @@ def _deliver(tasks: Sequence[BatchTask], answers: Answers) -> None:
     start = 0
     for task in tasks:
         stop = start + task.rows
+        # No copy and no slice for a request that was alone.
         if len(tasks) == 1:
             task.tell(answers)
         else:
@@ -512,6 +528,8 @@ def as_serving_error(error: Exception) -> ServingError:
     """Return an error with a status code: errors of estimax are the request's."""
     if isinstance(error, ServingError):
         return error
+    # Whatever estimax raises about a request names what the client can change; any
+    # other exception is a bug of the server.
     if isinstance(error, EstimaxError):
         return invalid(str(error))
     return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")

@@ -77,6 +77,8 @@ class ModelConfig:
             )
         if not self.base_path:
             raise ConfigError(f"model {self.name!r}: base_path is missing.")
+        # Versions are read as files, by `os.listdir` and memory maps: an object store
+        # would fail at every poll, so it is refused at the start.
         scheme, found, _ = self.base_path.partition("://")
         if found:
             raise ConfigError(
@@ -158,6 +160,8 @@ class BatchingConfig:
         (8, 32, 128, 512, 1024)
         """
         lengths = [padded_length(self.list_length)]
+        # Factor 4: five lengths up to 1024, each a compiler run of every long size.
+        # Factor 2 would be eight.
         most = padded_length(self.max_list_length)
         while lengths[-1] < most:
             lengths.append(min(4 * lengths[-1], most))

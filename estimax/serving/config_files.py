@@ -67,6 +67,8 @@ def read_batching_config(path: Path) -> BatchingConfig:
     proto = read_proto(path, "BatchingParameters")
     largest = proto.max_batch_size.value if proto.HasField("max_batch_size") else 1000
     sizes = tuple(proto.allowed_batch_sizes) or _sizes_up_to(largest)
+    # A rule of TensorFlow Serving; without it requests of the largest size fit no
+    # batch.
     if sizes[-1] != largest:
         raise ConfigError(
             f"{path}: the last of allowed_batch_sizes must be max_batch_size, "
@@ -102,6 +104,8 @@ def batching_of(
     if reads_file:
         for file in (path / _BATCHING_FILE, path / "assets.extra" / _BATCHING_FILE):
             if file.is_file():
+                # `num_batch_threads` of the file has no effect, since all models share
+                # the threads.
                 return replace(read_batching_config(file), threads=batching.threads)
     return batching
 
@@ -153,10 +157,12 @@ class ModelsFile:
           ConfigError: The file is invalid.
         """
         stamp, now = self._stamp(), time.monotonic()
+        # No file: an editor may be replacing it, so keep what is served.
         if stamp in (None, self._applied):
             return None
         if stamp == self._tried and now < self._retry_at:
             return None
+        # Before it is read: an invalid file is not reported every second.
         self._tried, self._retry_at = stamp, now + self._retry_seconds
         return read_model_configs(self._path)
 

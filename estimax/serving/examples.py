@@ -49,6 +49,8 @@ def columns_from_examples(
     specs = bundle.signature(DEFAULT_SIGNATURE).inputs
     try:
         try:
+            # The compiled parser first. Only what it refuses is decoded in Python,
+            # slowly.
             parsed = bundle.parse_examples(Strings.of(list(serialized)))
         except BundleError as error:
             repaired = [
@@ -133,6 +135,7 @@ def _repair_example(
     missing = []
     for spec in specs:
         kind, values = features.get(spec.name, (None, ()))
+        # TensorFlow refuses it; here the declared dtype is known.
         if kind == "int64_list" and example_dtype(spec) == "float32":
             features[spec.name] = "float_list", [float(value) for value in values]
         if len(values) or spec.kind == "sparse" or None in spec.tail:

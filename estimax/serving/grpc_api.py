@@ -34,6 +34,7 @@ from estimax.serving.versions import LoadedVersion
 
 _log = logging.getLogger("estimax.serving")
 _MOST_DETAILS: Final = 1024  # characters of an error, as in TensorFlow Serving
+# Clients unpack the metadata by this name, which is not ours.
 _TYPE_URL: Final = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 _RELOAD_SECONDS: Final = 600.0
 
@@ -109,6 +110,7 @@ class GrpcApi:
         size = sum(map(len, inputs.values()))
 
         def read(specs: Sequence[TensorInfo], loaded: LoadedVersion) -> Any:
+            # The short way of one row; None means any other form, not a mistake.
             row = loaded.tensor_reader.from_inputs(inputs) if size <= SMALL else None
             if row is not None:
                 return row
@@ -169,6 +171,7 @@ class GrpcApi:
         ) as held:  # one version answers all tasks
             response = message("MultiInferenceResponse")()
             for task, target in zip(request.tasks, targets, strict=True):
+                # By number: "latest" may be another version by the second task.
                 same = Target(target.name, held.number, signature=target.signature)
                 result = response.results.add()
                 if task.method_name == CLASSIFY:
@@ -183,6 +186,7 @@ class GrpcApi:
     async def get_model_metadata(self, request: Any, timeout: float | None) -> Any:
         """Answer a GetModelMetadata request."""
         target = _target(request.model_spec)
+        # The only field that TensorFlow Serving knows.
         if list(request.metadata_field) != ["signature_def"]:
             raise invalid(
                 "metadata_field: expected 'signature_def', found "
@@ -229,6 +233,7 @@ class GrpcApi:
             raise invalid(str(error)) from None
         if not configs:
             raise invalid("config: expected at least one model, found none.")
+        # A client without a deadline must not keep the one reload busy for ever.
         seconds = min(timeout or _RELOAD_SECONDS, _RELOAD_SECONDS)
         await self._reload(configs, seconds)
         response = message("ReloadConfigResponse")()
@@ -284,9 +289,11 @@ def _unary(
             size = response.ByteSize()
             serialized: bytes = await threads.run(size, response.SerializeToString)
         except ServingError as error:
+            # Before `abort`, which raises and does not return.
             count(error)
             await context.abort(_grpc_code(error.code), _shorten_details(str(error)))
         except Exception as error:  # a bug: the server lives on
+            # `context.abort` raises it: the answer was sent.
             if isinstance(error, grpc.aio.AbortError):
                 raise
             _log.exception("request failed")
@@ -333,6 +340,7 @@ def _target(spec: Any) -> Target:
 def _check_tasks(tasks: Sequence[Any], targets: Sequence[Target]) -> None:
     if not tasks:
         raise invalid("tasks: expected at least one, found none.")
+    # These rules, and UNIMPLEMENTED below, are TensorFlow Serving's.
     if len({target.name for target in targets}) > 1:
         raise invalid("tasks: all tasks of a request must name the same model.")
     names = [target.signature for target in targets]
@@ -357,6 +365,8 @@ def predict_response(answer: Answer, as_content: bool) -> bytes:
     Its parts are put together from bytes: a message of protobuf would convert every
     number to an object, which takes ten times as long.
     """
+    # Field 1 of PredictResponse is `outputs` and field 2 the spec of the model; in an
+    # entry of the map, 1 is the key and 2 the value.
     entries = [
         field(1, field(1, name.encode()) + field(2, tensor_bytes(array, as_content)))
         for name, array in answer.outputs.items()

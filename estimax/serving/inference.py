@@ -132,12 +132,17 @@ class InferenceService:
             INVALID_ARGUMENT if features or the filter do not fit it.
         """
         async with self._begin_run(target, "predict") as run:
+            # TensorFlow Serving answers an unknown signature with FAILED_PRECONDITION
+            # in Predict and with INVALID_ARGUMENT in Classify and Regress; over REST
+            # both are 400.
             signature = _find_signature(run.served, target, Code.FAILED_PRECONDITION)
             _check_filter(signature, output_filter)
             loaded = run.served.loaded
             columns = await self.decode_threads.run(
                 size, read, signature.inputs, loaded
             )
+            # The message was small, but its tensors repeat values: only now is it known
+            # that decoding them takes long.
             if callable(columns):
                 columns = await self.decode_threads.run(LARGE, columns)
                 size = LARGE
@@ -192,10 +197,12 @@ class InferenceService:
         """
         if is_parser_loaded():
             return
+        # One task for all requests: the first one starts it, and all wait for it.
         if self._parser_loading is None:
             loading = asyncio.to_thread(compile_parser, bundle)
             self._parser_loading = asyncio.create_task(loading)
         try:
+            # Shielded: the request that began it may give up, the others still wait.
             await asyncio.wait_for(asyncio.shield(self._parser_loading), timeout)
         except TimeoutError:
             raise ServingError(
@@ -230,10 +237,14 @@ class InferenceService:
                 size, check_request, bundle, signature, columns
             )
         )
+        # Before the check of the rows, so that metrics have the size of a refused
+        # request.
         run.rows = row_count(batch)
         self._check_rows(run.rows)
         if not run.rows:
             return signature.without_rows()
+        # The queue drops a task whose deadline has passed before it is run; the timer
+        # below answers the client if the batch itself takes too long.
         deadline = None if timeout is None else time.monotonic() + timeout
         waiting = _submit(run.served, signature.name, batch, deadline)
         if timeout is None:
@@ -266,6 +277,8 @@ class _Run:
         self._method = method
         self._entry = entry
         self._report = observe
+        # Held until the answer is complete: a version that is replaced meanwhile is
+        # unloaded only after its last request.
         self._held = manager.acquire(target.name, target.version, target.label)
         self._start = time.perf_counter()
         self.rows = 0
@@ -287,6 +300,8 @@ class _Run:
         if error is None:
             self._tell(Code.OK)
         elif isinstance(error, Exception):
+            # Marked as counted, because REST and gRPC count the failures that never
+            # came here.
             found = as_serving_error(error)
             self._tell(found.code)
             found.is_counted = True
@@ -360,6 +375,7 @@ def _submit(
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Answers] = loop.create_future()
 
+    # Runs in the event loop, the only thread that may touch the future.
     def resolve(found: Answers | Exception) -> None:
         if future.done():  # the client has gone, or its time is up
             return
@@ -368,11 +384,14 @@ def _submit(
         else:
             future.set_result(found)
 
+    # Runs in a thread of the scheduler, and only hands the answer over.
     def deliver(found: Answers | Exception) -> None:
         loop.call_soon_threadsafe(resolve, found)
 
     def is_wanted() -> bool:
         return not future.done()
 
+    # Raises at once if the queue is full: a client that is told so can try another
+    # server, one that waits in vain cannot.
     served.loaded.submit(signature, batch, deliver, deadline, is_wanted)
     return future

@@ -124,6 +124,7 @@ def parse_in_pieces(data: bytes, piece: int = PIECE) -> dict[str, Any]:
     (1, [[1], [2], [3], [4, 5, 6], [7]])
     """
     text = data.strip(_BLANK)
+    # A small body, or one that is no object, which `parse` explains.
     if len(text) <= piece or not text.startswith(b"{"):
         return parse(data)
     structure = _Structure(text, piece)
@@ -211,6 +212,8 @@ class _Structure:
             stop = min(place + _BLOCK, len(text))
             while stop < len(text) and text[stop - 1] == ord("\\"):
                 stop += 1  # an escape and what it escapes are in one block
+            # A view of the body, without a copy. NumPy releases the interpreter in the
+            # operations on it.
             block = np.frombuffer(text, np.uint8, stop - place, place)
             places, kinds, is_text = _find_structure(block, is_text)
             steps = (kinds == _OPEN).astype(np.int8) - (kinds == _CLOSE)
@@ -232,6 +235,7 @@ class _Structure:
         if index == len(ends) or ends[index] >= stop:
             raise invalid("the body is not JSON: it ends before the value does.")
         end = int(ends[index])
+        # Only depths are counted above, so "[}" is found here.
         if self.text[start : start + 1] + self.text[end : end + 1] not in _PAIRS:
             raise invalid(f"the body is not JSON: a wrong bracket at byte {end}.")
         if self.text[end + 1 : stop].strip(_BLANK):
@@ -275,6 +279,7 @@ def _find_structure(
 
 def _keep_outer_places(places: NDArray[np.int64], piece: int) -> NDArray[np.int64]:
     """Return the first and the last place of every piece of the text."""
+    # Every comma of 64 MB would be 8 bytes of index for each.
     pieces = places // piece
     is_first = np.diff(pieces, prepend=-1) != 0
     is_last = np.diff(pieces, append=-1) != 0
@@ -298,6 +303,7 @@ def _find_escapes(places: NDArray[Any], kinds: NDArray[Any]) -> NDArray[np.bool_
 
 def predictions_json(answers: Mapping[str, NDArray[Any]], is_row_form: bool) -> bytes:
     """Return the body of an answer: `predictions` for rows, `outputs` for columns."""
+    # Once for all outputs: the rows of an answer are written in one way.
     finite = are_finite(answers.values())
     key = b'{"predictions":' if is_row_form else b'{"outputs":'
     if len(answers) == 1:

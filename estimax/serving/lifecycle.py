@@ -54,6 +54,7 @@ def list_versions(base: Path) -> dict[int, VersionFolder]:
       OSError: The folder cannot be read.
       ValueError: The path has a zero byte.
     """
+    # The manifest is written last, so a folder with one is complete.
     own = _stamp(base / MANIFEST)
     if own is not None:
         return {
@@ -65,6 +66,8 @@ def list_versions(base: Path) -> dict[int, VersionFolder]:
         try:
             stamp = _stamp(path / MANIFEST)
         except OSError:
+            # Listed all the same: loading it fails with the reason, which the status of
+            # the model shows.
             found[number] = VersionFolder(path, None)
         else:
             if stamp is not None:
@@ -184,6 +187,7 @@ class ServedModel:
 
     def wanted(self) -> list[int]:
         """Return the versions on disk to be loaded, also those of a reload."""
+        # Both are loaded: the versions in force answer until the reload is complete.
         asked = [] if self.asked is None else self.chosen_by(self.asked)
         return sorted({*self.in_force(), *asked})
 
@@ -208,8 +212,12 @@ class ServedModel:
         versions = {**self.versions, version.number: version}
         unwanted = versions.keys() - self.wanted()
         ended = [n for n in unwanted if versions[n].state is VersionState.END]
+        # TensorFlow Serving lists ended versions for ever; a server that gets one every
+        # hour would answer ever longer lists.
         for number in sorted(ended)[:-_ENDED_KEPT]:
             del versions[number]
+        # Replaced as a whole: `snapshot` and status pages may still iterate over the
+        # dict before.
         self.versions = versions
 
     def snapshot(self) -> ServedModel:
@@ -322,6 +330,7 @@ def _holds(model: ServedModel) -> bool:
     found = model.found or {}
     wanted = model.chosen_by(asked)
     policy = asked.version_policy
+    # A version that is named must exist; "latest" and "all" take what there is.
     missing = set(policy.versions) - found.keys() if policy.kind == "specific" else ()
     if missing or not wanted:
         what = f"version {min(missing)}" if missing else "a version"
@@ -358,6 +367,7 @@ def _check_labels(
     ready = {version.number for version in model.available()}
     for label, number in asked.version_labels.items():
         before = model.config.version_labels.get(label)
+        # Clients that use the label would get errors from now on.
         if before in ready and number != before and number not in wanted:
             raise ServingError(
                 Code.FAILED_PRECONDITION,

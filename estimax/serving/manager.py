@@ -86,9 +86,14 @@ class ModelManager:
         self._listing_seconds = listing_seconds
         self._load_threads = load_threads or max(2, min(4, os.cpu_count() or 1))
         self._clock = clock
+        # Guards every record below. Reentrant, because ending a request reconciles,
+        # which may end a version. Never held while a folder is read or a version is
+        # loaded: storage may hang for minutes, and every request takes this lock.
         self._changed = threading.Condition(threading.RLock())
         self._models = {config.name: ServedModel(config) for config in configs}
         self._joining: list[ServedModel] = []  # of the reload under way
+        # Held for a whole reload, minutes long; one reload at a time. Taken before
+        # `_changed`, never after.
         self._reload_lock = threading.Lock()
         self._loads: dict[Path, Load] = {}  # one thread for each folder at most
         self._listings: dict[str, float] = {}  # folders being read, since when
@@ -134,6 +139,8 @@ class ModelManager:
         with self._changed:
             found = _find(self._model(name), version, label)
             assert found.loaded is not None
+            # Counted under the same lock that chose it: between the choice and the
+            # count nobody can unload it.
             found.requests += 1
             served = AcquiredVersion(name, found.number, found.loaded)
         try:
@@ -141,6 +148,7 @@ class ModelManager:
         finally:
             with self._changed:
                 found.requests -= 1
+                # The last request of a version that was replaced frees it.
                 if found.state is VersionState.UNLOADING:
                     self._end_if_drained(name, found)
                     self._reconcile()
@@ -250,6 +258,8 @@ class ModelManager:
     def stop_loading(self) -> None:
         """Load nothing more, and tell loads under way to stop."""
         with self._changed:
+            # Also wakes `wait_until_ready`, so that a server can be stopped while its
+            # first load hangs.
             self._is_stopping = True
             for load in self._loads.values():
                 load.signal.stop()
@@ -266,6 +276,8 @@ class ModelManager:
             for model in self._known():
                 self._remove(model)
             self._is_closed = True
+            # A load may not see its signal, e.g. while its disk hangs. The server then
+            # ends without waiting for it.
             return self._changed.wait_for(lambda: not self._loads, timeout)
 
     # Listing folders.
@@ -276,10 +288,13 @@ class ModelManager:
         A folder that is being read already is not waited for.
         """
         with self._changed:
+            # A folder that hangs has one thread, not one more at each poll.
             fresh = set(paths) - self._listings.keys()
             self._listings.update(dict.fromkeys(fresh, time.monotonic()))
         for path in fresh:
             try:
+                # The lock is free here: `os.listdir` of a network disk may take
+                # seconds.
                 run_in_thread(partial(self._list, path), "list")
             except RuntimeError as error:  # there are too many threads
                 self._end_listing(path, None, str(error))
@@ -357,7 +372,9 @@ class ModelManager:
             return
         for model in self._known():
             self._reconcile_model(model)
+        # Sticky: from now on loads compile in a child, to spare the requests.
         self._has_started |= self._is_settled()
+        # After every model was reconciled, so that the loads can be put in order.
         self._start_loads()
         self._tell_changed()
 
@@ -432,6 +449,7 @@ class ModelManager:
         version = load.version
         loaded, error = None, None
         try:
+            # Without the lock, for seconds or minutes.
             loaded = self._load_version(version.path, is_serving, load.signal)
         except Exception as caught:
             error = caught
@@ -445,6 +463,8 @@ class ModelManager:
             elif error is not None:
                 self._fail(load, error)
             else:
+                # Still LOADING: `_reconcile` makes it available, unless it belongs to a
+                # reload that is not in force yet.
                 version.loaded, version.error, version.failures = loaded, None, 0
                 seconds = self._clock() - load.started
                 _log.info(
@@ -476,6 +496,8 @@ class ModelManager:
         load = self._loads.get(version.path)
         if load is not None and load.version is version:
             load.signal.stop()
+        # First no new requests (only AVAILABLE versions get them), then the end of
+        # those under way, then the memory.
         version.state = VersionState.UNLOADING
         self._end_if_drained(model.config.name, version)
 
@@ -497,6 +519,10 @@ class ModelManager:
 
     def _reload(self, configs: Sequence[ModelConfig], deadline: float) -> None:
         with self._changed:
+            # The order of a reload: mark what is asked for, list the folders afresh,
+            # load beside the versions in force, and only when everything is loaded
+            # replace the models at once. Any failure before that withdraws the marks,
+            # and clients never notice.
             staged = StagedReload(configs, self._models)
             self._joining = staged.joining
         try:
@@ -505,6 +531,8 @@ class ModelManager:
                 self._reconcile()
                 while not staged.holds():
                     self._wait_for_change(deadline)
+                # No request can come between these lines: the lock is held since
+                # `holds` returned True.
                 for model in staged.commit(self._models):
                     self._remove(model)
                 self._models = staged.models

@@ -206,6 +206,8 @@ class ServerMetrics:
         counts, answered = series
         for count in counts:
             count.inc()
+        # As in TensorFlow Serving, only successes are in the latencies: refusals in
+        # microseconds would hide slow answers.
         if answered is None:
             return
         for count in answered.rows:
@@ -300,6 +302,8 @@ class ServerMetrics:
             for values in {tuple(s.labels[name] for name in names) for s in samples}:
                 if values[1] and values[:2] not in known:
                     metric.remove(*values)
+                    # The cached series are detached now, and counts in them would be
+                    # lost.
                     self._series.clear()
                     self._batches.clear()
 

@@ -61,6 +61,8 @@ class Programs:
         }
         self._fills = _list_fills(bundle)
         self._compiled: dict[tuple[int, ArgumentShapes], Any] = {}
+        # Serializes compiling. Reading `_compiled` needs no lock: entries are only
+        # added, and a program never changes.
         self._lock = threading.Lock()
         self.late_compiles = 0  # while requests were answered; see the module
         self._learned: dict[ArgumentShapes, None] = {}
@@ -136,6 +138,8 @@ class Programs:
         """
         arrays = self._bundle.transform(batch)
         rows = len(next(iter(arrays.values())))
+        # All lists of a batch get one length. A length for each feature would multiply
+        # the number of shapes.
         length = self._length(arrays)
         is_long = length > self._batching.list_lengths[0]
         sizes = (
@@ -143,9 +147,11 @@ class Programs:
             if is_long
             else self._batching.batch_sizes
         )
+        # There is one: the queue makes no batch of more rows than the largest size.
         size = next(n for n in sizes if n >= rows)
         padded = self._pad(arrays, size, length)
         computed = self._compute(signature, padded, may_compile)
+        # From the batch as it came: forwarded features never go to the device.
         forwarded = self._bundle.forwarded(batch)
         return {
             spec.name: spec.to_wire(
@@ -160,6 +166,7 @@ class Programs:
         shapes = tuple(array.shape for array in arrays.values())
         index = self._group_of[signature]
         key = index, shapes
+        # Never `jit`, which would compile a new shape without asking.
         program = self._compiled.get(key)
         if program is None:
             if not may_compile:

@@ -88,6 +88,8 @@ def features_from_json(
       ServingError: The body has both or neither of `instances` and `inputs`, or a value
         does not fit its feature.
     """
+    # The fast way first. It returns None for what it does not know, and then the
+    # request is read again from the start; mistakes may take twice the time.
     if ("instances" in body) != ("inputs" in body):
         is_row_form = "instances" in body
         given = body["instances" if is_row_form else "inputs"]
@@ -172,6 +174,7 @@ class FeatureReader:
         self.text_inputs = (*EXAMPLE_NAMES, *([csv_name] if csv_name else ()))
         by_name = {input_name(origin): origin for origin in origins}
         kinds = {spec.name: _plain_kind(spec) for spec in specs}
+        # Sorted by dtype, so that the columns of a group are one slice.
         self.plain = sorted(
             (spec for spec in specs if kinds[spec.name] is not None),
             key=lambda spec: (spec.dtype, spec.shape),
@@ -248,6 +251,8 @@ class FeatureReader:
         if self._values_of is None:
             return None
         try:
+            # As many keys as features, and no KeyError below: then the keys are the
+            # names, without comparing the keys of every row.
             if set(map(len, rows)) != {len(self._names)}:
                 return self._from_rows_without_keys(rows)
             columns = list(zip(*map(self._values_of, rows), strict=True))
@@ -310,6 +315,8 @@ class FeatureReader:
                 types = set(map(type, itertools.chain.from_iterable(mine)))
             if not types <= _TYPES[group.kind]:
                 return None
+            # NumPy would wrap or raise only when the batch is converted, with the rows
+            # of other requests.
             if group.kind == "i" and not _are_in_range(mine, group.dtype):
                 return None
             if group.kind == "f" and int in types:
@@ -353,6 +360,7 @@ class FeatureReader:
         )
         if group.tail:
             made = [column.reshape((rows, 1)) for column in made]
+        # NaN is a missing value where the column has a default.
         if group.has_defaults and group.kind == "f" and np.isnan(block).any():
             specs = self.plain[group.start : group.stop]
             made = [column_from(*pair) for pair in zip(specs, made, strict=True)]
@@ -429,6 +437,7 @@ def _from_rows(
 ) -> dict[str, Any]:
     if not isinstance(rows, list) or not rows:
         raise invalid("instances: expected a list with at least one row.")
+    # The first row decides, and `{"b64": text}` is a value.
     is_named = isinstance(rows[0], dict) and not is_base64(rows[0])
     if not is_named:
         spec = _only_input(specs, "instances")
@@ -437,6 +446,8 @@ def _from_rows(
         return {spec.name: column_from_json(spec, rows)}
     if not all(type(row) is dict for row in rows):
         raise invalid("instances: expected objects, found another value among them.")
+    # Extra names are errors in rows and ignored in columns; both as in TensorFlow
+    # Serving.
     specs = _or_text(specs, rows[0], text_inputs)
     expected = {spec.name for spec in specs}
     for index, row in enumerate(rows):
@@ -599,6 +610,8 @@ def _check_nested(spec: TensorInfo, value: Any) -> Any:
 def _flatten(spec: TensorInfo, value: Any) -> tuple[list[Any], tuple[int, ...]]:
     """Return the values of nested lists in order, and their shape."""
     values, shape = [value], []
+    # The shape is read down the first element, level by level, without recursion: a
+    # body may nest a thousand lists.
     while isinstance(values[0] if values else None, list):
         lengths = {len(v) if isinstance(v, list) else -1 for v in values}
         if len(lengths) > 1:
@@ -626,6 +639,7 @@ def _integers(
     spec: TensorInfo, values: list[Any], dtype: np.dtype[Any]
 ) -> NDArray[Any]:
     limits = np.iinfo(dtype)
+    # 64 bits first: NumPy would wrap 300 to 44 in a uint8.
     wide = np.array(values, np.uint64 if dtype == np.uint64 else np.int64)
     if wide.size and (wide.min() < limits.min or wide.max() > limits.max):
         raise _unfit(spec, "a number that is out of range")
@@ -635,6 +649,7 @@ def _integers(
 def _check_types(spec: TensorInfo, values: list[Any]) -> None:
     kind = np.dtype(spec.dtype).kind
     found = set(map(type, values)) - _TYPES[kind]
+    # Clients send 1.0 for 1 by accident, from a column of floats: say what to send.
     if found == {float} and kind in "iu":
         number = next(v for v in values if type(v) is float)
         advice = (
@@ -685,6 +700,7 @@ def check_request(
     own = {spec.name for spec in signature.inputs}
     if len(columns) == 1 and not own & columns.keys():
         (name,) = columns
+        # CSV first: a bundle may call its records "examples".
         is_csv = bundle.csv is not None and name == bundle.csv.name
         if not is_csv and name in EXAMPLE_NAMES:
             serialized = _list_examples(columns[name], name)
@@ -743,6 +759,7 @@ class IdCheck:
 
     def __call__(self, features: plans.RawBatch | PendingRows) -> None:
         """Raise `FeatureError` if an id has no row in its table."""
+        # Only transforms that refuse ids are here, so most models pay nothing.
         for call in self._calls:
             columns = (
                 [features.column(origin) for origin in call.inputs]

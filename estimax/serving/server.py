@@ -108,7 +108,10 @@ class Server:
             config.request_read_seconds,
             lambda reason: self.metrics.closed_connections.labels(reason).inc(),
         )
+        # Owned by the event loop; other threads only ask.
         self._is_draining = False
+        # Belongs to the event loop: while it runs, other threads set it by
+        # `call_soon_threadsafe`.
         self._stop = asyncio.Event()
         self._stopped = threading.Event()  # the same for threads
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -163,11 +166,15 @@ class Server:
                     if on_ready is not None:
                         on_ready(self)
                 await self._stop.wait()
+                # The order of the end: not ready, wait for load balancers, close the
+                # ports, answer what is under way, unload, end the batch threads, close
+                # the log.
                 await self._drain()
         finally:
             self.stop()
             has_ended = await asyncio.to_thread(self.manager.close, self._grace_left())
             self.is_still_loading = not has_ended
+            # After REST and gRPC have ended: requests under way need the threads.
             self._scheduler.close()
             if self._request_log is not None:
                 self._request_log.close()
@@ -178,7 +185,9 @@ class Server:
         self.manager.notify()
         _log.info("stopping: waiting %g s before closing", self._config.drain_delay)
         await asyncio.sleep(self._config.drain_delay)
+        # One deadline for REST, gRPC and loads, which end at the same time.
         self._deadline = time.monotonic() + self._config.shutdown_grace
+        # At the same moment for all, or REST would use up the time of gRPC.
         for close in self._close_listeners:
             close()
 
@@ -201,6 +210,7 @@ class Server:
         Raises:
           ServingError: The models are refused, or not ready in time.
         """
+        # Once, by the worker that was asked, before any worker changes.
         if not self._config.allows_pending_labels:
             _check_labels(self.manager, configs)
         if self._link is None:
@@ -268,6 +278,7 @@ class Server:
             reads_file=self._config.reads_batching_params,
         )
         shapes = learned_shapes(self.manager, path)
+        # At the start nobody waits for answers, and a child only costs time.
         if is_serving and not has_programs_in_use(path):
             compile_in_child(path, batching, stop, shapes)
         base = str(path.parent)
@@ -336,6 +347,8 @@ class Server:
         start: float,
         seconds: float,
     ) -> None:
+        # Found at the first batch: a load knows its folder and not its model. Kept,
+        # because this runs after every batch.
         if queue.labels is None:
             queue.labels = _labels_of(queue, self.manager)
         if queue.labels is not None:
@@ -386,6 +399,7 @@ class Server:
         server = _Uvicorn(settings)
         serving = asyncio.create_task(server.serve(sockets=[bound]))
         serving.add_done_callback(lambda _: self.stop())
+        # uvicorn has no event for it.
         while not server.started:
             if serving.done():
                 await serving  # raises the reason

@@ -95,6 +95,7 @@ def array_from_proto(proto: Any, where: str) -> NDArray[Any] | Strings:
       ServingError: The dtype is not supported, or values and shape do not agree.
     """
     shape = _shape(proto, where)
+    # Before values are read: 20 bytes may promise 64 MB.
     _check_repeated({where: proto}, {where: shape})
     return _array(proto, shape, where)
 
@@ -294,6 +295,7 @@ def fill_proto(proto: Any, array: NDArray[Any], *, as_content: bool = False) -> 
     if as_content:
         proto.tensor_content = flat.tobytes()
         return
+    # `half_val` is a list of int32 with 16 bits each.
     if flat.dtype.itemsize == 2 and flat.dtype.kind not in "iu":
         flat = flat.view(np.uint16)  # the bits of float16 and bfloat16
     getattr(proto, _FIELDS[name][1]).extend(flat.tolist())
@@ -337,6 +339,7 @@ def field(number: int, data: bytes) -> bytes:
 
 
 def _shape(proto: Any, where: str) -> tuple[int, ...]:
+    # As a scalar, which `_check_shape` refuses for an input.
     if proto.tensor_shape.unknown_rank:
         return ()
     shape = tuple(dim.size for dim in proto.tensor_shape.dim)
@@ -375,6 +378,7 @@ def _wide(dtype: np.dtype[Any]) -> Any:
 
 def _repeat_last(values: NDArray[Any], count: int) -> NDArray[Any]:
     """Cut surplus values, or repeat the last one; zeros if there is none."""
+    # TensorFlow drops surplus values and repeats the last of too few.
     if len(values) >= count:
         return values[:count]
     if not len(values):
@@ -460,6 +464,7 @@ class TensorReader(FeatureReader):
         None does not mean that the request is wrong: `tensors.check_inputs` reads every
         form, and explains what is wrong.
         """
+        # With missing or extra inputs, `check_inputs` says which.
         if len(inputs) != len(self._names):
             return None
         plain = []
@@ -500,6 +505,7 @@ def _make_cut(spec: TensorInfo) -> CutValue:
     if spec.dtype == STRING:
         return _cut_text(tuple(head + _TEXT for head in heads))
     size = np.dtype(spec.dtype).itemsize
+    # A client may send `tensor_content` or the typed field of the dtype.
     tags = [_CONTENT, *([_FIXED[spec.dtype]] if spec.dtype in _FIXED else [])]
     fixed = frozenset(h + tag + bytes([size]) for h in heads for tag in tags)
 

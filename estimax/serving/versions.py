@@ -104,6 +104,8 @@ class LoadedVersion:
           FeatureError: An id is out of range.
         """
         rows = row_count(batch)
+        # Now, before the rows are queued: a batch must not fail for one of its
+        # requests.
         self._check_lists(batch)
         if rows <= self._batching.max_batch_size:  # a larger one shares no batch
             self._check_ids(batch)
@@ -162,6 +164,8 @@ def load_version(
             "them. Serve the folder of the version, which predicts."
         )
     programs = Programs(bundle, batching)
+    # From the cache, if a child has compiled it; the order is compile, self-test, warm-
+    # up, and only then a queue: no request can see a version that fails.
     programs.compile(shapes, check)
     # With these programs: the bundle would compile its own for one more batch size.
     bundle.self_test(
@@ -214,6 +218,7 @@ def compile_in_child(
         try:
             # They may be more than an argument of a command can have.
             run_in_thread(partial(_send_line, child.stdin, list(shapes)), "shapes")
+            # Polled, to notice the signal of the load within 50 ms.
             while child.poll() is None:
                 signal.wait(0.05)
         finally:

@@ -199,6 +199,8 @@ class WorkerLink:
         handlers = {"reload": apply, "metrics": collect}
         self._channel = await Channel.open(self._sock, handlers)
         try:
+            # No timeout: if the keeper ends, so does the connection, and the call with
+            # it.
             found = await self._channel.call("begin", timeout=None)
         except ChannelError as error:
             raise ServingError(Code.UNAVAILABLE, f"the keeper: {error}") from None
