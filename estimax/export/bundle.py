@@ -772,7 +772,7 @@ def _fit_argument(
 ) -> NDArray[Any]:
     """Return an array in the dtype that the program takes, or raise for its shape.
 
-    `sizes` has the free sizes of the arrays before; those of this one are added.
+    `sizes` has the free sizes of the arrays before; add the sizes of this array.
     """
     if array is None:
         raise BundleError(f"{name}: expected an array, found none.")

@@ -1,7 +1,7 @@
 """Which sizes of the arrays of an exported function are free, besides the batch.
 
     free = find_free_axes(plan, example, is_traceable)   # axes of dense features
-    symbolic_axes(plan, example, free)                   # those of all arrays
+    symbolic_axes(plan, example, free)                   # free axes of all arrays
 
 Rows of sparse features have any length, so the axes of padded ids are always free. A
 dense feature [B, T] may be padded rows, of any length as well, or a vector of T

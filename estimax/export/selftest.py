@@ -101,7 +101,7 @@ def check_answers(
     *,
     platform: str = "cpu",
 ) -> None:
-    """Raise BundleError if answers differ: floats by more than rounding, others at all.
+    """Raise BundleError if answers differ; floats may differ by rounding.
 
     On other platforms than a CPU, integers and text are not compared: rounding may
     change which class wins a tie.

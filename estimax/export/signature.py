@@ -447,7 +447,7 @@ def _shape(record: Mapping[str, Any]) -> tuple[int | None, ...]:
 
 def _counting_rows(plan: plans.Plan, example: plans.RawBatch) -> plans.Plan:
     """Return a plan that reads one feature, for a function that reads none."""
-    # The number of rows of the answer is that of the features.
+    # The answer has as many rows as the features.
     for origin, value in example.items():
         if origin.part == "features" and isinstance(value, np.ndarray):
             return replace(plan, raw=(origin,))

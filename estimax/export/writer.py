@@ -428,7 +428,7 @@ def _spec_of_forwarded(
 def _stem_for(
     signature: str, exported: export.Exported, kept: Mapping[str, export.Exported]
 ) -> str:
-    """Return the file name of a function, that of an equal function if there is one."""
+    """Return the file name of a function; equal functions share one file."""
     for stem, other in kept.items():
         same_results = functions.results_of(other) == functions.results_of(exported)
         same_program = other.mlir_module_serialized == exported.mlir_module_serialized

@@ -275,7 +275,7 @@ class BatchQueue:
                 task.tell(ServingError(Code.UNAVAILABLE, busy))
 
     def _run_compiled(self, tasks: Sequence[BatchTask]) -> list[BatchTask]:
-        """Run tasks, as far as this needs no compiler; return the others."""
+        """Run tasks, as far as this needs no compiler; return the tasks that do."""
         current = [
             task for task in tasks if task.is_wanted() and not _give_up_if_late(task)
         ]
@@ -287,7 +287,7 @@ class BatchQueue:
             answers = self._answers(current, may_compile=False)
         except Exception as error:
             if len(current) > 1:
-                # One of them is bad, or of a new shape; the others get their answers.
+                # One task is bad or has a new shape; the other tasks get their answers.
                 return [late for task in current for late in self._run_compiled([task])]
             if isinstance(error, NotCompiledError):
                 return current

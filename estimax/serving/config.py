@@ -34,7 +34,7 @@ class VersionPolicy:
     versions: tuple[int, ...] = ()
 
     def choose(self, found: Sequence[int]) -> list[int]:
-        """Return those of the versions found on disk that are to be served.
+        """Return the versions to serve, of the versions found on disk.
 
         >>> VersionPolicy(count=2).choose([1, 5, 3])
         [3, 5]
@@ -58,7 +58,7 @@ class ModelConfig:
 
     Raises:
       ConfigError: The name is empty or has a "/" or ":", or the path is missing or
-        that of an object store.
+        points to an object store.
 
     Example:
       >>> ModelConfig("ctr", "/models/ctr").version_policy.choose([1, 2])

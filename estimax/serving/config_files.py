@@ -95,8 +95,8 @@ def batching_of(
       path: The folder of the version.
       batching: The settings of the server.
       reads_file: Whether `batching_params.pbtxt` in the folder, or in its
-        `assets.extra`, replaces them. The threads stay those of the server, which all
-        models share.
+        `assets.extra`, replaces them. `threads` is never replaced, because all models
+        share the threads of the server.
 
     Raises:
       ConfigError: The file cannot be read, or a value is out of range.

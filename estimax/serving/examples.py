@@ -70,7 +70,8 @@ def examples_from_proto(given: Any) -> list[bytes]:
         return list(given.example_list.examples)
     if kind == "example_list_with_context":
         lists = given.example_list_with_context
-        # The later of two features with one name wins: that of the example.
+        # The later of two features with one name wins, so the example overrides
+        # the context.
         return [lists.context + example for example in lists.examples]
     return []
 

@@ -51,7 +51,7 @@ class GrpcApi:
       service: Runs the requests.
       as_content: Answer with `tensor_content` instead of typed fields.
       token: The bearer token that calls must carry as metadata. None: none.
-      reload: Replaces all models. None: only those of the manager of `service`.
+      reload: Replaces all models. None: only the manager of `service` replaces its own.
       observe: Called after a request that failed before it reached a model.
     """
 

@@ -51,7 +51,7 @@ class Target:
 
     Args:
       name: The name of the model.
-      version: The version. None: the highest that is ready, or that of the label.
+      version: The version. None: the version of the label, or the highest ready one.
       label: The label of a version.
       signature: The name of the signature. Empty: "serving_default".
     """

@@ -162,7 +162,7 @@ class ServedModel:
     Attributes:
       config: The configuration in force.
       asked: A configuration that a reload asks for. Its versions are loaded beside
-        those of `config`, and answer no request until all that was asked for holds.
+        the versions of `config`. They answer no request until all of them are loaded.
       is_joining: Whether `config` itself is only asked for.
       found: The versions on disk when it was last read; None before.
       listing_error: Why the folder cannot be read at present.
@@ -186,7 +186,7 @@ class ServedModel:
         return [] if self.is_joining else self.chosen_by(self.config)
 
     def wanted(self) -> list[int]:
-        """Return the versions on disk to be loaded, also those of a reload."""
+        """Return the versions on disk to load, for `config` and for a reload."""
         # Both are loaded: the versions in force answer until the reload is complete.
         asked = [] if self.asked is None else self.chosen_by(self.asked)
         return sorted({*self.in_force(), *asked})

@@ -52,7 +52,7 @@ class Family:
 
 
 def merge(given: Iterable[Iterable[Family]]) -> list[Family]:
-    """Return the families of several processes as those of one.
+    """Merge the families of several processes, as if one process had counted.
 
     >>> one = Family("rows", "Rows.", "counter", [Sample("rows_total", {}, 2.0)])
     >>> merge([[one], [one]])[0].samples

@@ -4,8 +4,8 @@
     metrics.observe(Observed("ctr", 7, "predict", "predict", "REST", Code.OK, 64, 0.1))
     text_of(metrics.families(manager))
 
-Names with ":tensorflow:serving:" are those of TensorFlow Serving, with its units, so
-that existing dashboards work. The series of a version end with it, because a server
+Names with ":tensorflow:serving:" are TensorFlow Serving's own, with its units, so that
+existing dashboards work. The series of a version end with it, because a server
 that is given a new version every hour would otherwise have ever more of them.
 """
 
@@ -284,7 +284,7 @@ class ServerMetrics:
         self._responses.labels(str(status)).inc()
 
     def families(self, manager: ModelManager) -> list[Family]:
-        """Return all metrics, those of the models of a manager included."""
+        """Return all metrics, with the state of the models of a manager."""
         self._forget_versions(manager)
         own = [_family_of(metric) for metric in self._registry.collect()]
         process = [_family_of(metric) for metric in self._process.collect()]

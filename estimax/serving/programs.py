@@ -286,7 +286,7 @@ def _pad_lists(
     for axis in fill.axes:
         more[axis] = 0, max(length - array.shape[axis], 0)
     padded = np.pad(array, more, constant_values=fill.value)
-    # Longer lists are those of an example, whose first values are enough to compile.
+    # Only the example of a bundle has longer lists; to compile, its first values do.
     kept = (
         slice(length) if axis in fill.axes else slice(None)
         for axis in range(array.ndim)

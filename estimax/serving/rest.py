@@ -83,7 +83,7 @@ class RestApp:
       metrics: Counts them.
       limits: Sizes, time and access.
       is_draining: Whether the server is about to stop, for `/readyz`.
-      families: Returns the metrics of the server. None: those of `metrics`.
+      families: Returns the metrics of the server. None: the families of `metrics`.
       metrics_path: The path of the metrics. None: there is none.
     """
 
@@ -143,8 +143,8 @@ class RestApp:
             )
 
     def _check_token(self, scope: Mapping[str, Any]) -> None:
-        # Only health checks need no token. Paths are compared whole, because those of
-        # models are matched without regard to case.
+        # Only health checks need no token. Compare the exact path: model routes ignore
+        # case, so "/LIVEZ" must not skip the check.
         # A browser asks with OPTIONS before it sends the token.
         is_open = scope["path"] in _HEALTH or scope["method"] == "OPTIONS"
         if self._limits.token is not None and not is_open:

@@ -335,7 +335,7 @@ class Server:
                 _log.error("%s: %s", self._config.model_config_file, error)
 
     def _observe(self, request: Observed) -> None:
-        # Names come from clients: count only those of models that exist.
+        # Names come from clients: count only names of models that exist.
         if not self.manager.has_model(request.model):
             request = replace(request, model="", version=None)
         self.metrics.observe(request)
@@ -515,7 +515,7 @@ def learned_shapes(manager: ModelManager, path: Path) -> list[NamedShapes]:
     found = {
         tuple(shapes.items()): shapes
         for model in manager.models().values()
-        # The model is a folder of versions, or one bundle beside those of others.
+        # The model is a folder of versions, or the bundle itself.
         if Path(model.config.base_path) in (path, path.parent)
         for version in model.versions.values()
         if version.loaded is not None
@@ -534,7 +534,7 @@ def _labels_of(queue: BatchQueue, manager: ModelManager) -> tuple[str, int] | No
 
 
 def _check_labels(manager: ModelManager, configs: Sequence[ModelConfig]) -> None:
-    """Raise unless every label is that of a version that answers requests."""
+    """Raise unless every label points to a version that answers requests."""
     models = manager.models()
     for config in configs:
         model = models.get(config.name)

@@ -3,8 +3,8 @@
     raise ServingError(Code.NOT_FOUND, "model 'ctr' is not served here")
     Code.NOT_FOUND.http                    # 404
 
-The numbers are those of gRPC. TensorFlow Serving answers REST requests with the HTTP
-status that belongs to the code.
+The numbers are the status codes of gRPC. TensorFlow Serving answers REST requests with
+the HTTP status that belongs to the code.
 """
 
 from __future__ import annotations

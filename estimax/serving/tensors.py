@@ -142,7 +142,7 @@ def check_inputs(
       max_rows: The most rows of a request. None: any number.
 
     Raises:
-      ServingError: A name is unknown, a dtype or shape is not that of the signature,
+      ServingError: A name is unknown, a dtype or shape does not fit the signature,
         or there are too many rows.
     """
     expected = _specs_of_inputs(inputs, specs, text_inputs)

@@ -178,7 +178,7 @@ def load_version(
     if runs_warm_up:
         run_warm_up(bundle, programs, batching.max_batch_size, check)
     seconds = time.perf_counter() - start
-    programs.late_compiles = 0  # nobody waited for those of warm-up requests
+    programs.late_compiles = 0  # nobody waited while warm-up requests compiled
     loaded = LoadedVersion(bundle, programs, scheduler, batching)
     loaded.warm_up_seconds = seconds if runs_warm_up else None
     return loaded
