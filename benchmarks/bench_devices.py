@@ -75,12 +75,8 @@ def _racer(rows: int, above: int | None, devices: int) -> Callable[[int], float]
     mesh = parallel.make_mesh(devices)
     assert mesh is not None, "more than one device"
     raw = plans.flatten(*_data(rows))
-
-    def place(*given: Any) -> parallel.Placement:
-        return parallel.Placement.of(mesh, parallel.TableRule(above), *given)
-
-    model = training.Model(_model_fn(rows), ModeKeys.TRAIN)
-    program = training.train_program(model, raw, place=place)
+    recording = training.record(_model_fn(rows), raw, ModeKeys.TRAIN)
+    program = training.compile(recording, parallel.Placement(mesh, shard_above=above))
     placing = BatchPlacing(mesh)
     packed = placing.pack(program.plan.prepare(raw))
     batch = placing.put(packed)

@@ -40,7 +40,7 @@ from estimax.staging import host_plan as plans
 from estimax.staging.batches import BatchStack
 from estimax.staging.host_plan import RawBatch
 from estimax.staging.packing import Packed, pack
-from estimax.training import TrainProgram, structure_of
+from estimax.training import Program, structure_of
 from estimax.training.loop import explaining_arrays_of_model
 
 _TOPIC = "settings"
@@ -111,7 +111,7 @@ def compare_calls(peers: Processes | None, config: RunConfig, **arguments: Any) 
 
 def compare_models(
     peers: Processes | None,
-    program: TrainProgram,
+    program: Program,
     batch: RawBatch,
     hooks: Sequence[Hook],
     explain: Explain,
@@ -139,7 +139,7 @@ def compare_models(
         for place, words in enumerate(_word_lists(call.transform)):
             name = f"vocabulary{_number(place)} of {call.name!r}"
             settings[name] = Listed(words.words, words.digest.hex())
-    for index, group in enumerate(program.updates.train_op.groups):
+    for index, group in enumerate(program.optimizers):
         settings[f"optimizer{_number(index)}"] = _optimizer_text(group)
     init: Any = program.init  # of `jax.jit`, which has more than it is annotated with
     traced = init.trace(jax.random.key(0), _common_arrays(peers, program, batch))
@@ -155,7 +155,7 @@ def compare_models(
 
 def comparing_steps(
     peers: Processes | None,
-    program: TrainProgram,
+    program: Program,
     context: RunContext,
     stacks: Iterator[BatchStack],
     explain: Explain,
@@ -196,7 +196,7 @@ def compare_warm_starts(peers: Processes | None, state: TrainState) -> None:
 
 
 def hints_of(
-    model_fn: Callable[..., Any], params: Any, program: TrainProgram
+    model_fn: Callable[..., Any], params: Any, program: Program
 ) -> dict[str, str]:
     """Return the values that a model depends on, by name, as far as they show.
 
@@ -207,7 +207,7 @@ def hints_of(
     if isinstance(params, Mapping):
         hints = {f"params[{name!r}]": value for name, value in params.items()}
     hints |= _used_by(model_fn)
-    for index, group in enumerate(program.updates.train_op.groups):
+    for index, group in enumerate(program.optimizers):
         optimizer = group.optimizer
         # The repr of an optimizer shows numbers, but of functions only their names.
         for part in ("learning_rate", "clip", "transformation"):
@@ -336,7 +336,7 @@ def _word_lists(transform: Any) -> Iterator[WordList]:
             yield from _word_lists(getattr(transform, field.name))
 
 
-def _check_chief_hooks(program: TrainProgram) -> None:
+def _check_chief_hooks(program: Program) -> None:
     """Raise if a hook of the chief alone requests what all processes compute."""
     saves = stock.CheckpointSaverHook  # which all processes use
     alone = [h for h in program.spec.training_chief_hooks if not isinstance(h, saves)]
@@ -360,7 +360,7 @@ def _joint_hooks(hooks: Sequence[Hook], observed: frozenset[str]) -> Iterator[st
             yield repr(hook)
 
 
-def _common_arrays(peers: Processes, program: TrainProgram, batch: RawBatch) -> Packed:
+def _common_arrays(peers: Processes, program: Program, batch: RawBatch) -> Packed:
     """Return the first batch in a shape that all processes have in common.
 
     Shares of the data may begin with batches of other sizes and widths of padded ids.

@@ -34,11 +34,8 @@ from estimax.input.sources.csv_reader import recorded_decodings
 from estimax.staging.host_plan import PreparedBatch, RawBatch, flatten
 from estimax.staging.trace import Call, Origin
 from estimax.storage import atomic, json_text
-from estimax.training.model import (
-    forwarded_of,
-    variables_from_names,
-    variables_to_names,
-)
+from estimax.training.model import variables_from_names, variables_to_names
+from estimax.training.recording import forwarded_of
 
 _EXAMPLE_FILE = "example.json"
 _FUNCTION = "function"  # in what is kept between exports
@@ -61,19 +58,17 @@ class RequestParsing:
 
 
 def servable(
-    model: training.Model,
-    recording: training.Recording,
+    program: training.Program,
     variables: training.Variables,
     example: RawBatch,
     parse: RequestParsing,
-    exported: dict[Any, Any],
 ) -> export.Servable:
-    """Return all that a bundle is written from; `exported` is kept between calls."""
-    outputs = recording.spec.export_outputs or {}
+    """Return all that a bundle is written from."""
+    outputs, exported = program.spec.export_outputs or {}, program.exported
     answers = [output.as_outputs() for output in outputs.values()]
-    plan = replace(recording.plan, forwarded=forwarded_of(answers))
+    plan = replace(program.plan, forwarded=forwarded_of(answers))
     if _FUNCTION not in exported:
-        exported[_FUNCTION] = _signatures_function(model, recording)
+        exported[_FUNCTION] = _signatures_function(program)
     return export.Servable(
         # The same function for every export: jax keeps its traces and programs.
         function=exported[_FUNCTION],
@@ -89,15 +84,13 @@ def servable(
 
 
 def _signatures_function(
-    model: training.Model, recording: training.Recording
+    program: training.Program,
 ) -> Callable[[Mapping[str, Any], PreparedBatch], dict[str, dict[str, Any]]]:
-    shapes, structure = recording.shapes, recording.structure
-
     def predict(
         weights: Mapping[str, Any], inputs: PreparedBatch
     ) -> dict[str, dict[str, Any]]:
-        variables = variables_from_names(shapes, weights)
-        spec = model.apply(variables, inputs, structure).spec
+        variables = variables_from_names(program.shapes, weights)
+        spec = program.outputs(variables, inputs)
         exports = spec.export_outputs or {}
         return {name: output.as_outputs() for name, output in exports.items()}
 
@@ -105,33 +98,29 @@ def _signatures_function(
 
 
 def evaluation_servable(
-    model: training.Model,
-    recording: training.Recording,
-    variables: training.Variables,
-    example: RawBatch,
+    program: training.Program, variables: training.Variables, example: RawBatch
 ) -> export.Servable:
     """Return all that a bundle which evaluates is written from.
 
     Its one signature takes features and labels. Loss and metrics are those of the
     batch, so that whoever calls it sees what the model does with these rows.
     """
-    shapes, structure = recording.shapes, recording.structure
 
     def evaluate(
         weights: Mapping[str, Any], inputs: PreparedBatch
     ) -> dict[str, dict[str, Any]]:
-        restored = variables_from_names(shapes, weights)
-        spec = model.apply(restored, inputs, structure).spec
+        restored = variables_from_names(program.shapes, weights)
+        spec = program.outputs(restored, inputs)
         metrics = spec.eval_metric_ops or {}
         measured = {f"metrics/{n}/value": m.compute() for n, m in metrics.items()}
         return {EVAL: {"loss": spec.loss, **_predictions(spec), **measured}}
 
-    forwarded = forwarded_of(_predictions(recording.spec))
-    calls = tuple(_exportable(call) for call in recording.plan.calls)
+    forwarded = forwarded_of(_predictions(program.spec))
+    calls = tuple(_exportable(call) for call in program.plan.calls)
     return export.Servable(
         function=evaluate,
         weights=variables_to_names(variables),
-        plan=replace(recording.plan, calls=calls, forwarded=forwarded),
+        plan=replace(program.plan, calls=calls, forwarded=forwarded),
         example=example,
         methods={EVAL: export.EVALUATE},
     )

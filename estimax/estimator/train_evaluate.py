@@ -29,7 +29,7 @@ from estimax.core.errors import (
     MissingFileError,
     SpecError,
 )
-from estimax.estimator.arguments import check_count, check_input_fn, checked_hooks
+from estimax.estimator.arguments import check_count, check_input_fn, hooks_of
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.estimator import Estimator
 from estimax.estimator.model_dir import training_in
@@ -74,7 +74,7 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         check_input_fn(self.input_fn, "TrainSpec: ")
-        object.__setattr__(self, "hooks", checked_hooks(self.hooks, "TrainSpec: "))
+        object.__setattr__(self, "hooks", hooks_of(self.hooks, "TrainSpec: "))
         object.__setattr__(self, "saving_listeners", tuple(self.saving_listeners or ()))
         check_count("TrainSpec: max_steps", self.max_steps)
 
@@ -126,7 +126,7 @@ class EvalSpec:
 
     def __post_init__(self) -> None:
         check_input_fn(self.input_fn, "EvalSpec: ")
-        object.__setattr__(self, "hooks", checked_hooks(self.hooks, "EvalSpec: "))
+        object.__setattr__(self, "hooks", hooks_of(self.hooks, "EvalSpec: "))
         if self.name is not None and not isinstance(self.name, str):
             raise TypeError(
                 f"EvalSpec: name must be text, got {self.name!r}. Results go to "

@@ -15,14 +15,13 @@ from estimax.parallel.mesh import (
     whole_sharding,
     with_sharding,
 )
-from estimax.parallel.placement import Placement, RowCounts, TableRule, put_on
+from estimax.parallel.placement import Placement, RowCounts, put_on
 from estimax.parallel.sharded_tables import gather_rows, read_rows, update_rows
 
 __all__ = [
     "AXIS",
     "Placement",
     "RowCounts",
-    "TableRule",
     "gather_rows",
     "make_mesh",
     "one_at_a_time",

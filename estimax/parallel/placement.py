@@ -1,21 +1,27 @@
-"""Where the arrays of a model are on a mesh: replicated, or sharded by row.
+"""Where everything is: the mesh, variables, tables and batches of a program.
 
-    placement = Placement.of(mesh, rule, tables)      # tables: name -> shape and dtype
+    placement = Placement(mesh, shard_above=10_000_000)   # Placement(): one device
+    placement = placement.with_tables(tables)         # name -> shape and dtype
     state = placement.put(state)                      # host or one device -> mesh
     state = placement.constrain(state)                # inside jit
 
-Large tables, their slots and averages are sharded by row: every device holds one
-contiguous block. JAX shards evenly only, so such a table has up to n - 1 rows more than
-the vocabulary. `TrainState.row_counts` holds the number of rows without those; what
-leaves the devices (checkpoints, hooks, exports) is cut to it.
+Variables are replicated: every device holds them. A table is replicated as well, or
+sharded by row: every device then holds one contiguous block of it, of its slots and of
+its averages. JAX shards evenly only, so such a table has up to n - 1 rows more than the
+vocabulary. `TrainState.row_counts` holds the number of rows without those; what leaves
+the devices (checkpoints, hooks, exports) is cut to it. Batches are split over the
+devices by example, or whole on each of them.
+
+A placement without a mesh is one device, the default of JAX. Its methods return what
+they are given, so that a program is written once for any number of devices.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +32,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.tree_util import DictKey
 
 from estimax.parallel.mesh import (
+    one_at_a_time,
     process_block,
     split_sharding,
     whole_sharding,
@@ -37,58 +44,48 @@ RowCounts = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class TableRule:
-    """Which tables are sharded by row.
+class Placement:
+    """The devices of a program, and what each of them holds.
 
     Attributes:
-      above: Tables of this many bytes or more are sharded; None shards none.
-      named: Pairs of a regular expression and a decision. The first expression that is
-        found in the name of a table decides, whatever its size.
+      mesh: The devices that share every step; None is one device.
+      shard_above: Tables of this many bytes or more are sharded; None shards none.
+      shard_named: Pairs of a regular expression and a decision. The first expression
+        that is found in the name of a table decides, whatever its size.
+      row_counts: The tables that are sharded by row, as `with_tables` decided.
     """
 
-    above: int | None = None
-    named: tuple[tuple[str, bool], ...] = ()
+    mesh: Mesh | None = None
+    shard_above: int | None = None
+    shard_named: tuple[tuple[str, bool], ...] = ()
+    row_counts: RowCounts = ()
 
-    def shards(self, name: str, form: Any) -> bool:
-        """Return whether the table of this name, shape and dtype is sharded."""
+    def with_tables(
+        self, tables: Mapping[str, Any], unpadded: Container[str] = ()
+    ) -> Placement:
+        """Decide where each of these tables is: replicated, or sharded by row.
+
+        `tables` maps names to shapes and dtypes. Tables in `unpadded` cannot have more
+        rows, and are sharded only if their rows divide evenly.
+        """
+        if self.mesh is None:
+            return self
+        sharded = {
+            name: form.shape[0]
+            for name, form in tables.items()
+            if self._is_sharded(name, form)
+            and (name not in unpadded or form.shape[0] % self.size == 0)
+        }
+        return replace(self, row_counts=tuple(sharded.items()))
+
+    def _is_sharded(self, name: str, form: Any) -> bool:
         if not form.shape:
             return False
-        for pattern, is_sharded in self.named:
+        for pattern, is_sharded in self.shard_named:
             if re.search(pattern, name):
                 return is_sharded
         size = math.prod(form.shape) * jnp.dtype(form.dtype).itemsize
-        return self.above is not None and size >= self.above
-
-
-@dataclass(frozen=True)
-class Placement:
-    """The mesh of a program, and which tables are sharded over it by row."""
-
-    mesh: Mesh
-    row_counts: RowCounts = ()
-
-    @classmethod
-    def of(
-        cls,
-        mesh: Mesh,
-        rule: TableRule,
-        tables: Mapping[str, Any],
-        unpadded: Container[str] = (),
-    ) -> Placement:
-        """Decide which of these tables (name to shape and dtype) are sharded.
-
-        Those in `unpadded` cannot have more rows, and are sharded only if their rows
-        divide evenly.
-        """
-        return cls(
-            mesh,
-            tuple(
-                (name, form.shape[0])
-                for name, form in tables.items()
-                if rule.shards(name, form)
-                and (name not in unpadded or form.shape[0] % mesh.size == 0)
-            ),
-        )
+        return self.shard_above is not None and size >= self.shard_above
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -96,24 +93,43 @@ class Placement:
         return dict(self.row_counts)
 
     @property
+    def is_one_device(self) -> bool:
+        """Whether there is no mesh."""
+        return self.mesh is None
+
+    @property
     def size(self) -> int:
         """The number of devices."""
-        return int(self.mesh.size)
+        return 1 if self.mesh is None else int(self.mesh.size)
+
+    @cached_property
+    def process_block(self) -> tuple[int, int]:
+        """Which block of the devices is this process's, and the number of blocks."""
+        return (0, 1) if self.mesh is None else process_block(self.mesh)
 
     @property
     def processes(self) -> int:
         """The number of processes whose devices these are."""
-        return process_block(self.mesh)[1]
+        return self.process_block[1]
 
     @property
     def replicated(self) -> NamedSharding:
-        """The sharding of an array that every device holds."""
-        return whole_sharding(self.mesh)
+        """The sharding of an array that every device of the mesh holds."""
+        return whole_sharding(self._mesh)
 
     @property
     def by_row(self) -> NamedSharding:
         """The sharding of an array whose first axis is split over the devices."""
-        return split_sharding(self.mesh)
+        return split_sharding(self._mesh)
+
+    @property
+    def _mesh(self) -> Mesh:
+        assert self.mesh is not None, "one device has no shardings"
+        return self.mesh
+
+    def compile(self, function: Callable[..., Any], **options: Any) -> Any:
+        """Return the function, compiled by `jax.jit` for these devices."""
+        return one_at_a_time(jax.jit(function, **options), self.mesh)
 
     def padded_rows(self, name: str) -> int:
         """Return how many rows a sharded table has with its padding."""
@@ -127,6 +143,8 @@ class Placement:
 
     def forms(self, tree: Any) -> Any:
         """Return shape, dtype and sharding of every array, with padding added."""
+        if self.mesh is None:
+            return tree
         form: Any = jax.ShapeDtypeStruct  # its constructor is not annotated
 
         def of_leaf(path: Any, leaf: Any) -> Any:
@@ -138,6 +156,8 @@ class Placement:
 
     def pad(self, tree: Any) -> Any:
         """Add rows of zeros to sharded tables, inside jit."""
+        if not self.rows:
+            return tree
 
         def of_leaf(path: Any, leaf: Any) -> Any:
             shape = self._padded_shape(path, leaf)
@@ -149,14 +169,18 @@ class Placement:
 
     def constrain(self, tree: Any) -> Any:
         """Fix the shardings of a state or of variables, inside jit."""
+        if self.mesh is None:
+            return tree
         return with_sharding(tree, self.shardings(tree))
 
     def replicate(self, tree: Any) -> Any:
         """Make every device hold these arrays, inside jit."""
-        return with_sharding(tree, self.replicated)
+        return tree if self.mesh is None else with_sharding(tree, self.replicated)
 
     def put(self, tree: Any) -> Any:
         """Place a state or variables, on one device or on the host, on the mesh."""
+        if self.mesh is None:
+            return tree
         return jax.tree.map(
             lambda leaf, form: put_on(leaf, form.shape, form.sharding),
             tree,

@@ -8,22 +8,20 @@ from typing import Any
 
 from estimax import optimizers
 from estimax.optimizers.rules import AdamRule
-from estimax.training.model import Recording
-from estimax.training.table_detection import LARGE, WholeReads
+from estimax.training.recording import Recording
+from estimax.training.table_detection import LARGE
 from estimax.training.updates import UpdatePlan
 
 _MOST_NAMED = 3
 
 
-def advice_on_tables(
-    updates: UpdatePlan, recording: Recording, reads: WholeReads
-) -> list[str]:
+def advice_on_tables(updates: UpdatePlan, recording: Recording) -> list[str]:
     """Return sentences on tables all of whose rows are updated at every step.
 
-    `reads` is what `with_declared_tables` found. Tables of fewer than a million numbers
-    in all are not mentioned: updating them takes little time.
+    Tables of fewer than a million numbers in all are not mentioned: updating them takes
+    little time.
     """
-    shapes = recording.shapes
+    shapes, reads = recording.shapes, recording.reads
     trained = {
         n: shapes.params[n] for n, g in updates.param_groups.items() if g is not None
     }

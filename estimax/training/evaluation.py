@@ -22,11 +22,11 @@ from estimax.metrics import metric
 from estimax.staging.batches import PlacedBatch
 from estimax.training.loop import begin, call_after_run
 from estimax.training.model import Variables
-from estimax.training.programs import EvalProgram
+from estimax.training.programs import Program
 
 
 def evaluate(
-    program: EvalProgram,
+    program: Program,
     variables: Variables,
     batches: Iterator[PlacedBatch],
     hooks: Sequence[Hook],

@@ -19,10 +19,12 @@ import optax
 
 from estimax.core.state import TrainState
 from estimax.hooks.fetching import is_observed
+from estimax.parallel import Placement
 from estimax.staging.host_plan import PreparedBatch
 from estimax.staging.packing import Packed, unpack
 from estimax.training import steps
-from estimax.training.model import BatchStructure, Model, Variables, logged_arrays
+from estimax.training.model import Variables, apply, logged_arrays
+from estimax.training.recording import Recording
 from estimax.training.updates import UpdatePlan
 
 # (state or variables, batch or stack of batches, place in the stack) -> values. That of
@@ -48,9 +50,11 @@ def observe_training(
 
     def observe(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
         applied = steps.apply_in_training(updates, state, batch)
-        rates = learning_rates(updates, state, steps.rates_of(applied))
+        computed = steps.rates_of(applied)
+        rates = learning_rates(updates, state.opt_state, state.step, computed)
         values = rates | logged_arrays(applied.logged)
-        return _everywhere(updates.model, values)
+        everywhere: dict[str, Any] = updates.placement.replicate(values)
+        return everywhere
 
     def observe_norms(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
         found, _ = steps.gradients(updates, state, batch)
@@ -58,9 +62,8 @@ def observe_training(
         weights = {name: _every_variable(state)[name] for name in gradients}
         return {**_norms(GRADIENT, gradients), **_norms(WEIGHT, weights)}
 
-    model = updates.model
-    logged = _compiled(model, observe, texts)
-    normed = _compiled(model, observe_norms, {})
+    logged = _compiled(updates.placement, observe, texts)
+    normed = _compiled(updates.placement, observe_norms, {})
 
     def observe_named(*batch: Any, names: Set[str]) -> dict[str, Any]:
         values = {} if norms.isdisjoint(names) else normed(*batch)
@@ -99,28 +102,25 @@ def _norms(kind: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {layer: jnp.sqrt(total) for layer, total in squares.items()}
 
 
-def observe_evaluation(
-    model: Model, structure: BatchStructure, texts: Mapping[str, str]
-) -> Observe:
+def observe_evaluation(recording: Recording, placement: Placement) -> Observe:
     """Build observe(variables, batch) -> logged values of a batch."""
 
     def observe(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
-        logged = logged_arrays(model.apply(variables, batch, structure).logged)
-        return _everywhere(model, logged)
+        applied = apply(
+            recording.model, variables, batch, recording.structure, placement
+        )
+        # On a mesh every device has the values, and so every process.
+        everywhere: dict[str, Any] = placement.replicate(logged_arrays(applied.logged))
+        return everywhere
 
-    return _compiled(model, observe, texts)
-
-
-def _everywhere(model: Model, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values; on a mesh every device, and so every process, has them."""
-    if model.placement is None:
-        return values
-    replicated: dict[str, Any] = model.placement.replicate(values)
-    return replicated
+    return _compiled(placement, observe, recording.texts)
 
 
 def learning_rates(
-    updates: UpdatePlan, state: TrainState, computed: Mapping[str, jax.Array]
+    updates: UpdatePlan,
+    opt_state: Mapping[str, Any],
+    step: jax.Array,
+    computed: Mapping[str, jax.Array],
 ) -> dict[str, Any]:
     """Return the learning rate of each optimizer for the next update, by name.
 
@@ -132,7 +132,7 @@ def learning_rates(
     parts = _parts(updates) if len(groups) > 1 else []
     rates: dict[str, Any] = {}
     for index, group in enumerate(groups):
-        rate = _rate(group.optimizer, state.opt_state.get(str(index)), state.step)
+        rate = _rate(group.optimizer, opt_state.get(str(index)), step)
         if rate is not None:
             rates["/".join(["learning_rate", *parts[index : index + 1]])] = rate
     return rates
@@ -162,7 +162,9 @@ def _rate(optimizer: Any, opt_state: Any, step: jax.Array) -> Any:
 
 
 def _compiled(
-    model: Model, function: Callable[[Any, Any], Any], texts: Mapping[str, str]
+    placement: Placement,
+    function: Callable[[Any, Any], Any],
+    texts: Mapping[str, str],
 ) -> Observe:
     def call(first: Any, batch: Packed) -> Any:
         return function(first, unpack(batch))
@@ -170,7 +172,7 @@ def _compiled(
     def call_at(first: Any, batches: Packed, place: jax.Array) -> Any:
         return call(first, steps.batch_at(batches, place))
 
-    of_batch, of_stack = model.compiled(call), model.compiled(call_at)
+    of_batch, of_stack = placement.compile(call), placement.compile(call_at)
 
     def observe(first: Any, batches: Packed, place: int | None = None) -> Any:
         values = (

@@ -23,13 +23,13 @@ from estimax.hooks import tf_signatures
 from estimax.hooks.fetching import STEP_NAMES, RunValues, plain_names
 from estimax.hooks.hook import NEVER, Hook, Requested, RunContext
 from estimax.staging.batches import BatchStack
-from estimax.training.programs import TrainProgram
+from estimax.training.programs import Program
 from estimax.training.signals import unless_interrupted
 from estimax.training.steps import add_counts
 
 
 def run(
-    program: TrainProgram,
+    program: Program,
     state: TrainState,
     stacks: Iterator[BatchStack],
     hooks: Sequence[Hook],
@@ -114,7 +114,7 @@ def _next(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | Non
 
 
 def _advance(
-    program: TrainProgram,
+    program: Program,
     state: TrainState,
     stack: BatchStack,
     start: int,
@@ -145,9 +145,7 @@ def _advance(
     return state, add_counts(before, {**outputs, **seen}) if seen else outputs
 
 
-def _observed(
-    program: TrainProgram, names: Set[str], context: RunContext
-) -> frozenset[str]:
+def _observed(program: Program, names: Set[str], context: RunContext) -> frozenset[str]:
     """Return those of the requested values that `observe` computes.
 
     All processes of a cluster compute them together, so they compare the step, and
@@ -173,7 +171,7 @@ def _observed(
 
 
 def _fetch_now(
-    program: TrainProgram,
+    program: Program,
     context: RunContext,
     outputs: Mapping[str, Any],
     batch: tuple[Any, ...],

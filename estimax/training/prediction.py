@@ -16,11 +16,11 @@ from estimax.hooks import Hook, RunContext
 from estimax.staging.batches import PlacedBatch
 from estimax.training.loop import begin, call_after_run
 from estimax.training.model import Variables
-from estimax.training.programs import PredictProgram
+from estimax.training.programs import Program
 
 
 def predict(
-    program: PredictProgram,
+    program: Program,
     variables: Variables,
     batches: Iterator[PlacedBatch],
     hooks: Sequence[Hook],

@@ -18,18 +18,20 @@ import jax.numpy as jnp
 
 from estimax import optimizers, parallel
 from estimax.core.state import TrainState
+from estimax.parallel import Placement
 from estimax.staging import OUT_OF_RANGE
 from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
 from estimax.staging.trace import Lookup, TableRows
 from estimax.training.model import (
     Applied,
-    BatchStructure,
-    Model,
     Variables,
+    apply,
     logged_arrays,
     rows_of,
 )
-from estimax.training.updates import UpdateKind, UpdatePlan
+from estimax.training.model import init as init_variables
+from estimax.training.recording import Recording
+from estimax.training.updates import UpdateKind, UpdatePlan, group_of
 
 Batch = PreparedBatch | AccumulatedBatch  # of one update
 Outputs = dict[str, jax.Array]  # "loss" and the values of `ex.log_value`
@@ -51,10 +53,8 @@ def make_train_step(updates: UpdatePlan) -> TrainStep:
             state, step=state.step + 1, model_state=found.model_state, averages=averages
         )
         outputs = {"loss": found.loss, **named}
-        placement = updates.model.placement
-        if placement is not None:
-            new, outputs = placement.constrain(new), placement.replicate(outputs)
-        return new, outputs
+        placement = updates.placement
+        return placement.constrain(new), placement.replicate(outputs)
 
     return train_step
 
@@ -115,8 +115,7 @@ def _summed_over_processes(
 
     Before clipping, because a norm is that of the sums.
     """
-    placement = updates.model.placement
-    if placement is None or placement.processes == 1:
+    if updates.placement.processes == 1:
         return found
     rows, unique = dict(found.rows), dict(found.unique)
     for name in updates.tables_by(UpdateKind.ROWS):
@@ -154,10 +153,12 @@ def _apply(
     batch: PreparedBatch,
     zeros: Any = None,
 ) -> Applied:
-    return updates.model.apply(
+    return apply(
+        updates.model,
         _with_trained(state, trained),
         batch,
         updates.structure,
+        updates.placement,
         key=jax.random.fold_in(state.key, state.step),
         rows=_table_rows(updates, state, rows, batch),
         row_zeros=zeros,
@@ -232,11 +233,8 @@ def make_init(
     def init(key: jax.Array, batch: PreparedBatch) -> TrainState:
         init_key, run_key = jax.random.split(key)
         # Initial values are those of one device: unpadded, and then placed.
-        placement = updates.model.placement
-        model = replace(updates.model, placement=None)
-        made = model.init(init_key, batch, updates.structure)
-        if placement is not None:
-            made = placement.pad(made)
+        made = init_variables(updates.model, init_key, batch, updates.structure)
+        made = updates.placement.pad(made)
         state = TrainState(
             step=jnp.zeros((), jnp.int32),
             params=made.params,
@@ -245,11 +243,11 @@ def make_init(
             opt_state={},
             slots={},
             key=run_key,
-            row_counts=() if placement is None else placement.row_counts,
+            row_counts=updates.placement.row_counts,
         )
         state = replace(
             state,
-            opt_state=_init_groups(updates, state),
+            opt_state=init_groups(updates, state),
             slots={
                 name: optimizers.init_slots(
                     _optimizer_of(updates, name), made.tables[name]
@@ -258,36 +256,42 @@ def make_init(
             },
             averages=_first_averages(updates, state),
         )
-        return state if placement is None else placement.constrain(state)
+        placed: TrainState = updates.placement.constrain(state)
+        return placed
 
     return init
 
 
 def make_eval_step(
-    model: Model, structure: BatchStructure
+    recording: Recording, placement: Placement
 ) -> Callable[[Variables, PreparedBatch], dict[str, Any]]:
     """Build step(variables, batch) -> metric values of that batch, and its outputs."""
 
     def eval_step(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
-        applied = model.apply(variables, batch, structure)
+        applied = apply(
+            recording.model, variables, batch, recording.structure, placement
+        )
         spec = applied.spec
         results = {
             "outputs": {"loss": spec.loss, **_named_values(applied)},
             "metrics": spec.eval_metric_ops,
         }
-        placement = model.placement
-        return results if placement is None else placement.replicate(results)
+        replicated: dict[str, Any] = placement.replicate(results)
+        return replicated
 
     return eval_step
 
 
 def make_predict_step(
-    model: Model, structure: BatchStructure
+    recording: Recording, placement: Placement
 ) -> Callable[[Variables, PreparedBatch], Any]:
     """Build step(variables, batch) -> predictions, class names still as ids."""
 
     def predict_step(variables: Variables, batch: PreparedBatch) -> Any:
-        return model.apply(variables, batch, structure).spec.predictions
+        applied = apply(
+            recording.model, variables, batch, recording.structure, placement
+        )
+        return applied.spec.predictions
 
     return predict_step
 
@@ -321,12 +325,12 @@ def _gather_rows(
     updates: UpdatePlan, state: TrainState, batch: Batch
 ) -> dict[str, jax.Array]:
     rows = {}
-    placement = updates.model.placement
+    placement = updates.placement
     for name in updates.tables_by(UpdateKind.ROWS):
         unique, table = _unique_ids(updates, batch, name), state.tables[name]
-        if placement is not None and name in placement.rows:
+        if name in placement.rows:
             rows[name] = parallel.gather_rows(placement, name, table, unique)
-        elif placement is not None and placement.processes > 1:
+        elif placement.processes > 1:
             # The ids of each process are sorted, but not those of all processes.
             rows[name] = jnp.take(table, unique, axis=0, mode="clip")
         else:
@@ -336,9 +340,10 @@ def _gather_rows(
 
 def _unique_ids(updates: UpdatePlan, batch: Batch, table: str) -> jax.Array:
     """Return the distinct ids of a table's row group; on a mesh, on every device."""
-    ids: jax.Array = batch.unique[str(updates.tables[table].rows)]
-    placement = updates.model.placement
-    return ids if placement is None else placement.replicate(ids)
+    ids: jax.Array = updates.placement.replicate(
+        batch.unique[str(updates.tables[table].rows)]
+    )
+    return ids
 
 
 def _table_rows(
@@ -442,7 +447,7 @@ def _apply_gradients(
     step = _after(found.loss, state.step)
     train_op = updates.train_op.with_rates(found.rates)
     for index, group in enumerate(train_op.groups):
-        mine = {n: g for n, g in every_grad.items() if _group_of(updates, n) == index}
+        mine = {n: g for n, g in every_grad.items() if group_of(updates, n) == index}
         # Clip params and rows together: a global norm is over all of them.
         mine = group.clipped(mine)
         optimizer = group.optimizer.unclipped
@@ -467,7 +472,7 @@ def _apply_gradients(
                 else _unique_ids(updates, batch, name)
             )
             tables[name], slots[name] = _update_rows(
-                updates.model.placement,
+                updates.placement,
                 name,
                 optimizer,
                 (tables[name], slots[name], unique, mine[name], state.step),
@@ -501,15 +506,15 @@ def _after(loss: jax.Array, step: jax.Array) -> jax.Array:
 
 
 def _update_rows(
-    placement: parallel.Placement | None,
+    placement: Placement,
     name: str,
     optimizer: optimizers.Optimizer,
     arguments: tuple[Any, ...],
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Call `optimizers.update_rows`: once, or on each device for its block."""
-    if placement is None:
-        return optimizers.update_rows(optimizer, *arguments)
-    update = partial(optimizers.update_rows, optimizer, in_place=False)
+    # XLA cannot partition the native kernels that update rows in place.
+    in_place = placement.is_one_device
+    update = partial(optimizers.update_rows, optimizer, in_place=in_place)
     if name in placement.rows:
         return parallel.update_rows(placement, name, update, *arguments)
     return update(*arguments)
@@ -542,10 +547,12 @@ def _averages(updates: UpdatePlan, state: TrainState) -> dict[str, jax.Array]:
 
 def _averaged(updates: UpdatePlan, state: TrainState) -> dict[str, jax.Array]:
     every = {**state.params, **state.tables}
-    return {n: v for n, v in every.items() if _group_of(updates, n) is not None}
+    return {n: v for n, v in every.items() if group_of(updates, n) is not None}
 
 
-def _held_whole(updates: UpdatePlan, index: int, state: TrainState) -> dict[str, Any]:
+def _held_whole(
+    updates: UpdatePlan, index: int, state: TrainState | Variables
+) -> dict[str, Any]:
     """Return the arrays that a group updates whole: its params and its optax tables."""
     params = {n: v for n, v in state.params.items() if updates.param_groups[n] == index}
     whole = updates.tables_by(UpdateKind.WHOLE)
@@ -553,19 +560,14 @@ def _held_whole(updates: UpdatePlan, index: int, state: TrainState) -> dict[str,
     return params | tables
 
 
-def _init_groups(updates: UpdatePlan, state: TrainState) -> dict[str, Any]:
+def init_groups(updates: UpdatePlan, state: TrainState | Variables) -> dict[str, Any]:
+    """Return the first state of each optimizer that updates whole arrays."""
     states = {}
     for index, group in enumerate(updates.train_op.groups):
         held = _held_whole(updates, index, state)
         if held:
             states[str(index)] = group.optimizer.unclipped.init(held)
     return states
-
-
-def _group_of(updates: UpdatePlan, name: str) -> int | None:
-    if name in updates.param_groups:
-        return updates.param_groups[name]
-    return updates.tables[name].group
 
 
 def _optimizer_of(updates: UpdatePlan, table: str) -> optimizers.Optimizer:
