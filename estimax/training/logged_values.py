@@ -22,9 +22,10 @@ from estimax.hooks.fetching import is_observed
 from estimax.parallel import Placement
 from estimax.staging.host_plan import PreparedBatch
 from estimax.staging.packing import Packed, unpack
-from estimax.training import steps
+from estimax.training import gradients, steps
 from estimax.training.model import Variables, apply, logged_arrays
 from estimax.training.recording import Recording
+from estimax.training.table_rows import Batch
 from estimax.training.updates import UpdatePlan
 
 # (state or variables, batch or stack of batches, place in the stack) -> values. That of
@@ -48,19 +49,19 @@ def observe_training(
     most requests are for the logged values, which need no gradients.
     """
 
-    def observe(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
-        applied = steps.apply_in_training(updates, state, batch)
-        computed = steps.rates_of(applied)
+    def observe(state: TrainState, batch: Batch) -> dict[str, Any]:
+        applied = gradients.apply_in_training(updates, state, batch)
+        computed = gradients.rates_of(applied)
         rates = learning_rates(updates, state.opt_state, state.step, computed)
         values = rates | logged_arrays(applied.logged)
         everywhere: dict[str, Any] = updates.placement.replicate(values)
         return everywhere
 
-    def observe_norms(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
-        found, _ = steps.gradients(updates, state, batch)
-        gradients = {**found.whole["params"], **found.whole["tables"], **found.rows}
-        weights = {name: _every_variable(state)[name] for name in gradients}
-        return {**_norms(GRADIENT, gradients), **_norms(WEIGHT, weights)}
+    def observe_norms(state: TrainState, batch: Batch) -> dict[str, Any]:
+        found, _ = gradients.compute_gradients(updates, state, batch)
+        grads = {**found.whole["params"], **found.whole["tables"], **found.rows}
+        weights = {name: _every_variable(state)[name] for name in grads}
+        return {**_norms(GRADIENT, grads), **_norms(WEIGHT, weights)}
 
     logged = _compiled(updates.placement, observe, texts)
     normed = _compiled(updates.placement, observe_norms, {})

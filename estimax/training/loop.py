@@ -23,9 +23,9 @@ from estimax.hooks import tf_signatures
 from estimax.hooks.fetching import STEP_NAMES, RunValues, plain_names
 from estimax.hooks.hook import NEVER, Hook, Requested, RunContext
 from estimax.staging.batches import BatchStack
+from estimax.training.gradients import add_counts
 from estimax.training.programs import Program
 from estimax.training.signals import unless_interrupted
-from estimax.training.steps import add_counts
 
 
 def run(

@@ -24,7 +24,9 @@ from estimax.core.errors import NanLossError
 from estimax.core.state import TrainState
 from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
 from estimax.staging.packing import Packed, unpack
-from estimax.training import steps
+from estimax.training import gradients, steps
+from estimax.training.gradients import Outputs
+from estimax.training.table_rows import Batch
 from estimax.training.updates import UpdatePlan
 
 _MOST_TOLD = 6
@@ -109,11 +111,11 @@ def first_nonfinite(
     return None
 
 
-def checked_step(updates: UpdatePlan) -> steps.TrainStep:
+def make_checked_step(updates: UpdatePlan) -> steps.TrainStep:
     """Build a step that raises `NanLossError` with all findings."""
     step = _jitted_step(updates)
 
-    def checked(state: TrainState, packed: Packed) -> tuple[TrainState, steps.Outputs]:
+    def step_or_raise(state: TrainState, packed: Packed) -> tuple[TrainState, Outputs]:
         new, outputs = step(state, packed)
         if not _is_sound(outputs, new):
             raise NanLossError(
@@ -122,10 +124,10 @@ def checked_step(updates: UpdatePlan) -> steps.TrainStep:
             )
         return new, outputs
 
-    return checked
+    return step_or_raise
 
 
-def examine(updates: UpdatePlan, state: TrainState, batch: steps.Batch) -> NonFinite:
+def examine(updates: UpdatePlan, state: TrainState, batch: Batch) -> NonFinite:
     """Check all values of one step in the order of computation."""
     found = [f for f in _values(updates, state, batch) if f is not None]
     if not found:
@@ -151,7 +153,7 @@ def _is_sound(outputs: Mapping[str, Any], state: TrainState) -> bool:
 
 
 def _values(
-    updates: UpdatePlan, state: TrainState, batch: steps.Batch
+    updates: UpdatePlan, state: TrainState, batch: Batch
 ) -> Iterator[Finding | None]:
     """Yield a finding or None for each value of a step, in order of computation."""
     parts = batch.parts if isinstance(batch, AccumulatedBatch) else (batch,)
@@ -163,7 +165,9 @@ def _values(
         outputs, loss = _layer_outputs(updates, state, batch, place)
         yield from (_finding("layer", n, v) for n, v in outputs)
         yield _finding("loss", "the loss", loss)
-    found, _ = jax.jit(lambda s, b: steps.gradients(updates, s, b))(state, batch)
+    found, _ = jax.jit(lambda s, b: gradients.compute_gradients(updates, s, b))(
+        state, batch
+    )
     grads = {**found.whole["params"], **found.whole["tables"], **found.rows}
     yield from (_finding("gradient", n, v) for n, v in grads.items())
     new, _ = jax.jit(steps.make_train_step(updates))(state, batch)
@@ -180,7 +184,7 @@ def _inputs(part: PreparedBatch) -> Iterator[tuple[str, Any]]:
 
 
 def _layer_outputs(
-    updates: UpdatePlan, state: TrainState, batch: steps.Batch, place: int
+    updates: UpdatePlan, state: TrainState, batch: Batch, place: int
 ) -> tuple[list[tuple[str, Any]], Any]:
     """Return the outputs of all layers in the order of computation, and the loss."""
     outputs: list[tuple[str, Any]] = []
@@ -198,7 +202,7 @@ def _layer_outputs(
         return result
 
     with nn.intercept_methods(note):
-        applied = steps.apply_in_training(updates, state, batch, place)
+        applied = gradients.apply_in_training(updates, state, batch, place)
     return outputs, applied.spec.loss
 
 

@@ -32,6 +32,7 @@ from estimax.staging.host_plan import Plan, PreparedBatch
 from estimax.staging.packing import Packed, unpack
 from estimax.training import logged_values, nonfinite, steps
 from estimax.training.advice import advice_on_tables
+from estimax.training.apply_updates import init_groups
 from estimax.training.model import Variables, apply
 from estimax.training.recording import Recording
 from estimax.training.updates import UpdatePlan, VariableUpdate
@@ -165,7 +166,7 @@ def _for_training(
     return replace(
         program,
         plan=updates.plan,
-        step=nonfinite.checked_step(updates) if checks_values else compiled,
+        step=nonfinite.make_checked_step(updates) if checks_values else compiled,
         logged=logged,
         observe=logged_values.observe_training(
             updates, recording.texts, frozenset(norms)
@@ -264,7 +265,7 @@ def _rate_names(updates: UpdatePlan, shapes: Variables) -> Iterable[str]:
     computed = dict.fromkeys(updates.train_op.rates, jnp.zeros(()))
 
     def rates(variables: Variables) -> dict[str, Any]:
-        opt_state = steps.init_groups(updates, variables)
+        opt_state = init_groups(updates, variables)
         step = jnp.zeros((), jnp.int32)
         return logged_values.learning_rates(updates, opt_state, step, computed)
 

@@ -14,7 +14,8 @@ from estimax import optimizers, training
 from estimax.core.errors import FeatureError
 from estimax.staging import host_plan as plans
 from estimax.staging.packing import pack
-from estimax.training import UpdateKind, steps
+from estimax.training import UpdateKind
+from estimax.training import gradients as of_step
 from estimax.training.updates import UpdatePlan
 
 V, D = 40, 3
@@ -198,7 +199,7 @@ def test_the_gradient_of_computed_ids_has_the_size_of_the_batch():
     state = program.form(jax.random.key(0), arrays)
 
     def gradients(state, batch):
-        found, _ = steps.gradients(updates, state, batch)
+        found, _ = of_step.compute_gradients(updates, state, batch)
         return found.rows, found.whole
 
     prepared = program.plan.prepare(plans.flatten(*BATCHES[0]))
