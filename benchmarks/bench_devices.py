@@ -29,7 +29,7 @@ import estimax as ex
 from estimax import parallel, training
 from estimax.core.spec import ModeKeys
 from estimax.staging import host_plan as plans
-from estimax.staging.placing import BatchPlacing
+from estimax.staging.packing import pack, put
 
 BATCH, IDS, WIDTH = 1024, 4, 16
 
@@ -77,9 +77,8 @@ def _racer(rows: int, above: int | None, devices: int) -> Callable[[int], float]
     raw = plans.flatten(*_data(rows))
     recording = training.record(_model_fn(rows), raw, ModeKeys.TRAIN)
     program = training.compile(recording, parallel.Placement(mesh, shard_above=above))
-    placing = BatchPlacing(mesh)
-    packed = placing.pack(program.plan.prepare(raw))
-    batch = placing.put(packed)
+    packed = pack(program.plan.prepare(raw), program.placement)
+    batch = put(packed, program.placement)
     state = program.init(jax.random.key(0), packed)
     state, outputs = program.step(state, batch)
     tell(f"compiled {rows} rows, loss {float(outputs['loss']):.4f}")

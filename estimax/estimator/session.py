@@ -42,7 +42,6 @@ from estimax.staging import host_plan as plans
 from estimax.staging.batches import PlacedBatch
 from estimax.staging.feed import Feed
 from estimax.staging.large_pages import ask_for_large_pages
-from estimax.staging.placing import BatchPlacing
 from estimax.staging.trace import Origin
 from estimax.storage import forks
 from estimax.training.signals import stopping_on_signals
@@ -258,7 +257,7 @@ class Session:
     def advise(self, given: set[str]) -> None:
         """Log a warning if batches cannot be split; each advice in `given` is known."""
         size = plans.batch_size(self.first_batch())
-        advice = BatchPlacing(self.placement.mesh).advice(size)
+        advice = self.placement.batch_advice(size)
         if advice and advice not in given:
             given.add(advice)
             _log.warning("%s", advice)
@@ -295,7 +294,7 @@ class Session:
             seed=self.seed,
             with_labels=self.mode != ModeKeys.PREDICT,
             parts=config.accumulate_steps if is_train else 1,
-            placing=BatchPlacing(self.placement.mesh),
+            placement=self.placement,
             peers=peers,
             has_share=has_share,
             epochs_of=epochs_of,

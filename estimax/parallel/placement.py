@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -31,6 +31,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.tree_util import DictKey
 
+from estimax.core.errors import InputError
 from estimax.parallel.mesh import (
     one_at_a_time,
     process_block,
@@ -205,6 +206,65 @@ class Placement:
         Tables, slots, averages and the state of optax are all dicts by variable name.
         """
         return table_of(path, self.rows)
+
+    @cached_property
+    def batch_parts(self) -> int:
+        """Into how many parts this process splits its batches: one for each device."""
+        return self.size // self.processes
+
+    @cached_property
+    def batch_sharding(self) -> NamedSharding | None:
+        """The sharding of an array that is split by example; None for one device."""
+        return None if self.mesh is None else self.by_row
+
+    def splits_batch(self, sizes: Iterable[int]) -> bool:
+        """Return whether arrays of these lengths are split over the devices.
+
+        A batch that does not divide evenly, such as a short last one, is whole on every
+        device: all of them then compute the same, and the result is that of one device.
+        Processes hold different rows, so in a cluster every batch must divide.
+        """
+        sizes = sorted(set(sizes))
+        if self.mesh is None:
+            return False
+        if all(size % self.batch_parts == 0 for size in sizes):
+            return True
+        if self.processes > 1:
+            raise InputError(
+                f"a batch cannot be split over the {self.batch_parts} devices of this "
+                f"process: its arrays have {sizes} rows. With several processes every "
+                "batch must divide evenly: choose the batch size accordingly, and "
+                "batch(..., drop_remainder=True)."
+            )
+        return False
+
+    def put_batch(self, tree: Any, *, is_split: bool) -> Any:
+        """Copy the buffers of a batch to the devices of the mesh.
+
+        With `is_split`, buffers are [parts, m], or [capacity, parts, m] for a stack. In
+        a cluster each process gives its own parts, which are joined in the order of the
+        mesh.
+        """
+        put: Any = jax.make_array_from_process_local_data  # not annotated
+
+        def put_buffer(buffer: Any) -> Any:
+            if not is_split:
+                return put(self.replicated, buffer)
+            return put(split_sharding(self._mesh, buffer.ndim - 2), buffer)
+
+        return jax.tree.map(put_buffer, tree)
+
+    def batch_advice(self, size: int) -> str:
+        """Return what to change if batches of this size cannot be split, or ""."""
+        parts = self.batch_parts
+        if size % parts == 0:
+            return ""
+        below = size // parts * parts
+        near = f"{below} or {below + parts}" if below else f"{parts}"
+        return (
+            f"a batch of {size} examples cannot be split over {parts} devices, so "
+            f"every device computes all of it. A batch size of {near} is faster."
+        )
 
 
 def table_of(path: Any, rows: Mapping[str, int]) -> str | None:

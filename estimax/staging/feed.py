@@ -16,13 +16,14 @@ from functools import partial
 from typing import Any
 
 from estimax.input.streams import columns
+from estimax.parallel import Placement
 from estimax.parallel.processes import Processes
 from estimax.parallel.requests import Requests
 from estimax.staging import host_plan as plans
 from estimax.staging.batches import BatchStack, PlacedBatch
 from estimax.staging.checksums import checksum_of_rows
 from estimax.staging.cluster_batches import Agree, ClusterBatches
-from estimax.staging.placing import BatchPlacing
+from estimax.staging.packing import ONE_DEVICE, pack, put
 from estimax.staging.prefetching import prefetch_batches
 from estimax.staging.resume import ResumableBatches
 from estimax.staging.stacking import Groups, stacks_from
@@ -43,7 +44,7 @@ class Feed:
       seed: Seed for shuffles that were given none.
       with_labels: Whether the model gets labels.
       parts: How many batches make up one step.
-      placing: The devices of the batches; None is one device.
+      placement: The devices of the batches.
       peers: The processes of a cluster that train together; None for one process.
       has_share: In a cluster, whether `make` returns a share of the data for this
         process alone. Otherwise all processes read the same batches, and each takes
@@ -62,12 +63,12 @@ class Feed:
         seed: int | None = None,
         with_labels: bool = True,
         parts: int = 1,
-        placing: BatchPlacing | None = None,
+        placement: Placement = ONE_DEVICE,
         peers: Processes | None = None,
         has_share: bool = False,
         epochs_of: Sequence[Any] = (),
     ) -> None:
-        self._placing = placing or BatchPlacing()
+        self._placement = placement
         self._peers = peers
         self._has_share = has_share
         self.requests = Requests() if peers is not None else None
@@ -132,7 +133,7 @@ class Feed:
 
         def prepare(element: Any) -> PlacedBatch:
             batch = self._prepared(plan, element)
-            return replace(batch, arrays=self._placing.put(batch.arrays))
+            return replace(batch, arrays=put(batch.arrays, self._placement))
 
         self._prefetched = prefetch_batches(self._steps(), prepare, depth=depth)
         for batch, position in self._prefetched:
@@ -159,7 +160,7 @@ class Feed:
             return
 
         groups = Groups(self._batches, self._flatten, length)
-        stacks = stacks_from(groups, plan, length, self._placing)
+        stacks = stacks_from(groups, plan, length, self._placement)
         self._prefetched = prefetch_batches(stacks, self._placed, depth=depth)
         for stack, _ in self._prefetched:
             yield stack
@@ -194,7 +195,7 @@ class Feed:
         )
         self._prefetched = prefetch_batches(
             batches,
-            lambda batch: replace(batch, arrays=self._placing.put(batch.arrays)),
+            lambda batch: replace(batch, arrays=put(batch.arrays, self._placement)),
             depth=depth,
         )
         for batch, position in self._prefetched:
@@ -221,7 +222,7 @@ class Feed:
 
     def _misfit(self, element: Any) -> str:
         """Return why the batches of an element cannot be divided, or ""."""
-        devices = self._placing.parts * (1 if self._has_share else self._count)
+        devices = self._placement.batch_parts * (1 if self._has_share else self._count)
         for part in [element] if self._parts == 1 else element:
             size = plans.batch_size(self._whole(part))
             if not size or size % devices:
@@ -248,9 +249,9 @@ class Feed:
         raws = self._raws(element)
         examples = sum(plans.batch_size(raw) for raw in raws)
         if self._parts == 1:
-            arrays = self._placing.pack(plan.prepare(raws[0], agree=agree))
+            arrays = pack(plan.prepare(raws[0], agree=agree), self._placement)
             return PlacedBatch(arrays, examples, None, plan.forward(raws[0]))
-        arrays = self._placing.pack(plan.prepare_parts(raws, agree))
+        arrays = pack(plan.prepare_parts(raws, agree), self._placement)
         return PlacedBatch(arrays, examples, None)
 
     def _raws(self, element: Any) -> list[dict[Origin, Any]]:
@@ -260,7 +261,7 @@ class Feed:
         ]
 
     def _placed(self, stack: BatchStack) -> BatchStack:
-        return replace(stack, arrays=self._placing.put(stack.arrays))
+        return replace(stack, arrays=put(stack.arrays, self._placement))
 
     def _flatten(self, element: Any) -> dict[Origin, Any]:
         """Return a raw batch; in a cluster, the rows of it that are this process's."""

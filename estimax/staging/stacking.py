@@ -23,9 +23,10 @@ import numpy as np
 
 from estimax.core.sparse import Sparse
 from estimax.input.streams import columns
+from estimax.parallel import Placement
 from estimax.staging import host_plan as plans
 from estimax.staging.batches import BatchStack
-from estimax.staging.placing import BatchPlacing
+from estimax.staging.packing import ONE_DEVICE, pack, pack_stack
 
 # The largest stack. With a fourth of the bytes, a step of a medium-sized model takes
 # 5 % longer; with twice as many, no less.
@@ -116,11 +117,11 @@ def stacks_from(
     groups: Groups,
     plan: plans.Plan,
     length: int | None,
-    placing: BatchPlacing | None = None,
+    placement: Placement = ONE_DEVICE,
 ) -> Iterator[BatchStack]:
     """Yield the stacks of all groups, and tell the groups the capacity of a stack."""
     for group in groups:
-        for stack in stacks_of(group, plan, length, placing):
+        for stack in stacks_of(group, plan, length, placement):
             groups.most = stack.capacity
             yield stack
 
@@ -129,7 +130,7 @@ def stacks_of(
     group: RawBatches,
     plan: plans.Plan,
     length: int | None,
-    placing: BatchPlacing | None = None,
+    placement: Placement = ONE_DEVICE,
 ) -> Iterator[BatchStack]:
     """Prepare the batches of a group, and stack neighbours whose shapes agree.
 
@@ -140,7 +141,7 @@ def stacks_of(
         for prepared, same in _prepare(list(members), plan):
             capacity = length or _capacity(prepared, len(same))
             for start in range(0, len(same), capacity):
-                yield _stack(prepared, same, start, capacity, placing or BatchPlacing())
+                yield _stack(prepared, same, start, capacity, placement)
 
 
 def _prepare(
@@ -227,7 +228,7 @@ def _stack(
     same: RawBatches,
     start: int,
     capacity: int,
-    placing: BatchPlacing,
+    placement: Placement,
 ) -> BatchStack:
     """Stack up to `capacity` of the prepared batches, from `start` on."""
     members = same[start : start + capacity]
@@ -240,9 +241,9 @@ def _stack(
 
         prepared = jax.tree.map(cut, prepared)
     arrays = (
-        placing.pack(prepared)
+        pack(prepared, placement)
         if capacity == 1
-        else placing.pack_stack(prepared, len(members), capacity)
+        else pack_stack(prepared, len(members), capacity, placement)
     )
     sizes = [plans.batch_size(members[0][0])] * len(members)
     return BatchStack(arrays, sizes, [at for _, at in members], capacity)

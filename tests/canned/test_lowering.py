@@ -16,7 +16,7 @@ from estimax import canned
 from estimax.core.spec import ModeKeys
 from estimax.estimator.session import Session
 from estimax.staging import host_plan as plans
-from estimax.staging.placing import BatchPlacing
+from estimax.staging.packing import pack, put
 
 DEVICES = {"one": {}, "mesh": {"devices": 8, "shard_tables_above": 0}}
 # Annotations of shardings, and the random numbers of GPUs. XLA knows these everywhere
@@ -36,20 +36,16 @@ def steps(name, tmp_path, devices):
     train = model._program(Session(config, ModeKeys.TRAIN), raw)
     packed = packed_batch(train, raw)
     state = train.form(key, packed)
-    yield "train", train.step, (state, put(train, packed))
+    yield "train", train.step, (state, put(packed, train.placement))
     for mode, batch in ((ModeKeys.EVAL, raw), (ModeKeys.PREDICT, unlabelled)):
         program = model._program(Session(config, mode), batch)
         variables = program.placement.forms(program.shapes)
-        batch = put(program, packed_batch(program, batch))
+        batch = put(packed_batch(program, batch), program.placement)
         yield mode, program.step, (variables, batch)
 
 
 def packed_batch(program, raw):
-    return BatchPlacing(program.placement.mesh).pack(program.plan.prepare(raw))
-
-
-def put(program, packed):
-    return BatchPlacing(program.placement.mesh).put(packed)
+    return pack(program.plan.prepare(raw), program.placement)
 
 
 def custom_calls(step, arguments, *platforms):

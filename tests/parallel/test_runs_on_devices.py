@@ -11,7 +11,7 @@ import pytest
 import estimax as ex
 from estimax import checkpoints
 from estimax.core.spec import ModeKeys
-from estimax.staging.placing import BatchPlacing
+from estimax.staging.packing import pack
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_neither_initial_values_nor_evaluation_need_a_whole_table():
     with model._open(ModeKeys.TRAIN, models.input_fn()) as session:
         program = model._program(session)
         prepared = program.plan.prepare(session.feed.first)
-        packed = BatchPlacing(session.placement.mesh).pack(prepared)
+        packed = pack(prepared, session.placement)
         init = program.init.lower(jax.random.key(0), packed).compile().as_text()
     with model._open(ModeKeys.EVAL, models.input_fn()) as session:
         program = model._program(session)
