@@ -14,10 +14,8 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any, Never
 
@@ -29,7 +27,6 @@ from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import device_dtypes
 from estimax.core.display import shown_path
-from estimax.core.errors import MissingFileError
 from estimax.core.migration import Retired
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
@@ -40,9 +37,8 @@ from estimax.estimator.model_dir import REPLAY_SECS, mark_ended, training_in
 from estimax.estimator.restore import (
     Loaded,
     Loader,
-    restore_state,
+    latest_checkpoint,
     variables_of_state,
-    warm_start_state,
 )
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.session import Session, join_cluster
@@ -130,7 +126,7 @@ class Estimator:
         # Caches, which threads may share. What belongs to one call is in its Session.
         self._programs: dict[Any, training.Program] = {}
         self._advised: set[str] = set()  # advice on batch sizes that was logged
-        self._loader = Loader(use_averages=self._config.use_averages)
+        self._loader = Loader(self._config, self._warm_start)
 
     @property
     def model_dir(self) -> str:
@@ -249,7 +245,7 @@ class Estimator:
                 agreement.compare_models(
                     peers, program, session.first_batch(), given, explain
                 )
-                state = self._start_state(session, program, checkpoint)
+                state = session.start_state(program, checkpoint, self._warm_start)
                 checkpoint = None  # free its arrays
                 start = int(state.step)  # a warm start may also set the step
                 context = session.train(
@@ -260,7 +256,7 @@ class Estimator:
                     last_step=start + steps if steps else max_steps,
                     params=self._params,
                     explain=explain,
-                    explain_nan=lambda: self._explain_nan(session, input_fn),
+                    replay=lambda: self.replay(input_fn, REPLAY_SECS),
                 )
                 reports.log_training(context)
             saved = self.latest_checkpoint()
@@ -305,7 +301,7 @@ class Estimator:
             end, and neither `steps` nor `hooks` are given.
         """
         arguments.check_steps(steps=steps)
-        self._check_trained(checkpoint_path)
+        self._loader.check_trained(checkpoint_path)
         with (
             shown_by_default(),
             self._open(ModeKeys.EVAL, input_fn) as session,
@@ -315,7 +311,7 @@ class Estimator:
             arguments.check_ends(session.feed, steps, hooks)
             session.advise(self._advised)
             program = self._program(session)
-            loaded = self._load(program, first, checkpoint_path)
+            loaded = self._loader.load(program, first, checkpoint_path)
             return self._evaluate(session, program, loaded, steps, hooks, name, report)
 
     def evaluate_state(
@@ -399,14 +395,14 @@ class Estimator:
         Raises:
           MissingFileError: There is no checkpoint.
         """
-        self._check_trained(checkpoint_path)
+        self._loader.check_trained(checkpoint_path)
         with self._open(ModeKeys.PREDICT, input_fn) as session:
             if session.feed.first is None:
                 return
             arguments.warn_if_endless(session.feed, "predict", None, hooks)
             session.advise(self._advised)
             program = self._program(session)
-            loaded = self._load(program, session.feed.first, checkpoint_path)
+            loaded = self._loader.load(program, session.first_batch(), checkpoint_path)
             for predictions, forwarded in training.predict(
                 program,
                 loaded.variables,
@@ -525,7 +521,7 @@ class Estimator:
         example = exporting.supervised_example(receiver_fn)
         session = Session(self._config, ModeKeys.EVAL, is_eager=False)
         program = self._program(session, example)
-        loaded = self._load(program, example, checkpoint_path, Placement())
+        loaded = self._loader.load(program, example, checkpoint_path, Placement())
         return exporting.evaluation_servable(program, loaded.variables, example)
 
     def _servable(
@@ -534,13 +530,13 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None,
     ) -> tuple[export.Servable, int]:
         """Return what a bundle that predicts is written from, and the training step."""
-        self._check_trained(checkpoint_path)
+        self._loader.check_trained(checkpoint_path)
         example, parse = exporting.serving_example(receiver_fn, self.model_dir)
         # Traced also where the model is debugged: an eager model is asked for every
         # feature of the data, and so would be the clients of the bundle.
         session = Session(self._config, ModeKeys.PREDICT, is_eager=False)
         program = self._program(session, example)
-        loaded = self._load(program, example, checkpoint_path, Placement())
+        loaded = self._loader.load(program, example, checkpoint_path, Placement())
         servable = exporting.servable(program, loaded.variables, example, parse)
         return servable, loaded.step
 
@@ -568,12 +564,11 @@ class Estimator:
 
     def latest_checkpoint(self) -> str | None:
         """Return the path of the newest readable checkpoint, or None."""
-        path = checkpoints.latest(self.model_dir)
-        return None if path is None else str(path)
+        return latest_checkpoint(self.model_dir)
 
     def get_variable_names(self) -> list[str]:
         """Return the names of all arrays in the latest checkpoint, sorted."""
-        return sorted(checkpoints.names(self._checkpoint(None)))
+        return sorted(checkpoints.names(self._loader.checkpoint(None)))
 
     def get_variable_value(self, name: str) -> NDArray[Any]:
         """Return one array of the latest checkpoint.
@@ -581,7 +576,7 @@ class Estimator:
         Args:
           name: A name of `get_variable_names`, such as "dnn/logits/kernel".
         """
-        return checkpoints.read_array(self._checkpoint(None), name)
+        return checkpoints.read_array(self._loader.checkpoint(None), name)
 
     def eval_dir(self, name: str | None = None) -> str:
         """Return the folder in which evaluations write their summaries.
@@ -668,77 +663,6 @@ class Estimator:
             _log.warning("%s", sentence)
         return program
 
-    def _start_state(
-        self,
-        session: Session,
-        program: training.Program,
-        checkpoint: checkpoints.Checkpoint | None,
-    ) -> TrainState:
-        """Return the state of the checkpoint, or else a new or warm-started state."""
-        arrays = pack(program.plan.prepare(session.first_batch()))
-        seed = secrets.randbits(31) if session.seed is None else session.seed
-        key = jax.random.key(seed)
-        with session.debugging():
-            if checkpoint is not None:
-                if self._warm_start:
-                    where = shown_path(self.model_dir)
-                    _log.info("no warm start: %s has a checkpoint", where)
-                return restore_state(program, key, arrays, checkpoint)
-            if self._warm_start is None:
-                return program.init(key, arrays)
-            state = program.init_unplaced(key, arrays)
-        state = warm_start_state(state, self._warm_start)
-        # Compared on one device: on a mesh no process would hold all rows.
-        agreement.compare_warm_starts(session.peers, state)
-        placed: TrainState = program.placement.put(state)
-        return replace(placed, row_counts=program.placement.row_counts)
-
-    def _checkpoint(self, given: str | os.PathLike[str] | None) -> str:
-        path = given if given is not None else checkpoints.latest(self.model_dir)
-        if path is None:
-            raise MissingFileError(
-                f"no checkpoint in {self.model_dir!r}: this model has not been "
-                "trained. Call train first, or give checkpoint_path."
-            )
-        return os.fspath(path)
-
-    def _check_trained(self, given: str | os.PathLike[str] | None) -> None:
-        """Raise if there is neither a checkpoint nor a warm start."""
-        if self._warm_start is None:
-            self._checkpoint(given)
-
-    def _load(
-        self,
-        program: training.Program,
-        batch: plans.RawBatch,
-        given: str | os.PathLike[str] | None,
-        placement: Placement | None = None,
-    ) -> Loaded:
-        """Return the variables of a checkpoint, or else those of the warm start.
-
-        They are placed as the program needs them, or else by `placement`.
-        """
-        placement = program.placement if placement is None else placement
-        if given is None and self._warm_start and not self.latest_checkpoint():
-            key = jax.random.key(self._config.tf_random_seed or 0)
-            return self._loader.warm_start(
-                program, batch, key, self._warm_start, placement
-            )
-        return self._loader.load(
-            self._checkpoint(given),
-            program.shapes,
-            or_earlier=given is None,
-            placement=placement,
-        )
-
-    def _explain_nan(
-        self, session: Session, input_fn: InputFn
-    ) -> training.NonFinite | None:
-        """Return what made the loss NaN; None if the step has reported it already."""
-        if self._config.debug == "nan" or session.peers is not None:
-            return None
-        return self.replay(input_fn, REPLAY_SECS)
-
     def replay(
         self, input_fn: InputFn, max_secs: float | None = None
     ) -> training.NonFinite | None:
@@ -763,6 +687,6 @@ class Estimator:
                 return None
             with session.debugging():
                 program = self._program(session)
-                state = self._start_state(session, program, checkpoint)
+                state = session.start_state(program, checkpoint, self._warm_start)
                 batches = (batch.arrays for batch in session.batches(program))
                 return program.find_nonfinite(state, batches, max_secs=max_secs)

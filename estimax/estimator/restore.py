@@ -19,6 +19,7 @@ import numpy as np
 from estimax import checkpoints, training
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.core.state import TrainState
+from estimax.estimator.run_config import RunConfig
 from estimax.parallel import Placement
 from estimax.staging import host_plan as plans
 from estimax.staging.packing import Packed
@@ -51,41 +52,67 @@ class _Kept(NamedTuple):
 class Loader:
     """Load variables of checkpoints, and keep those of the last one."""
 
-    def __init__(self, *, use_averages: bool) -> None:
-        self._use_averages = use_averages
+    def __init__(
+        self, config: RunConfig, warm_start: checkpoints.WarmStartSettings | None
+    ) -> None:
+        self._config = config
+        self._warm_start = warm_start
         self._last = _Kept(None, None, None)  # one value: threads replace it at once
+
+    def checkpoint(self, given: str | os.PathLike[str] | None) -> str:
+        """Return the given checkpoint or the latest one; raise if there is none."""
+        path = given if given is not None else latest_checkpoint(self._model_dir)
+        if path is None:
+            raise MissingFileError(
+                f"no checkpoint in {self._model_dir!r}: this model has not been "
+                "trained. Call train first, or give checkpoint_path."
+            )
+        return os.fspath(path)
+
+    def check_trained(self, given: str | os.PathLike[str] | None) -> None:
+        """Raise if there is neither a checkpoint nor a warm start."""
+        if self._warm_start is None:
+            self.checkpoint(given)
 
     def load(
         self,
-        path: str | os.PathLike[str],
-        shapes: training.Variables,
-        *,
-        or_earlier: bool,
-        placement: Placement,
+        program: training.Program,
+        batch: plans.RawBatch,
+        given: str | os.PathLike[str] | None,
+        placement: Placement | None = None,
     ) -> Loaded:
-        """Return the variables that a model needs from a checkpoint.
+        """Return the variables of a checkpoint, or else of the warm start.
 
-        With `or_earlier`, a damaged checkpoint is replaced by the newest intact one in
-        the same folder. The variables are placed by `placement`.
+        They are placed as the program needs them, or else by `placement`. If no
+        checkpoint is given and the latest one is damaged, the newest intact one is
+        read.
         """
+        placement = program.placement if placement is None else placement
+        is_latest = given is None
+        if is_latest and self._warm_start and not latest_checkpoint(self._model_dir):
+            return self._load_warm_start(program, batch, self._warm_start, placement)
+        path, shapes = self.checkpoint(given), program.shapes
         try:
             return self._load_cached(path, shapes, placement)
         except (CheckpointError, MissingFileError):
-            if not or_earlier:
+            if not is_latest:
                 raise
             folder, step = Path(path).parent, checkpoints.step_of(path)
             # Logs a warning for each damaged checkpoint, and raises if all are.
             sound = checkpoints.restore_latest(folder)
             if sound is None or sound.step == step:
                 raise  # the checkpoint is intact, but does not fit the model
-            path = checkpoints.path_of(folder, sound.step)
-            return self._load_from(sound, path, shapes, placement)
+            earlier = checkpoints.path_of(folder, sound.step)
+            return self._load_from(sound, earlier, shapes, placement)
 
-    def warm_start(
+    @property
+    def _model_dir(self) -> str:
+        return str(self._config.model_dir)
+
+    def _load_warm_start(
         self,
         program: training.Program,
         batch: plans.RawBatch,
-        key: jax.Array,
         settings: checkpoints.WarmStartSettings,
         placement: Placement,
     ) -> Loaded:
@@ -100,6 +127,7 @@ class Loader:
             make = jax.jit(
                 lambda key, arrays: init(model, key, arrays, recording.structure)
             )
+            key = jax.random.key(self._config.tf_random_seed or 0)
             state = warm_start_state(_state_of(make(key, arrays)), settings)
             path = os.fspath(settings.ckpt_to_initialize_from)
             variables = training.variables_of(state)
@@ -136,7 +164,7 @@ class Loader:
         placement: Placement,
     ) -> Loaded:
         arrays = checkpoint.arrays
-        if self._use_averages:
+        if self._config.use_averages:
             arrays = checkpoints.averaged(arrays)
         template = replace(
             _state_of(placement.forms(shapes)), row_counts=placement.row_counts
@@ -147,6 +175,12 @@ class Loader:
             step = placement.put(jnp.int32(checkpoint.step))
             variables = replace(variables, step=step)
         return Loaded(variables, checkpoint.step, os.fspath(path))
+
+
+def latest_checkpoint(model_dir: str) -> str | None:
+    """Return the path of the newest readable checkpoint, or None."""
+    path = checkpoints.latest(model_dir)
+    return None if path is None else str(path)
 
 
 def _form_of(shapes: training.Variables) -> Any:

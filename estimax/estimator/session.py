@@ -11,22 +11,30 @@ one call is here, so that calls in several threads do not see each other's value
 from __future__ import annotations
 
 import logging
+import secrets
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import jax
 
 from estimax import checkpoints, training
 from estimax import hooks as stock
+from estimax.core.display import shown_path
 from estimax.core.errors import InputError
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
 from estimax.estimator import agreement, arguments
 from estimax.estimator import results as reports
 from estimax.estimator.model_dir import ended_at, explaining_nan
-from estimax.estimator.restore import Loaded
+from estimax.estimator.restore import (
+    Loaded,
+    latest_checkpoint,
+    restore_state,
+    warm_start_state,
+)
 from estimax.estimator.run_config import RunConfig
 from estimax.estimator.training_hooks import (
     board_hook,
@@ -42,6 +50,7 @@ from estimax.staging import host_plan as plans
 from estimax.staging.batches import PlacedBatch
 from estimax.staging.feed import Feed
 from estimax.staging.large_pages import ask_for_large_pages
+from estimax.staging.packing import pack
 from estimax.staging.trace import Origin
 from estimax.storage import forks
 from estimax.training.signals import stopping_on_signals
@@ -160,6 +169,31 @@ class Session:
         """Return the batches, prepared and put on the devices by a thread."""
         return self.feed.batches(program.plan, depth=self.config.prefetch_batches)
 
+    def start_state(
+        self,
+        program: training.Program,
+        checkpoint: checkpoints.Checkpoint | None,
+        warm_start: checkpoints.WarmStartSettings | None,
+    ) -> TrainState:
+        """Return the state of the checkpoint, or else a new or warm-started state."""
+        arrays = pack(program.plan.prepare(self.first_batch()))
+        seed = secrets.randbits(31) if self.seed is None else self.seed
+        key = jax.random.key(seed)
+        with self.debugging():
+            if checkpoint is not None:
+                if warm_start is not None:
+                    where = shown_path(str(self.config.model_dir))
+                    _log.info("no warm start: %s has a checkpoint", where)
+                return restore_state(program, key, arrays, checkpoint)
+            if warm_start is None:
+                return program.init(key, arrays)
+            state = program.init_unplaced(key, arrays)
+        state = warm_start_state(state, warm_start)
+        # Compared on one device: on a mesh no process would hold all rows.
+        agreement.compare_warm_starts(self.peers, state)
+        placed: TrainState = program.placement.put(state)
+        return replace(placed, row_counts=program.placement.row_counts)
+
     def train(
         self,
         program: training.Program,
@@ -170,12 +204,12 @@ class Session:
         last_step: int | None,
         params: Any,
         explain: Explain,
-        explain_nan: Callable[[], training.NonFinite | None],
+        replay: Callable[[], training.NonFinite | None],
     ) -> RunContext:
         """Train from a state until the data ends, a hook stops it or `last_step`.
 
-        `explain` returns what the model depends on, and `explain_nan` what made the
-        loss NaN, both for error messages.
+        `explain` returns what the model depends on, and `replay` trains again to find
+        what made the loss NaN, both for error messages.
         """
         ask_for_large_pages((state.tables, state.slots))
         start = int(state.step)
@@ -195,11 +229,14 @@ class Session:
             last_step=last_step,
             board=board_hook(self.config, program, params),
         )
+        # With "nan" the step has reported the value itself. The processes of a cluster
+        # could only replay together, and some of them may have failed.
+        can_replay = self.config.debug != "nan" and self.peers is None
         # Saves are finished first, so that a replay after a NaN reads the checkpoint
         # that was still being written when the loss went wrong.
         with (
             self.debugging(),
-            explaining_nan(explain_nan),
+            explaining_nan(replay if can_replay else lambda: None),
             stopping_on_signals(context),
             finishing_saves(every_hook),
         ):
@@ -220,8 +257,7 @@ class Session:
                 waited=lambda: self.feed.waited_seconds,
             )
             if context.interrupted_by:
-                latest = checkpoints.latest(str(self.config.model_dir))
-                saved = None if latest is None else str(latest)
+                saved = latest_checkpoint(str(self.config.model_dir))
                 reports.log_interruption(context, saved)
             if self.peers is not None:
                 self.peers.end_together()

@@ -316,7 +316,7 @@ def test_values_read_for_a_warm_start_are_compared(tmp_path):
         model = models[one.index]
         with model._open(ModeKeys.TRAIN, lambda: DATA) as session:
             program = model._program(session)
-            state = model._start_state(session, program, None)
+            state = session.start_state(program, None, model._warm_start)
         with pytest.raises(ClusterError, match="warm start of w: float32"):
             agreement.compare_warm_starts(one, state)
 

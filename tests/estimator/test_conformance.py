@@ -120,7 +120,7 @@ def test_a_subclass_may_add_members_and_not_redefine_them(tmp_path):
             return self
 
     class Hides(ex.Estimator):
-        def _feed(self):
+        def _open(self):
             return None
 
     Adds(line_model_fn, tmp_path)

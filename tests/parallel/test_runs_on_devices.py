@@ -134,7 +134,7 @@ def compiled_step(model):
     """Return the text of the compiled step, and its state."""
     with model._open(ModeKeys.TRAIN, models.input_fn(), seed=1) as session:
         program = model._program(session)
-        state = model._start_state(session, program, None)
+        state = session.start_state(program, None, model._warm_start)
         batch = next(iter(session.feed.batches(program.plan, depth=1)))
         return program.step.lower(state, batch.arrays).compile().as_text(), state
 
