@@ -69,7 +69,7 @@ _JAX_OPTIONS = (
 )
 
 
-def shared_seed(peers: Processes | None, config: RunConfig) -> int | None:
+def agree_on_seed(peers: Processes | None, config: RunConfig) -> int | None:
     """Return the seed of a `train` call; without one, that of the chief in a cluster.
 
     Only for the part of training that all processes take part in: the chief evaluates
@@ -146,7 +146,9 @@ def compare_models(
     state = traced.out_info
     for name, form in {**state.params, **state.tables}.items():
         settings[f"variable {name}"] = f"{form.dtype}{list(form.shape)}"
-    settings[f"{PROGRAM}the initial values"] = _listed(_without_unread(traced.jaxpr))
+    settings[f"{PROGRAM}the initial values"] = _list_lines(
+        _without_unread(traced.jaxpr)
+    )
     joint = _joint_hooks((*hooks, *program.spec.training_hooks), program.observed)
     settings["hooks"] = ", ".join(joint) or "none"
     require_equal(peers, _TOPIC, settings, explain)
@@ -176,7 +178,9 @@ def comparing_steps(
             with peers.awaiting_input(False):
                 with explaining_arrays_of_model():
                     traced = program.trace_step(context.state, stack.arrays)
-                listed = {f"{PROGRAM}a step": _listed(_without_unused(traced.jaxpr))}
+                listed = {
+                    f"{PROGRAM}a step": _list_lines(_without_unused(traced.jaxpr))
+                }
                 require_equal(peers, _TOPIC, listed, explain)
             is_first = False
         yield stack
@@ -274,15 +278,15 @@ def _array_text(value: Any) -> str:
 def _function_text(function: Any, inner: Callable[[Any], str]) -> str:
     """Return the name of a function, with the values that it encloses."""
     name = getattr(function, "__qualname__", None) or repr(function)
-    given = ", ".join(f"{n}={inner(v)}" for n, v in _enclosed(function).items())
+    given = ", ".join(f"{n}={inner(v)}" for n, v in _closure_values(function).items())
     return f"{name}({given})" if given else str(name)
 
 
-def _enclosed(function: Any) -> dict[str, Any]:
+def _closure_values(function: Any) -> dict[str, Any]:
     """Return the variables that a function encloses, and the arguments of a partial."""
     if isinstance(function, functools.partial):
         given = {f"argument {i}": value for i, value in enumerate(function.args)}
-        return given | function.keywords | _enclosed(function.func)
+        return given | function.keywords | _closure_values(function.func)
     plain = getattr(function, "__func__", function)  # of a method
     code, cells = getattr(plain, "__code__", None), getattr(plain, "__closure__", None)
     if code is None or not cells:
@@ -298,7 +302,7 @@ def _enclosed(function: Any) -> dict[str, Any]:
 
 def _used_by(function: Any) -> dict[str, Any]:
     """Return what a function encloses, and plain values of its object and module."""
-    found = _enclosed(function)
+    found = _closure_values(function)
     owner = getattr(function, "__self__", None)
     held = getattr(owner, "__dict__", {})
     code = getattr(function, "__code__", None)
@@ -388,7 +392,7 @@ def _number(index: int) -> str:
     return f" {index + 1}" if index else ""
 
 
-def _listed(jaxpr: Any) -> Listed:
+def _list_lines(jaxpr: Any) -> Listed:
     """Return a program as its lines, and the digest of each of its constants."""
     lines = display.without_addresses(str(jaxpr)).splitlines()
     return Listed.of([*lines, *(f"constant {text}" for text in _constants(jaxpr))])

@@ -217,7 +217,7 @@ class Estimator:
             agreement.compare_calls(
                 peers, self._config, steps=steps, max_steps=max_steps, input_fn=share
             )
-            seed = agreement.shared_seed(peers, self._config)
+            seed = agreement.agree_on_seed(peers, self._config)
             checkpoint = checkpoints.restore_latest(self.model_dir, peers)
             if checkpoint is None:
                 arguments.check_folder(self.model_dir)

@@ -141,16 +141,16 @@ def resolve_cluster(
     """
     if given is None:
         text = (os.environ if environ is None else environ).get("TF_CONFIG")
-        return Cluster() if text is None else _from_tf_config(_parsed(text))
+        return Cluster() if text is None else _from_tf_config(_parse_tf_config(text))
     if isinstance(given, str):
-        return _detected(given, start_timeout_secs, lost_after_secs)
+        return _from_environment(given, start_timeout_secs, lost_after_secs)
     if not isinstance(given, Mapping):
         raise ConfigError(
             "RunConfig: cluster must be a dict, or the name of a system that JAX "
             f"detects ({', '.join(DETECTED)}), got {given!r}."
         )
     if given.keys() & set(_COORDINATED):
-        return _coordinated(given)
+        return _from_coordinator(given)
     return _from_tf_config(given)
 
 
@@ -195,7 +195,7 @@ def check_alone(config: ClusterMember, what: str) -> None:
         )
 
 
-def _coordinated(given: Mapping[str, Any]) -> Cluster:
+def _from_coordinator(given: Mapping[str, Any]) -> Cluster:
     """Return the cluster of a dict with the keys `_COORDINATED`."""
     for key in given:
         if key not in _COORDINATED:
@@ -237,7 +237,7 @@ def _trainer(process: int, count: int, coordinator: str | None) -> Cluster:
     )
 
 
-def _detected(
+def _from_environment(
     system: str, start_timeout_secs: float, lost_after_secs: float
 ) -> Cluster:
     if system not in DETECTED:
@@ -272,7 +272,7 @@ def _address(text: str, where: str) -> str:
     return text
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_tf_config(text: str) -> dict[str, Any]:
     try:
         config = json.loads(text)
     except ValueError as error:

@@ -80,7 +80,7 @@ def meeting(me: Member, limit_secs: float) -> Iterator[None]:
     """
     deadline = time.monotonic() + limit_secs
     if me.process != 0:
-        with _hosted(me, deadline, limit_secs):
+        with _host_meeting(me, deadline, limit_secs):
             yield
         return
     connections = _host(me, deadline, limit_secs)
@@ -205,7 +205,7 @@ def _waiting(me: Member, here: dict[int, socket.socket]) -> str:
 
 
 @contextmanager
-def _hosted(me: Member, deadline: float, limit_secs: float) -> Iterator[None]:
+def _host_meeting(me: Member, deadline: float, limit_secs: float) -> Iterator[None]:
     """Meet the others at process 0; keep the connection open for the block."""
     connection = _reach(me, deadline, limit_secs)
     with connection:

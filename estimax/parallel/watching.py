@@ -168,10 +168,14 @@ class Watcher:
         self._store.key_value_set(
             f"{PREFIX}/beats/{me}", json.dumps(beat), allow_overwrite=True
         )
-        beats, notes = self._numbered("beats"), self._numbered("notes")
-        return self._failed(notes) or self._lost(beats, notes) or self._stuck(beats)
+        beats, notes = self._read_by_process("beats"), self._read_by_process("notes")
+        return (
+            self._find_failure(notes)
+            or self._find_loss(beats, notes)
+            or self._find_stuck(beats)
+        )
 
-    def _failed(self, notes: Mapping[int, _Told]) -> str | None:
+    def _find_failure(self, notes: Mapping[int, _Told]) -> str | None:
         if "done" in notes.get(self._processes.index, {}):
             return None
         for other in self._seen:
@@ -183,7 +187,7 @@ class Watcher:
             (notes[n]["ends"] for n in self._seen if "ends" in notes.get(n, {})), None
         )
 
-    def _lost(
+    def _find_loss(
         self,
         beats: Mapping[int, _Told],
         notes: Mapping[int, _Told],
@@ -205,7 +209,7 @@ class Watcher:
                 )
         return None
 
-    def _stuck(self, beats: Mapping[int, _Told]) -> str | None:
+    def _find_stuck(self, beats: Mapping[int, _Told]) -> str | None:
         now = self._clock()
         places = [
             _place_from(beats.get(index, {}).get("place"))
@@ -227,7 +231,7 @@ class Watcher:
             "compare their settings, hooks, data and versions."
         )
 
-    def _numbered(self, kind: str) -> dict[int, _Told]:
+    def _read_by_process(self, kind: str) -> dict[int, _Told]:
         found = self._store.key_value_dir_get(f"{PREFIX}/{kind}/")
         return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
 

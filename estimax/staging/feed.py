@@ -125,7 +125,7 @@ class Feed:
         """What makes the input slow, if that is known: a sentence, or ""."""
         return self._batches.advice
 
-    def batches(self, plan: plans.Plan, *, depth: int) -> Iterator[PlacedBatch]:
+    def batches(self, plan: plans.HostPlan, *, depth: int) -> Iterator[PlacedBatch]:
         """Yield batches that a thread has prepared and put on the device.
 
         `depth` is the number of batches that are prepared ahead.
@@ -141,7 +141,7 @@ class Feed:
 
     def stacks(
         self,
-        plan: plans.Plan,
+        plan: plans.HostPlan,
         *,
         depth: int,
         length: int | None,
@@ -166,7 +166,7 @@ class Feed:
             yield stack
 
     def _agreed(
-        self, plan: plans.Plan, peers: Processes, depth: int, limit: int | None
+        self, plan: plans.HostPlan, peers: Processes, depth: int, limit: int | None
     ) -> Iterator[BatchStack]:
         """Yield the batches in which all processes of a cluster take part."""
         assert self.requests is not None, "made with the peers"
@@ -211,7 +211,7 @@ class Feed:
         """Whether processes compare rows: they read the same, but nothing proves it."""
         return not self._has_share and not self._batches.has_fingerprint
 
-    def _checksum(self, plan: plans.Plan, element: Any) -> int:
+    def _checksum(self, plan: plans.HostPlan, element: Any) -> int:
         """Return a checksum of the values that the model reads."""
         crc = 0
         for part in [element] if self._parts == 1 else element:
@@ -243,7 +243,7 @@ class Feed:
         return self._batches if self._parts == 1 else _Parts(self._batches, self._parts)
 
     def _prepared(
-        self, plan: plans.Plan, element: Any, agree: plans.Agree | None = None
+        self, plan: plans.HostPlan, element: Any, agree: plans.Agree | None = None
     ) -> PlacedBatch:
         """Return a batch that is still on the host, and without its position."""
         raws = self._raws(element)

@@ -1,6 +1,6 @@
 """What the input thread does to every batch before the compiled step sees it.
 
-    plan = Plan(raw=…, calls=…, groups=…)           # from a recorded trace
+    plan = HostPlan(raw=…, calls=…, groups=…)           # from a recorded trace
     arrays = plan.prepare(flatten(features, labels))   # numbers only, fixed layout
 
 The result is a `PreparedBatch`: the features that the model reads as they are, the
@@ -24,7 +24,7 @@ from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native.distinct import distinct_ids
-from estimax.staging.trace import Call, NestedKey, Origin, Raw, wide_error
+from estimax.staging.trace import HostCall, NestedKey, Origin, Raw, wide_error
 
 RawBatch = Mapping[Origin, Raw]
 Int32s = NDArray[np.int32]
@@ -71,7 +71,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
-class Plan:
+class HostPlan:
     """The work of a model on the host in one mode; runs in the input thread.
 
     Only the values in `raw` reach the device as they are, so only those must fit 32
@@ -83,7 +83,7 @@ class Plan:
     """
 
     raw: tuple[Origin, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[HostCall, ...]
     groups: tuple[RowGroup, ...] = ()
     is_eager: bool = False
     defaults: tuple[tuple[Origin, Any], ...] = ()
@@ -160,7 +160,7 @@ class Plan:
         return {group.name: group.vocabulary for group in self.groups}
 
     def _arrays(self, batch: RawBatch) -> PreparedBatch:
-        given = ((name, o, _given(batch, o)) for name, o in self._raw)
+        given = ((name, o, _numeric_value(batch, o)) for name, o in self._raw)
         return PreparedBatch(
             raw={
                 name: as_device_dtype(origin, value)
@@ -306,7 +306,7 @@ def make_unique(
     >>> make_unique(ids, {"wide": 100})[0]["wide"]
     array([  0,   7, 100, 100], dtype=int32)
     """
-    flat = {name: _flattened(calls, count) for name, calls in groups.items()}
+    flat = {name: _flatten_ids(calls, count) for name, calls in groups.items()}
     by_size: dict[int, list[str]] = {}
     for name, ids in flat.items():
         by_size.setdefault(ids.shape[1], []).append(name)
@@ -321,12 +321,12 @@ def make_unique(
         for first, name in zip(range(0, len(places), count), names, strict=True):
             mine = slice(first, first + count)
             kept = distinct[mine, : min(size, vocabularies[name])]
-            unique[name] = _rounded_up(kept, parts, vocabularies[name]).reshape(-1)
-            inverse[name] = _split(places[mine], groups[name])
+            unique[name] = _round_up(kept, parts, vocabularies[name]).reshape(-1)
+            inverse[name] = _split_places(places[mine], groups[name])
     return unique, inverse
 
 
-def _rounded_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
+def _round_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
     """Return ids [count, U] with padding, so that U is a multiple of `parts`."""
     missing = -distinct.shape[1] % parts
     if not missing:
@@ -334,7 +334,7 @@ def _rounded_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
     return np.pad(distinct, ((0, 0), (0, missing)), constant_values=padding)
 
 
-def _flattened(calls: IdsOfCalls, count: int) -> Int32s:
+def _flatten_ids(calls: IdsOfCalls, count: int) -> Int32s:
     """Return all ids of a group, [count, n]; 0 for one missing id if needed."""
     flat = np.concatenate([ids.reshape(count, -1) for ids in calls.values()], axis=1)
     if flat.size and flat.min() < 0:
@@ -358,7 +358,7 @@ def _put_row_0(flat: Int32s, ids: Int32s, count: int) -> None:
         flat[batches, empty[batches].argmax(axis=1) * width] = 0
 
 
-def _split(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
+def _split_places(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
     result: dict[str, Int32s] = {}
     start = 0
     for name, ids in calls.items():
@@ -413,7 +413,7 @@ def _dense(forwarded: device_dtypes.Forwarded, value: Raw | None) -> NDArray[Any
     return filled
 
 
-def _given(batch: RawBatch, origin: Origin) -> NDArray[Any]:
+def _numeric_value(batch: RawBatch, origin: Origin) -> NDArray[Any]:
     value = batch.get(origin)
     if isinstance(value, np.ndarray):
         return value

@@ -83,7 +83,7 @@ def pack(tree: Any, placement: Placement = ONE_DEVICE) -> Packed:
     buffers = {}
     for name, members in layout.members.items():
         parts = [flat[i] for i in members]
-        buffers[name] = _aligned((sum(map(len, parts)),), parts[0].dtype)
+        buffers[name] = _make_aligned((sum(map(len, parts)),), parts[0].dtype)
         np.concatenate(parts, out=buffers[name])
     return Packed(buffers, layout)
 
@@ -115,7 +115,7 @@ def _pack_rows(tree: Any, count: int, capacity: int, split: Placement | None) ->
     for name, members in layout.members.items():
         parts = [flat[i] for i in members]
         width = sum(part.shape[-1] for part in parts)
-        buffers[name] = _aligned((capacity, *axes[1:], width), parts[0].dtype)
+        buffers[name] = _make_aligned((capacity, *axes[1:], width), parts[0].dtype)
         np.concatenate(parts, axis=-1, out=buffers[name][:count])
         buffers[name][count:] = 0
     return Packed(buffers, layout)
@@ -169,7 +169,7 @@ def _offset_places(batch: Any, count: int, placement: Placement) -> Any:
     return move(batch)
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _make_aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an empty array with XLA's alignment, which a CPU device does not copy."""
     size = _size(shape) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)

@@ -115,7 +115,7 @@ class Groups:
 
 def stacks_from(
     groups: Groups,
-    plan: plans.Plan,
+    plan: plans.HostPlan,
     length: int | None,
     placement: Placement = ONE_DEVICE,
 ) -> Iterator[BatchStack]:
@@ -128,7 +128,7 @@ def stacks_from(
 
 def stacks_of(
     group: RawBatches,
-    plan: plans.Plan,
+    plan: plans.HostPlan,
     length: int | None,
     placement: Placement = ONE_DEVICE,
 ) -> Iterator[BatchStack]:
@@ -145,7 +145,7 @@ def stacks_of(
 
 
 def _prepare(
-    same: RawBatches, plan: plans.Plan
+    same: RawBatches, plan: plans.HostPlan
 ) -> Iterator[tuple[plans.PreparedBatch, RawBatches]]:
     together = _prepare_together([batch for batch, _ in same], plan)
     if together is not None:
@@ -155,7 +155,7 @@ def _prepare(
 
 
 def _prepare_together(
-    batches: Sequence[plans.RawBatch], plan: plans.Plan
+    batches: Sequence[plans.RawBatch], plan: plans.HostPlan
 ) -> plans.PreparedBatch | None:
     """Prepare all batches in one call; return None if each must be prepared alone."""
     needed = [origin for origin in batches[0] if origin in plan.origins]
@@ -177,7 +177,7 @@ def _prepare_together(
 
 
 def _prepare_apart(
-    same: RawBatches, plan: plans.Plan
+    same: RawBatches, plan: plans.HostPlan
 ) -> Iterator[tuple[plans.PreparedBatch, RawBatches]]:
     """Prepare each batch alone, then join neighbours with the same shapes."""
     error: Exception | None = None

@@ -41,7 +41,7 @@ def _on_indexing(tables: Mapping[str, Any]) -> str:
     if not tables:
         return ""
     return (
-        f"{_listed(tables)}: the model_fn reads rows by indexing, as in table[ids] or "
+        f"{_labels(tables)}: the model_fn reads rows by indexing, as in table[ids] or "
         "jnp.take, or from a changed copy of the table, so every step computes a "
         "gradient for all rows and updates all of them. Write "
         "ex.embedding_lookup(table, ids) with the parameter itself, as ex.get_variable "
@@ -55,7 +55,7 @@ def _on_whole_reads(tables: Mapping[str, Any]) -> str:
     if not tables:
         return ""
     return (
-        f"{_listed(tables)}: the loss also reads the table as a whole, in a penalty "
+        f"{_labels(tables)}: the loss also reads the table as a whole, in a penalty "
         "over all rows for instance, so every step updates all rows. To update only "
         "the rows of the batch, compute the penalty from the result of "
         "ex.embedding_lookup."
@@ -68,7 +68,7 @@ def _on_optimizer(optimizer: optimizers.Optimizer, tables: Mapping[str, Any]) ->
     rows = sum(form.shape[0] for form in tables.values())
     text = (
         f"{optimizer.name} updates every row of every table at every step, also of ids "
-        f"that are not in the batch: {rows:,} rows here ({_listed(tables)}). "
+        f"that are not in the batch: {rows:,} rows here ({_labels(tables)}). "
     )
     if not isinstance(optimizer.rule, AdamRule):
         return text + (
@@ -91,7 +91,7 @@ def _size(form: Any) -> int:
     return math.prod(form.shape)
 
 
-def _listed(tables: Mapping[str, Any]) -> str:
+def _labels(tables: Mapping[str, Any]) -> str:
     named: Sequence[str] = [
         f"{name} [{', '.join(map(str, form.shape))}]" for name, form in tables.items()
     ]

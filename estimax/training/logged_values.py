@@ -35,7 +35,7 @@ Observe = Callable[..., dict[str, Any]]
 GRADIENT, WEIGHT = "gradient_norm/", "weight_norm/"
 
 
-def observed_names(logged: Mapping[str, str]) -> frozenset[str]:
+def names_to_observe(logged: Mapping[str, str]) -> frozenset[str]:
     """Return the names of the values that the train step does not return."""
     return frozenset(name for name in logged if is_observed(name, logged))
 
@@ -63,8 +63,8 @@ def observe_training(
         weights = {name: _every_variable(state)[name] for name in grads}
         return {**_norms(GRADIENT, grads), **_norms(WEIGHT, weights)}
 
-    logged = _compiled(updates.placement, observe, texts)
-    normed = _compiled(updates.placement, observe_norms, {})
+    logged = _compile(updates.placement, observe, texts)
+    normed = _compile(updates.placement, observe_norms, {})
 
     def observe_named(*batch: Any, names: Set[str]) -> dict[str, Any]:
         values = {} if norms.isdisjoint(names) else normed(*batch)
@@ -114,7 +114,7 @@ def observe_evaluation(recording: Recording, placement: Placement) -> Observe:
         everywhere: dict[str, Any] = placement.replicate(logged_arrays(applied.logged))
         return everywhere
 
-    return _compiled(placement, observe, recording.texts)
+    return _compile(placement, observe, recording.texts)
 
 
 def learning_rates(
@@ -162,7 +162,7 @@ def _rate(optimizer: Any, opt_state: Any, step: jax.Array) -> Any:
     return found[0][1] if len(found) == 1 else None
 
 
-def _compiled(
+def _compile(
     placement: Placement,
     function: Callable[[Any, Any], Any],
     texts: Mapping[str, str],

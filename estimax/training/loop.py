@@ -57,7 +57,7 @@ def run(
             due, wanted = _call_before_run(due, context)
         except StopIteration:  # another way for a hook to request a stop
             break
-        names = _observed(program, plain_names(wanted), context)
+        names = _names_to_observe(program, plain_names(wanted), context)
         with explaining_arrays_of_model():
             state, outputs = _advance(program, state, stack, at, stop, names, context)
         context.state = state
@@ -75,7 +75,7 @@ def run(
             call_after_run(due, wanted, context, outputs)
         except StopIteration:
             break
-        schedule.visited(context.step)
+        schedule.mark_visited(context.step)
     if context.requests is not None:
         agreed = context.requests.interrupted_by
         context.interrupted_by = agreed or context.interrupted_by
@@ -145,7 +145,9 @@ def _advance(
     return state, add_counts(before, {**outputs, **seen}) if seen else outputs
 
 
-def _observed(program: Program, names: Set[str], context: RunContext) -> frozenset[str]:
+def _names_to_observe(
+    program: Program, names: Set[str], context: RunContext
+) -> frozenset[str]:
     """Return those of the requested values that `observe` computes.
 
     All processes of a cluster compute them together, so they compare the step, and
@@ -179,7 +181,7 @@ def _fetch_now(
 ) -> dict[str, Any]:
     """Return values of the last step; observed values are computed again."""
     wanted = plain_names([names])
-    observed = _observed(program, wanted, context)
+    observed = _names_to_observe(program, wanted, context)
     if observed:
         seen = program.observe(context.state, *batch, names=observed)
         outputs = {**outputs, **seen}
@@ -254,7 +256,7 @@ class _Schedule:
             hook for hook, at in zip(self._hooks, self._next, strict=True) if at <= step
         ]
 
-    def visited(self, step: int) -> None:
+    def mark_visited(self, step: int) -> None:
         """Ask the hooks that were due at this step for their next one."""
         for index, at in enumerate(self._next):
             if at <= step:

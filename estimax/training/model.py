@@ -71,11 +71,11 @@ class BatchStructure:
     """
 
     kinds: Mapping[Origin, ValueKind]
-    calls: tuple[staging.Call, ...] = ()
+    calls: tuple[staging.HostCall, ...] = ()
 
     @classmethod
     def of(
-        cls, batch: plans.RawBatch, calls: Sequence[staging.Call] = ()
+        cls, batch: plans.RawBatch, calls: Sequence[staging.HostCall] = ()
     ) -> BatchStructure:
         """Return the structure of a raw batch."""
         kinds = {origin: kind_of(value) for origin, value in batch.items()}
@@ -218,7 +218,7 @@ def _view(
             dtype = device_dtype(np.dtype(kind.dtype))
             value = jnp.zeros((rows, *kind.tail), dtype)
         wide = kind.kind == "array" and is_wide(kind.dtype)
-        values[origin] = trace.knows(value, origin, is_wide=wide)
+        values[origin] = trace.register_feature(value, origin, is_wide=wide)
     return plans.unflatten("features", values), plans.unflatten("labels", values)
 
 
@@ -267,7 +267,7 @@ def variables_from_flax(
 ) -> Variables:
     """Split Flax's collections into named variables; `row_variables` are tables."""
     rest = {k: v for k, v in tree.items() if k not in (PARAMS, TABLES)}
-    params, tables = _flat(tree.get(PARAMS, {})), _flat(tree.get(TABLES, {}))
+    params, tables = _flatten(tree.get(PARAMS, {})), _flatten(tree.get(TABLES, {}))
     tables |= {name: params.pop(name) for name in sorted(row_variables)}
     return Variables(params, dict(sorted(tables.items())), rest)
 
@@ -282,15 +282,15 @@ def variables_to_flax(
     rows = {name: variables.tables[name] for name in sorted(row_variables)}
     tables = {n: v for n, v in variables.tables.items() if n not in rows}
     return {
-        PARAMS: _nested(variables.params | rows),
-        TABLES: _nested(tables),
+        PARAMS: _nest(variables.params | rows),
+        TABLES: _nest(tables),
         **variables.model_state,
     }
 
 
 def variables_to_names(variables: Variables) -> Flat:
     """Return all variables by name, from every collection."""
-    rest = [_flat(tree) for tree in variables.model_state.values()]
+    rest = [_flatten(tree) for tree in variables.model_state.values()]
     named = variables.params | variables.tables
     for flat in rest:
         named |= flat
@@ -302,7 +302,7 @@ def variables_to_names(variables: Variables) -> Flat:
 def variables_from_names(shapes: Variables, named: Mapping[str, Any]) -> Variables:
     """Undo `variables_to_names`, for a model with variables of these shapes."""
     state = {
-        collection: _nested({name: named[name] for name in _flat(tree)})
+        collection: _nest({name: named[name] for name in _flatten(tree)})
         for collection, tree in shapes.model_state.items()
     }
     return Variables(
@@ -313,12 +313,12 @@ def variables_from_names(shapes: Variables, named: Mapping[str, Any]) -> Variabl
     )
 
 
-def _flat(tree: Any) -> Flat:
+def _flatten(tree: Any) -> Flat:
     flat = traverse_util.flatten_dict(tree, sep="/")  # type: ignore[no-untyped-call]
     return dict(sorted(flat.items()))
 
 
-def _nested(flat: Flat) -> dict[str, Any]:
+def _nest(flat: Flat) -> dict[str, Any]:
     tree: dict[str, Any] = traverse_util.unflatten_dict(  # type: ignore[no-untyped-call]
         flat, sep="/"
     )

@@ -99,7 +99,7 @@ def first_nonfinite(
     Returns:
       What was found, or None if the batches or `max_secs` seconds ended first.
     """
-    step = _jitted_step(updates)
+    step = _jit_step(updates)
     started = clock()
     for packed in batches:
         new, outputs = step(state, packed)
@@ -113,7 +113,7 @@ def first_nonfinite(
 
 def make_checked_step(updates: UpdatePlan) -> steps.TrainStep:
     """Build a step that raises `NanLossError` with all findings."""
-    step = _jitted_step(updates)
+    step = _jit_step(updates)
 
     def step_or_raise(state: TrainState, packed: Packed) -> tuple[TrainState, Outputs]:
         new, outputs = step(state, packed)
@@ -136,7 +136,7 @@ def examine(updates: UpdatePlan, state: TrainState, batch: Batch) -> NonFinite:
     return NonFinite(int(state.step) + 1, tuple(found))
 
 
-def _jitted_step(updates: UpdatePlan) -> Any:
+def _jit_step(updates: UpdatePlan) -> Any:
     step = steps.make_train_step(updates)
     return jax.jit(lambda state, packed: step(state, unpack(packed)))
 

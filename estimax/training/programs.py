@@ -28,7 +28,7 @@ from estimax.feature_columns.transforms import Vocabulary
 from estimax.feature_columns.transforms.words import WordList
 from estimax.metrics import metric
 from estimax.parallel import Placement
-from estimax.staging.host_plan import Plan, PreparedBatch
+from estimax.staging.host_plan import HostPlan, PreparedBatch
 from estimax.staging.packing import Packed, unpack
 from estimax.training import logged_values, nonfinite, steps
 from estimax.training.advice import advice_on_tables
@@ -78,7 +78,7 @@ class Program:
     """
 
     recording: Recording
-    plan: Plan
+    plan: HostPlan
     placement: Placement
     step: Callable[..., Any]
     outputs: Callable[[Variables, PreparedBatch], EstimatorSpec]
@@ -171,7 +171,7 @@ def _for_training(
         observe=logged_values.observe_training(
             updates, recording.texts, frozenset(norms)
         ),
-        observed=logged_values.observed_names(logged),
+        observed=logged_values.names_to_observe(logged),
         init=init,
         form=lambda key, batch: placement.forms(shapes_of(key, batch)),
         init_unplaced=init
@@ -199,7 +199,7 @@ def _for_evaluation(program: Program) -> Program:
         merge=placement.compile(metric.merge, donate_argnums=0),
         logged=recording.logged,
         observe=logged_values.observe_evaluation(recording, placement),
-        observed=logged_values.observed_names(recording.logged),
+        observed=logged_values.names_to_observe(recording.logged),
     )
 
 

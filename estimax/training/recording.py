@@ -42,7 +42,7 @@ class Recording:
     """What was learned from tracing a model on a real batch."""
 
     model: ModelFunction
-    plan: plans.Plan
+    plan: plans.HostPlan
     spec: EstimatorSpec  # use its static parts only: its arrays are dead tracers
     shapes: Variables  # shape and dtype of every variable, without padding
     lookups: tuple[Lookup, ...]
@@ -69,9 +69,9 @@ def record(
     are the fields of `ModelFunction`.
     """
     model = ModelFunction(function, mode, compute_dtype, eager)
-    results: dict[staging.Call, Any] = {}
+    results: dict[staging.HostCall, Any] = {}
 
-    def run_call(call: staging.Call) -> Any:
+    def run_call(call: staging.HostCall) -> Any:
         if call not in results:
             results[call] = call.run(batch)
         return _on_device(results[call])
@@ -95,7 +95,12 @@ def record(
         applied = apply_in_trace(model, trace, variables, prepared, structure, given)
         spec = applied.spec
         specs.append(spec)
-        kept = (spec.loss, spec.predictions, spec.eval_metric_ops, _exported(spec))
+        kept = (
+            spec.loss,
+            spec.predictions,
+            spec.eval_metric_ops,
+            _export_outputs(spec),
+        )
         return kept, logged_arrays(trace.logged), applied.model_state
 
     key = jax.random.key(0)
@@ -123,16 +128,18 @@ def record(
     # A model that reads no feature (a baseline) still needs the number of rows. An
     # eager one may have no raw value left, if none of them fits a device.
     if batch and (eager or not (used or trace.calls)):
-        _ = trace.call(transforms.RowCount(), (_smallest(batch),))
-    plan = plans.Plan(
+        _ = trace.call(transforms.RowCount(), (_cheapest_value(batch),))
+    plan = plans.HostPlan(
         raw=tuple(o for o in batch if o.name in used),
         calls=tuple(trace.calls.values()),
         is_eager=eager,
-        defaults=tuple((o, _agreed(given)) for o, given in trace.defaults.items()),
+        defaults=tuple(
+            (o, _common_default(given)) for o, given in trace.defaults.items()
+        ),
     )
     (spec,) = specs
     if mode == ModeKeys.PREDICT:
-        forwarded = forwarded_of([spec.predictions, *_exported(spec)])
+        forwarded = find_forwarded([spec.predictions, *_export_outputs(spec)])
         plan = replace(plan, forwarded=forwarded)
     if trace.reads_step:
         form: Any = jax.ShapeDtypeStruct  # jax leaves it without types
@@ -176,7 +183,7 @@ def _raw_arrays(batch: plans.RawBatch, eager: bool) -> dict[str, Any]:
     return {o.name: form(v.shape, device_dtype(v.dtype)) for o, v in dense.items()}
 
 
-def forwarded_of(outputs: Any) -> tuple[Forwarded, ...]:
+def find_forwarded(outputs: Any) -> tuple[Forwarded, ...]:
     """Return the features that are outputs as they are, each once."""
     found = jax.tree.leaves(outputs, is_leaf=is_host_value)
     return tuple(dict.fromkeys(one for one in found if isinstance(one, Forwarded)))
@@ -186,20 +193,20 @@ def _on_device(tree: Any) -> Any:
     return jax.tree.map(jnp.asarray, tree)
 
 
-def _exported(spec: EstimatorSpec) -> list[dict[str, Any]]:
+def _export_outputs(spec: EstimatorSpec) -> list[dict[str, Any]]:
     """Return the outputs of all export signatures, which predictions may lack."""
     if spec.mode != ModeKeys.PREDICT:
         return []
     return [output.as_outputs() for output in (spec.export_outputs or {}).values()]
 
 
-def _agreed(defaults: list[Any]) -> Any:
+def _common_default(defaults: list[Any]) -> Any:
     """Return the default that all columns of a feature share, or None."""
     # By text, since NaN differs from itself.
     return defaults[0] if len(set(map(repr, defaults))) == 1 else None
 
 
-def _smallest(batch: plans.RawBatch) -> Origin:
+def _cheapest_value(batch: plans.RawBatch) -> Origin:
     """Return the cheapest value for a request to send, preferably a dense feature."""
 
     def cost(origin: Origin) -> tuple[bool, bool, int]:

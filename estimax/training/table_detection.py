@@ -114,14 +114,14 @@ def _whole_reads(
         jax.eval_shape(linearize, shapes, prepared)
     (jaxpr,) = jaxprs
     inputs = dict(zip(sorted(names), jaxpr.invars, strict=True))  # in tree order
-    needed = _needed(jaxpr)
+    needed = _find_needed(jaxpr)
     return WholeReads(
         frozenset(name for name, v in inputs.items() if v in needed),
         frozenset(name for name, v in inputs.items() if _is_indexed(jaxpr, v)),
     )
 
 
-def _needed(jaxpr: Any) -> set[Any]:
+def _find_needed(jaxpr: Any) -> set[Any]:
     """Return the variables of a jaxpr that its outputs depend on."""
     needed = {v for v in jaxpr.outvars if _is_variable(v)}
     for equation in reversed(jaxpr.eqns):

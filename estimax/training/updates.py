@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from estimax import optimizers
 from estimax.parallel import Placement
-from estimax.staging.host_plan import Plan, RowGroup
+from estimax.staging.host_plan import HostPlan, RowGroup
 from estimax.staging.trace import Lookup
 from estimax.training.model import BatchStructure, ModelFunction
 from estimax.training.recording import Recording
@@ -58,7 +58,7 @@ class UpdatePlan:
 
     model: ModelFunction
     structure: BatchStructure
-    plan: Plan
+    plan: HostPlan
     placement: Placement
     train_op: optimizers.TrainOp
     param_groups: dict[str, int | None]  # index into train_op.groups; None: frozen

@@ -301,10 +301,10 @@ def test_a_model_that_is_not_compiled_is_refused(tmp_path):
 
 def test_without_a_seed_the_processes_take_that_of_the_chief(tmp_path):
     given = ex.RunConfig(tmp_path, tf_random_seed=5)
-    assert agreement.shared_seed(None, given) == 5
-    assert agreement.shared_seed(None, ex.RunConfig(tmp_path)) is None
+    assert agreement.agree_on_seed(None, given) == 5
+    assert agreement.agree_on_seed(None, ex.RunConfig(tmp_path)) is None
     one, other = in_threads(
-        processes_of(2), lambda p: agreement.shared_seed(p, ex.RunConfig(tmp_path))
+        processes_of(2), lambda p: agreement.agree_on_seed(p, ex.RunConfig(tmp_path))
     )
     assert one == other
 
@@ -332,7 +332,9 @@ def observed(*steps_and_names):
     def run(one):
         step, names = steps_and_names[one.index]
         try:
-            return loop._observed(program, set(names), RunContext(step, peers=one))
+            return loop._names_to_observe(
+                program, set(names), RunContext(step, peers=one)
+            )
         except ClusterError as error:
             return str(error)
 

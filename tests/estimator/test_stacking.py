@@ -9,12 +9,14 @@ from estimax.feature_columns.transforms import HashBucket, PadIds
 from estimax.staging import host_plan as plans
 from estimax.staging.packing import pack
 from estimax.staging.stacking import Groups, stacks_from, stacks_of
-from estimax.staging.trace import Call, Origin
+from estimax.staging.trace import HostCall, Origin
 
 X = Origin("features", "x")
-PLAN = plans.Plan(raw=(X,), calls=())
+PLAN = plans.HostPlan(raw=(X,), calls=())
 CITY = Origin("features", "city")
-CITIES = plans.Plan((), (Call("city", PadIds(HashBucket("city", 10)), (CITY,)),))
+CITIES = plans.HostPlan(
+    (), (HostCall("city", PadIds(HashBucket("city", 10)), (CITY,)),)
+)
 
 
 class Numbered:
@@ -108,7 +110,7 @@ def test_ragged_batches_are_padded_to_their_own_longest_row():
 
 def test_ids_are_made_unique_batch_by_batch():
     rows = plans.RowGroup("g", ("x",), 100)
-    plan = plans.Plan((), (Call("x", Echo(), (X,)),), (rows,))
+    plan = plans.HostPlan((), (HostCall("x", Echo(), (X,)),), (rows,))
     batches = [{X: np.array(ids, np.int32)} for ids in ([[7], [3]], [[5], [5]])]
     joined = {X: np.concatenate([batch[X] for batch in batches])}
     together = plan.prepare(joined, count=2)
@@ -193,7 +195,7 @@ def test_ragged_batches_that_are_padded_alike_share_a_stack():
 
 
 def test_an_error_in_a_ragged_batch_comes_after_those_before_it():
-    plan = plans.Plan((X,), CITIES.calls)
+    plan = plans.HostPlan((X,), CITIES.calls)
     cities = Sparse.of_rows([["a"], ["b"]])
     numbers = [1, 2, 2**40]
     group = [({X: np.full(2, n), CITY: cities}, at) for at, n in enumerate(numbers)]
