@@ -229,7 +229,7 @@ def _trainer(process: int, count: int, coordinator: str | None) -> Cluster:
         return Cluster()
     return Cluster(
         task_type=CHIEF if process == 0 else WORKER,
-        task_id=max(process - 1, 0),
+        task_id=max(process - 1, 0),  # worker 0 is process 1: the chief is not a worker
         is_chief=process == 0,
         num_worker_replicas=count,
         global_id_in_cluster=process,
@@ -245,6 +245,8 @@ def _from_environment(
             f"RunConfig: cluster: JAX does not detect {system!r}"
             f"{did_you_mean(system, DETECTED)}"
         )
+    # The number of processes is known only after JAX has connected them, so a detected
+    # cluster connects here, where others wait until `train`.
     if not jax.distributed.is_initialized():
         try:
             join_detected(
@@ -331,6 +333,8 @@ def _member(
             global_id_in_cluster=None,
             **shared,
         )
+    # Only the chief and the workers train. Evaluators read checkpoints, and parameter
+    # servers in the TF_CONFIG of an old job take no part.
     count = len(jobs.get(WORKER, ())) + 1
     coordinator = jobs[chief][0] if count > 1 else None
     if coordinator is not None:

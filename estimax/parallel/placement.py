@@ -59,6 +59,7 @@ class Placement:
     mesh: Mesh | None = None
     shard_above: int | None = None
     shard_named: tuple[tuple[str, bool], ...] = ()
+    # Pairs and not a dict: a placement is hashable, as part of the key of a program.
     row_counts: RowCounts = ()
 
     def with_tables(
@@ -82,6 +83,7 @@ class Placement:
     def _is_sharded(self, name: str, form: Any) -> bool:
         if not form.shape:
             return False
+        # Before the size: a name that the user gives wins, also for a small table.
         for pattern, is_sharded in self.shard_named:
             if re.search(pattern, name):
                 return is_sharded
@@ -160,6 +162,8 @@ class Placement:
         if not self.rows:
             return tree
 
+        # Zeros, and never looked up: ids are clamped to the rows of the vocabulary.
+
         def of_leaf(path: Any, leaf: Any) -> Any:
             shape = self._padded_shape(path, leaf)
             pairs = zip(shape, leaf.shape, strict=True)
@@ -190,6 +194,8 @@ class Placement:
 
     def _sharding(self, path: Any, leaf: Any) -> NamedSharding:
         name = self._table(path)
+        # By shape too: the state of an optimizer may hold arrays of other shapes under
+        # the name of a table.
         is_sharded = name is not None and leaf.shape[:1] == (self.padded_rows(name),)
         return self.by_row if is_sharded else self.replicated
 
@@ -227,6 +233,7 @@ class Placement:
         sizes = sorted(set(sizes))
         if self.mesh is None:
             return False
+        # All arrays or none: a step joins features, ids and labels by example.
         if all(size % self.batch_parts == 0 for size in sizes):
             return True
         if self.processes > 1:
@@ -245,6 +252,8 @@ class Placement:
         a cluster each process gives its own parts, which are joined in the order of the
         mesh.
         """
+        # Not `device_put`: a process has its own rows alone, and no collective runs
+        # here, where the input thread could meet those of a step in another order.
         put: Any = jax.make_array_from_process_local_data  # not annotated
 
         def put_buffer(buffer: Any) -> Any:
@@ -289,6 +298,8 @@ def put_on(array: Any, shape: tuple[int, ...], sharding: NamedSharding) -> jax.A
         return key
     is_read_by_part = not isinstance(array, np.ndarray | jax.Array)
     is_sharded = not sharding.is_fully_replicated
+    # A replicated array is read once and copied to each device; a sharded one is sliced
+    # on the way, and never in memory as a whole.
     host = array if is_read_by_part and is_sharded else np.asarray(array)
     parts = [
         jax.device_put(_part(host, shape, index), device, may_alias=False)

@@ -31,6 +31,8 @@ def join(
     """
     _check_unused()
     try:
+        # Within the meeting, whose connections stay open until JAX has connected all: a
+        # process that ends meanwhile is noticed, and named.
         with meeting(me, start_timeout_secs):
             start_jax(
                 me.address,

@@ -162,6 +162,8 @@ class Watcher:
     def look(self) -> str | None:
         """Look once; return a message if this process has to end."""
         me = self._processes.index
+        # The place is read before it is told. If it changes in between, the others see
+        # an old place once, and compare again a second later.
         self._beats += 1
         place = self._processes.place()
         beat = {"beat": self._beats, "place": None if place is None else asdict(place)}
@@ -169,6 +171,7 @@ class Watcher:
             f"{PREFIX}/beats/{me}", json.dumps(beat), allow_overwrite=True
         )
         beats, notes = self._read_by_process("beats"), self._read_by_process("notes")
+        # A known reason first: a process that failed soon looks lost as well.
         return (
             self._find_failure(notes)
             or self._find_loss(beats, notes)
@@ -176,6 +179,7 @@ class Watcher:
         )
 
     def _find_failure(self, notes: Mapping[int, _Told]) -> str | None:
+        # A process that has ended its part well is not ended by another one's failure.
         if "done" in notes.get(self._processes.index, {}):
             return None
         for other in self._seen:
@@ -194,6 +198,7 @@ class Watcher:
     ) -> str | None:
         now = self._clock()
         for other, (last, since) in self._seen.items():
+            # Counts are compared, not times: the clocks of machines differ.
             beat = beats.get(other, {}).get("beat", 0)
             if beat != last or "done" in notes.get(other, {}):
                 self._seen[other] = (beat, now)
@@ -215,6 +220,8 @@ class Watcher:
             _place_from(beats.get(index, {}).get("place"))
             for index in range(self._processes.count)
         ]
+        # Processes tell their places at different times, so one look may show a state
+        # that never was. Only places that none has left for long are a deadlock.
         before, since = self._places
         if places != before or not is_deadlock(places):
             self._places = (places, now)

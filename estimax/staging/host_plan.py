@@ -82,6 +82,7 @@ class HostPlan:
     is rounded up to a multiple of `parts`, so that devices can share them.
     """
 
+    # Tuples: a plan is compared by value, and threads share it.
     raw: tuple[Origin, ...]
     calls: tuple[HostCall, ...]
     groups: tuple[RowGroup, ...] = ()
@@ -100,6 +101,8 @@ class HostPlan:
         made unique, and returns the width of padded ids by the name of their call.
         """
         prepared = self._arrays(batch)
+        # Before ids are made unique: the number of distinct ids depends on the width,
+        # and all processes of a cluster must have equally many.
         if agree is not None:
             _pad_alike([prepared.staged], agree([prepared]))
         if not self.groups:
@@ -118,6 +121,8 @@ class HostPlan:
         parts = [self._arrays(batch) for batch in batches]
         staged = [part.staged for part in parts]
         _pad_alike(staged, widths_of(parts) if agree is None else agree(parts))
+        # Unique over all parts, so that a row which several parts use is gathered and
+        # updated once, by the sum of its gradients.
         ids = {
             group.name: {
                 f"{index}/{name}": _ids_of(part.staged[name])
@@ -218,6 +223,8 @@ def _add_nested(
             _add_nested(flat, part, inner, item)
         elif item is not None:
             origin = Origin(part, inner)
+            # Batches on the device are dicts by name: {"a": {"b": …}} and {"a/b": …}
+            # would be the same entry.
             if any(origin.name == other.name for other in flat):
                 raise SpecError(f"two values of a batch are called {origin.name!r}.")
             flat[origin] = as_raw(item, origin.name)
@@ -278,6 +285,7 @@ def as_device_dtype(origin: Origin, value: NDArray[Any]) -> NDArray[Any]:
         if beyond.size:
             raise wide_error(origin, beyond[0])
         return value.astype(dtype)  # they fit, so there is no warning to silence
+    # Floats out of range become infinite, as they would on the device.
     return device_dtypes.cast(value, dtype)
 
 
@@ -320,6 +328,8 @@ def make_unique(
         )
         for first, name in zip(range(0, len(places), count), names, strict=True):
             mine = slice(first, first + count)
+            # There are never more distinct ids than ids, nor than rows. Both bounds are
+            # static, so that the length does not vary from batch to batch.
             kept = distinct[mine, : min(size, vocabularies[name])]
             unique[name] = _round_up(kept, parts, vocabularies[name]).reshape(-1)
             inverse[name] = _split_places(places[mine], groups[name])
@@ -337,6 +347,7 @@ def _round_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
 def _flatten_ids(calls: IdsOfCalls, count: int) -> Int32s:
     """Return all ids of a group, [count, n]; 0 for one missing id if needed."""
     flat = np.concatenate([ids.reshape(count, -1) for ids in calls.values()], axis=1)
+    # Most batches have an id for every example, and skip the search for empty ones.
     if flat.size and flat.min() < 0:
         start = 0
         for ids in calls.values():
@@ -391,6 +402,7 @@ def _pad_alike(parts: Sequence[dict[str, Any]], widths: Mapping[str, int]) -> No
                 continue
             more = ((0, 0), (0, width - ids.shape[1]))
             part[name] = Ids(
+                # -1 is no id; lookups mask it, and a weight there is never read.
                 np.pad(ids, more, constant_values=-1),
                 None if weights is None else np.pad(weights, more),
             )
@@ -408,6 +420,8 @@ def _dense(forwarded: device_dtypes.Forwarded, value: Raw | None) -> NDArray[Any
     default = forwarded.default
     if values.dtype == object and isinstance(default, str):
         default = default.encode()
+    # On the host: a forwarded feature never enters the device, so text and 64-bit
+    # integers come back as they were.
     filled = np.full(value.dense_shape, default, values.dtype)
     filled[tuple(value.indices.T)] = values
     return filled

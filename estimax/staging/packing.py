@@ -117,6 +117,7 @@ def _pack_rows(tree: Any, count: int, capacity: int, split: Placement | None) ->
         width = sum(part.shape[-1] for part in parts)
         buffers[name] = _make_aligned((capacity, *axes[1:], width), parts[0].dtype)
         np.concatenate(parts, axis=-1, out=buffers[name][:count])
+        # No loop runs them, but a stack must not hold what was in memory before.
         buffers[name][count:] = 0
     return Packed(buffers, layout)
 
@@ -127,6 +128,7 @@ def put(packed: Packed, placement: Placement = ONE_DEVICE) -> Packed:
         copy = _copy if packed.nbytes <= _SMALL_BYTES else jax.device_put
         placed: Packed = copy(packed)
         return placed
+    # The layout knows: whether a batch divides was decided when it was packed.
     is_split = packed.layout.sharding is not None
     on_mesh: Packed = placement.put_batch(packed, is_split=is_split)
     return on_mesh

@@ -46,6 +46,8 @@ def apply_gradients(
                 step=step,
                 loss=found.loss,
             )
+            # Tables that are updated whole go with the params, so that optax sees all
+            # arrays of an optimizer at once.
             params |= {n: v for n, v in new.items() if n in params}
             tables |= {n: v for n, v in new.items() if n in tables}
         # Iterate in the order of the dict. The order of a set differs between

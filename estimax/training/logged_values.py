@@ -57,6 +57,7 @@ def observe_training(
         everywhere: dict[str, Any] = updates.placement.replicate(values)
         return everywhere
 
+    # Without the optimizers: these are the gradients before clipping.
     def observe_norms(state: TrainState, batch: Batch) -> dict[str, Any]:
         found, _ = gradients.compute_gradients(updates, state, batch)
         grads = {**found.whole["params"], **found.whole["tables"], **found.rows}
@@ -97,6 +98,7 @@ def _norms(kind: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Euclidean norm of all arrays of each layer."""
     squares: dict[str, Any] = {}
     for name, array in arrays.items():
+        # In float32: a sum of squares in bfloat16 has two to three digits.
         total = jnp.sum(jnp.square(array.astype(jnp.float32)))
         layer = f"{kind}{layer_of(name)}"
         squares[layer] = squares[layer] + total if layer in squares else total
@@ -129,6 +131,7 @@ def learning_rates(
     An optax transformation is left out, unless it was made by
     `optax.inject_hyperparams`: its rate cannot be read from its state.
     """
+    # Names must not depend on the values: they are known before the first step.
     groups = updates.train_op.with_rates(computed).groups
     parts = _parts(updates) if len(groups) > 1 else []
     rates: dict[str, Any] = {}
@@ -173,6 +176,8 @@ def _compile(
     def call_at(first: Any, batches: Packed, place: jax.Array) -> Any:
         return call(first, steps.batch_at(batches, place))
 
+    # Two programs: a stack is indexed on the device, where its batches are. Neither
+    # donates its first argument, which the step uses next.
     of_batch, of_stack = placement.compile(call), placement.compile(call_at)
 
     def observe(first: Any, batches: Packed, place: int | None = None) -> Any:

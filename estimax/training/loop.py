@@ -51,6 +51,8 @@ def run(
         if stack is None:
             break
         context.agreed = stack.agreed
+        # A compiled loop runs up to the next step at which a hook is due, and no
+        # further: the hook must see the state of that step.
         stop = min(len(stack), at + schedule.steps_until_due(context.step))
         due = schedule.due(context.step + stop - at)
         try:
@@ -60,12 +62,16 @@ def run(
         names = _names_to_observe(program, plain_names(wanted), context)
         with explaining_arrays_of_model():
             state, outputs = _advance(program, state, stack, at, stop, names, context)
+        # Set at once: the old state was donated, so its arrays no longer exist.
         context.state = state
         context.step += stop - at
         context.examples += sum(stack.examples[at:stop])
+        # The position behind the last batch trained on, not behind the last one read:
+        # a checkpoint must not skip the batches that are only prefetched.
         context.input_state = stack.positions[stop - 1]
         context.input_wait = waited()
         context.outputs = outputs
+        # Arrays, not numbers: reading one here would wait for the device at every loop.
         context.losses.append((context.step, outputs["loss"]))
         context.fetcher = partial(
             _fetch_now, program, context, outputs, stack.batch(stop - 1)
@@ -137,6 +143,7 @@ def _advance(
         if stop - start > 1:  # run up to the observed step
             state, before = program.loop(state, stack.arrays, start, stop - 1)
             start = stop - 1
+        # Before the step, which donates this state.
         seen = program.observe(state, *stack.batch(stop - 1), names=names)
     if stack.is_stack:
         state, outputs = program.loop(state, stack.arrays, start, stop)
@@ -158,6 +165,7 @@ def _names_to_observe(
     if not wanted or context.peers is None:
         return wanted
     mine = {"step": context.step, "names": sorted(wanted)}
+    # On a mesh, `observe` is a program that all processes must start together.
     found = context.peers.gather("observe", mine)
     if len({one["step"] for one in found}) > 1:
         told = ", ".join(
@@ -190,6 +198,7 @@ def _fetch_now(
 
 def begin(hooks: Sequence[Hook], context: RunContext) -> None:
     """Call `begin` of every hook, then `after_create_session` of every hook."""
+    # All are checked before the first begins: `begin` may already write files.
     for hook in hooks:
         tf_signatures.check_hook(hook)
     for hook in hooks:
@@ -229,6 +238,7 @@ def call_after_run(
 
     In a cluster, a hook that raises StopIteration requests a stop; the others go on.
     """
+    # One transfer for all hooks: each waits for the device.
     fetched = _fetch(outputs, plain_names(wanted), context)
     for hook, names in zip(hooks, wanted, strict=True):
         try:

@@ -99,12 +99,15 @@ def first_nonfinite(
     Returns:
       What was found, or None if the batches or `max_secs` seconds ended first.
     """
+    # Not the step of the program: that one donates the state, which is needed when the
+    # step goes wrong.
     step = _jit_step(updates)
     started = clock()
     for packed in batches:
         new, outputs = step(state, packed)
         if not _is_sound(outputs, new):
             return examine(updates, state, unpack(packed))
+        # After the test of this step, which has waited for the device already.
         if max_secs is not None and clock() - started > max_secs:
             return None
         state = new
@@ -201,6 +204,7 @@ def _layer_outputs(
             outputs.extend((name, leaf) for leaf in jax.tree.leaves(result))
         return result
 
+    # Without jit, so that `note` sees arrays with values and not tracers.
     with nn.intercept_methods(note):
         applied = gradients.apply_in_training(updates, state, batch, place)
     return outputs, applied.spec.loss
@@ -209,6 +213,7 @@ def _layer_outputs(
 def _finding(kind: str, name: str, value: Any) -> Finding | None:
     if not _is_float(value):
         return None
+    # In one dtype: float32 holds all values of bfloat16 and float16.
     array = np.asarray(jnp.asarray(value, jnp.float32))
     bad = int(array.size - np.count_nonzero(np.isfinite(array)))
     what = "NaN" if np.isnan(array).any() else "inf"

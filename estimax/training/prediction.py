@@ -39,6 +39,7 @@ def predict(
         with debugging():
             predictions = program.step(variables, batch.arrays)
         call_after_run(hooks, wanted, context, {})
+        # Still on the device: the next batch may be dispatched before this one is read.
         yield predictions, batch.forwarded
         if context.stop_requested:
             break

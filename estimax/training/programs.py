@@ -174,9 +174,11 @@ def _for_training(
         observed=logged_values.names_to_observe(logged),
         init=init,
         form=lambda key, batch: placement.forms(shapes_of(key, batch)),
+        # The same function on one device, so that it is compiled once.
         init_unplaced=init
         if placement.is_one_device
         else _compile_init(replace(updates, placement=Placement())),
+        # Uncompiled inside: XLA then sees the loop and its step as one program.
         loop=placement.compile(steps.make_loop(step), donate_argnums=0),
         trace_step=compiled.trace,
         find_nonfinite=functools.partial(nonfinite.first_nonfinite, updates),
@@ -196,6 +198,7 @@ def _for_evaluation(program: Program) -> Program:
     return replace(
         program,
         step=placement.compile(step),
+        # The sums so far are donated; an AUC with many thresholds is not copied.
         merge=placement.compile(metric.merge, donate_argnums=0),
         logged=recording.logged,
         observe=logged_values.observe_evaluation(recording, placement),
@@ -207,7 +210,8 @@ def _place_tables(recording: Recording, placement: Placement) -> Placement:
     """Decide where the tables of a model are, and the variables that it looks up."""
     shapes = recording.shapes
     looked_up = {use.table for use in recording.lookups}
-    # Variables of `get_variable` have the shape that the model asked for.
+    # Variables of `get_variable` have the shape that the model asked for: with padding
+    # the `model_fn` would see more rows than it declared.
     declared = {n: form for n, form in shapes.params.items() if n in looked_up}
     unpadded = recording.model.row_variables | declared.keys()
     return placement.with_tables({**shapes.tables, **declared}, unpadded)

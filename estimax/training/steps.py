@@ -95,6 +95,7 @@ def make_init(
     """Build init(key, batch) -> state, the state of a model before its first step."""
 
     def init(key: jax.Array, batch: PreparedBatch) -> TrainState:
+        # Two keys: dropout in the first step must not repeat the initial values.
         init_key, run_key = jax.random.split(key)
         # Initial values are those of one device: unpadded, and then placed.
         made = init_variables(updates.model, init_key, batch, updates.structure)

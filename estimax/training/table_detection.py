@@ -107,6 +107,8 @@ def _whole_reads(
         _, linear = jax.linearize(loss, values)
         jaxprs.append(jax.make_jaxpr(linear)(values).jaxpr)
 
+    # Only the structure of the linear map is wanted, so shapes suffice. An eager model
+    # cannot be traced with shapes, and gets arrays.
     if model.eager:
         arrays = jax.tree.map(jnp.asarray, prepared)
         linearize(init(model, jax.random.key(0), arrays, structure), arrays)

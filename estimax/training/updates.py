@@ -89,6 +89,7 @@ class UpdatePlan:
             replace(
                 recording.plan,
                 groups=tuple(dict.fromkeys(groups.values())),
+                # Distinct ids are padded to a multiple of the devices that share them.
                 parts=placement.size,
             ),
             placement,
@@ -145,8 +146,11 @@ def _row_groups(
     for name in recording.shapes.tables:
         uses = [use for use in recording.lookups if use.table == name]
         if _kind_of(uses, train_op, group_of[name]) is UpdateKind.ROWS:
+            # In order of first use, and each once: equal in all processes.
             calls = tuple(dict.fromkeys(u.call.name for u in uses if u.call))
             vocabulary = uses[0].shape[0]
+            # Tables of one name here share their distinct ids. The vocabulary is part
+            # of it, because V is also the id that pads the list.
             label = "+".join(calls) + f"@{vocabulary}"
             groups[name] = RowGroup(label, calls, vocabulary)
     return groups
@@ -169,6 +173,7 @@ def _table_update(
 def _kind_of(
     uses: Sequence[Lookup], train_op: optimizers.TrainOp, group: int | None
 ) -> UpdateKind:
+    # One lookup that is not trainable freezes the table: its rows are shared.
     if group is None or not all(use.trainable for use in uses):
         return UpdateKind.FROZEN
     optimizer = train_op.groups[group].optimizer
