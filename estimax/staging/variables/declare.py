@@ -360,7 +360,7 @@ def declare_variable(
     if collection == PARAMS:
         param: jax.Array = module.param(name, make)
         return param
-    # From the key of the params: evaluation gives a model no other key.
+    # From the keys of the params, as `module.param` does.
     kept: jax.Array = module.variable(
         collection, name, lambda: make(module.make_rng(PARAMS))
     ).value
