@@ -37,7 +37,7 @@ def graph_def(jaxpr: Any, constants: Sequence[str], inputs: Any, outputs: Any) -
     """Return the graph of a traced model as a serialized GraphDef.
 
     Args:
-      jaxpr: The trace of `Model.record`: from a key, variables and arrays to loss,
+      jaxpr: The trace of `record`: from a key, variables and arrays to loss,
         predictions and more.
       constants: The names of its constants.
       inputs: Its inputs after the key: variables, and arrays by name.
