@@ -70,7 +70,7 @@ _JAX_OPTIONS = (
 
 
 def agree_on_seed(peers: Processes | None, config: RunConfig) -> int | None:
-    """Return the seed of a `train` call; without one, that of the chief in a cluster.
+    """Return the seed of a `train` call; a cluster without one takes the chief's.
 
     Only for the part of training that all processes take part in: the chief evaluates
     alone, and must not ask the others.

@@ -63,7 +63,7 @@ _TPU_ARGUMENTS = (
 
 
 def check_no_more_arguments(unknown: Mapping[str, Any]) -> None:
-    """Raise TypeError for an unknown argument; those of TPUEstimator get advice."""
+    """Raise TypeError for an unknown argument, with advice if TPUEstimator had it."""
     for name, value in unknown.items():
         if name in _TPU_BATCH_SIZES:
             advice = (

@@ -260,8 +260,8 @@ class Estimator:
                 )
                 reports.log_training(context)
             saved = self.latest_checkpoint()
-            # Without saves the next call continues at an earlier checkpoint, and its
-            # mark.
+            # Without a save at this step, the next call continues at an earlier
+            # checkpoint, with the mark of that one.
             is_saved = saved is not None and checkpoints.step_of(saved) == context.step
             if is_saved and self._config.is_chief:
                 mark_ended(self.model_dir, int(context.step))
@@ -322,7 +322,7 @@ class Estimator:
         hooks: Sequence[Hook] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Evaluate variables in memory instead of those of a checkpoint.
+        """Evaluate variables in memory instead of a checkpoint.
 
         Use it in a hook, whose `context.state` is the current state of the training.
 

@@ -50,7 +50,7 @@ class _Kept(NamedTuple):
 
 
 class Loader:
-    """Load variables of checkpoints, and keep those of the last one."""
+    """Load variables of checkpoints, and keep the variables of the last checkpoint."""
 
     def __init__(
         self, config: RunConfig, warm_start: checkpoints.WarmStartSettings | None

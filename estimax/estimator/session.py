@@ -1,8 +1,8 @@
 """One call of an Estimator: its processes, seed, devices, input and context.
 
-    with Session(config, ModeKeys.EVAL, call=input_fn) as session:
-        program = ...                        # from the Estimator, which keeps them
-        results = session.evaluate(program, variables, hooks)
+    with Session(config, ModeKeys.EVAL, input_fn) as session:
+        program = estimator._program(session)      # recorded and compiled once
+        results, *_ = session.evaluate(program, loaded, hooks, steps=None)
 
 An Estimator holds settings, and its caches of programs and variables. What belongs to
 one call is here, so that calls in several threads do not see each other's values.

@@ -380,7 +380,7 @@ class Evaluator(stock.CheckpointSaverListener):
         self._began: float | None = None
         self._step: int | None = None
         self._was_final = False
-        self.training = RunContext(step=0)  # that of the training, once it begins
+        self.training = RunContext(step=0)  # replaced when the training begins
         self.results: Results = ({}, [])
 
     def after_save(self, step: int, path: str) -> None:

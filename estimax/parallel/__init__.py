@@ -1,6 +1,6 @@
 """Training on several devices and in several processes.
 
-Read `mesh.py` for the devices, `placement.py` for where arrays are, `cluster.py` for
+Read `placement.py` for where arrays are, `mesh.py` for the devices, `cluster.py` for
 the processes of a job, `meeting.py` and `starting.py` for how they find each other,
 `processes.py` for what they exchange, and `watching.py` and `aborts.py` for what
 happens when one of them is lost.

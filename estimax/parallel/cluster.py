@@ -82,7 +82,7 @@ class ClusterMember:
 
     @property
     def task_id(self) -> int:
-        """The index of this process among those of its type, from 0."""
+        """The index of this process among the processes of its type, from 0."""
         return self._cluster.task_id
 
     @property

@@ -227,7 +227,7 @@ class Placement:
         """Return whether arrays of these lengths are split over the devices.
 
         A batch that does not divide evenly, such as a short last one, is whole on every
-        device: all of them then compute the same, and the result is that of one device.
+        device: all of them then compute the same, as one device would.
         Processes hold different rows, so in a cluster every batch must divide.
         """
         sizes = sorted(set(sizes))
@@ -253,7 +253,7 @@ class Placement:
         mesh.
         """
         # Not `device_put`: a process has its own rows alone, and no collective runs
-        # here, where the input thread could meet those of a step in another order.
+        # here: the input thread could start it in another order than a step.
         put: Any = jax.make_array_from_process_local_data  # not annotated
 
         def put_buffer(buffer: Any) -> Any:

@@ -1,7 +1,7 @@
 """The feed: from an `input_fn` to batches on the device, each with its position.
 
 with Feed(input_fn, position=None) as feed:
-    recording = record(function, feed.first, mode)   # of a raw batch
+    program = compile(record(function, feed.first, mode), placement)
     for batch in feed.batches(program.plan): ...     # from a background thread
     for stack in feed.stacks(program.plan, length=16): ...    # several at once
 """

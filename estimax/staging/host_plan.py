@@ -97,8 +97,9 @@ class HostPlan:
         """Turn a raw batch into the arrays that the compiled function takes.
 
         `batch` may be `count` batches of one size, concatenated. Then every array is
-        the concatenation of those of the batches. `agree` gets the batch before ids are
-        made unique, and returns the width of padded ids by the name of their call.
+        the concatenation of the arrays of the batches. `agree` gets the batch before
+        ids are made unique, and returns the width of padded ids by the name of their
+        call.
         """
         prepared = self._arrays(batch)
         # Before ids are made unique: the number of distinct ids depends on the width,

@@ -42,7 +42,7 @@ class Layout:
     treedef: Any
     places: tuple[tuple[str, int, tuple[int, ...]], ...]  # buffer, start, shape
     members: dict[str, tuple[int, ...]]  # buffer -> which leaves it holds, in order
-    # How arrays are split over a mesh; then the shapes are those of a device's part.
+    # How arrays are split over a mesh; the shapes are then of the part of one device.
     sharding: NamedSharding | None = None
 
 

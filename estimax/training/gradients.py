@@ -169,8 +169,8 @@ def accumulate(
     """Average `of_part(state, part)`, gradients and named values, over all parts.
 
     Loss and gradients are averaged by the number of examples, `touched` is the union,
-    each part starts from the `model_state` of the one before, and the named values are
-    those of the last part; counts are summed.
+    each part starts from the `model_state` of the part before, and the named values are
+    from the last part; counts are summed.
     """
     total = sum(rows_of(part) for part in parts)
     shapes = jax.eval_shape(lambda: of_part(state, parts[0])[0])
@@ -221,9 +221,9 @@ def _shapes(part: Any) -> tuple[Any, ...]:
 
 
 def add_counts(before: Mapping[str, Any], outputs: Mapping[str, Any]) -> Outputs:
-    """Return outputs with counts of ids out of range added to those of earlier steps.
+    """Return outputs, with the counts of ids out of range summed over steps.
 
-    Other outputs are those of the last step.
+    All other outputs come from the last step.
     """
     counts = {n: before[n] + outputs[n] for n in outputs if is_count(n) and n in before}
     return {**outputs, **counts}

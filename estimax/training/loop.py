@@ -155,7 +155,7 @@ def _advance(
 def _names_to_observe(
     program: Program, names: Set[str], context: RunContext
 ) -> frozenset[str]:
-    """Return those of the requested values that `observe` computes.
+    """Return which of the requested values `observe` computes.
 
     All processes of a cluster compute them together, so they compare the step, and
     compute what any of them requested. A process that requests none does not come here:

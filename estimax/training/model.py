@@ -66,7 +66,7 @@ class ValueKind:
 class BatchStructure:
     """What a model is given: the kind of every raw value, and the host transforms.
 
-    `calls` are those of the recording. A trace that makes its calls in another order,
+    `calls` were recorded. A trace that makes its calls in another order,
     or only some of them, finds each result under its recorded name.
     """
 
@@ -113,7 +113,7 @@ def init(
 ) -> Variables:
     """Return the initial variables; works inside and outside of jit.
 
-    Initial values are those of one device: unpadded, and not placed.
+    The values are the same for any number of devices: unpadded, and not placed.
     """
     trace = trace or _trace(model, arrays, structure, Placement())
     params_key, dropout_key = jax.random.split(key)

@@ -1,6 +1,6 @@
 """Which value was the first that is not a number: by name, and at which step.
 
-    found = first_nonfinite(updates, state, batches)
+    found = program.find_nonfinite(state, batches)
     print(found)     # step 7: features/age holds NaN (1 of 8 values), then …
 
 Steps are run one by one and nothing is donated, so that when one goes wrong the state

@@ -97,7 +97,7 @@ def make_init(
     def init(key: jax.Array, batch: PreparedBatch) -> TrainState:
         # Two keys: dropout in the first step must not repeat the initial values.
         init_key, run_key = jax.random.split(key)
-        # Initial values are those of one device: unpadded, and then placed.
+        # Made as on one device, then padded and placed: any mesh gives the same values.
         made = init_variables(updates.model, init_key, batch, updates.structure)
         made = updates.placement.pad(made)
         state = TrainState(

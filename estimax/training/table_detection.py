@@ -1,6 +1,6 @@
 """Which params of a model are embedding tables, updated by row.
 
-    model, shapes, reads = detect_tables(model, shapes, looked_up, prepare, batch, …)
+    model, shapes, reads = detect_tables(model, shapes, looked_up, …)
 
 `get_variable`, or `self.param` of a Flax module, returns an array, which a model may
 look up (`ex.embedding_lookup`), index or multiply. A variable whose gradient comes from

@@ -79,9 +79,9 @@ def row_zeros(
 ) -> dict[str, list[jax.Array]]:
     """Return zeros of the shape of the rows of each lookup, for some masked tables.
 
-    Adding them to the rows gives the gradient of the rows alone, [N, D], where that of
-    the table is [V, D]. Equal ids must then be summed, which takes a sort. Tables that
-    are not much larger than N are left out, because a mask is cheaper for them.
+    Adding them to the rows gives the gradient of the rows alone, [N, D]; the gradient
+    of the table is [V, D]. Equal ids must then be summed, which takes a sort. Tables
+    that are not much larger than N are left out, because a mask is cheaper for them.
     `lookups_of` runs the model forward.
     """
     masked = updates.tables_by(UpdateKind.MASKED)

@@ -65,7 +65,7 @@ def graph_def(jaxpr: Any, constants: Sequence[str], inputs: Any, outputs: Any) -
 def names_of_constants(
     constants: Sequence[Any], results: Mapping[HostCall, Any]
 ) -> list[str]:
-    """Return names for the constants of a trace: those of equal results of calls.
+    """Return names for the constants of a trace that equal the result of a call.
 
     Results of host transforms are constants of the trace, and JAX copies them.
     """

@@ -1,4 +1,4 @@
-"""The update plan: the optimizer of each variable, and how each table is updated.
+"""How `compile` plans updates: the optimizer of each variable, the way of each table.
 
 How a table is updated is decided once, when the model is recorded:
 

@@ -98,7 +98,7 @@ def _read_rows(
     call = trace.call_of(ids)
     trace.lookups.append(staging.Lookup(path, table.shape, call, ids, trainable))
     if path in trace.row_zeros:
-        # The gradient with respect to these zeros is that of the rows.
+        # The gradient with respect to these zeros is the gradient of the rows.
         return rows + trace.row_zeros[path][place]
     is_constant = trace.cuts_lookups or not trainable
     return jax.lax.stop_gradient(rows) if is_constant else rows
