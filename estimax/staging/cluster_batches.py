@@ -1,6 +1,6 @@
 """Batches of a cluster: every process brings its part of each, all of one shape.
 
-    batches = ClusterBatches(elements, peers, requests, prepare=…, misfit=…)
+    batches = ClusterBatches(steps, peers, requests, prepare=…, misfit=…)
     for batch in batches: ...       # a PlacedBatch on the host; all processes have one
 
 Before a batch is sent to the devices, the processes exchange its size and the widths of
@@ -22,7 +22,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 
@@ -34,19 +34,6 @@ from estimax.staging.batches import PlacedBatch
 _log = logging.getLogger("estimax")
 
 
-class Elements(Protocol):
-    """An iterator of elements, each the batches of one step, that has a position."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """Return itself."""
-
-    def __next__(self) -> Any:
-        """Return the next element."""
-
-    def get_state(self) -> Any:
-        """Return the position behind it."""
-
-
 # (sizes of the batches, widths of padded ids, other arrays) -> widths to pad to
 Agree = Callable[[Sequence[int], Mapping[str, int], Any], Mapping[str, int]]
 
@@ -55,7 +42,8 @@ class ClusterBatches:
     """An iterator of batches in which all processes take part.
 
     Args:
-      elements: The batches of this process.
+      steps: What this process reads: the element of each step, and the position
+        behind it.
       peers: The processes.
       requests: What hooks and signals of this process ask for.
       prepare: Prepares one element. It calls its second argument, an `Agree`, and
@@ -68,7 +56,7 @@ class ClusterBatches:
 
     def __init__(
         self,
-        elements: Elements,
+        steps: Iterator[tuple[Any, Any]],
         peers: Processes,
         requests: Requests,
         *,
@@ -77,7 +65,7 @@ class ClusterBatches:
         checksum: Callable[[Any], int] | None = None,
         limit: int | None = None,
     ) -> None:
-        self._elements = elements
+        self._steps = steps
         self._peers = peers
         self._requests = requests
         self._prepare = prepare
@@ -99,11 +87,13 @@ class ClusterBatches:
     def __next__(self) -> PlacedBatch:
         if self._left == 0:
             raise StopIteration
-        element = self._next_fitting()
-        if element is None:
+        step = self._next_fitting()
+        if step is None:
+            # The others are waiting for this process: tell them that it has no batch.
             with contextlib.suppress(_EndedError):
                 self._exchange(None, {}, None)
             raise StopIteration
+        element, position = step
         self._rows = None if self._checksum is None else self._checksum(element)
         try:
             batch = self._prepare(element, self._exchange)
@@ -112,19 +102,15 @@ class ClusterBatches:
         if self._left is not None:
             self._left -= 1
         examples = batch.examples * self._peers.count
-        return replace(batch, examples=examples, agreed=self._agreed)
+        return replace(batch, examples=examples, position=position, agreed=self._agreed)
 
-    def get_state(self) -> Any:
-        """Return the position behind the last batch."""
-        return self._elements.get_state()
-
-    def _next_fitting(self) -> Any:
-        """Return the next element that divides over the devices; None at the end."""
-        while (element := next(self._elements, None)) is not None:
+    def _next_fitting(self) -> tuple[Any, Any] | None:
+        """Return the next step that divides over the devices; None at the end."""
+        for element, position in self._steps:
             misfit = self._misfit(element)
             if not misfit:
                 self._is_first = False
-                return element
+                return element, position
             if self._is_first:
                 raise InputError(
                     f"{misfit}. In a cluster every batch must divide evenly: choose "
@@ -145,8 +131,11 @@ class ClusterBatches:
             "rows": self._rows,
             "asks": self._requests.take(),
         }
+        # Waits until every process has called this. It runs in the input thread, so a
+        # step on the device never waits for a process that has no batch yet.
         found = self._peers.gather(BATCH, mine, lambda: self._is_closed)
         self._note_requests([one["asks"] for one in found])
+        # Every process has the same list, so all of them decide the same here.
         if STOP in self._agreed or self._is_over([one["sizes"] for one in found]):
             raise _EndedError
         if len({one["shapes"] for one in found}) > 1:
