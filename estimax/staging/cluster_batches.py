@@ -25,11 +25,15 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from estimax.core.errors import ClusterError, InputError
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
 from estimax.parallel.processes import BATCH, Processes
 from estimax.parallel.requests import INTERRUPTED, STOP, Requests
 from estimax.staging.batches import PlacedBatch
+from estimax.staging.host_plan import RawBatch
 
 _log = logging.getLogger("estimax")
 
@@ -197,3 +201,34 @@ class ClusterBatches:
 
 class _EndedError(Exception):
     """Raised within `prepare` if the processes agreed to end."""
+
+
+def checksum_of_rows(batch: RawBatch, crc: int = 0) -> int:
+    """Return a CRC of the names, types, shapes and bytes of all values of a batch.
+
+    `crc` is that of the batches before it.
+
+    >>> from estimax.staging.trace import Origin
+    >>> x = Origin("features", "x")
+    >>> checksum_of_rows({x: np.ones(3)}) == checksum_of_rows({x: np.zeros(3)})
+    False
+    """
+    for origin in sorted(batch, key=lambda one: one.name):
+        crc = zlib.crc32(origin.name.encode(), crc)
+        for array in _arrays_of(batch[origin]):
+            crc = zlib.crc32(f"{array.dtype}{array.shape}".encode(), crc)
+            flat = np.ascontiguousarray(array).reshape(-1)
+            crc = zlib.crc32(flat.view(np.uint8).data, crc)
+    return crc
+
+
+def _arrays_of(value: Any) -> Iterator[Any]:
+    """Yield the arrays of numbers that a raw value consists of."""
+    if isinstance(value, Strings):
+        yield value.lengths.reshape(value.shape)
+        yield value.data[value.offsets[0] : value.offsets[-1]]
+    elif isinstance(value, Sparse):
+        yield value.indices
+        yield from _arrays_of(value.values)
+    else:
+        yield np.asarray(value)

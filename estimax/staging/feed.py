@@ -30,8 +30,7 @@ from estimax.parallel.processes import Processes
 from estimax.parallel.requests import Requests
 from estimax.staging import host_plan as plans
 from estimax.staging.batches import BatchStack, PlacedBatch
-from estimax.staging.checksums import checksum_of_rows
-from estimax.staging.cluster_batches import Agree, ClusterBatches
+from estimax.staging.cluster_batches import Agree, ClusterBatches, checksum_of_rows
 from estimax.staging.placing import BatchPlacing
 from estimax.staging.resume import ResumableBatches
 from estimax.staging.stacking import stack_batches

@@ -24,8 +24,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from estimax.hooks.summary.encoding import Message, encode
-from estimax.hooks.summary.plugins import encoded_hparams
+from estimax.hooks.summary.encoding import Message, encode, encode_hparams
 from estimax.native import checksum
 
 FLUSH_SECONDS = 10.0
@@ -156,7 +155,7 @@ class SummaryWriter:
           values: Hyper-parameters by name: numbers, booleans, text. Other values are
             written as text, and None is left out.
         """
-        self._open().write(encoded_hparams(values), 0)
+        self._open().write(encode_hparams(values), 0)
 
     def graph(self, graph_def: bytes) -> None:
         """Write the graph of a model.
