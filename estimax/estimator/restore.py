@@ -137,7 +137,7 @@ class Loader:
     ) -> Loaded:
         arrays = checkpoint.arrays
         if self._use_averages:
-            arrays = checkpoints.averaged(arrays)
+            arrays = checkpoints.with_averages(arrays)
         template = _state_of(shapes)
         if placement is not None:
             template = replace(

@@ -264,7 +264,7 @@ class CheckpointSaverHook(Hook):
             arrays = checkpoints.snapshot(named, counts)
             refusal = _refusal(state, arrays, loss)
         else:
-            arrays = checkpoints.held_rows(named, counts)
+            arrays = checkpoints.local_rows(named, counts)
             refusal = _agreed_refusal(context.peers, state, arrays, loss)
         if refusal:
             _log.warning("not saving step %d: %s", step, refusal)
