@@ -85,7 +85,7 @@ class Graph:
         """Run a node once, when the model is loaded."""
         self._before.append(node)
 
-    def encoded(self) -> tuple[bytes, str | None]:
+    def encode(self) -> tuple[bytes, str | None]:
         """Return the bytes of a GraphDef, and the node that runs at the start."""
         start = None
         if self._before:
@@ -115,7 +115,7 @@ def write_saved_model(
     folder: Path, graph: Graph, signatures: Mapping[str, SignatureTensors]
 ) -> None:
     """Write `saved_model.pb` and the empty folder of variables."""
-    nodes, start = graph.encoded()
+    nodes, start = graph.encode()
     about = field(4, b"serve") + field(5, b"2.15.1")
     meta_graph = [field(1, about), field(2, nodes)]
     for name, signature in signatures.items():

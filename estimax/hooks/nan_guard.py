@@ -16,7 +16,13 @@ import numpy as np
 from estimax import checkpoints
 from estimax.core.errors import NanLossError
 from estimax.hooks.fetching import names_in
-from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
+from estimax.hooks.hook import (
+    Hook,
+    RunContext,
+    SecondOrStepTimer,
+    Values,
+    describe_hook,
+)
 
 _log = logging.getLogger("estimax")
 
@@ -65,7 +71,7 @@ class NanTensorHook(Hook):
         self._last_finite: int | None = None
 
     def __repr__(self) -> str:
-        return described(
+        return describe_hook(
             self,
             self._name,
             fail_on_nan_loss=self._fail,

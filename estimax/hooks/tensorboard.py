@@ -26,7 +26,7 @@ from estimax.hooks.hook import (
     RunContext,
     SecondOrStepTimer,
     Values,
-    described,
+    describe_hook,
 )
 from estimax.hooks.summary.projector import MOST_ROWS
 
@@ -104,7 +104,7 @@ class SummarySaverHook(Hook):
         self._count = 0
 
     def __repr__(self) -> str:
-        return described(
+        return describe_hook(
             self,
             save_steps=self._timer.every_steps,
             save_secs=self._timer.every_secs,
@@ -217,7 +217,7 @@ class BoardHook(Hook):
         self._words = words or {}
 
     def __repr__(self) -> str:
-        return described(self, str(self._output_dir))
+        return describe_hook(self, str(self._output_dir))
 
     def begin(self, context: RunContext) -> None:
         with summary.SummaryWriter(self._output_dir) as writer:
@@ -304,7 +304,7 @@ class ProfilerHook(Hook):
         self._is_tracing = False
 
     def __repr__(self) -> str:
-        return described(
+        return describe_hook(
             self,
             save_steps=self._timer.every_steps,
             save_secs=self._timer.every_secs,

@@ -24,7 +24,7 @@ from estimax.input.ops.mixing import Interleave
 from estimax.input.ops.ordering import Repeat
 from estimax.input.ops.row_functions import RowFunction
 from estimax.input.ops.sharding import rebuilt
-from estimax.input.pipeline_digest import recipe_of
+from estimax.input.pipeline_digest import digest_of
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import (
     Context,
@@ -84,7 +84,7 @@ class DatasetIterator:
 
         None if the data comes from a generator or a table, which have no fingerprint.
         """
-        return recipe_of(self._node)
+        return digest_of(self._node)
 
     def start_next_pass(self) -> None:
         """Go to the beginning of the data. Shuffles use another order than before."""

@@ -45,7 +45,7 @@ def encode(kind: str, name: str, value: Any) -> list[Message]:
         case "histogram":
             return _histogram(tag, value)
         case "image":
-            return encoded_images(tag, np.asarray(value))
+            return encode_images(tag, np.asarray(value))
         case "audio":
             return encode_sounds(tag, np.asarray(value), int(option))
         case "pr_curve":
@@ -148,7 +148,7 @@ def _text(tag: str, value: str) -> list[Message]:
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 
 
-def encoded_images(tag: str, images: NDArray[Any]) -> list[Any]:
+def encode_images(tag: str, images: NDArray[Any]) -> list[Any]:
     """Return messages of images [B, H, W, C] or [H, W, C], with TensorFlow's tags."""
     from tensorboardX.proto.summary_pb2 import Summary
 

@@ -62,10 +62,10 @@ def read_scalars(logdir: str | os.PathLike[str]) -> dict[str, list[tuple[int, fl
 def _age(path: Path) -> tuple[int, str]:
     """Return a key that sorts by creation: the second in the name, then the name."""
     second = path.name.partition(".tfevents.")[2].partition(".")[0]
-    return (int(second) if second.isdigit() else 0, _padded_numbers(path.name))
+    return (int(second) if second.isdigit() else 0, _pad_numbers(path.name))
 
 
-def _padded_numbers(name: str) -> str:
+def _pad_numbers(name: str) -> str:
     """Return a file name with its numbers padded, so that ".10" sorts after ".9"."""
     return ".".join(
         part.zfill(20) if part.isdigit() else part for part in name.split(".")
