@@ -217,6 +217,8 @@ class CheckpointSaverHook(Hook):
             listener.begin()
 
     def after_create_session(self, context: RunContext) -> None:
+        # Before the first step, as in tf.estimator: a run that is killed early resumes
+        # with the same initial values. A resumed run finds this checkpoint written.
         self._save(context, loss=None)
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
@@ -233,6 +235,8 @@ class CheckpointSaverHook(Hook):
             self._write(context, loss=_last_loss(context))
 
     def end(self, context: RunContext) -> None:
+        # The order matters: the checkpoint is on disk (`close` waits) before listeners
+        # hear of the end, because they may read or copy it.
         if self._saved != context.step:
             self._save(context, loss=_last_loss(context))
         self.close()
@@ -278,6 +282,8 @@ class CheckpointSaverHook(Hook):
         for listener in self._listeners:
             tf_signatures.before_save(listener, context, step)
         path = self._saver.save(step, arrays, {"input": context.input_state})
+        # A listener is called when the checkpoint can be read. Without listeners, the
+        # write overlaps with the next steps.
         if self._listeners:
             self._saver.wait()
             wants_stop = [

@@ -93,6 +93,8 @@ class NanTensorHook(Hook):
             self._last_finite = context.step
 
     def end(self, context: RunContext) -> None:
+        # The steps since the last look have not been examined. The last loss was
+        # computed before the last update, so look at the variables themselves.
         if context.state is None or self._timer.last_triggered_step() == context.step:
             return
         variables = {**_named(context.state.params), **_named(context.state.tables)}

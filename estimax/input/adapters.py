@@ -131,6 +131,7 @@ def open_source(
     if _is_one_batch(returned):
         return ConstantSource(check_batch(returned))
     if _is_iterable(returned):
+        # An iterator of another library keeps its own position if it has one.
         return Cursor(once(returned), resume=resume)
     if callable(returned):
         raise SpecError(

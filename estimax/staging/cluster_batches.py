@@ -83,12 +83,16 @@ class ClusterBatches:
 
     def close(self) -> None:
         """Give up waiting for the other processes; may be called in any thread."""
+        # Only a flag, which `gather` polls: the input thread is inside of `__next__`,
+        # so nothing else of this object may be touched.
         self._is_closed = True
 
     def __iter__(self) -> Iterator[PlacedBatch]:
         return self
 
     def __next__(self) -> PlacedBatch:
+        # No exchange at the limit: it is the same step in all processes, so none of
+        # them waits for another batch.
         if self._left == 0:
             raise StopIteration
         step = self._next_fitting()
@@ -98,6 +102,8 @@ class ClusterBatches:
                 self._exchange(None, {}, None)
             raise StopIteration
         element, position = step
+        # Before `prepare`, whose exchange sends the checksum with the sizes: a second
+        # round trip for each batch would take longer than the checksum.
         self._rows = None if self._checksum is None else self._checksum(element)
         try:
             batch = self._prepare(element, self._exchange)
@@ -115,6 +121,8 @@ class ClusterBatches:
             if not misfit:
                 self._is_first = False
                 return element, position
+            # A short last batch is left out. A first batch that does not fit means that
+            # no batch will, which must not look like an empty input.
             if self._is_first:
                 raise InputError(
                     f"{misfit}. In a cluster every batch must divide evenly: choose "
@@ -127,6 +135,9 @@ class ClusterBatches:
         self, sizes: Sequence[int] | None, widths: Mapping[str, int], arrays: Any
     ) -> Mapping[str, int]:
         """Tell all processes about this batch; return the widths to pad to."""
+        # The widths of ids may differ, and are agreed below. All other shapes must be
+        # the same, or the processes would compile different programs and wait for ever
+        # in their first collective operation.
         shapes = [(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arrays)]
         mine = {
             "sizes": sizes,

@@ -157,6 +157,7 @@ class Feed:
 
         In a cluster they hold one batch each, and end after `limit`.
         """
+        # A cluster agrees on each batch, so it gets them one by one.
         if self._peers is None and length != 1:
             assert self._parts == 1, "accumulated batches are not stacked"
             raws = ((self._flatten(one), at) for (one,), at in self._read_steps())
@@ -242,6 +243,7 @@ class Feed:
         crc = 0
         for batch in batches:
             whole = self._whole(batch)
+            # Features that no model reads may differ, such as a time of reading.
             read = {origin: whole[origin] for origin in plan.origins & whole.keys()}
             crc = checksum_of_rows(read, crc)
         return crc

@@ -67,6 +67,8 @@ class ResumableBatches:
         self._has_ended = has_ended
         self._may_start_over = may_start_over
         self._is_checked = is_checked
+        # Opened before the position is judged: whether a call may continue there
+        # depends on the input that the function returns now.
         self._open()
         if position is not None:
             self._continue_at(position)
@@ -78,6 +80,7 @@ class ResumableBatches:
         self.first = self._read()
         if self.first is None and position is not None:
             self._start_another_pass()
+        # The batch was read to record the model, and is trained on like any other.
         self._given_back = self.first is not None
 
     def _open(self) -> None:
@@ -140,6 +143,8 @@ class ResumableBatches:
         state = self._source.get_state()
         if self._dataset is None or self._count is None:
             return state
+        # These keys are in checkpoints. They must not change, and a position without
+        # them must stay readable.
         call = {
             "batches": self._count,
             "began_at": self._began_at,
@@ -173,6 +178,8 @@ class ResumableBatches:
             self._open()
             return
         self._count = call["batches"] if call else None
+        # After a normal end this is a new call, which reads one whole pass from here.
+        # An interrupted call goes on as it began, and ends where it would have ended.
         if self._has_ended:
             self._began_at = self._count or 0
             _log.info("the data continues where the last call of train stopped")
