@@ -53,7 +53,7 @@ from estimax.estimator.training_hooks import (
     training_hooks,
 )
 from estimax.hooks import Hook, RunContext
-from estimax.hooks.out_of_range import OutOfRangeIdsHook
+from estimax.hooks.guards import OutOfRangeIdsHook
 from estimax.parallel import Placement
 from estimax.parallel.cluster import check_alone, check_trains
 from estimax.parallel.processes import Processes

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import CheckpointError
 from estimax.formats.messages import fields, varint
-from estimax.formats.prediction_logs import DTYPES
+from estimax.formats.saved_models import DTYPES
 from estimax.native import checksum
 
 _MAGIC = 0xDB4775248B80FB57

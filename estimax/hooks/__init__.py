@@ -18,8 +18,8 @@ from estimax.hooks.early_stopping import (
     stop_if_no_increase_hook,
 )
 from estimax.hooks.fetching import RunValues, SessionRunArgs
+from estimax.hooks.guards import NanTensorHook
 from estimax.hooks.hook import NEVER, Hook, RunContext, SecondOrStepTimer, Values
-from estimax.hooks.nan_guard import NanTensorHook
 from estimax.hooks.progress import FinalOpsHook, LoggingTensorHook, StepCounterHook
 from estimax.hooks.stopping import (
     GlobalStepWaiterHook,

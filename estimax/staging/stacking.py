@@ -161,7 +161,7 @@ def _prepare_apart(
         except Exception as bad:
             error = bad  # raised after the good batches before it
             break
-        if alike and _prepared_shapes(prepared) != _prepared_shapes(alike[0]):
+        if alike and _array_shapes(prepared) != _array_shapes(alike[0]):
             yield _concat_batches(alike), same[first:place]
             alike, first = [], place
         alike.append(prepared)
@@ -221,7 +221,7 @@ def _stack(
     return BatchStack(arrays, sizes, [at for _, at in members], capacity)
 
 
-def _prepared_shapes(prepared: plans.PreparedBatch) -> tuple[Any, ...]:
+def _array_shapes(prepared: plans.PreparedBatch) -> tuple[Any, ...]:
     leaves, treedef = jax.tree.flatten(prepared)
     return treedef, [(leaf.shape, leaf.dtype) for leaf in leaves]
 
