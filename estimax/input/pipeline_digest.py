@@ -3,8 +3,8 @@
     digest_of(dataset.node)       # "8c1f…", the same in another process
 
 Two `train` calls continue in the same data only if it is the same: the fingerprint
-compares files and arrays, the recipe what the verbs do with them. `filter` with another
-function, or `take` with another number, gives another recipe. A function is compared by
+compares files and arrays, the digest what the verbs do with them. `filter` with another
+function, or `take` with another number, gives another digest. A function is compared by
 its compiled code and by the values that it uses from outside, so far as they are
 numbers, text, containers, arrays, dataclasses or other functions.
 """
@@ -34,7 +34,7 @@ def digest_of(node: DatasetNode) -> str | None:
 
     >>> from estimax.input import Dataset
     >>> one, other = (Dataset.range(10).take(n) for n in (3, 4))
-    >>> digest_of(one.node) == recipe_of(other.node)
+    >>> digest_of(one.node) == digest_of(other.node)
     False
     """
     if not all(isinstance(one, FileBlocks | Slices | Range) for one in _leaves(node)):

@@ -192,12 +192,12 @@ def test_rows_are_compared_by_what_the_model_reads():
     model = custom()
     with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
         plan = model._train_program(feed.first).plan
-        crc = feed._checksum(plan, DATA)
+        crc = feed._checksum(plan, [DATA])
         unread = {**features, "word": np.array(list("cccc"))}
-        assert feed._checksum(plan, (unread, labels)) == crc
+        assert feed._checksum(plan, [(unread, labels)]) == crc
         read = {**features, "x": features["x"] + 1}
-        assert feed._checksum(plan, (read, labels)) != crc
-        assert feed._checksum(plan, (features, labels + 1)) != crc
+        assert feed._checksum(plan, [(read, labels)]) != crc
+        assert feed._checksum(plan, [(features, labels + 1)]) != crc
 
 
 @pytest.mark.parametrize(
