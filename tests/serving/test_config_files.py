@@ -5,7 +5,7 @@ import json
 import pytest
 
 from estimax.core.errors import ConfigError
-from estimax.serving.models_file import ModelsFile
+from estimax.serving.config_files import ModelsFile
 
 
 def write(path, *names):
@@ -22,12 +22,12 @@ def test_a_changed_file_is_tried_again_until_it_is_applied(tmp_path):
     write(path, "a")
     file = ModelsFile(str(path), retry_seconds=0.0)
     assert names(file.read()) == ["a"]
-    assert file.changed() is None
+    assert file.read_if_changed() is None
     write(path, "a", "another")
-    assert names(file.changed()) == ["a", "another"]
-    assert names(file.changed()) == ["a", "another"]
-    file.applied()
-    assert file.changed() is None
+    assert names(file.read_if_changed()) == ["a", "another"]
+    assert names(file.read_if_changed()) == ["a", "another"]
+    file.note_applied()
+    assert file.read_if_changed() is None
 
 
 def test_a_file_that_was_refused_waits_until_it_changes_or_its_time_comes(tmp_path):
@@ -37,9 +37,9 @@ def test_a_file_that_was_refused_waits_until_it_changes_or_its_time_comes(tmp_pa
     file.read()
     path.write_text("{")
     with pytest.raises(ConfigError, match="expected a ModelServerConfig"):
-        file.changed()
-    assert file.changed() is None
+        file.read_if_changed()
+    assert file.read_if_changed() is None
     write(path, "c", "d", "e")
-    assert names(file.changed()) == ["c", "d", "e"]
+    assert names(file.read_if_changed()) == ["c", "d", "e"]
     path.unlink()
-    assert file.changed() is None
+    assert file.read_if_changed() is None
