@@ -25,8 +25,8 @@ from estimax.heads import checks
 from estimax.heads.baselines import average_loss
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import NumberLabels, all_class_ids, all_classes, words_of
-from estimax.heads.losses import sigmoid_cross_entropy
 from estimax.heads.weights import WeightColumn
+from estimax.metrics.losses import sigmoid_cross_entropy
 from estimax.v1 import metrics as v1_metrics
 
 

@@ -27,8 +27,8 @@ from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ExportOutput, ModeKeys, PredictOutput
 from estimax.heads import checks
 from estimax.heads.labels import LabelRule, NumberLabels, labels_for
-from estimax.heads.losses import reduce_losses
 from estimax.heads.weights import WeightColumn, check_weight_column, weights_for
+from estimax.metrics.losses import reduce_losses
 from estimax.optimizers.minimize import VarList
 
 # Labels, logits and features are Any in these signatures: they are arrays, tracers,

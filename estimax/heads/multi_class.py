@@ -21,8 +21,8 @@ from estimax.heads.baselines import average_loss
 from estimax.heads.confusion import accuracy_with_table
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import ClassLabels, all_class_ids, all_classes, words_of
-from estimax.heads.losses import sparse_softmax_cross_entropy
 from estimax.heads.weights import WeightColumn
+from estimax.metrics.losses import sparse_softmax_cross_entropy
 
 
 @final

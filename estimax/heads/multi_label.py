@@ -18,8 +18,8 @@ from estimax.heads import checks
 from estimax.heads.binary_class import metrics_at_thresholds
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import IndicatorLabels, all_classes, words_of
-from estimax.heads.losses import multi_label_cross_entropy
 from estimax.heads.weights import WeightColumn
+from estimax.metrics.losses import multi_label_cross_entropy
 
 
 @final

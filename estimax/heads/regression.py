@@ -25,8 +25,8 @@ from estimax.heads import checks
 from estimax.heads.baselines import average_loss
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import NumberLabels
-from estimax.heads.losses import poisson, sigmoid_cross_entropy, squared_error
 from estimax.heads.weights import WeightColumn, weights_for
+from estimax.metrics.losses import poisson, sigmoid_cross_entropy, squared_error
 
 InverseLink = Callable[[jax.Array], jax.Array]
 

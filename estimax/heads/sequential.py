@@ -39,8 +39,8 @@ from estimax.heads.head import (
     regularized,
 )
 from estimax.heads.labels import KEY, LabelRule, check_given
-from estimax.heads.losses import reduce_losses
 from estimax.heads.multi_head import MultiHead
+from estimax.metrics.losses import reduce_losses
 
 
 @final

@@ -2,7 +2,7 @@
 
     softmax_cross_entropy(one_hot, logits, weights, label_smoothing=0.1)
 
-The formulas are those of `heads.losses` where a head has the same loss.
+The formulas are in `metrics.losses` where a head has the same loss.
 """
 
 import jax
@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from estimax.heads import losses
 from estimax.heads.labels import ClassLabels, labels_for
+from estimax.metrics import losses
+from estimax.v1.docstrings import document_loss
 from estimax.v1.losses.collection import LOSSES
 from estimax.v1.losses.weighted import DEFAULT, same_shape, weighted
 
 
+@document_loss
 def hinge_loss(
     labels: ArrayLike,
     logits: ArrayLike,
@@ -26,25 +28,10 @@ def hinge_loss(
 ) -> jax.Array:
     """Return the weighted mean of max(0, 1 - margin).
 
-    It is `tf.compat.v1.losses.hinge_loss`. The margin is the logit for label 1 and
-    minus the logit for label 0.
+    The margin is the logit for label 1 and minus the logit for label 0.
 
     Args:
       labels: Labels 0 and 1, [B, D] or any shape.
-      logits: Logits, in the shape of the labels.
-      weights: Weights: a scalar, or an array with as many axes as the labels, where
-        each is equal or 1, such as [B, 1].
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
-
-    Returns:
-      A float32 scalar; an array in the shape of the labels for `Reduction.NONE`.
-
-    Raises:
-      LabelError: The shapes of labels and logits differ.
-      SpecError: The weights do not fit, or the reduction is unknown.
 
     Example:
       >>> float(hinge_loss([1.0, 0.0], [0.5, 0.5]))
@@ -55,6 +42,7 @@ def hinge_loss(
     return weighted("hinge_loss", values, weights, scope, loss_collection, reduction)
 
 
+@document_loss
 def log_loss(
     labels: ArrayLike,
     predictions: ArrayLike,
@@ -66,26 +54,12 @@ def log_loss(
 ) -> jax.Array:
     """Return the weighted mean cross entropy of probabilities.
 
-    It is `tf.compat.v1.losses.log_loss`. From logits, `sigmoid_cross_entropy` is more
-    exact.
+    From logits, `sigmoid_cross_entropy` is more exact.
 
     Args:
       labels: Labels within [0, 1], [B, D] or any shape.
       predictions: Probabilities within [0, 1], in the shape of the labels.
-      weights: Weights: a scalar, or an array with as many axes as the labels, where
-        each is equal or 1, such as [B, 1].
       epsilon: Added to the probabilities, so that the log of 0 is finite.
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
-
-    Returns:
-      A float32 scalar; an array in the shape of the labels for `Reduction.NONE`.
-
-    Raises:
-      LabelError: The shapes of labels and predictions differ.
-      SpecError: The weights do not fit, or the reduction is unknown.
 
     Example:
       >>> round(float(log_loss([1.0, 0.0], [0.5, 0.5])), 4)
@@ -97,6 +71,7 @@ def log_loss(
     return weighted("log_loss", values, weights, scope, loss_collection, reduction)
 
 
+@document_loss
 def sigmoid_cross_entropy(
     multi_class_labels: ArrayLike,
     logits: ArrayLike,
@@ -108,25 +83,9 @@ def sigmoid_cross_entropy(
 ) -> jax.Array:
     """Return the weighted mean cross entropy of independent yes/no labels.
 
-    It is `tf.compat.v1.losses.sigmoid_cross_entropy`.
-
     Args:
       multi_class_labels: Labels within [0, 1], [B, K] or any shape.
-      logits: Logits, in the shape of the labels.
-      weights: Weights: a scalar, or an array with as many axes as the labels, where
-        each is equal or 1, such as [B, 1].
       label_smoothing: Moves every label this far towards 1/2; 0.2 makes 0.9 of 1.
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
-
-    Returns:
-      A float32 scalar; an array in the shape of the labels for `Reduction.NONE`.
-
-    Raises:
-      LabelError: The shapes of multi_class_labels and logits differ.
-      SpecError: The weights do not fit, or the reduction is unknown.
 
     Example:
       >>> round(float(sigmoid_cross_entropy([[1, 0]], [[0.0, 0.0]])), 4)
@@ -142,6 +101,7 @@ def sigmoid_cross_entropy(
     )
 
 
+@document_loss
 def softmax_cross_entropy(
     onehot_labels: ArrayLike,
     logits: ArrayLike,
@@ -153,8 +113,7 @@ def softmax_cross_entropy(
 ) -> jax.Array:
     """Return the weighted mean cross entropy of one-hot or soft labels.
 
-    It is `tf.compat.v1.losses.softmax_cross_entropy`. For class ids use
-    `sparse_softmax_cross_entropy`.
+    For class ids use `sparse_softmax_cross_entropy`.
 
     Args:
       onehot_labels: Probabilities of the K classes, [..., K]. No gradient flows through
@@ -163,17 +122,9 @@ def softmax_cross_entropy(
       weights: Weights: a scalar, or an array with as many axes as the losses, where
         each is equal or 1, such as [B].
       label_smoothing: The share of each label that is spread over all classes.
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
 
     Returns:
       A float32 scalar; losses [...] for `Reduction.NONE`.
-
-    Raises:
-      LabelError: The shapes of onehot_labels and logits differ.
-      SpecError: The weights do not fit, or the reduction is unknown.
 
     Example:
       >>> round(float(softmax_cross_entropy([[0, 1]], [[0.0, 0.0]])), 4)
@@ -190,6 +141,7 @@ def softmax_cross_entropy(
     )
 
 
+@document_loss
 def sparse_softmax_cross_entropy(
     labels: ArrayLike,
     logits: ArrayLike,
@@ -200,18 +152,12 @@ def sparse_softmax_cross_entropy(
 ) -> jax.Array:
     """Return the weighted mean cross entropy of class ids.
 
-    It is `tf.compat.v1.losses.sparse_softmax_cross_entropy`.
-
     Args:
       labels: Class ids from 0 to K - 1, [...] or [..., 1], integers.
       logits: Logits, [..., K].
       weights: Weights: a scalar, or an array with as many axes as the losses, where
         each is equal or 1, such as [B], or
         one axis of size 1 more.
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
 
     Returns:
       A float32 scalar; losses [...] for `Reduction.NONE`.

@@ -2,7 +2,7 @@
 
     huber_loss(labels, predictions, weights, delta=2.0)
 
-Labels and predictions have the same shape. The formulas are those of `heads.losses`
+Labels and predictions have the same shape. The formulas are in `metrics.losses`
 where a head has the same loss.
 """
 
@@ -11,12 +11,14 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from estimax.core.errors import SpecError
-from estimax.heads import losses
+from estimax.metrics import losses
 from estimax.metrics.metric import safe_div
+from estimax.v1.docstrings import document_loss
 from estimax.v1.losses.collection import LOSSES, collect
 from estimax.v1.losses.weighted import DEFAULT, checked_weights, same_shape, weighted
 
 
+@document_loss
 def absolute_difference(
     labels: ArrayLike,
     predictions: ArrayLike,
@@ -26,25 +28,6 @@ def absolute_difference(
     reduction: str = DEFAULT,
 ) -> jax.Array:
     """Return the weighted mean of |prediction - label|.
-
-    It is `tf.compat.v1.losses.absolute_difference`.
-
-    Args:
-      labels: True numbers, [B, D] or any shape.
-      predictions: Predicted numbers, in the shape of the labels.
-      weights: Weights: a scalar, or an array with as many axes as the labels, where
-        each is equal or 1, such as [B, 1].
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
-
-    Returns:
-      A float32 scalar; an array in the shape of the labels for `Reduction.NONE`.
-
-    Raises:
-      LabelError: The shapes of labels and predictions differ.
-      SpecError: The weights do not fit, or the reduction is unknown.
 
     Example:
       >>> float(absolute_difference([1.0, 2.0], [1.5, 2.0]))
@@ -57,6 +40,7 @@ def absolute_difference(
     )
 
 
+@document_loss
 def mean_squared_error(
     labels: ArrayLike,
     predictions: ArrayLike,
@@ -66,25 +50,6 @@ def mean_squared_error(
     reduction: str = DEFAULT,
 ) -> jax.Array:
     """Return the weighted mean of (prediction - label)^2.
-
-    It is `tf.compat.v1.losses.mean_squared_error`.
-
-    Args:
-      labels: True numbers, [B, D] or any shape.
-      predictions: Predicted numbers, in the shape of the labels.
-      weights: Weights: a scalar, or an array with as many axes as the labels, where
-        each is equal or 1, such as [B, 1].
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
-
-    Returns:
-      A float32 scalar; an array in the shape of the labels for `Reduction.NONE`.
-
-    Raises:
-      LabelError: The shapes of labels and predictions differ.
-      SpecError: The weights do not fit, or the reduction is unknown.
 
     Example:
       >>> float(mean_squared_error([1.0, 2.0], [3.0, 2.0], weights=[1.0, 0.0]))
@@ -97,6 +62,7 @@ def mean_squared_error(
     )
 
 
+@document_loss
 def huber_loss(
     labels: ArrayLike,
     predictions: ArrayLike,
@@ -108,25 +74,10 @@ def huber_loss(
 ) -> jax.Array:
     """Return half the squared error for small errors, linear beyond.
 
-    It is `tf.compat.v1.losses.huber_loss`. Use it if some labels are outliers.
+    Use it if some labels are outliers.
 
     Args:
-      labels: True numbers, [B, D] or any shape.
-      predictions: Predicted numbers, in the shape of the labels.
-      weights: Weights: a scalar, or an array with as many axes as the labels, where
-        each is equal or 1, such as [B, 1].
       delta: The error from which on the loss is linear.
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
-
-    Returns:
-      A float32 scalar; an array in the shape of the labels for `Reduction.NONE`.
-
-    Raises:
-      LabelError: The shapes of labels and predictions differ.
-      SpecError: The weights do not fit, or the reduction is unknown.
 
     Example:
       >>> float(huber_loss([0.0, 0.0], [0.5, 3.0]))
@@ -137,6 +88,7 @@ def huber_loss(
     return weighted("huber_loss", values, weights, scope, loss_collection, reduction)
 
 
+@document_loss
 def cosine_distance(
     labels: ArrayLike,
     predictions: ArrayLike,
@@ -149,8 +101,7 @@ def cosine_distance(
 ) -> jax.Array:
     """Return the weighted mean of 1 - sum(label * prediction) along an axis.
 
-    It is `tf.compat.v1.losses.cosine_distance`. Vectors must have length 1; they are
-    not normalized.
+    Vectors must have length 1; they are not normalized.
 
     Args:
       labels: True unit vectors, [B, D] or any shape.
@@ -158,10 +109,6 @@ def cosine_distance(
       axis: The axis of the components of the vectors. It must be given.
       weights: Weights: a scalar, or an array with as many axes as the losses, where
         each is equal or 1, such as [B, 1].
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
-      reduction: A `Reduction`. By default the sum is divided by the number of weights
-        that are not 0.
       dim: The name of `axis` in old versions of TensorFlow.
 
     Returns:
@@ -187,6 +134,7 @@ def cosine_distance(
     )
 
 
+@document_loss
 def mean_pairwise_squared_error(
     labels: ArrayLike,
     predictions: ArrayLike,
@@ -196,17 +144,11 @@ def mean_pairwise_squared_error(
 ) -> jax.Array:
     """Return the squared error of the differences between pairs of elements.
 
-    It is `tf.compat.v1.losses.mean_pairwise_squared_error`. Use it if the elements of
-    an example should keep their distances, whatever their offset. The losses of the
-    examples are summed.
+    Use it if the elements of an example should keep their distances, whatever their
+    offset. The losses of the examples are summed.
 
     Args:
       labels: True numbers, [B, D] or any shape with at least two axes.
-      predictions: Predicted numbers, in the shape of the labels.
-      weights: Weights: a scalar, or an array with as many axes as the labels, where
-        each is equal or 1, such as [B, 1].
-      scope: The name of the loss in the current variable scope, for `get_losses`.
-      loss_collection: The collection that the result is added to; None for none.
 
     Returns:
       A float32 scalar.

@@ -13,8 +13,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from estimax.core.errors import LabelError, SpecError, did_you_mean
-from estimax.heads.losses import reduce_losses
 from estimax.metrics.inputs import is_broadcastable
+from estimax.metrics.losses import reduce_losses
 from estimax.v1.losses.collection import LOSSES, collect
 
 

@@ -26,8 +26,10 @@ from estimax.metrics.thresholds import (
     true_positive_count,
     unit_scores,
 )
+from estimax.v1.docstrings import document_metric
 
 
+@document_metric("a scalar")
 def true_positives(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -37,23 +39,9 @@ def true_positives(
 ) -> Sums:
     """Return the weight of positive labels predicted positive.
 
-    It is `tf.compat.v1.metrics.true_positives`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `true_positives_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(true_positives([1, 1, 0], [1, 0, 1]).compute())
@@ -62,6 +50,7 @@ def true_positives(
     return _decided(labels, predictions, weights, true_positive_count)
 
 
+@document_metric("a scalar")
 def false_positives(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -71,23 +60,9 @@ def false_positives(
 ) -> Sums:
     """Return the weight of negative labels predicted positive.
 
-    It is `tf.compat.v1.metrics.false_positives`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `false_positives_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(false_positives([1, 1, 0], [1, 0, 1]).compute())
@@ -96,6 +71,7 @@ def false_positives(
     return _decided(labels, predictions, weights, false_positive_count)
 
 
+@document_metric("a scalar")
 def true_negatives(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -105,23 +81,9 @@ def true_negatives(
 ) -> Sums:
     """Return the weight of negative labels predicted negative.
 
-    It is `tf.compat.v1.metrics.true_negatives`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `true_negatives_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(true_negatives([1, 1, 0], [1, 0, 1]).compute())
@@ -130,6 +92,7 @@ def true_negatives(
     return _decided(labels, predictions, weights, true_negative_count)
 
 
+@document_metric("a scalar")
 def false_negatives(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -139,23 +102,9 @@ def false_negatives(
 ) -> Sums:
     """Return the weight of positive labels predicted negative.
 
-    It is `tf.compat.v1.metrics.false_negatives`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `false_negatives_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(false_negatives([1, 1, 0], [1, 0, 1]).compute())
@@ -164,6 +113,7 @@ def false_negatives(
     return _decided(labels, predictions, weights, false_negative_count)
 
 
+@document_metric("tp / (tp + fp), a scalar that is 0 if nothing is predicted positive")
 def precision(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -173,24 +123,9 @@ def precision(
 ) -> Sums:
     """Return the share of positive predictions whose label is positive.
 
-    It is `tf.compat.v1.metrics.precision`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `precision_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
-      (tp + fp), a scalar that is 0 if nothing is predicted positive. Without data, the
-      metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(precision([1, 1, 0], [1, 0, 1]).compute())
@@ -199,6 +134,7 @@ def precision(
     return _decided(labels, predictions, weights, precision_ratio)
 
 
+@document_metric("tp / (tp + fn), a scalar that is 0 if no label is positive")
 def recall(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -208,24 +144,9 @@ def recall(
 ) -> Sums:
     """Return the share of positive labels that are predicted positive.
 
-    It is `tf.compat.v1.metrics.recall`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `recall_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
-      (tp + fn), a scalar that is 0 if no label is positive. Without data, the metric
-      before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(recall([1, 1, 0], [1, 0, 1]).compute())
@@ -234,6 +155,7 @@ def recall(
     return _decided(labels, predictions, weights, recall_ratio)
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def true_positives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -244,27 +166,6 @@ def true_positives_at_thresholds(
 ) -> Sums:
     """Return the weight of positive labels predicted positive at each threshold.
 
-    It is `tf.compat.v1.metrics.true_positives_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> limits = [0.3, 0.6]
       >>> metric = true_positives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
@@ -274,6 +175,7 @@ def true_positives_at_thresholds(
     return _counted(labels, predictions, weights, thresholds, true_positive_count)
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def false_positives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -284,27 +186,6 @@ def false_positives_at_thresholds(
 ) -> Sums:
     """Return the weight of negative labels predicted positive at each threshold.
 
-    It is `tf.compat.v1.metrics.false_positives_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> limits = [0.3, 0.6]
       >>> metric = false_positives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
@@ -314,6 +195,7 @@ def false_positives_at_thresholds(
     return _counted(labels, predictions, weights, thresholds, false_positive_count)
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def true_negatives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -324,27 +206,6 @@ def true_negatives_at_thresholds(
 ) -> Sums:
     """Return the weight of negative labels predicted negative at each threshold.
 
-    It is `tf.compat.v1.metrics.true_negatives_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> limits = [0.3, 0.6]
       >>> metric = true_negatives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
@@ -354,6 +215,7 @@ def true_negatives_at_thresholds(
     return _counted(labels, predictions, weights, thresholds, true_negative_count)
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def false_negatives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -364,27 +226,6 @@ def false_negatives_at_thresholds(
 ) -> Sums:
     """Return the weight of positive labels predicted negative at each threshold.
 
-    It is `tf.compat.v1.metrics.false_negatives_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> limits = [0.3, 0.6]
       >>> metric = false_negatives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
@@ -394,6 +235,7 @@ def false_negatives_at_thresholds(
     return _counted(labels, predictions, weights, thresholds, false_negative_count)
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def precision_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -404,27 +246,6 @@ def precision_at_thresholds(
 ) -> Sums:
     """Return tp / (tp + fp + 1e-7) at each threshold.
 
-    It is `tf.compat.v1.metrics.precision_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> metric = precision_at_thresholds([0, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
       >>> metric.compute().round(3).tolist()
@@ -433,6 +254,7 @@ def precision_at_thresholds(
     return _counted(labels, predictions, weights, thresholds, _smoothed_precision)
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def recall_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -442,27 +264,6 @@ def recall_at_thresholds(
     name: str | None = None,
 ) -> Sums:
     """Return tp / (tp + fn + 1e-7) at each threshold.
-
-    It is `tf.compat.v1.metrics.recall_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
 
     Example:
       >>> metric = recall_at_thresholds([1, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
