@@ -62,7 +62,7 @@ def _packages_with(name: str) -> list[str]:
     found = []
     for package in packages:
         folder = Path(__file__).parents[1].joinpath(*_MODULES[package].split("."))
-        path = folder / "__init__.py"
+        path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
         if path.exists() and f'    "{name}",\n' in path.read_text():
             found.append(f"ex.{package}.{name}")
     return found
