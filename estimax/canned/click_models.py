@@ -20,7 +20,7 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned import checks
+from estimax.canned import defaults
 from estimax.canned.defaults import (
     ModelPath,
     check_features,
@@ -101,9 +101,9 @@ class DeepFMClassifier(Estimator):
         warm_start_from: WarmStart = None,
         head: heads.Head | None = None,
     ) -> None:
-        columns = checks.checked_columns(feature_columns, "DeepFMClassifier")
-        hidden_units = checks.checked_units(hidden_units, "DeepFMClassifier")
-        checks.check_dropout(dropout, "DeepFMClassifier")
+        columns = defaults.checked_columns(feature_columns, "DeepFMClassifier")
+        hidden_units = defaults.checked_units(hidden_units, "DeepFMClassifier")
+        defaults.check_dropout(dropout, "DeepFMClassifier")
         fields = _fields(columns)
         if linear_feature_columns is None:
             # Without duplicates: two embeddings may share a categorical column.
@@ -192,10 +192,10 @@ class DCNClassifier(Estimator):
                 "DCNClassifier: structure must be 'parallel' or 'stacked', got "
                 f"{structure!r}."
             )
-        columns = checks.checked_columns(feature_columns, "DCNClassifier")
-        hidden_units = checks.checked_units(hidden_units, "DCNClassifier")
-        checks.check_count(cross_layers, "DCNClassifier", "cross_layers")
-        checks.check_dropout(dropout, "DCNClassifier")
+        columns = defaults.checked_columns(feature_columns, "DCNClassifier")
+        hidden_units = defaults.checked_units(hidden_units, "DCNClassifier")
+        defaults.check_count(cross_layers, "DCNClassifier", "cross_layers")
+        defaults.check_dropout(dropout, "DCNClassifier")
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
         known = checked_optimizer(trained_by, None, "DCNClassifier")
@@ -279,9 +279,9 @@ class DINClassifier(Estimator):
         pairs = _checked_pairs(attend)
         columns = tuple(feature_columns)
         if columns:
-            checks.checked_columns(columns, "DINClassifier")
-        hidden_units = checks.checked_units(hidden_units, "DINClassifier")
-        checks.check_dropout(dropout, "DINClassifier")
+            defaults.checked_columns(columns, "DINClassifier")
+        hidden_units = defaults.checked_units(hidden_units, "DINClassifier")
+        defaults.check_dropout(dropout, "DINClassifier")
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
         known = checked_optimizer(trained_by, None, "DINClassifier")

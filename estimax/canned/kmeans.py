@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimax import feature_columns as fc
 from estimax import metrics, optimizers
-from estimax.canned import checks
+from estimax.canned import defaults
 from estimax.canned.defaults import ModelPath
 from estimax.core.device_dtypes import Int64
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
@@ -378,7 +378,7 @@ def _untrained(name: str, shape: tuple[int, ...]) -> jax.Array:
 
 
 def _check(num_clusters: int, distance_metric: str, every: int) -> None:
-    checks.check_count(num_clusters, "KMeans", "num_clusters")
+    defaults.check_count(num_clusters, "KMeans", "num_clusters")
     known = (KMeans.SQUARED_EUCLIDEAN_DISTANCE, KMeans.COSINE_DISTANCE)
     if distance_metric not in known:
         raise SpecError(

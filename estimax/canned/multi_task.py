@@ -20,7 +20,7 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned import checks
+from estimax.canned import defaults
 from estimax.canned.defaults import ModelPath, check_features, checked_optimizer
 from estimax.canned.layers import hidden_layers
 from estimax.checkpoints.warm_start import WarmStart
@@ -95,12 +95,14 @@ class MMoEEstimator(Estimator):
                 "MMoEEstimator: head must be a MultiHead, which holds a head for each "
                 f"task; got {type(head).__name__}."
             )
-        columns = checks.checked_columns(feature_columns, "MMoEEstimator")
-        expert_units = checks.checked_units(
+        columns = defaults.checked_columns(feature_columns, "MMoEEstimator")
+        expert_units = defaults.checked_units(
             expert_units, "MMoEEstimator", "expert_units"
         )
-        tower_units = checks.checked_units(tower_units, "MMoEEstimator", "tower_units")
-        checks.check_count(experts, "MMoEEstimator", "experts")
+        tower_units = defaults.checked_units(
+            tower_units, "MMoEEstimator", "tower_units"
+        )
+        defaults.check_count(experts, "MMoEEstimator", "experts")
         trained_by = optimizer or optimizers.LazyAdam(0.001)
         checked_optimizer(trained_by, None, "MMoEEstimator")
 
@@ -170,8 +172,8 @@ class ESMMClassifier(Estimator):
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
     ) -> None:
-        columns = checks.checked_columns(feature_columns, "ESMMClassifier")
-        hidden_units = checks.checked_units(hidden_units, "ESMMClassifier")
+        columns = defaults.checked_columns(feature_columns, "ESMMClassifier")
+        hidden_units = defaults.checked_units(hidden_units, "ESMMClassifier")
         tasks = [heads.BinaryClassHead(weight_column, name=n) for n in LABELS]
         head = heads.MultiHead(tasks)
         trained_by = optimizer or optimizers.LazyAdam(0.001)

@@ -19,7 +19,7 @@ from flax.linen.dtypes import promote_dtype
 from numpy.typing import NDArray
 
 from estimax import feature_columns, heads, optimizers, staging
-from estimax.canned import checks, defaults
+from estimax.canned import defaults
 from estimax.canned.hints import python_hint
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import LabelError, SpecError, did_you_mean
@@ -105,7 +105,7 @@ class RNNEstimator(Estimator):
         if isinstance(optimizer, str):
             known = defaults.checked_optimizer(optimizer, NAMED_RATE, model)
         network = _Network(
-            sequence_columns=checks.checked_columns(
+            sequence_columns=defaults.checked_columns(
                 sequence_feature_columns,
                 model,
                 "sequence_feature_columns",
@@ -373,8 +373,8 @@ def _train_op(given: Any) -> optimizers.TrainOp:
 def _check_cells(units: Any, cell_type: Any, rnn_cell_fn: Any) -> None:
     if rnn_cell_fn is None and not units:
         raise SpecError("RNN: give units (and a cell_type), or an rnn_cell_fn.")
-    if units is not None and not checks.is_positive(units):
-        checks.checked_units(units, "RNN", "units")
+    if units is not None and not defaults.is_positive(units):
+        defaults.checked_units(units, "RNN", "units")
     if isinstance(cell_type, str) and cell_type not in _CELLS:
         near = did_you_mean(cell_type, _CELLS)
         raise SpecError(f"RNN: unknown cell_type {cell_type!r}{near}")
@@ -388,7 +388,7 @@ def _check_cells(units: Any, cell_type: Any, rnn_cell_fn: Any) -> None:
 def _checked_context(given: Any, model: str) -> tuple[Any, ...]:
     if given is None or given in ([], ()):
         return ()
-    return checks.checked_columns(given, model, "context_feature_columns")
+    return defaults.checked_columns(given, model, "context_feature_columns")
 
 
 def _check_head(head: Any, return_sequences: bool) -> None:

@@ -1,9 +1,10 @@
-"""Embedding columns: a row of a table for each id, combined to one row per example.
+"""Dense columns of categorical ones: embeddings, and indicators that count ids.
 
-The path of an embedding in training:
+An embedding is a row of a table for each id, combined to one row per example. Its path
+in training:
 
     ids = categorical_column.ids(features, …)         computed on the host
-    rows = variables.gathered_rows(path, ids)         those that the step has gathered
+    rows = variables.gathered_rows(path, ids)       the rows that the step gathered
     block = combine(rows, ids, combiner)              or `side_by_side`, see `layers.py`
 
 The step then updates the gathered rows (`training/steps.py`).
@@ -25,6 +26,7 @@ from estimax import checkpoints
 from estimax.core.display import shown
 from estimax.core.errors import FeatureError, MissingFileError, did_you_mean
 from estimax.core.sparse import Ids
+from estimax.feature_columns.categorical import WeightedCategoricalColumn
 from estimax.feature_columns.column import (
     CategoricalColumn,
     Features,
@@ -32,12 +34,12 @@ from estimax.feature_columns.column import (
     check_categorical,
     variable_scope,
 )
-from estimax.feature_columns.composed import WeightedCategoricalColumn
 from estimax.feature_columns.lookup import (
     VariablePlace,
     check_combiner,
     clip_norm,
     combine,
+    count,
     table_rows,
     weight_rows,
 )
@@ -478,3 +480,60 @@ def _by_blocks(initializer: Initializer) -> Initializer:
         return table
 
     return start
+
+
+@dataclass(frozen=True)
+class IndicatorColumn(WrapperColumn):
+    """Counts of ids; made by `indicator_column`.
+
+    Args:
+      categorical_column: The column whose ids are counted.
+    """
+
+    categorical_column: CategoricalColumn
+
+    @property
+    def name(self) -> str:
+        """The categorical column's name, with `_indicator` behind it."""
+        return f"{self.categorical_column.name}_indicator"
+
+    @property
+    def variable_shape(self) -> tuple[int, ...]:
+        """The shape of one row, (1, num_buckets)."""
+        return (1, self.categorical_column.num_buckets)
+
+    def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        # "drop": an id out of range is not counted.
+        ids = self.categorical_column.ids(features, "drop")
+        return count(ids, self.categorical_column.num_buckets)
+
+    def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        ids = self._sequence.step_ids(features, "drop")
+        return count(ids, self.categorical_column.num_buckets)
+
+
+def indicator_column(categorical_column: CategoricalColumn) -> IndicatorColumn:
+    """Turn a categorical column into counts: one-hot, or multi-hot for several ids.
+
+    Use it to feed a categorical column with few ids to a dense layer; for many ids,
+    `embedding_column` is smaller. A weighted column gives the total weight of each id.
+
+    Args:
+      categorical_column: Any categorical column, also of sequences.
+
+    Returns:
+      A dense column of width `num_buckets`.
+
+    Raises:
+      FeatureError: The column is not categorical.
+
+    Example:
+      >>> import jax
+      >>> from estimax import feature_columns as fc
+      >>> size = fc.categorical_column_with_vocabulary_list("size", ["S", "M", "L"])
+      >>> layer = fc.DenseFeatures([fc.indicator_column(size)])
+      >>> layer.apply({}, {"size": [["M"], ["S"]]}).tolist()
+      [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    check_categorical(categorical_column, "indicator_column")
+    return IndicatorColumn(categorical_column)

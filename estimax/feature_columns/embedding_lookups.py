@@ -25,7 +25,7 @@ from estimax.core.sparse import Ids, Sparse
 from estimax.core.spec import ModeKeys
 from estimax.feature_columns.lookup import check_combiner, clip_norm, combine
 from estimax.feature_columns.transforms import Vocabulary
-from estimax.feature_columns.transforms.lookups import TableBags, TableIds
+from estimax.feature_columns.transforms.embedding_lookups import TableBags, TableIds
 from estimax.staging import variables
 
 

@@ -22,8 +22,8 @@ from estimax.core.spec import (
     RegressionOutput,
 )
 from estimax.heads import checks
-from estimax.heads.baselines import average_loss
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
+from estimax.heads.kept_sums import average_loss
 from estimax.heads.labels import NumberLabels, all_class_ids, all_classes, words_of
 from estimax.heads.weights import WeightColumn
 from estimax.metrics.losses import sigmoid_cross_entropy

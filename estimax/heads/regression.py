@@ -22,8 +22,8 @@ from estimax import metrics
 from estimax.core.errors import SpecError
 from estimax.core.spec import ExportOutput, PredictOutput, RegressionOutput
 from estimax.heads import checks
-from estimax.heads.baselines import average_loss
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
+from estimax.heads.kept_sums import average_loss
 from estimax.heads.labels import NumberLabels
 from estimax.heads.weights import WeightColumn, weights_for
 from estimax.metrics.losses import poisson, sigmoid_cross_entropy, squared_error

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings, concatenate
 from estimax.native import loading
-from estimax.native.checks import check_spans, text_of
 from estimax.native.example_types import FLOAT, INT, TEXT, FeatureValues
-from estimax.native.reference import encoding as reference
-from estimax.native.reference.encoding import Lists
+from estimax.native.reference import examples as reference
+from estimax.native.reference.examples import Lists
+from estimax.native.string_arrays import check_spans, text_of
 
 _EMPTY = {FLOAT: np.empty(0, np.float32), INT: np.empty(0, np.int64)}
 

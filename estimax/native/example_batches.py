@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.native.buffers import Scratch
-from estimax.native.checks import outside
 from estimax.native.example_types import (
     FLOAT,
     INT,
@@ -38,6 +37,7 @@ from estimax.native.example_types import (
     Variable,
     Wanted,
 )
+from estimax.native.string_arrays import outside
 
 # Items between two columns in a flat array. Without them, columns of batches of 2^n
 # rows would be a power of two apart, map to the same few sets of the first-level cache,

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import loading
-from estimax.native.checks import text_of
 from estimax.native.example_batches import CompiledPlan
 from estimax.native.example_types import (
     FLOAT,
@@ -33,6 +32,7 @@ from estimax.native.example_types import (
 )
 from estimax.native.reference import examples as reference
 from estimax.native.reference.protos import encode_varint, entry, field
+from estimax.native.string_arrays import text_of
 
 
 class ExamplePlan:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import loading
-from estimax.native.checks import text_of
 from estimax.native.example_batches import key_table, problem_of, work_arrays
 from estimax.native.example_types import (
     FLOAT,
@@ -34,8 +33,9 @@ from estimax.native.example_types import (
     check_wanted,
 )
 from estimax.native.examples import example_kernels, is_same, record_arrays
-from estimax.native.reference import sequences as reference
+from estimax.native.reference import examples as reference
 from estimax.native.reference.protos import feature, field
+from estimax.native.string_arrays import text_of
 
 
 def find_lists(wanted: Sequence[Wanted], records: Strings) -> FeatureLists | Problem:

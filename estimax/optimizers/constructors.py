@@ -25,10 +25,9 @@ import jax.numpy as jnp
 from estimax.core.display import shown
 from estimax.core.errors import did_you_mean
 from estimax.optimizers import rules
-from estimax.optimizers.checks import check_at_least_zero
 from estimax.optimizers.clipping import Clip
 from estimax.optimizers.optimizer import Optimizer, Schedule
-from estimax.optimizers.rules import Generation
+from estimax.optimizers.rules import Generation, check_at_least_zero
 from estimax.optimizers.schedules import NamedSchedule
 
 Rate = float | Schedule | jax.Array  # an array that a `model_fn` computes

@@ -1,7 +1,7 @@
 """Compiled loops that gather strings by row number.
 
 Two calls, because the size of the output is not known before: `gathered_offsets` sums
-the lengths, `gather` copies the bytes. `native/text.py` allocates the arrays.
+the lengths, `gather` copies the bytes. `native/string_arrays.py` allocates the arrays.
 """
 
 # Numba reads the types from the signatures, so annotations are left out.
