@@ -1,7 +1,8 @@
 """The public path of `estimax.v1.feature_columns`."""
 
 import sys
-from importlib import import_module
 
-# By name, because `estimax.v1` is above this package.
-sys.modules[__name__] = import_module("estimax.v1.feature_columns")
+from estimax.v1 import feature_columns
+from estimax.v1.feature_columns import *  # noqa: F403 - for type checkers and editors
+
+sys.modules[__name__] = feature_columns
