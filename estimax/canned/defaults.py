@@ -109,7 +109,7 @@ def train_op_of(
     return optimizers.minimize(by, var_list=var_list)
 
 
-def checked_optimizer(
+def validate_optimizer(
     given: Any,
     learning_rate: float | None,
     model: str,
@@ -168,10 +168,10 @@ def check_features(features: Any, model: str) -> None:
         )
 
 
-def checked_units(given: Any, model: str, argument: str = "hidden_units") -> Any:
+def validate_units(given: Any, model: str, argument: str = "hidden_units") -> Any:
     """Return the widths of layers; raise SpecError unless they are positive integers.
 
-    >>> checked_units([16, 8], "DNN")
+    >>> validate_units([16, 8], "DNN")
     (16, 8)
     """
     is_list = isinstance(given, Iterable) and not isinstance(given, str | bytes)
@@ -228,7 +228,7 @@ def check_head(given: object, model: str) -> None:
         )
 
 
-def checked_columns(
+def validate_columns(
     given: Any,
     model: str,
     argument: str = "feature_columns",

@@ -77,12 +77,12 @@ class DNNEstimator(Estimator):
         defaults.check_compat(compat)
         model = type(self).__name__
         defaults.check_head(head, model)
-        hidden_units = defaults.checked_units(hidden_units, model)
-        columns = defaults.checked_columns(feature_columns, model)
+        hidden_units = defaults.validate_units(hidden_units, model)
+        columns = defaults.validate_columns(feature_columns, model)
         defaults.check_activation(activation_fn, model)
         defaults.check_dropout(dropout, model)
         rate = _NAMED_RATES[compat]
-        known = defaults.checked_optimizer(optimizer, rate, model, compat=compat)
+        known = defaults.validate_optimizer(optimizer, rate, model, compat=compat)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             defaults.check_features(features, "DNN")

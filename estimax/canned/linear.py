@@ -71,14 +71,14 @@ class LinearEstimator(Estimator):
         defaults.check_compat(compat)
         model = type(self).__name__
         defaults.check_head(head, model)
-        columns = defaults.checked_columns(
+        columns = defaults.validate_columns(
             feature_columns,
             model,
             layer=functools.partial(LinearModel, sparse_combiner=sparse_combiner),
         )
         known = None
         if optimizer is not None:
-            known = defaults.checked_optimizer(
+            known = defaults.validate_optimizer(
                 optimizer, NAMED_RATE, model, compat=compat
             )
 

@@ -124,7 +124,7 @@ def _with_raw_values(value: Sparse, where: str) -> Sparse:
 
 def _as_numpy(value: Any, where: str) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
-        return _unmasked(value, where)
+        return _require_unmasked(value, where)
     if isinstance(value, np.ndarray):
         return np.asarray(value)  # of a subclass such as memmap: a plain view
     if hasattr(value, "isna") and hasattr(value, "to_numpy"):
@@ -147,7 +147,7 @@ def _as_numpy(value: Any, where: str) -> NDArray[Any]:
     return array
 
 
-def _unmasked(value: np.ma.MaskedArray[Any, Any], where: str) -> NDArray[Any]:
+def _require_unmasked(value: np.ma.MaskedArray[Any, Any], where: str) -> NDArray[Any]:
     mask = np.ma.getmaskarray(value)
     data = np.asarray(value.data)
     if not mask.any():

@@ -144,7 +144,7 @@ def categorical_column_with_hash_bucket(
     function = "categorical_column_with_hash_bucket"
     check_key(key, function)
     check_hash_size(hash_bucket_size, f"{function} {key!r}")
-    name = _checked_dtype(dtype, f"{function} {key!r}")
+    name = _validate_dtype(dtype, f"{function} {key!r}")
     return HashedCategoricalColumn(key, int(hash_bucket_size), name)
 
 
@@ -226,7 +226,7 @@ def categorical_column_with_vocabulary_list(
     if num_oov_buckets and default_value != -1:
         raise FeatureError(_two_ways(where))
     name = ("int64" if is_integer else STRING) if dtype is None else dtype
-    name = _checked_dtype(name, where)
+    name = _validate_dtype(name, where)
     if (name != STRING) is not is_integer:
         kind = "integers" if is_integer else "strings"
         raise FeatureError(f"{where}: dtype is {name}, but the words are {kind}.")
@@ -333,7 +333,7 @@ def categorical_column_with_vocabulary_file(
         )
     if num_oov_buckets and default_value is not None:
         raise FeatureError(_two_ways(where))
-    name = _checked_dtype(dtype, where)
+    name = _validate_dtype(dtype, where)
     path = os.fspath(vocabulary_file)
     if vocabulary_size is None:
         is_tfrecord = _is_tfrecord(path, file_format)
@@ -366,7 +366,7 @@ def _two_ways(where: str) -> str:
     )
 
 
-def _checked_dtype(dtype: Any, where: str) -> str:
+def _validate_dtype(dtype: Any, where: str) -> str:
     name = dtype_name(dtype)
     if name != STRING and np.dtype(name).kind not in "iu":
         raise FeatureError(f"{where}: dtype must be string or an integer, got {name}.")

@@ -69,9 +69,9 @@ class EmbeddingTable:
     row_updates: bool = True
 
     def __repr__(self) -> str:
-        return f"EmbeddingTable({', '.join(self._given())})"
+        return f"EmbeddingTable({', '.join(self._format_arguments())})"
 
-    def _given(self) -> list[str]:
+    def _format_arguments(self) -> list[str]:
         """Return the arguments that are not the default, as text."""
         values = [(field, getattr(self, field.name)) for field in fields(self)]
         return [f"{f.name}={shown(value)}" for f, value in values if value != f.default]
@@ -113,11 +113,11 @@ class EmbeddingColumn(WrapperColumn):
 
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         ids = self.categorical_column.ids(features, self._out_of_range)
-        return self._combined(layer, ids, trainable)
+        return self._combine_rows(layer, ids, trainable)
 
     def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         ids = self._sequence.step_ids(features, self._out_of_range)
-        return self._combined(layer, ids, trainable)
+        return self._combine_rows(layer, ids, trainable)
 
     def gathered(
         self, layer: nn.Module, features: Features
@@ -142,7 +142,7 @@ class EmbeddingColumn(WrapperColumn):
             return None
         return variables.gathered_rows(self._place.path(layer), ids.ids)
 
-    def _combined(self, layer: nn.Module, ids: Ids, trainable: bool) -> jax.Array:
+    def _combine_rows(self, layer: nn.Module, ids: Ids, trainable: bool) -> jax.Array:
         """Look up ids [..., L], and combine their rows to [..., dimension]."""
         table, place = self.table, self._place
         name = self.categorical_column.name
@@ -160,7 +160,7 @@ class EmbeddingColumn(WrapperColumn):
 
     def __repr__(self) -> str:
         shared = self.shared_embedding_collection_name
-        parts = [repr(self.categorical_column), *self.table._given()]
+        parts = [repr(self.categorical_column), *self.table._format_arguments()]
         parts += [f"shared_embedding_collection_name={shared!r}"] if shared else []
         return f"EmbeddingColumn({', '.join(parts)})"
 
@@ -293,7 +293,7 @@ def shared_embeddings(
         *(dimension, combiner, initializer, ckpt_to_load_from, tensor_name_in_ckpt),
         *(max_norm, trainable, use_safe_embedding_lookup, row_updates),
     )
-    columns = _checked_alike(categorical_columns, "shared_embeddings")
+    columns = _validate_alike(categorical_columns, "shared_embeddings")
     _check_table(table, "shared_embeddings")
     name = shared_embedding_collection_name or _collection_of(columns)
     return [EmbeddingColumn(column, table, name) for column in columns]
@@ -381,7 +381,7 @@ def _check_table(table: EmbeddingTable, where: str) -> None:
         )
 
 
-def _checked_alike(
+def _validate_alike(
     given: Sequence[CategoricalColumn], function: str
 ) -> list[CategoricalColumn]:
     columns = list(given)
@@ -389,7 +389,7 @@ def _checked_alike(
         raise FeatureError(f"{function}: categorical_columns must not be empty.")
     for column in columns:
         check_categorical(column, function)
-    plain = [_unwrapped(column) for column in columns]
+    plain = [_unwrap_column(column) for column in columns]
     kinds = {type(column).__name__ for column in plain}
     if len(kinds) > 1:
         raise FeatureError(
@@ -405,7 +405,7 @@ def _checked_alike(
     return columns
 
 
-def _unwrapped(column: CategoricalColumn) -> CategoricalColumn:
+def _unwrap_column(column: CategoricalColumn) -> CategoricalColumn:
     if isinstance(column, WeightedCategoricalColumn | SequenceCategoricalColumn):
         return column.categorical_column
     return column
@@ -413,14 +413,14 @@ def _unwrapped(column: CategoricalColumn) -> CategoricalColumn:
 
 def _initializer(table: EmbeddingTable, place: VariablePlace) -> Initializer:
     if table.ckpt_to_load_from is not None:
-        return lambda key, shape, dtype: _loaded(table, place, shape)
+        return lambda key, shape, dtype: _load_rows(table, place, shape)
     if table.initializer is not None:
         return table.initializer
     # Drawn again beyond ±2σ and not rescaled, as in TensorFlow.
     return _by_blocks(nn.initializers.truncated_normal(table.dimension**-0.5))
 
 
-def _loaded(
+def _load_rows(
     table: EmbeddingTable, place: VariablePlace, shape: tuple[int, int]
 ) -> jax.Array:
     """Return the rows of a checkpoint, or of the newest one of a directory."""

@@ -91,9 +91,9 @@ class BinaryClassHead(BaseHead):
             raise SpecError(
                 f"{self._title}: compat must be 'v1' or 'v2', got {self.compat!r}."
             )
-        thresholds = checks.checked_thresholds(self._title, self.thresholds)
+        thresholds = checks.validate_thresholds(self._title, self.thresholds)
         self._set("thresholds", thresholds)
-        words = checks.checked_vocabulary(self._title, self.label_vocabulary)
+        words = checks.validate_vocabulary(self._title, self.label_vocabulary)
         self._set("label_vocabulary", words)
         if words is not None and len(words) != 2:
             raise SpecError(

@@ -78,7 +78,7 @@ class MultiClassHead(BaseHead):
             )
         super().__post_init__()
         checks.check_loss_fn(self._title, self.loss_fn)
-        words = checks.checked_vocabulary(
+        words = checks.validate_vocabulary(
             self._title, self.label_vocabulary, self.n_classes
         )
         self._set("label_vocabulary", words)

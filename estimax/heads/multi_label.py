@@ -84,9 +84,9 @@ class MultiLabelHead(BaseHead):
             )
         super().__post_init__()
         checks.check_loss_fn(self._title, self.loss_fn)
-        thresholds = checks.checked_thresholds(self._title, self.thresholds)
+        thresholds = checks.validate_thresholds(self._title, self.thresholds)
         self._set("thresholds", thresholds)
-        words = checks.checked_vocabulary(
+        words = checks.validate_vocabulary(
             self._title, self.label_vocabulary, self.n_classes
         )
         self._set("label_vocabulary", words)

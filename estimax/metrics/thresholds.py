@@ -63,14 +63,14 @@ def counts_at(
 ) -> dict[str, jax.Array]:
     """Return the state of one batch for these thresholds, in ascending order."""
     labels, scores, weights = (array.ravel() for array in batch)
-    passed = passed_sorted(scores, ascending)
+    passed = count_passed_sorted(scores, ascending)
     return {"counts": count(labels, passed, weights, len(ascending))}
 
 
 def counts_on_grid(batch: WeightedScores, thresholds: int) -> dict[str, jax.Array]:
     """Return the state of one batch for the thresholds 0, 1/(T-1), ..., 1."""
     labels, scores, weights = (array.ravel() for array in batch)
-    passed = passed_even(scores, thresholds)
+    passed = count_passed_even(scores, thresholds)
     return {"counts": count(labels, passed, weights, thresholds)}
 
 
@@ -92,7 +92,7 @@ def count(
     return flat.reshape(2, bins, *columns)
 
 
-def passed_even(predictions: jax.Array, thresholds: int) -> jax.Array:
+def count_passed_even(predictions: jax.Array, thresholds: int) -> jax.Array:
     """Return how many of 0, 1/(T-1), ..., 1 each score passes, by arithmetic."""
     # The float32 product is that of Keras: it may round a score that equals a threshold
     # bit for bit into the next bin, and evaluation must report what Keras reports.
@@ -101,7 +101,9 @@ def passed_even(predictions: jax.Array, thresholds: int) -> jax.Array:
     return jnp.nan_to_num(passed).astype(jnp.int32)
 
 
-def passed_sorted(predictions: jax.Array, thresholds: Sequence[float]) -> jax.Array:
+def count_passed_sorted(
+    predictions: jax.Array, thresholds: Sequence[float]
+) -> jax.Array:
     """Return how many of these ascending thresholds each score passes."""
     limits = jnp.asarray(np.asarray(thresholds, np.float32))
     # side="left": a score equal to a threshold does not pass it.

@@ -128,7 +128,7 @@ def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Int64
         offsets = [column.offsets for column in columns]
     else:
         texts = [text_of(column) for column in columns]
-        data, shifts = _joined(texts)
+        data, shifts = _concat_texts(texts)
         offsets = [each for _, each in texts]
     counts = np.array([len(each) - 1 for each in offsets])
     joined = _scratch.take("offsets", max(int(counts.sum()), 0) + len(columns))
@@ -147,7 +147,7 @@ def hash_columns(columns: Sequence[Strings], sizes: Sequence[int]) -> list[Int64
     return [out[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-def _joined(
+def _concat_texts(
     texts: Sequence[tuple[NDArray[np.uint8], Int64s]],
 ) -> tuple[NDArray[np.uint8], Int64s]:
     """Return the bytes of all columns in one array, and a shift for their offsets."""

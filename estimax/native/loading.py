@@ -106,7 +106,7 @@ def _proven(name: str, proof: Proof) -> ModuleType | None:
     # the reference works in all of them.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-    turned_off(name, reason)
+    log_turned_off(name, reason)
     return None
 
 
@@ -115,7 +115,7 @@ def _announce() -> None:
     _log.debug("native kernels are on: test cases agree (%s)", versions())
 
 
-def turned_off(name: str, reason: str) -> None:
+def log_turned_off(name: str, reason: str) -> None:
     """Log that kernels are switched off for the rest of the process."""
     _log.warning(
         "native kernels %r are off for this process: %s (%s). Results are the same "

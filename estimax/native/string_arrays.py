@@ -85,7 +85,7 @@ def gather(strings: Strings, index: NDArray[np.integer[Any]]) -> Strings:
         taken: Strings = strings.reshape((-1,))[index]
         return taken
     out_offsets = np.empty(len(index) + 1, np.int64)
-    total = kernels.gathered_offsets(offsets, index, len(data), out_offsets)
+    total = kernels.measure_gathered(offsets, index, len(data), out_offsets)
     if total < 0:
         raise outside(data, offsets, -1 - total)
     # Eight spare bytes, because the kernel copies eight bytes at a time.
@@ -103,7 +103,7 @@ def _agrees(kernels: ModuleType) -> bool:
     words = Strings.of([b"", b"a", b"eight by", b"more than eight bytes", b"end"])
     index = np.array([3, 0, 4, 2, 2, 1, 4])
     offsets, out = np.empty(len(index) + 1, np.int64), np.empty(100, np.uint8)
-    total = kernels.gathered_offsets(words.offsets, index, len(words.data), offsets)
+    total = kernels.measure_gathered(words.offsets, index, len(words.data), offsets)
     kernels.gather(words.data, words.offsets, index, offsets, out)
     expected = [words[i] for i in index.tolist()]
     found = Strings(out, offsets, (len(index),)).tolist()

@@ -108,10 +108,10 @@ def crf_log_norm(
       >>> round(float(jnp.exp(norm)[0]), 4)  # 2^3 sequences of score 0
       8.0
     """
-    scores, mask = checked_inputs("crf_log_norm", inputs, sequence_lengths)
-    table = checked_transitions("crf_log_norm", transition_params, scores.shape[-1])
+    scores, mask = _validate_inputs("crf_log_norm", inputs, sequence_lengths)
+    table = _validate_transitions("crf_log_norm", transition_params, scores.shape[-1])
 
-    later = later_steps(scores, mask)
+    later = _later_steps(scores, mask)
     if scores.shape[-1] <= _FEW_TAGS:
         alphas = _scan(_add_logs, scores[:, 0], table, later)
     else:
@@ -242,7 +242,7 @@ def crf_sequence_score(
     """
     unary = crf_unary_score(tag_indices, sequence_lengths, inputs)
     size = np.shape(inputs)[-1]
-    table = checked_transitions("crf_sequence_score", transition_params, size)
+    table = _validate_transitions("crf_sequence_score", transition_params, size)
     return unary + crf_binary_score(tag_indices, sequence_lengths, table)
 
 
@@ -267,8 +267,8 @@ def crf_unary_score(
       >>> crf_unary_score([[0, 1]], [2], [[[1.0, 0.0], [0.0, 2.0]]]).tolist()
       [3.0]
     """
-    scores, mask = checked_inputs("crf_unary_score", inputs, sequence_lengths)
-    tags = _checked_tags("crf_unary_score", tag_indices, mask, scores.shape[-1])
+    scores, mask = _validate_inputs("crf_unary_score", inputs, sequence_lengths)
+    tags = _validate_tags("crf_unary_score", tag_indices, mask, scores.shape[-1])
     # A tag of -1 or K fills its score with NaN.
     chosen = jnp.take_along_axis(scores, tags[..., None], axis=-1, mode="fill")
     return jnp.sum(jnp.where(mask, chosen[..., 0], 0.0), axis=-1)
@@ -296,19 +296,19 @@ def crf_binary_score(
       [2.5]
     """
     function = "crf_binary_score"
-    table = checked_transitions(function, transition_params)
+    table = _validate_transitions(function, transition_params)
     shape = np.shape(tag_indices)
     if len(shape) != 2:
         raise SpecError(f"{function}: tags must be [B, T], got {list(shape)}.")
     mask = _mask(function, sequence_lengths, shape[0], shape[1])
-    tags = _checked_tags(function, tag_indices, mask, table.shape[-1])
+    tags = _validate_tags(function, tag_indices, mask, table.shape[-1])
     following = mask[:, 1:]
     # Padding is tag 0 in `tags`; its transitions are looked up and then left out.
     chosen = table.at[tags[:, :-1], tags[:, 1:]].get(mode="fill", fill_value=jnp.nan)
     return jnp.sum(jnp.where(following, chosen, 0.0), axis=-1)
 
 
-def checked_inputs(
+def _validate_inputs(
     function: str, inputs: ArrayLike, sequence_lengths: ArrayLike
 ) -> tuple[jax.Array, jax.Array]:
     """Return unary scores float32 [B, T, K], 0 in padding, and the mask [B, T]."""
@@ -324,12 +324,12 @@ def checked_inputs(
     return jnp.where(mask[..., None], scores, 0.0), mask
 
 
-def later_steps(scores: jax.Array, mask: jax.Array) -> Step:
+def _later_steps(scores: jax.Array, mask: jax.Array) -> Step:
     """Return all steps but the first, time first: [T - 1, B, K] and [T - 1, B]."""
     return jnp.moveaxis(scores[:, 1:], 1, 0), jnp.moveaxis(mask[:, 1:], 1, 0)
 
 
-def checked_transitions(
+def _validate_transitions(
     function: str, transition_params: ArrayLike, num_tags: int | None = None
 ) -> jax.Array:
     """Return the transition scores float32 [K, K]; raise for another shape."""
@@ -356,7 +356,7 @@ def _mask(
     return jnp.arange(steps) < lengths[:, None]
 
 
-def _checked_tags(
+def _validate_tags(
     function: str, tag_indices: ArrayLike, mask: jax.Array, num_tags: int
 ) -> jax.Array:
     """Return tags int32 [B, T]: 0 in padding, and `num_tags` if out of range."""
@@ -402,8 +402,8 @@ def crf_decode(
       >>> tags.tolist(), round(float(score[0]), 4)  # 0, 1 is worse by 0.4
       ([[0, 0, 0]], 2.4)
     """
-    scores, mask = checked_inputs("crf_decode", potentials, sequence_length)
-    table = checked_transitions("crf_decode", transition_params, scores.shape[-1])
+    scores, mask = _validate_inputs("crf_decode", potentials, sequence_length)
+    table = _validate_transitions("crf_decode", transition_params, scores.shape[-1])
 
     def forward(best: jax.Array, given: Step) -> tuple[jax.Array, jax.Array]:
         unary, inside = given
@@ -420,7 +420,7 @@ def crf_decode(
         before = jnp.where(inside, jnp.argmax(paths, axis=-1), tag)
         return before, before
 
-    later = later_steps(scores, mask)
+    later = _later_steps(scores, mask)
     best, before_each = jax.lax.scan(forward, scores[:, 0], later)
     last = jnp.argmax(best, axis=-1)
     _, before = jax.lax.scan(backward, last, (before_each, later[1]), reverse=True)

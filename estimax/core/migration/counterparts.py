@@ -136,7 +136,7 @@ def counterpart(name: str) -> Counterpart:
     if plain in _MODULES:
         module = next(new for old, new, _ in _PREFIXES if old == f"{plain}.")
         return Counterpart(f"ex.{module}".rstrip("."))
-    found = _translated(plain, is_v1=name.startswith("compat.v1."))
+    found = _translate(plain, is_v1=name.startswith("compat.v1."))
     return found or Counterpart(None, advice(plain) or _UNKNOWN)
 
 
@@ -148,27 +148,27 @@ def exact_counterpart(name: str) -> str | None:
     >>> exact_counterpart("train.Estimater") is None
     True
     """
-    found = _translated(name, is_v1=False)
+    found = _translate(name, is_v1=False)
     return f"write {found.name}" if found else exact_advice(name)
 
 
-def _translated(plain: str, *, is_v1: bool) -> Counterpart | None:
+def _translate(plain: str, *, is_v1: bool) -> Counterpart | None:
     if plain.removeprefix("dtypes.") in _DTYPES:
         return Counterpart(f'"{plain.removeprefix("dtypes.")}"')
-    if plain in DIFFERS or (plain in _NEEDS and _resolved(_NEEDS[plain]) is None):
+    if plain in DIFFERS or (plain in _NEEDS and _resolve(_NEEDS[plain]) is None):
         return None
     for prefix, new, of_v1 in _PREFIXES:
         if not plain.startswith(prefix):
             continue
         target = (of_v1 if is_v1 else new) + plain[len(prefix) :]
-        found = _resolved(target)
+        found = _resolve(target)
         if found is not None:
             takes = is_v1 and plain.startswith("estimator.") and _has_compat(found)
             return Counterpart(f"ex.{target}", takes_compat=takes, value=found)
     return None
 
 
-def _resolved(target: str) -> Any:  # whatever the name is bound to; None if nothing
+def _resolve(target: str) -> Any:  # whatever the name is bound to; None if nothing
     # By its key, because core is below all packages; who asks has imported estimax.
     value: Any = sys.modules["estimax"]
     for part in target.split("."):

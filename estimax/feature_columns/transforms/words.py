@@ -275,7 +275,7 @@ def write_words(words: WordList, folder: Path, name: str) -> dict[str, Any]:
     if words.is_integer:
         lines, form = [str(number).encode() for number in listed], "integers"
     elif any(b"\n" in word for word in listed):
-        lines, form = [_escaped(word) for word in listed], "escaped"
+        lines, form = [_escape_word(word) for word in listed], "escaped"
     else:
         lines, form = listed, "lines"
     folder.mkdir(parents=True, exist_ok=True)
@@ -296,7 +296,7 @@ def read_words(record: Mapping[str, Any], folder: Path) -> WordList:
     if record["format"] == "integers":
         words = WordList(np.array([int(line) for line in lines], np.int64))
     elif record["format"] == "escaped":
-        words = WordList(_strings([_unescaped(line) for line in lines]))
+        words = WordList(_strings([_unescape_line(line) for line in lines]))
     else:
         words = WordList(_strings(lines))
     if words.digest.hex() != record["sha256"]:
@@ -307,11 +307,11 @@ def read_words(record: Mapping[str, Any], folder: Path) -> WordList:
     return words
 
 
-def _escaped(word: bytes) -> bytes:
+def _escape_word(word: bytes) -> bytes:
     return word.replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
 
 
-def _unescaped(line: bytes) -> bytes:
+def _unescape_line(line: bytes) -> bytes:
     return re.sub(rb"\\(.)", lambda m: b"\n" if m[1] == b"n" else m[1], line)
 
 

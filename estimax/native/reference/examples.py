@@ -20,13 +20,13 @@ from estimax.native.example_types import (
     FLOAT,
     KINDS,
     TEXT,
-    FeatureLists,
+    FeatureListBatch,
+    FeatureRequest,
     FeatureValues,
     Flaw,
     Problem,
     Steps,
     Variable,
-    Wanted,
 )
 from estimax.native.reference import protos
 from estimax.native.reference.protos import BrokenMessageError, Span, entry, field
@@ -36,7 +36,9 @@ _Cell = list[Any]  # the values of a feature in a record, as `protos.values` ret
 
 
 def parse(
-    wanted: Sequence[Wanted], data: NDArray[np.uint8], offsets: NDArray[np.int64]
+    wanted: Sequence[FeatureRequest],
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
 ) -> ReferenceColumns | Problem:
     """Parse all records; return their columns, or the first problem.
 
@@ -101,7 +103,7 @@ def splits_of(counts: Sequence[int]) -> NDArray[np.int64]:
 def _read(
     record: bytes,
     span: Span | None,
-    one: Wanted,
+    one: FeatureRequest,
     default: _Cell | None,
     place: tuple[int, int],
 ) -> _Cell | Problem:
@@ -127,7 +129,7 @@ def _read(
     return cell
 
 
-def _default_of(one: Wanted) -> _Cell | None:
+def _default_of(one: FeatureRequest) -> _Cell | None:
     if one.default is None:
         return None
     if one.dtype == "string":
@@ -167,8 +169,10 @@ class ReferenceColumns:
 
 
 def find_lists(
-    wanted: Sequence[Wanted], data: NDArray[np.uint8], offsets: NDArray[np.int64]
-) -> FeatureLists | Problem:
+    wanted: Sequence[FeatureRequest],
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+) -> FeatureListBatch | Problem:
     """Find the steps of the wanted lists in all records."""
     records: list[bytes] = []
     found: list[list[list[Span] | None]] = [[] for _ in wanted]  # by feature and row
@@ -191,7 +195,7 @@ def find_lists(
 
     splits = [splits_of([len(steps or ()) for steps in rows]) for rows in found]
     missing = [[steps is None for steps in rows] for rows in found]
-    return FeatureLists(
+    return FeatureListBatch(
         np.array(splits, np.int64).reshape((len(wanted), len(records) + 1)),
         np.array(missing, np.bool_).reshape((len(wanted), len(records))),
         read,
@@ -202,7 +206,7 @@ def _read_steps(
     records: Sequence[bytes],
     lists: Sequence[list[Span] | None],
     f: int,
-    one: Wanted,
+    one: FeatureRequest,
     size: int | None,
 ) -> Steps | Problem:
     cells = []
@@ -235,14 +239,14 @@ def encode(columns: Sequence[Lists]) -> Strings:
     """Return an Example for every row; features without values are left out."""
     rows = [b""] * (len(columns[0].splits) - 1)
     for column in columns:
-        values = _listed(column)
+        values = _as_values(column)
         for row, (start, stop) in enumerate(itertools.pairwise(column.splits.tolist())):
             if start < stop:
                 rows[row] += entry(column.key, column.kind, values[start:stop])
     return Strings.of([field(1, features) for features in rows])
 
 
-def _listed(column: Lists) -> list[Any]:
+def _as_values(column: Lists) -> list[Any]:
     """Return the values in the form that `protos.feature` expects."""
     if column.kind != FLOAT:
         return column.values.tolist()

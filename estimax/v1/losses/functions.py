@@ -19,9 +19,9 @@ from estimax.v1.docstrings import document_loss
 from estimax.v1.losses.reduction import (
     DEFAULT,
     LOSSES,
-    checked_weights,
     collect,
     same_shape,
+    validate_weights,
     weighted,
 )
 
@@ -338,7 +338,7 @@ def mean_pairwise_squared_error(
     function = "mean_pairwise_squared_error"
     same_shape(function, labels, predictions)
     errors = jnp.asarray(predictions, jnp.float32) - jnp.asarray(labels, jnp.float32)
-    factors = checked_weights(function, weights, errors.shape)
+    factors = validate_weights(function, weights, errors.shape)
     axes = tuple(range(1, errors.ndim))
     present = jnp.broadcast_to(factors != 0, errors.shape)
     count = jnp.sum(present, axis=axes, keepdims=True, dtype=jnp.float32)

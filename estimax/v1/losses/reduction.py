@@ -113,7 +113,7 @@ def weighted(
         near = did_you_mean(str(reduction), [str(name) for name in Reduction])
         raise SpecError(f"{function}: unknown reduction {reduction!r}{near}")
     values = jnp.asarray(losses, jnp.float32)
-    factors = checked_weights(function, weights, values.shape)
+    factors = validate_weights(function, weights, values.shape)
     if reduction == Reduction.NONE:
         loss = values * factors
     else:
@@ -122,7 +122,7 @@ def weighted(
     return loss
 
 
-def checked_weights(
+def validate_weights(
     function: str, weights: ArrayLike | None, shape: tuple[int, ...]
 ) -> jax.Array:
     """Return weights as float32; raise unless they broadcast to the shape."""

@@ -149,7 +149,7 @@ def precision_at_top_k(
       >>> float(precision_at_top_k([[0, 2]], [[0, 1]]).compute())
       0.5
     """
-    best, ids = _retrieved_and_labels(labels, predictions_idx, weights)
+    best, ids = _align_ids(labels, predictions_idx, weights)
     return _precision(best, ids, class_id, weights)
 
 
@@ -180,7 +180,7 @@ def recall_at_top_k(
       >>> float(recall_at_top_k([[0, 2]], [[0, 1]]).compute())
       0.5
     """
-    best, ids = _retrieved_and_labels(labels, predictions_idx, weights)
+    best, ids = _align_ids(labels, predictions_idx, weights)
     return _recall(best, ids, class_id, weights)
 
 
@@ -198,17 +198,17 @@ def _best_and_labels(
     """Return the k classes with the highest scores [..., k] and the labels [..., L]."""
     size = required("k", k)
     if predictions is None:
-        return _retrieved_and_labels(labels, None, weights)
+        return _align_ids(labels, None, weights)
     scores = jnp.asarray(predictions)
     if not 1 <= size <= scores.shape[-1]:
         raise MetricError(
             f"k must be from 1 to {scores.shape[-1]} (classes), got {size}"
         )
     _, best = jax.lax.top_k(scores, size)
-    return _retrieved_and_labels(labels, best, weights)
+    return _align_ids(labels, best, weights)
 
 
-def _retrieved_and_labels(
+def _align_ids(
     labels: Data | None, retrieved: Data | None, weights: Data | None
 ) -> tuple[jax.Array, jax.Array]:
     """Return the retrieved ids [..., k] and the labels [..., L]."""

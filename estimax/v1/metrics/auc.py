@@ -76,7 +76,7 @@ def auc(
     inner = inner_thresholds(num_thresholds, thresholds)
     grid = [-EPSILON, *inner, 1 + EPSILON]
     sums = counts_at(unit_scores(labels, predictions, weights), grid)
-    return from_sums(sums, _smoothed_area, curve=curve, method=method)
+    return from_sums(sums, _smooth_area, curve=curve, method=method)
 
 
 @document_metric(
@@ -152,7 +152,7 @@ def specificity_at_sensitivity(
     return from_sums(sums, _nearest_specificity, target=target)
 
 
-def _smoothed_area(sums: Accumulators, *, curve: str, method: str) -> jax.Array:
+def _smooth_area(sums: Accumulators, *, curve: str, method: str) -> jax.Array:
     counts = confusion(sums)
     if method == "careful_interpolation":
         return interpolated_pr_area(counts)

@@ -47,7 +47,7 @@ def true_positives(
       >>> float(true_positives([1, 1, 0], [1, 0, 1]).compute())
       1.0
     """
-    return _decided(labels, predictions, weights, true_positive_count)
+    return _count_decisions(labels, predictions, weights, true_positive_count)
 
 
 @document_metric("a scalar")
@@ -68,7 +68,7 @@ def false_positives(
       >>> float(false_positives([1, 1, 0], [1, 0, 1]).compute())
       1.0
     """
-    return _decided(labels, predictions, weights, false_positive_count)
+    return _count_decisions(labels, predictions, weights, false_positive_count)
 
 
 @document_metric("a scalar")
@@ -89,7 +89,7 @@ def true_negatives(
       >>> float(true_negatives([1, 1, 0], [1, 0, 1]).compute())
       0.0
     """
-    return _decided(labels, predictions, weights, true_negative_count)
+    return _count_decisions(labels, predictions, weights, true_negative_count)
 
 
 @document_metric("a scalar")
@@ -110,7 +110,7 @@ def false_negatives(
       >>> float(false_negatives([1, 1, 0], [1, 0, 1]).compute())
       1.0
     """
-    return _decided(labels, predictions, weights, false_negative_count)
+    return _count_decisions(labels, predictions, weights, false_negative_count)
 
 
 @document_metric("tp / (tp + fp), a scalar that is 0 if nothing is predicted positive")
@@ -131,7 +131,7 @@ def precision(
       >>> float(precision([1, 1, 0], [1, 0, 1]).compute())
       0.5
     """
-    return _decided(labels, predictions, weights, precision_ratio)
+    return _count_decisions(labels, predictions, weights, precision_ratio)
 
 
 @document_metric("tp / (tp + fn), a scalar that is 0 if no label is positive")
@@ -152,7 +152,7 @@ def recall(
       >>> float(recall([1, 1, 0], [1, 0, 1]).compute())
       0.5
     """
-    return _decided(labels, predictions, weights, recall_ratio)
+    return _count_decisions(labels, predictions, weights, recall_ratio)
 
 
 @document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
@@ -172,7 +172,9 @@ def true_positives_at_thresholds(
       >>> metric.compute().tolist()
       [2.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, true_positive_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, true_positive_count
+    )
 
 
 @document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
@@ -192,7 +194,9 @@ def false_positives_at_thresholds(
       >>> metric.compute().tolist()
       [1.0, 0.0]
     """
-    return _counted(labels, predictions, weights, thresholds, false_positive_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, false_positive_count
+    )
 
 
 @document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
@@ -212,7 +216,9 @@ def true_negatives_at_thresholds(
       >>> metric.compute().tolist()
       [0.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, true_negative_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, true_negative_count
+    )
 
 
 @document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
@@ -232,7 +238,9 @@ def false_negatives_at_thresholds(
       >>> metric.compute().tolist()
       [0.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, false_negative_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, false_negative_count
+    )
 
 
 @document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
@@ -251,7 +259,9 @@ def precision_at_thresholds(
       >>> metric.compute().round(3).tolist()
       [0.5, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _smoothed_precision)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, _smooth_precision
+    )
 
 
 @document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
@@ -270,10 +280,12 @@ def recall_at_thresholds(
       >>> metric.compute().round(3).tolist()
       [1.0, 0.5]
     """
-    return _counted(labels, predictions, weights, thresholds, _smoothed_recall)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, _smooth_recall
+    )
 
 
-def _decided(
+def _count_decisions(
     labels: Data | None, predictions: Data | None, weights: Data | None, result: Result
 ) -> Sums:
     """Return a metric of decisions: one threshold, which any value but 0 passes."""
@@ -284,7 +296,7 @@ def _decided(
     return from_sums({"counts": counts}, result, order=0)
 
 
-def _counted(
+def _count_at_thresholds(
     labels: Data | None,
     predictions: Data | None,
     weights: Data | None,
@@ -297,11 +309,11 @@ def _counted(
     return from_sums(sums, result, order=asked.order)
 
 
-def _smoothed_precision(sums: Accumulators, *, order: Order) -> jax.Array:
+def _smooth_precision(sums: Accumulators, *, order: Order) -> jax.Array:
     tp, fp, _, _ = confusion_at(sums, order)
     return tp / (tp + fp + EPSILON)
 
 
-def _smoothed_recall(sums: Accumulators, *, order: Order) -> jax.Array:
+def _smooth_recall(sums: Accumulators, *, order: Order) -> jax.Array:
     tp, _, _, fn = confusion_at(sums, order)
     return tp / (tp + fn + EPSILON)
