@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from estimax.config.nodes import shown
 from estimax.config.schema.data import CsvOptions, CsvSource
-from estimax.core.encodings import is_utf_8
 from estimax.core.errors import InputError
+from estimax.core.strings import is_utf_8
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 

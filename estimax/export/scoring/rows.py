@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax import input as inputs
-from estimax.core.arrow import arrow_column, is_arrow
 from estimax.core.errors import ConfigError, InputError, did_you_mean
-from estimax.core.raw_values import as_raw
+from estimax.core.raw_values import arrow_column, as_raw, is_arrow
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.arrow_tables import as_arrow, as_list, without_class_lists

@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from estimax.core.encodings import is_utf_8
 from estimax.core.errors import InputError, did_you_mean
-from estimax.core.strings import Strings
+from estimax.core.strings import Strings, is_utf_8
 from estimax.input.sources.csv_blocks import (
     Block,
     CsvFormat,

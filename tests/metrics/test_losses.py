@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from estimax.heads import losses
+from estimax.metrics import losses
 
 
 def gradient(loss, labels, logits, **options):

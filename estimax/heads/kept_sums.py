@@ -1,11 +1,14 @@
-"""The loss of a constant answer, measured beside the loss of the model.
+"""What heads keep in their metrics beside the reported number: baselines, confusion.
 
     loss = average_loss(losses, labels, weights, baseline="entropy")
     constant_loss(loss)     # of always answering the mean of the labels
+    accuracy = accuracy_with_table(labels, class_ids, weights, classes=3)
+    table_of(accuracy)      # [label, prediction]
 
-A model whose loss is not below it has learned nothing from the features. The sums of
-the labels are kept in the metric "average_loss", so that no second pass over the data
-and no further metric is needed.
+A model whose loss is not below the loss of a constant answer has learned nothing from
+the features. The sums of the labels are kept in the metric "average_loss" and the
+confusion matrix in "accuracy", so that no second pass over the data and no further
+metric is needed.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from estimax import metrics
 from estimax.metrics.metric import Accumulators, Sums, ratio
+from estimax.metrics.multi_class import class_table
 
 Baseline = Literal["variance", "entropy", "class_entropy"]
 
@@ -112,3 +117,38 @@ _CONSTANT: dict[Any, Callable[..., float]] = {
     "entropy": _entropy,
     "class_entropy": _class_entropy,
 }
+
+
+# The matrix of more classes cannot be read, and takes memory that grows as the square.
+_MOST_CLASSES = 100
+
+
+def accuracy_with_table(
+    labels: jax.Array, class_ids: jax.Array, weights: jax.Array | None, *, classes: int
+) -> Sums:
+    """Return the accuracy as a metric that also holds the confusion matrix.
+
+    Args:
+      labels: Checked class ids, [..., 1].
+      class_ids: Predicted class ids, [..., 1].
+      weights: Example weights, [..., 1]; None if every example weighs 1.
+      classes: Number of classes K. Above 100, only the accuracy is kept.
+    """
+    accuracy = metrics.accuracy(labels, class_ids, weights)
+    if classes > _MOST_CLASSES:
+        return accuracy
+    table = class_table(labels, class_ids, weights, classes)
+    return metrics.from_sums({**accuracy.sums, "table": table}, ratio)
+
+
+def table_of(metric: object) -> NDArray[Any] | None:
+    """Return the confusion matrix [label, prediction]; None if there is none.
+
+    >>> import jax.numpy as jnp
+    >>> labels, guesses = jnp.array([[0], [1]]), jnp.array([[0], [2]])
+    >>> table_of(accuracy_with_table(labels, guesses, None, classes=3)).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+    if not isinstance(metric, Sums) or "table" not in metric.sums:
+        return None
+    return np.asarray(metric.sums["table"])

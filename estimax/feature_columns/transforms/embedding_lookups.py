@@ -95,7 +95,7 @@ class TableBags(Transform):
         column = column_of(raw, self.key)
         weights = None if self.weight_key is None else column_of(raw, self.weight_key)
         if isinstance(column, Sparse):
-            return self._padded(column, weights)
+            return self._pad_rows(column, weights)
         ids = _integers(column, self.key, "embedding_lookup_sparse")
         _check_range(ids, self, lowest=-1)
         if weights is not None:
@@ -104,7 +104,7 @@ class TableBags(Transform):
             weights = self._floats(weights).reshape(len(ids), -1)
         return Ids(ids.astype(np.int32).reshape(len(ids), -1), weights)
 
-    def _padded(self, column: Sparse, weights: Any) -> Ids:
+    def _pad_rows(self, column: Sparse, weights: Any) -> Ids:
         values = column.values
         if not len(values):  # rows that are all empty have values of any type
             values = np.zeros(0, np.int32)

@@ -1,6 +1,11 @@
-"""Lookups of words: `string_to_index` on the host, `index_to_string` after the device.
+"""Words to indices and back, for a hand-written `model_fn`.
 
-A device holds no text. So `string_to_index` is a host transform of a raw feature, and
+    ids = ex.lookup.string_to_index(features["words"], "words.txt", num_oov_buckets=1)
+    tags = ex.lookup.index_to_string(best_ids, ["O", "PER", "LOC"])
+
+They take the place of TensorFlow's lookup tables. There is nothing to initialize: the
+words are read when the model is traced, and an exported bundle contains them. A device
+holds no text. So `string_to_index` is a host transform of a raw feature, and
 `index_to_string` returns ids with their words, which become text on the host.
 """
 
@@ -8,12 +13,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from estimax import staging
+from estimax.core import migration
 from estimax.core.device_dtypes import Words
 from estimax.core.errors import FeatureError, SpecError
 from estimax.feature_columns.transforms import (
@@ -22,6 +28,9 @@ from estimax.feature_columns.transforms import (
     count_words,
     load_words,
 )
+
+__all__ = ["index_to_string", "string_to_index"]
+
 
 # Words or integers, or the path of a file with one word per line.
 WordsOrFile = Iterable[str | bytes | int] | str | os.PathLike[str]
@@ -141,3 +150,9 @@ def _texts(words: WordList) -> tuple[str, ...]:
         )
     except UnicodeDecodeError as error:
         raise FeatureError(f"vocabulary: a word is not UTF-8 ({error}).") from None
+
+
+if not TYPE_CHECKING:  # a type checker must report a name that does not exist
+
+    def __getattr__(name: str) -> Any:
+        migration.missing("estimax.lookup", name, __all__)
