@@ -27,7 +27,6 @@ from estimax.cli.console import note, number, results
 from estimax.cli.events import emit, output
 from estimax.cli.sweep_ask import Asking, ask_for
 from estimax.cli.sweep_plot import plot
-from estimax.cli.sweep_pool import TrialPool
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.config.dump import dump_flow, to_plain
@@ -43,6 +42,7 @@ from estimax.config.sweep import (
 )
 from estimax.core.errors import ConfigError
 from estimax.storage import atomic, locks
+from estimax.storage.worker_pool import WorkerEnd, WorkerPool
 
 _SWEEPING = locks.Activity(
     "sweep.lock",
@@ -50,6 +50,7 @@ _SWEEPING = locks.Activity(
     "Two sweeps in one folder would train the same trials.",
     "use another --output",
 )
+_WORKER = "estimax.cli.sweep_worker"
 Result = dict[str, Any]
 
 
@@ -182,21 +183,41 @@ def _run(
     )
     if done:
         note(f"{done} of {plan.trials} trials were complete before")
-    with TrialPool(min(section.processes, max(1, len(todo)))) as pool:
-        while todo or pool.is_busy:
-            while todo and pool.has_room:
-                trial = todo.pop(0)
+    processes = min(section.processes, max(1, len(todo)))
+    trained: dict[int, int] = {}  # number of a process -> its trial
+    # A custom model may be a module of the working directory.
+    with WorkerPool(_WORKER, processes, finds_local_modules=True) as pool:
+        while todo or trained:
+            for number in range(pool.size):
+                if not todo or number in trained:
+                    continue
+                trial = trained[number] = todo.pop(0)
                 values = _values(folder, trial, asking)
                 texts = [*task["overrides"], *overrides(values)]
                 model_dir = str(folder / f"{trial:04}")
-                pool.start(trial, {**task, "overrides": texts, "folder": model_dir})
-            trial, kind, answer = pool.receive()
+                message = {**task, "overrides": texts, "folder": model_dir}
+                pool.send(number, message)
+            number, answer = pool.receive()
+            if number not in trained:
+                continue  # a process without a trial has ended; a new one will start
+            trial = trained.pop(number)
+            kind, answer = _outcome(answer)
             values = _values(folder, trial, asking)
             result = {"trial": trial, "values": values, "state": kind, **answer}
             atomic.write_json(folder / f"{trial:04}.json", _plain(result))
             asking.learn(trial, values, result.get("metric"))
             done += 1
             _tell(result, plan, done)
+
+
+def _outcome(answer: dict[str, Any] | WorkerEnd) -> tuple[str, dict[str, Any]]:
+    """Return "done" or "failed", and what is known about the trial."""
+    if isinstance(answer, WorkerEnd):
+        how = "ended" if answer.signal is None else f"was killed by {answer.signal}"
+        text = f"the process of the trial {how} ({answer.status})"
+        return "failed", {"error": text}
+    ((kind, value),) = answer.items()
+    return kind, value
 
 
 def _values(folder: Path, trial: int, asking: Asking) -> dict[str, Any]:

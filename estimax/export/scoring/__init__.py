@@ -5,9 +5,9 @@ files are shared, and `worker.py` for what a process does. `tables.py` reads row
 `rows.py` writes predictions, also for commands of one process.
 """
 
-from estimax.export.scoring.pool import ScoringError
 from estimax.export.scoring.score import (
     ChangedScoringError,
+    ScoringError,
     ScoringProgress,
     ScoringResult,
     score_files,

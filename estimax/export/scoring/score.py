@@ -14,18 +14,28 @@ import dataclasses
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from estimax.core.errors import ConfigError, InputError, did_you_mean
+from estimax.core import errors
+from estimax.core.errors import ConfigError, EstimaxError, InputError, did_you_mean
 from estimax.export.scoring.folder import Completed, OutputFolder
 from estimax.export.scoring.plan import SHARD_ROWS, ScoringJob, ShardPlan
-from estimax.export.scoring.pool import ScoringPool
+from estimax.storage.worker_pool import WorkerEnd, WorkerPool
 
+_WORKER = "estimax.export.scoring.worker"
 OUTPUT_FORMATS = ("csv", "jsonl", "parquet", "tfrecord")
 
 PathLike = str | os.PathLike[str]
+
+
+class ScoringError(EstimaxError, RuntimeError):
+    """A scoring process has ended before its work was done.
+
+    The shards that are complete stay. The same call continues with the others.
+    """
 
 
 class ChangedScoringError(InputError):
@@ -133,7 +143,9 @@ def score_files(
     keep = tuple(dict.fromkeys(keep))
     setup = {"bundle": os.fspath(bundle), "signature": signature, "keep": keep}
     asked = _Asked(files, input_format, keep, output_format, shard_rows, processes)
-    with folder.held(), ScoringPool(processes, setup) as pool:
+    with folder.held(), WorkerPool(_WORKER, processes) as pool:
+        for number in range(processes):
+            pool.send(number, setup)
         plan = _plan(asked, pool, folder)
         tell = on_progress or (lambda progress: None)
         return _Scoring(plan, folder, pool, tell).run()
@@ -163,7 +175,7 @@ class _Asked:
     processes: int
 
 
-def _plan(asked: _Asked, pool: ScoringPool, folder: OutputFolder) -> ShardPlan:
+def _plan(asked: _Asked, pool: WorkerPool, folder: OutputFolder) -> ShardPlan:
     """Return the plan in the folder, if it is of the same scoring, or a new one."""
     # Imported while the processes load the bundle.
     from estimax.export.scoring import planning
@@ -191,14 +203,14 @@ def _plan(asked: _Asked, pool: ScoringPool, folder: OutputFolder) -> ShardPlan:
         first = shards[0][0]
         path, part = files[first.file].path, dataclasses.asdict(first.part)
         pool.send(0, {"schema_of": {"path": path, "part": part}})
-        plan = replace(plan, schema=pool.receive()[2])
+        plan = replace(plan, schema=_receive(pool)[2])
     folder.start(plan)
     return plan
 
 
-def _job(asked: _Asked, pool: ScoringPool) -> ScoringJob:
+def _job(asked: _Asked, pool: WorkerPool) -> ScoringJob:
     """Wait until all processes have loaded the bundle; return what is asked for."""
-    loaded = [pool.receive()[2] for _ in range(pool.size)]
+    loaded = [_receive(pool)[2] for _ in range(pool.size)]
     first = loaded[0]
     for about in loaded:
         if about != first:
@@ -232,6 +244,48 @@ def _changed(
     )
 
 
+def _receive(pool: WorkerPool) -> tuple[int, str, Any]:
+    """Return the next message: the number of the process, its kind, its content.
+
+    Raises:
+      EstimaxError, OSError: The process reports an error.
+      ScoringError: The process has ended, or reports an unexpected error.
+    """
+    number, message = pool.receive()
+    if isinstance(message, WorkerEnd):
+        raise _end_error(message, f"{number + 1} of {pool.size}")
+    ((kind, value),) = message.items()
+    if kind == "error":
+        raise _error_from_json(value)
+    return number, kind, value
+
+
+def _end_error(end: WorkerEnd, which: str) -> ScoringError:
+    if end.signal is None:
+        how, advice = f"ended with status {end.status}", " Its messages are above."
+    else:
+        how, advice = f"was killed by {end.signal}", ""
+        if end.signal == "SIGKILL":
+            advice = " If the machine ran out of memory, use fewer processes."
+    return ScoringError(
+        f"scoring process {which} (process id {end.pid}) {how}.{advice} The shards "
+        "that are complete stay; run the same again to continue."
+    )
+
+
+def _error_from_json(value: Mapping[str, Any]) -> Exception:
+    """Return the error that a process reports, of the same class if it is known."""
+    kind = getattr(errors, value["kind"], None)
+    if isinstance(kind, type) and issubclass(kind, EstimaxError):
+        return kind(value["message"])
+    if "system" in value:  # such as a full disk
+        return OSError(*value["system"])
+    return ScoringError(
+        f"a scoring process failed: {value['kind']}: {value['message']}\n"
+        f"{value['traceback']}"
+    )
+
+
 class _Scoring:
     """The shards of a plan on their way through the processes."""
 
@@ -239,7 +293,7 @@ class _Scoring:
         self,
         plan: ShardPlan,
         folder: OutputFolder,
-        pool: ScoringPool,
+        pool: WorkerPool,
         tell: Callable[[ScoringProgress], None],
     ) -> None:
         self._plan = plan
@@ -259,7 +313,7 @@ class _Scoring:
         for number in range(self._pool.size):
             self._assign(number)
         while self._rows:
-            number, kind, value = self._pool.receive()
+            number, kind, value = _receive(self._pool)
             if kind == "rows":
                 self._rows[number] += value
             else:
