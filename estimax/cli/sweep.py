@@ -25,16 +25,15 @@ from rich.table import Table
 from estimax import config
 from estimax.cli.console import note, number, results
 from estimax.cli.events import emit, output
-from estimax.cli.sweep_ask import Asking, ask_for
 from estimax.cli.sweep_plot import plot
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.config.dump import dump_flow, to_plain
 from estimax.config.nodes import Budget, MapNode, Problems, ValueOrigin, plain
 from estimax.config.parse import parse_value
-from estimax.config.schema.sweep import SweepSection
 from estimax.config.sweep import (
     SweepPlan,
+    TrialValues,
     extremes,
     overrides,
     sweep_plan,
@@ -89,6 +88,7 @@ def _sweep(
     section = sweep_section(loaded.run, changes)
     plan = sweep_plan(loaded.run, section)
     _check_values(path, given, plan)
+    suggestions = TrialValues(plan)
     check_files(loaded.run, sources_of(loaded.run))
     folder = folder or Path(f"{loaded.run.run.model_dir.rstrip('/')}-sweep")
     with locks.hold(folder, "sweep", _SWEEPING):
@@ -100,7 +100,7 @@ def _sweep(
             "overrides": [*given, "run.on_existing=resume", "export=[]"],
         }
         try:
-            _run(folder / "trials", plan, section, task)
+            _run(folder / "trials", plan, suggestions, section.processes, task)
         except KeyboardInterrupt:
             note("interrupted; the same command continues with the other trials")
             raise
@@ -160,17 +160,20 @@ def _claim(folder: Path, loaded: config.LoadedRun, plan: SweepPlan) -> None:
 
 
 def _run(
-    folder: Path, plan: SweepPlan, section: SweepSection, task: Mapping[str, Any]
+    folder: Path,
+    plan: SweepPlan,
+    suggestions: TrialValues,
+    processes: int,
+    task: Mapping[str, Any],
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    asking = ask_for(plan)
     todo = []
     for trial in range(plan.trials):
         result = _read(folder / f"{trial:04}.json")
         if result is None:
             todo.append(trial)
         else:
-            asking.learn(trial, result["values"], result.get("metric"))
+            suggestions.learn(result["values"], result.get("metric"))
     done = plan.trials - len(todo)
     emit(
         "start",
@@ -183,7 +186,7 @@ def _run(
     )
     if done:
         note(f"{done} of {plan.trials} trials were complete before")
-    processes = min(section.processes, max(1, len(todo)))
+    processes = min(processes, max(1, len(todo)))
     trained: dict[int, int] = {}  # number of a process -> its trial
     # A custom model may be a module of the working directory.
     with WorkerPool(_WORKER, processes, finds_local_modules=True) as pool:
@@ -192,7 +195,7 @@ def _run(
                 if not todo or number in trained:
                     continue
                 trial = trained[number] = todo.pop(0)
-                values = _values(folder, trial, asking)
+                values = _values(folder, trial, suggestions)
                 texts = [*task["overrides"], *overrides(values)]
                 model_dir = str(folder / f"{trial:04}")
                 message = {**task, "overrides": texts, "folder": model_dir}
@@ -202,10 +205,10 @@ def _run(
                 continue  # a process without a trial has ended; a new one will start
             trial = trained.pop(number)
             kind, answer = _outcome(answer)
-            values = _values(folder, trial, asking)
+            values = _values(folder, trial, suggestions)
             result = {"trial": trial, "values": values, "state": kind, **answer}
             atomic.write_json(folder / f"{trial:04}.json", _plain(result))
-            asking.learn(trial, values, result.get("metric"))
+            suggestions.learn(values, result.get("metric"))
             done += 1
             _tell(result, plan, done)
 
@@ -220,12 +223,12 @@ def _outcome(answer: dict[str, Any] | WorkerEnd) -> tuple[str, dict[str, Any]]:
     return kind, value
 
 
-def _values(folder: Path, trial: int, asking: Asking) -> dict[str, Any]:
+def _values(folder: Path, trial: int, suggestions: TrialValues) -> dict[str, Any]:
     """Return the values of a trial: those it was started with, or new ones."""
     path = folder / f"{trial:04}.values.json"
     saved = _read(path)
     if saved is None:
-        saved = asking.ask(trial)
+        saved = suggestions.suggest(trial)
         atomic.write_json(path, saved)
     return saved
 
