@@ -36,7 +36,7 @@ def run(
         from estimax import export
         from estimax.export.scoring.predicting import predict_batch
         from estimax.export.scoring.rows import open_rows
-        from estimax.export.scoring.tables import Wanted, check_keep, read_tables
+        from estimax.export.scoring.tables import InputColumns, check_keep, read_tables
 
         bundle = export.load(path)
         # Raises for an unknown one before data is read.
@@ -45,7 +45,7 @@ def run(
     features = {spec.name: spec for spec in called.inputs}
     started = time.monotonic()
     with open_rows(output, output_form) as rows:
-        for batch in read_tables(input_files, input_form, Wanted(features, keep)):
+        for batch in read_tables(input_files, input_form, InputColumns(features, keep)):
             kept = {name: batch.columns[name] for name in keep}
             rows.write(kept | predict_batch(bundle, called, batch))
     seconds = time.monotonic() - started

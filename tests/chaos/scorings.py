@@ -12,7 +12,7 @@ from chaos.attack import FileAttack
 from estimax.export.scoring import planning
 from estimax.export.scoring.folder import DONE, PLAN, Completed, OutputFolder
 from estimax.export.scoring.plan import ScoringJob, ShardPlan
-from estimax.export.scoring.tables import Wanted, read_part
+from estimax.export.scoring.tables import InputColumns, read_part
 
 ROWS, SHARD_ROWS = 100, 20
 JOB = ScoringJob("bundle", "abc", "predict", ("id",), "csv", SHARD_ROWS)
@@ -76,7 +76,7 @@ def _write(output: OutputFolder, plan: ShardPlan, shard: int, given: Path) -> No
     """Write a shard: the rows of the input, as they are."""
     rows: list[bytes] = []
     for one in plan.shards[shard]:
-        for batch in read_part(str(given), one.part, Wanted({}, ["id"])):
+        for batch in read_part(str(given), one.part, InputColumns({}, ["id"])):
             rows += batch.columns["id"].tolist()
     path = output.path / plan.file_name(shard)
     _remove(path)

@@ -26,7 +26,7 @@ from estimax.export.arrow_tables import arrow_types, as_arrow
 from estimax.export.scoring.plan import FilePart
 from estimax.export.scoring.predicting import predict_batch
 from estimax.export.scoring.rows import open_rows
-from estimax.export.scoring.tables import Wanted, read_part
+from estimax.export.scoring.tables import InputColumns, read_part
 from estimax.storage.compilation_cache import AUTO, keep_compiled_programs
 from estimax.storage.worker_pool import ParentPipe
 
@@ -46,7 +46,7 @@ class ScoringWorker:
             signature or self._bundle.default_signature
         )
         features = {spec.name: spec for spec in self._called.inputs}
-        self._wanted = Wanted(features, keep)
+        self._wanted = InputColumns(features, keep)
 
     def about(self) -> dict[str, Any]:
         """Return what the process that makes the plan needs to know."""
@@ -65,7 +65,7 @@ class ScoringWorker:
         """
         import pyarrow as pa
 
-        wanted = Wanted({}, self._wanted.keep)
+        wanted = InputColumns({}, self._wanted.keep)
         types: dict[str, Any] = dict.fromkeys(wanted.keep, pa.string())
         batch = next(read_part(path, part, wanted), None) if wanted.keep else None
         if batch is not None:
