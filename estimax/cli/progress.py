@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
 from rich.text import Text
 
-from estimax.cli.console import wrapped
-from estimax.cli.events import emit
+from estimax.cli.console import emit, wrapped
 from estimax.hooks import Hook, RunContext, Values
 
 _SECONDS_BETWEEN_LINES = 5.0  # without a terminal

@@ -34,9 +34,13 @@ def run(
     """Write the predictions of each row of the input, in its order."""
     with notes.status("loading"):
         from estimax import export
-        from estimax.export.scoring.predicting import predict_batch
         from estimax.export.scoring.rows import open_rows
-        from estimax.export.scoring.tables import InputColumns, check_keep, read_tables
+        from estimax.export.scoring.tables import (
+            InputColumns,
+            check_keep,
+            predict_batch,
+            read_tables,
+        )
 
         bundle = export.load(path)
         # Raises for an unknown one before data is read.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from estimax import config
-from estimax.cli.events import with_exporter
+from estimax.cli.console import with_exporter
 from estimax.config.build import Built, build, evaluation_name
 from estimax.config.saved import claim_model_dir
 from estimax.config.sweep import SweepPlan, sweep_plan, sweep_section

@@ -12,8 +12,8 @@ import pytest
 import estimax as ex
 from estimax.core.errors import InputError
 from estimax.export import TensorInfo
-from estimax.export.scoring.parts import content_checksum, cut
 from estimax.export.scoring.plan import FilePart
+from estimax.export.scoring.planning import content_checksum, cut
 from estimax.export.scoring.tables import InputColumns, read_part
 
 WANTED = InputColumns({"x": TensorInfo("x", "float32", (None,))}, ["id"])

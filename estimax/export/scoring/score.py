@@ -4,7 +4,7 @@
     result.rows, result.folder
 
 The processes load the bundle while this one cuts the input into shards. Then each is
-given the next shard whenever it has completed one. `folder.py` says why nothing is lost
+given the next shard whenever it has completed one. `plan.py` says why nothing is lost
 or written twice if any of the processes is killed.
 """
 
@@ -21,8 +21,13 @@ from typing import Any
 
 from estimax.core import errors
 from estimax.core.errors import ConfigError, EstimaxError, InputError, did_you_mean
-from estimax.export.scoring.folder import Completed, OutputFolder
-from estimax.export.scoring.plan import SHARD_ROWS, ScoringJob, ShardPlan
+from estimax.export.scoring.plan import (
+    SHARD_ROWS,
+    CompleteShard,
+    OutputFolder,
+    ScoringJob,
+    ShardPlan,
+)
 from estimax.storage.worker_pool import WorkerEnd, WorkerPool
 
 _WORKER = "estimax.export.scoring.worker"
@@ -143,7 +148,7 @@ def score_files(
     keep = tuple(dict.fromkeys(keep))
     setup = {"bundle": os.fspath(bundle), "signature": signature, "keep": keep}
     asked = _Asked(files, input_format, keep, output_format, shard_rows, processes)
-    with folder.held(), WorkerPool(_WORKER, processes) as pool:
+    with folder.hold(), WorkerPool(_WORKER, processes) as pool:
         for number in range(processes):
             pool.send(number, setup)
         plan = _plan(asked, pool, folder)
@@ -185,7 +190,7 @@ def _plan(asked: _Asked, pool: WorkerPool, folder: OutputFolder) -> ShardPlan:
     check_format(asked.input_format)
     paths = expand(asked.files)
     before = folder.plan()
-    if before is not None and not folder.completed(before):
+    if before is not None and not folder.complete_shards(before):
         # Nothing to continue, and the mistake that ended it may have been corrected.
         folder.discard(before)
         before = None
@@ -234,7 +239,7 @@ def _job(asked: _Asked, pool: WorkerPool) -> ScoringJob:
 def _changed(
     folder: OutputFolder, plan: ShardPlan, found: Sequence[str]
 ) -> ChangedScoringError:
-    done = len(folder.completed(plan))
+    done = len(folder.complete_shards(plan))
     return ChangedScoringError(
         f"{folder.path}: the folder has {done} of {len(plan.shards)} shards of another "
         "scoring, which this one would not continue:\n  "
@@ -300,7 +305,7 @@ class _Scoring:
         self._folder = folder
         self._pool = pool
         self._tell_caller = tell
-        self._done = folder.completed(plan)
+        self._done = folder.complete_shards(plan)
         self._done_rows = sum(one.rows for one in self._done.values())
         self._total_rows = plan.total_rows
         self._waiting = deque(n for n in range(len(plan.shards)) if n not in self._done)
@@ -317,7 +322,7 @@ class _Scoring:
             if kind == "rows":
                 self._rows[number] += value
             else:
-                self._complete(Completed(**value))
+                self._complete(CompleteShard(**value))
                 del self._rows[number]
                 self._assign(number)
             self._tell()
@@ -356,7 +361,7 @@ class _Scoring:
         }
         self._pool.send(number, task)
 
-    def _complete(self, found: Completed) -> None:
+    def _complete(self, found: CompleteShard) -> None:
         self._folder.record(found)
         self._done[found.shard] = found
         self._done_rows += found.rows

@@ -2,6 +2,7 @@
 
     for batch in read_tables("new-*.parquet", None, InputColumns(features, ["id"])):
         batch.columns, batch.where(0)     # columns by name, "new-1.parquet, row 1"
+        predict_batch(bundle, signature, batch)     # output name -> array
     read_part("new.csv", part, wanted)    # the rows of one `FilePart`
 
 The format is given, or follows from the suffix, or else from the first bytes. One batch
@@ -25,6 +26,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from estimax import export
 from estimax import input as inputs
 from estimax.core.errors import ConfigError, EstimaxError, InputError, did_you_mean
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
@@ -32,8 +34,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
 from estimax.export.requests import is_filled
-from estimax.export.scoring.parts import is_compressed
-from estimax.export.scoring.plan import BATCH_ROWS, FilePart
+from estimax.export.scoring.plan import BATCH_ROWS, FilePart, is_compressed
 from estimax.formats.records import RecordReader
 from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_reader import CsvReader
@@ -554,3 +555,22 @@ _READERS: dict[str, Reader] = {
     "parquet": _read_parquet,
     "tfrecord": _read_tfrecord,
 }
+
+
+def predict_batch(
+    bundle: export.Bundle, called: export.Signature, batch: TableBatch
+) -> dict[str, Any]:
+    """Return the answers of a signature by output name.
+
+    Raises:
+      InputError: The bundle refuses a row. The message names the file and the row.
+    """
+    features = {spec.name: batch.columns[spec.name] for spec in called.inputs}
+    try:
+        return bundle.predict(features, called.name)
+    except EstimaxError as error:
+
+        def read(some: dict[str, Any]) -> object:
+            return bundle.transform(bundle.check(some))
+
+        raise first_refused(batch, features, read, error) from error

@@ -24,9 +24,8 @@ from estimax import export
 from estimax.core.errors import EstimaxError, InputError
 from estimax.export.arrow_tables import arrow_types, as_arrow
 from estimax.export.scoring.plan import FilePart
-from estimax.export.scoring.predicting import predict_batch
 from estimax.export.scoring.rows import open_rows
-from estimax.export.scoring.tables import InputColumns, read_part
+from estimax.export.scoring.tables import InputColumns, predict_batch, read_part
 from estimax.storage.compilation_cache import AUTO, keep_compiled_programs
 from estimax.storage.worker_pool import ParentPipe
 
