@@ -37,7 +37,7 @@ from estimax.config.data_report import check_files
 from estimax.config.saved import claim_model_dir
 
 if TYPE_CHECKING:  # both load jax
-    from estimax.cli.progress import TrainingProgress
+    from estimax.cli.training_progress import TrainingProgress
     from estimax.config.build import Built
 
 
@@ -80,7 +80,7 @@ def _train(
         # The imports below load jax, which takes seconds. All checks that do without
         # it are above.
         with notes.status("starting"):
-            from estimax.cli.progress import TrainingProgress
+            from estimax.cli.training_progress import TrainingProgress
             from estimax.config.build import build
 
             log_to(notes)
