@@ -8,7 +8,7 @@ from estimax.core.errors import InputError
 from estimax.input import Dataset, as_batches
 from estimax.staging import host_plan as plans
 from estimax.staging.feed import Feed
-from estimax.staging.trace import Origin
+from estimax.staging.trace import HostCall, Origin
 
 X = Origin("features", "x")
 

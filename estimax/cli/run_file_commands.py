@@ -1,17 +1,20 @@
-"""`estimax check`: check a run file, and with --data its data files."""
+"""Commands about a run file that train nothing: `check`, `python` and `schema`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.text import Text
 
 from estimax import config
-from estimax.cli.console import note, results, say
-from estimax.cli.data_errors import misfit
+from estimax.cli.console import log_to, note, notes, results, say
+from estimax.cli.data_errors import located, misfit
 from estimax.config.build_custom import check_code, code_names
+from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files, report
+from estimax.config.json_schema import json_schema
 from estimax.config.schema.model import CustomModelConfig
 from estimax.core.errors import ConfigError, InputError, MissingFileError
 
@@ -96,3 +99,31 @@ def _check_data(run: config.Run) -> None:
         wrong += found.problems
     if wrong:
         raise misfit(wrong)
+
+
+def python(
+    path: Path, overrides: Sequence[str], model_dir: str | None, output: Path | None
+) -> None:
+    """Write the script to a file, or to standard output if `output` is None."""
+    loaded = config.load(path, overrides, model_dir=model_dir)
+    run = loaded.run
+    check_files(run, sources_of(run))
+    with notes.status("starting"):
+        from estimax.config.script import script_of
+
+        log_to(notes)
+        with located(run, [run.train.source]):
+            text = script_of(loaded)
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text)
+
+
+def schema(output: Path | None) -> None:
+    """Write the schema to a file, or to standard output if `output` is None."""
+    text = json.dumps(json_schema(), indent=2) + "\n"
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text)
