@@ -20,7 +20,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.arrow import is_arrow
 from estimax.core.device_dtypes import cast
 from estimax.core.errors import (
     BundleError,
@@ -29,7 +28,7 @@ from estimax.core.errors import (
     SpecError,
     did_you_mean,
 )
-from estimax.core.raw_values import as_raw, is_plain
+from estimax.core.raw_values import as_raw, is_arrow, is_plain
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, is_missing
 from estimax.export.signature import LONE_FEATURE, STRING, TensorInfo, input_name

@@ -31,8 +31,8 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, is_text
 from estimax.export.host_plan import origin_from_json
 from estimax.export.signature import STRING, TensorInfo, check_dtype, input_name
-from estimax.formats.prediction_logs import DTYPES, encode_predict_log
 from estimax.formats.records import write_records
+from estimax.formats.saved_models import DTYPES, encode_predict_log
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import Origin
 from estimax.storage import json_text

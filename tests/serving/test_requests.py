@@ -20,8 +20,8 @@ from estimax.serving.requests import (
     features_from_json,
 )
 from estimax.serving.status import ServingError
-from estimax.staging.host_plan import Plan
-from estimax.staging.trace import Call, Origin
+from estimax.staging.host_plan import HostPlan
+from estimax.staging.trace import HostCall, Origin
 
 N, M = Origin("features", "n"), Origin("features", "m")
 
@@ -30,7 +30,7 @@ def test_ids_out_of_range_are_found_in_their_request():
     table = transforms.pad_ids(transforms.Identity("n", 5), "error")
     shown = transforms.pad_ids(transforms.Identity("m", 5), "drop")
     check = IdCheck(
-        Plan(raw=(), calls=(Call("n", table, (N,)), Call("m", shown, (M,))))
+        HostPlan(raw=(), calls=(HostCall("n", table, (N,)), HostCall("m", shown, (M,))))
     )
     reader = FeatureReader(
         [TensorInfo("n", "int64", (None,)), TensorInfo("m", "int64", (None,))], [N, M]

@@ -98,7 +98,7 @@ def _read_rows(
     call = trace.call_of(ids)
     trace.lookups.append(staging.Lookup(path, table.shape, call, ids, trainable))
     if path in trace.row_zeros:
-        # The gradient with respect to these zeros is that of the rows.
+        # The gradient with respect to these zeros is the gradient of the rows.
         return rows + trace.row_zeros[path][place]
     is_constant = trace.cuts_lookups or not trainable
     return jax.lax.stop_gradient(rows) if is_constant else rows
@@ -158,7 +158,7 @@ def side_by_side(blocks: Sequence[ColumnBlock]) -> jax.Array:
         return _by_xla(blocks)
     for block in blocks:
         _check(block, blocks[0].shape[0])
-    laid: jax.Array = _lay(_joined(blocks))
+    laid: jax.Array = _lay(_merge_neighbours(blocks))
     return laid
 
 
@@ -178,7 +178,7 @@ def _check(block: ColumnBlock, size: int) -> None:
                 )
 
 
-def _joined(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
+def _merge_neighbours(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
     """Concatenate neighbouring arrays, as numeric columns often are."""
     joined: list[ColumnBlock] = []
     for width, run in itertools.groupby(blocks, _table_width):
@@ -191,7 +191,7 @@ def _joined(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
 @jax.custom_vjp
 def _lay(blocks: list[ColumnBlock]) -> jax.Array:
     """Concatenate blocks, on a CPU by one kernel that copies each row once."""
-    if not table_rows.can_lay():
+    if not table_rows.has_lookup_kernels():
         return _by_xla(blocks)
     laid: jax.Array = jax.lax.platform_dependent(
         blocks, cpu=_by_kernel, default=_by_xla
@@ -210,7 +210,7 @@ def _backward(
     kept: tuple[list[ColumnBlock], jax.Array], grads: jax.Array
 ) -> tuple[list[Any]]:
     blocks, laid = kept
-    if table_rows.can_lay():
+    if table_rows.has_lookup_kernels():
         found = jax.lax.platform_dependent(
             blocks, grads, laid, cpu=_grads_by_kernel, default=_grads_by_xla
         )
@@ -237,7 +237,7 @@ def _by_kernel(blocks: Sequence[ColumnBlock]) -> jax.Array:
             pairs.append((block.table, block.ids.reshape(-1)))
         else:  # an array is a table with one row for each example
             pairs.append((block, jnp.arange(block.shape[0], dtype=jnp.int32)))
-    return table_rows.lay_rows(pairs)
+    return table_rows.concat_rows(pairs)
 
 
 def _grads_by_kernel(
@@ -255,7 +255,7 @@ def _grads_by_kernel(
         if isinstance(block, GatheredRows):
             which = block.ids.reshape(-1), block.places.reshape(-1)
             shape = (block.rows.shape[0], block.rows.shape[1])
-            sums = table_rows.add_rows(grads, start, *which, shape, after=laid)
+            sums = table_rows.sum_row_gradients(grads, start, *which, shape, after=laid)
             found.append(sums)
         else:
             found.append(grads[:, start:end])
@@ -268,7 +268,7 @@ def _by_xla(blocks: Sequence[ColumnBlock]) -> jax.Array:
     arrays: list[Any] = []
     for width, run in itertools.groupby(blocks, _table_width):
         some = list(run)
-        arrays += some if width is None else [_looked_up(some)]
+        arrays += some if width is None else [_look_up(some)]
     return jnp.concatenate(arrays, axis=1)
 
 
@@ -292,7 +292,7 @@ def _table_width(block: ColumnBlock) -> int | None:
     return block.shape[1] if isinstance(block, GatheredRows) else None
 
 
-def _looked_up(tables: Sequence[Any]) -> jax.Array:  # GatheredRows of one width
+def _look_up(tables: Sequence[Any]) -> jax.Array:  # GatheredRows of one width
     """Return the rows of n tables of one width, [B, n · D].
 
     One large lookup and its gradient are faster than many small ones.
