@@ -171,7 +171,7 @@ def _parse_block(serialized: BlockValue, features: Mapping[str, FeatureSpec]) ->
     for feature in features.values():
         if isinstance(feature, FixedLenSequenceFeature | RaggedFeature):
             serialized.block.refuse(f"parses a {type(feature).__name__}")
-    batch = parse_example(serialized.text, features)
+    batch = serialized.block.attempt(parse_example, serialized.text, features)
     # The sparse value of one record is as wide as the values of that record.
     forms = {
         key: _SPARSE for key, f in features.items() if isinstance(f, VarLenFeature)

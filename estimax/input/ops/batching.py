@@ -92,7 +92,7 @@ class Map(VerbNode):
     @property
     def maps_blocks(self) -> bool:
         """Whether the function is called for blocks of rows, as far as is known."""
-        return elements_at_once(self.source) > 1 and self.function.obstacle is None
+        return elements_at_once(self.source) > 1 and self.function.maps_blocks
 
     @cached_property
     def function(self) -> RowFunction:

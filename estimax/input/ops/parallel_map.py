@@ -59,7 +59,7 @@ class ParallelMap(VerbNode):
     def maps_blocks(self) -> bool:
         """Whether the function is called for blocks of rows, as far as is known."""
         is_row_map = elements_at_once(self.source) > 1
-        return is_row_map and getattr(self.apply, "obstacle", "") is None
+        return is_row_map and getattr(self.apply, "maps_blocks", False)
 
     def __post_init__(self) -> None:
         check_at_least(1, self.threads, f"{self.name}: num_parallel_calls")

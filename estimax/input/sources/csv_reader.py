@@ -162,7 +162,8 @@ def decode_csv(
     """
     options = (record_defaults, field_delim, use_quote_delim, na_value, select_cols)
     if isinstance(records, BlockValue):  # `map` calls a function for many rows at once
-        return [records.like(c) for c in decode_csv(records.text, *options)]
+        decoded = records.block.attempt(decode_csv, records.text, *options)
+        return [records.like(column) for column in decoded]
     single = isinstance(records, str | bytes)
     text = Strings.of([records] if single else records)
     flat = text.reshape((-1,))
