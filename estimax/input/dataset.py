@@ -34,6 +34,9 @@ from estimax.input.ops.batching import (
     Map,
     MapBlocks,
     PaddedBatch,
+    RaggedBatch,
+    Rebatch,
+    SparseBatch,
     StackedBatch,
     Unbatch,
     row_function_of,
@@ -44,13 +47,19 @@ from estimax.input.ops.grouping import Buckets, GroupByWindow, InMemory, Window
 from estimax.input.ops.ignoring import IgnoreErrors
 from estimax.input.ops.mixing import DatasetChoice, Interleave, Mix, RandomChoice
 from estimax.input.ops.options import Options, WithOptions, options_of
-from estimax.input.ops.ordering import Repeat, Shard, Skip, Take
 from estimax.input.ops.parallel_map import ParallelMap, Prefetch
-from estimax.input.ops.rebatching import RaggedBatch, Rebatch, SparseBatch
-from estimax.input.ops.scanning import Scan, TakeWhile, Unique
+from estimax.input.ops.selection import (
+    Repeat,
+    Scan,
+    Shard,
+    Skip,
+    Take,
+    TakeWhile,
+    Unique,
+)
 from estimax.input.ops.shuffle import RandomNumbers, Resample, WindowShuffle
 from estimax.input.signatures import checked_generator
-from estimax.input.sources import saved
+from estimax.input.sources import cache_files
 from estimax.input.sources.arrays import (
     Range,
     Table,
@@ -59,10 +68,9 @@ from estimax.input.sources.arrays import (
     slices_of_paths,
 )
 from estimax.input.sources.cache_files import CacheFile
-from estimax.input.sources.generators import Batches, Generated
-from estimax.input.sources.paths import PathLike, list_paths
+from estimax.input.sources.file_blocks import PathLike, list_paths
+from estimax.input.sources.iterables import Batches, Generated, Resume
 from estimax.input.streams.chunks import Chunk, Elements, as_element
-from estimax.input.streams.positions import Resume
 from estimax.input.streams.stream import (
     ROWS_AT_ONCE,
     Context,
@@ -1385,7 +1393,7 @@ class Dataset:
         _check_unused("save", compression, [shard_func, checkpoint_args])
         if self.cardinality() == sharding.INFINITE:
             raise InputError("save: the dataset has no end. Put take(n) before save().")
-        saved.save(_chunks_of(self.node, next(self._passes)), os.fspath(path))
+        cache_files.save(_chunks_of(self.node, next(self._passes)), os.fspath(path))
 
     @staticmethod
     def load(
@@ -1417,7 +1425,7 @@ class Dataset:
           {'w': b'a'}
         """
         _check_unused("load", compression, [reader_func])
-        return Dataset(saved.Saved(os.fspath(path)))
+        return Dataset(cache_files.Saved(os.fspath(path)))
 
     def prefetch(self, buffer_size: int = AUTOTUNE) -> Dataset:
         """Read elements ahead in a thread, while the consumer is busy.

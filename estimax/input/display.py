@@ -21,12 +21,12 @@ from estimax.input.ops.batching import Filter, MapBlocks, StackedBatch
 from estimax.input.ops.caching import Cache
 from estimax.input.ops.ignoring import IgnoreErrors
 from estimax.input.ops.options import WithOptions
-from estimax.input.ops.ordering import Repeat, Shard, Skip, Take
 from estimax.input.ops.parallel_map import Prefetch
+from estimax.input.ops.selection import Repeat, Shard, Skip, Take
 from estimax.input.ops.sharding import INFINITE, UNKNOWN, cardinality_of
 from estimax.input.ops.shuffle import WindowShuffle
 from estimax.input.sources.arrays import Range, Slices
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.input.streams.stream import DatasetNode, VerbNode, chain_of
 from estimax.input.streams.structure import Structure, call, map_leaves
 

@@ -9,12 +9,16 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.ops.batching import PaddedBatch, StackedBatch
+from estimax.input.ops.batching import (
+    PaddedBatch,
+    RaggedBatch,
+    Rebatch,
+    SparseBatch,
+    StackedBatch,
+)
 from estimax.input.ops.grouping import Buckets
-from estimax.input.ops.rebatching import RaggedBatch, Rebatch, SparseBatch
 from estimax.input.signatures import TensorSpec
-from estimax.input.streams.columns import as_column
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged, as_column
 from estimax.input.streams.stream import Context, DatasetNode, chain_of
 from estimax.input.streams.structure import Structure, is_dataset, map_leaves
 

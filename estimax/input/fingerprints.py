@@ -37,7 +37,7 @@ from estimax.input.ops.caching import Cache
 from estimax.input.sources.arrays import Slices
 from estimax.input.sources.cache_files import CacheFile
 from estimax.input.sources.file_blocks import FileBlocks
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.input.streams.stream import (
     Counters,
     DatasetNode,

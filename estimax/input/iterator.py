@@ -21,8 +21,8 @@ from estimax.core.errors import InputError
 from estimax.input.examples.specs import ExampleError
 from estimax.input.fingerprints import DataFingerprint
 from estimax.input.ops.mixing import Interleave
-from estimax.input.ops.ordering import Repeat
 from estimax.input.ops.row_functions import RowFunction
+from estimax.input.ops.selection import Repeat
 from estimax.input.ops.sharding import rebuilt
 from estimax.input.pipeline_digest import recipe_of
 from estimax.input.sources.file_blocks import FileBlocks

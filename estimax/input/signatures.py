@@ -18,8 +18,7 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.streams.columns import as_column, as_value
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged, as_column, as_value
 from estimax.input.streams.structure import (
     InputTypeError,
     Structure,

@@ -46,9 +46,8 @@ from estimax.input.examples.specs import (
     name_of,
     raise_problem,
 )
-from estimax.input.streams.block_rows import BlockValue
-from estimax.input.streams.ragged import Ragged
-from estimax.input.streams.row_forms import ROW, RowForm
+from estimax.input.streams.block_values import ROW, BlockValue, RowForm
+from estimax.input.streams.columns import Ragged
 from estimax.native.example_types import (
     KINDS,
     FeatureValues,

@@ -41,7 +41,7 @@ from estimax.input.examples.specs import (
     name_of,
     raise_problem,
 )
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.native import sequences
 from estimax.native.example_types import FeatureValues, Problem, Steps, Wanted
 

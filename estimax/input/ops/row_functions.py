@@ -32,10 +32,9 @@ import numpy as np
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.ops.sandbox import Sandbox, is_isolating
-from estimax.input.streams.block_rows import BlockCall, BlockValue
+from estimax.input.streams.block_values import BlockCall, BlockValue, RowForm
 from estimax.input.streams.chunks import Chunk, Columns, Elements, MappedRows
 from estimax.input.streams.columns import DataColumn, stack
-from estimax.input.streams.row_forms import RowForm
 from estimax.input.streams.stream import ROWS_AT_ONCE
 from estimax.input.streams.structure import (
     Structure,

@@ -37,8 +37,8 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.examples.parsing import parse_example, parse_single_example
 from estimax.input.sources.csv_reader import decode_csv
-from estimax.input.streams.block_rows import BlockCall, RefusedError
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.block_values import BlockCall, RefusedError
+from estimax.input.streams.columns import Ragged
 
 _BUILTINS = """
 abs all any bool bytes complex dict divmod enumerate filter float frozenset getattr

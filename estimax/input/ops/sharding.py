@@ -16,17 +16,24 @@ from dataclasses import replace
 from typing import Any
 
 from estimax.core.errors import InputError
-from estimax.input.ops.batching import Filter, Map, MapBlocks, PaddedBatch, StackedBatch
+from estimax.input.ops.batching import (
+    Filter,
+    Map,
+    MapBlocks,
+    PaddedBatch,
+    RaggedBatch,
+    Rebatch,
+    SparseBatch,
+    StackedBatch,
+)
 from estimax.input.ops.caching import Cache, Memory
 from estimax.input.ops.combining import Concatenate, Enumerate, Zip
 from estimax.input.ops.grouping import GroupByWindow, InMemory, Window
 from estimax.input.ops.ignoring import IgnoreErrors
 from estimax.input.ops.mixing import Interleave, Mix, RandomChoice
 from estimax.input.ops.options import AutoShardPolicy, WithOptions
-from estimax.input.ops.ordering import Repeat, Shard, Skip, Take
 from estimax.input.ops.parallel_map import ParallelMap, Prefetch
-from estimax.input.ops.rebatching import RaggedBatch, Rebatch, SparseBatch
-from estimax.input.ops.scanning import Scan
+from estimax.input.ops.selection import Repeat, Scan, Shard, Skip, Take
 from estimax.input.ops.shuffle import RandomNumbers, WindowShuffle
 from estimax.input.sources.arrays import Range, Slices, Table
 from estimax.input.sources.file_blocks import FileBlocks

@@ -15,6 +15,12 @@ rebuilt automatically, because it may be the only copy of its source.
 The second half of the file is the format of a chunk: `pack_chunk` concatenates the
 arrays of a chunk and describes them as JSON, and `unpack_chunk` returns views of the
 bytes. It trusts no description: sizes, offsets and row splits are checked before use.
+
+`save` writes the elements of a pass to a folder, with the two files of a cache, and
+`Saved` is a source that reads them:
+
+    save(chunks, "train.saved")        # atomic: the folder is complete or not there
+    Saved("train.saved")               # a source of the same elements
 """
 
 from __future__ import annotations
@@ -25,21 +31,23 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import InputError
+from estimax.core.errors import InputError, MissingFileError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
+from estimax.input.streams.background import Lookahead
 from estimax.input.streams.chunks import Chunk, Columns, Elements
-from estimax.input.streams.columns import as_column, row_count
-from estimax.input.streams.ragged import Ragged
-from estimax.input.streams.stream import State
+from estimax.input.streams.columns import Ragged, as_column, row_count
+from estimax.input.streams.stream import ROWS_AT_ONCE, Context, State, Stream
 from estimax.input.streams.structure import Structure, named_leaves
 from estimax.native import checksum
 from estimax.storage import atomic, files, json_text
@@ -428,3 +436,86 @@ def _count(value: Any) -> int:
 def _check(is_right: Any, what: str) -> None:
     if not is_right:
         raise DescriptionError(what)
+
+
+_PREFIX = "elements"
+
+
+def save(chunks: Iterable[Chunk], path: str) -> None:
+    """Write chunks to a folder, which replaces an earlier saved dataset.
+
+    Raises:
+      InputError: The folder exists and is something else than a saved dataset.
+    """
+    folder = Path(path)
+    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_free and not (folder / f"{_PREFIX}.index").exists():
+        raise InputError(
+            f"save: {path} exists and is not a saved dataset. Delete it, or choose "
+            "another path."
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.folder(folder) as temporary:
+        writer = CacheFile(str(temporary / _PREFIX)).start(seed=0)
+        try:
+            for chunk in chunks:
+                writer.add({}, chunk)
+        except BaseException:
+            writer.abandon()
+            raise
+        writer.finish()
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """The elements of a saved dataset."""
+
+    path: str
+    name: str = "load"
+    source = None
+
+    def __post_init__(self) -> None:
+        if not os.path.exists(os.path.join(self.path, f"{_PREFIX}.index")):
+            raise MissingFileError(
+                f"load: {self.path} is not a saved dataset: it has no file "
+                f"{_PREFIX}.index. Dataset.save writes one."
+            )
+
+    @cached_property
+    def files(self) -> CachedFiles:
+        """The index of the files, read once."""
+        found = CacheFile(os.path.join(self.path, _PREFIX)).kept()
+        assert found is not None
+        return found
+
+    @property
+    def columnar(self) -> bool:
+        return self.files.is_columnar
+
+    def open(self, context: Context) -> Stream:
+        """Start at the first element."""
+        at_once = ROWS_AT_ONCE if self.columnar else 1
+        return Lookahead(_SavedStream(self.files), at_once)
+
+
+class _SavedStream:
+    """One chunk of the files with each read, however many were asked for."""
+
+    def __init__(self, files: CachedFiles) -> None:
+        self._files = files
+        self._chunk = 0  # the number of the next chunk
+
+    def read(self, n: int) -> Chunk | None:
+        if self._chunk == len(self._files.states):
+            return None
+        self._chunk += 1
+        return self._files.chunk(self._chunk - 1)
+
+    def get_state(self) -> State:
+        return {"chunk": self._chunk}
+
+    def set_state(self, state: State) -> None:
+        self._chunk = int(state["chunk"])
+
+    def close(self) -> None:
+        pass

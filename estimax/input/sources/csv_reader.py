@@ -40,7 +40,7 @@ from estimax.input.sources.csv_schema import (
     split_row,
 )
 from estimax.input.sources.file_blocks import BlockStart, OpenFile
-from estimax.input.streams.block_rows import BlockValue
+from estimax.input.streams.block_values import BlockValue
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.columns import DataColumn, row_of
 from estimax.native.csv_records import RecordFormat

@@ -18,7 +18,7 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 
 
 class InputTypeError(InputError, TypeError):
