@@ -58,7 +58,7 @@ from estimax.input.ops.selection import (
     Unique,
 )
 from estimax.input.ops.shuffle import RandomNumbers, Resample, WindowShuffle
-from estimax.input.signatures import checked_generator
+from estimax.input.signatures import check_generator
 from estimax.input.sources import cache_files
 from estimax.input.sources.arrays import (
     Range,
@@ -70,7 +70,7 @@ from estimax.input.sources.arrays import (
 from estimax.input.sources.cache_files import CacheFile
 from estimax.input.sources.file_blocks import PathLike, list_paths
 from estimax.input.sources.iterables import Batches, Generated, Resume
-from estimax.input.streams.chunks import Chunk, Elements, as_element
+from estimax.input.streams.chunks import Chunk, ElementList, as_element
 from estimax.input.streams.stream import (
     ROWS_AT_ONCE,
     Context,
@@ -180,7 +180,9 @@ class Dataset:
           [(array([1, 2]), array([3]))]
         """
         return Dataset(
-            InMemory(Elements([as_element(lists_to_columns(tensors))]), "from_tensors")
+            InMemory(
+                ElementList([as_element(lists_to_columns(tensors))]), "from_tensors"
+            )
         )
 
     @staticmethod
@@ -288,7 +290,7 @@ class Dataset:
           >>> list(Dataset.from_generator(lambda: iter([1, 2, 3])).batch(2))
           [array([1, 2]), array([3])]
         """
-        checked = checked_generator(
+        checked = check_generator(
             generator, tuple(args or ()), output_types, output_shapes, output_signature
         )
         return Dataset(Generated(checked))
@@ -649,7 +651,7 @@ class Dataset:
           [[[0, 2], [4]], [[1, 3]]]
         """
         policy = self.options().experimental_distribute.auto_shard_policy
-        return Dataset(sharding.sharded(self.node, num_shards, index, policy))
+        return Dataset(sharding.shard_of_process(self.node, num_shards, index, policy))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` is true.

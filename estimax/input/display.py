@@ -103,7 +103,7 @@ def _spec(chain: list[DatasetNode]) -> Structure:
         return None
     for node in rest:
         if isinstance(node, StackedBatch):
-            spec = map_leaves(_batched, spec)
+            spec = map_leaves(_add_batch_axis, spec)
         elif isinstance(node, MapBlocks) and node.is_ours:
             try:
                 spec = call(node.fn, spec)  # only moves columns, whatever they hold
@@ -127,7 +127,7 @@ def _dtype(values: Any) -> str:
     return "string" if isinstance(values, Strings) else str(values.dtype)
 
 
-def _batched(leaf: _LeafSpec) -> _LeafSpec:
+def _add_batch_axis(leaf: _LeafSpec) -> _LeafSpec:
     return _LeafSpec(leaf.dtype, ("B", *leaf.shape))
 
 

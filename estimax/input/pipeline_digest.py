@@ -134,15 +134,15 @@ def _type_name(value: Any) -> str:
 
 def _name(value: Any) -> str:
     """Return the full name of a function, class or module."""
-    module = getattr(value, "__module__", None)
+    module = str(getattr(value, "__module__", None))
     name = getattr(value, "__qualname__", value.__name__)
     module, name = _SAVED.get((module, name), (module, name))
     # The package of verbs had another name when the first digests were saved.
-    module = str(module).replace("estimax.input.ops.", "estimax.input.verbs.")
+    module = module.replace("estimax.input.ops.", "estimax.input.verbs.")
     return f"{module}.{name}"
 
 
-def _saved_names() -> dict[tuple[str | None, str], tuple[str, str]]:
+def _saved_names() -> dict[tuple[str, str], tuple[str, str]]:
     """Return the names that digests have for what has moved to another module since.
 
     Checkpoints hold digests. With new names, a `train` call would take its data for
@@ -156,7 +156,8 @@ def _saved_names() -> dict[tuple[str | None, str], tuple[str, str]]:
         ("sources.cache_files", "sources.saved"): "Saved",
         ("streams.columns", "streams.ragged"): "Ragged",
     }
-    return {
+    chunks = "estimax.input.streams.chunks"
+    return {(chunks, "ElementList"): (chunks, "Elements")} | {
         (f"estimax.input.{now}", name): (f"estimax.input.{then}", name)
         for (now, then), names in moved.items()
         for name in names.split()

@@ -2,7 +2,7 @@
 
     TensorSpec(shape=(None, 3), dtype="float32")
 
-`checked_generator` implements the arguments of `Dataset.from_generator`. As in tf.data,
+`check_generator` implements the arguments of `Dataset.from_generator`. As in tf.data,
 an element must have the structure of the signature, dtypes that convert without loss,
 and shapes that match.
 """
@@ -48,7 +48,7 @@ class TensorSpec:
     dtype: Any = "float32"
 
 
-def checked_generator(
+def check_generator(
     generator: Callable[..., Iterable[Structure]],
     args: tuple[Any, ...],
     output_types: Structure,
@@ -72,11 +72,11 @@ def checked_generator(
     if signature is None:
         return (lambda: generator(*args)) if args else generator
 
-    def checked() -> Iterator[Structure]:
+    def yield_elements() -> Iterator[Structure]:
         for number, element in enumerate(generator(*args)):
             yield _conform(element, signature, f"from_generator, element {number}")
 
-    return checked
+    return yield_elements
 
 
 def _signature(types: Structure, shapes: Structure) -> Structure:

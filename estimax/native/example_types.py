@@ -4,8 +4,8 @@
     found = ExamplePlan(wanted).run(records)      # Columns, or a Problem
     found.fixed(0, ()), found.variable(1)
 
-`Wanted` describes a feature to parse. A parser returns `Columns` (or `FeatureLists` for
-SequenceExamples), or the first `Problem` of the batch. The compiled parsers and the
+`Wanted` describes a feature to parse. A parser returns `Columns` (or `SequenceSteps`
+for SequenceExamples), or the first `Problem` of the batch. The compiled parsers and the
 reference in Python share these types.
 """
 
@@ -122,7 +122,7 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureLists:
+class SequenceSteps:
     """The feature lists of a batch of SequenceExamples.
 
     Record r has the steps `splits[f, r]` to `splits[f, r + 1]` of feature f.

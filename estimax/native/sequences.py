@@ -26,9 +26,9 @@ from estimax.native.example_types import (
     INT,
     KINDS,
     TEXT,
-    FeatureLists,
     FeatureValues,
     Problem,
+    SequenceSteps,
     Steps,
     Wanted,
     check_wanted,
@@ -38,7 +38,7 @@ from estimax.native.reference import sequences as reference
 from estimax.native.reference.protos import feature, field
 
 
-def find_lists(wanted: Sequence[Wanted], records: Strings) -> FeatureLists | Problem:
+def find_lists(wanted: Sequence[Wanted], records: Strings) -> SequenceSteps | Problem:
     """Find the wanted feature lists; only key and dtype of each `Wanted` are used.
 
     Raises:
@@ -58,7 +58,7 @@ def _find_lists(
     wanted: Sequence[Wanted],
     data: NDArray[np.uint8],
     offsets: NDArray[np.int64],
-) -> FeatureLists | Problem:
+) -> SequenceSteps | Problem:
     scanning, filling = kernels
     features, rows = len(wanted), len(offsets) - 1
     splits = np.empty((features, rows + 1), np.int64)
@@ -84,7 +84,7 @@ def _find_lists(
             return problem_of(problem, data, offsets)
         return Steps(_fill(filling, kind, data, counts, places), counts)
 
-    return FeatureLists(splits, where[:, :, 0] < 0, read)
+    return SequenceSteps(splits, where[:, :, 0] < 0, read)
 
 
 def _fill(
@@ -150,7 +150,7 @@ def _list(key: bytes, steps: Sequence[bytes]) -> bytes:
 
 
 def _is_same_batch(
-    found: FeatureLists | Problem, expected: FeatureLists | Problem, features: int
+    found: SequenceSteps | Problem, expected: SequenceSteps | Problem, features: int
 ) -> bool:
     if isinstance(found, Problem) or isinstance(expected, Problem):
         return found == expected

@@ -50,7 +50,7 @@ class BytesList:
     value: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        given = _listed(self, "text or bytes", str | bytes)
+        given = _list_values(self, "text or bytes", str | bytes)
         encoded = (v.encode() if isinstance(v, str) else bytes(v) for v in given)
         object.__setattr__(self, "value", tuple(encoded))
 
@@ -73,7 +73,7 @@ class FloatList:
     value: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        given = _listed(self, "numbers", int | float | np.number | np.bool_)
+        given = _list_values(self, "numbers", int | float | np.number | np.bool_)
         object.__setattr__(self, "value", tuple(float(v) for v in given))
 
 
@@ -95,11 +95,11 @@ class Int64List:
     value: Sequence[Any] = ()
 
     def __post_init__(self) -> None:
-        given = _listed(self, "integers", int | np.integer | np.bool_)
+        given = _list_values(self, "integers", int | np.integer | np.bool_)
         object.__setattr__(self, "value", tuple(int(v) for v in given))
 
 
-def _listed(made: Any, expected: str, kinds: Any) -> list[Any]:
+def _list_values(made: Any, expected: str, kinds: Any) -> list[Any]:
     """Return the values as a list; raise InputError unless all are of these kinds."""
     name, value = type(made).__name__, made.value
     if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
@@ -382,7 +382,7 @@ class Example:
     SerializeToString = serialize
 
     def __repr__(self) -> str:
-        return _shown("Example", _feature_lines(self.features))
+        return _format_message("Example", _feature_lines(self.features))
 
 
 @dataclass(frozen=True, repr=False)
@@ -468,7 +468,7 @@ class SequenceExample:
             f"feature_lists: {key}: {len(steps)} steps"
             for key, steps in self.feature_lists.items()
         ]
-        return _shown("SequenceExample", [*context, *lists])
+        return _format_message("SequenceExample", [*context, *lists])
 
 
 def _flat(values: Any) -> list[Any]:
@@ -495,7 +495,7 @@ def _feature_text(feature: Feature) -> str:
     return f"{feature.kind} [{', '.join(shown)}]"
 
 
-def _shown(name: str, lines: list[str]) -> str:
+def _format_message(name: str, lines: list[str]) -> str:
     """Return `name(…)` with at most `_MOST_LINES` of the lines."""
     if not lines:
         return f"{name}()"

@@ -115,7 +115,7 @@ _parsings: ContextVar[list[Parsing] | None] = ContextVar("parsings", default=Non
 
 
 @contextmanager
-def recorded_parsings() -> Iterator[list[Parsing]]:
+def record_parsings() -> Iterator[list[Parsing]]:
     """Record the calls of `parse_example` in a block, for an export."""
     found: list[Parsing] = []
     token = _parsings.set(found)
@@ -258,11 +258,11 @@ class ExampleParser:
         if isinstance(feature, FixedLenFeature):
             return self._fixed(key, feature)
         if isinstance(feature, FixedLenSequenceFeature):
-            return self._padded(key, feature)
+            return self._make_padded(key, feature)
         if isinstance(feature, SparseFeature):
-            return self._indexed(key, feature)
+            return self._make_indexed(key, feature)
         if isinstance(feature, RaggedFeature):
-            return self._ragged(key, feature)
+            return self._make_ragged(key, feature)
         place = self._want(Wanted(key, feature.dtype, indices=True), "sparse")
         return lambda raw, names: raw.sparse(place)
 
@@ -272,7 +272,7 @@ class ExampleParser:
         place = self._want(Wanted(key, feature.dtype, size, default), "dense")
         return lambda raw, names: raw.fixed(place, feature.shape)
 
-    def _padded(self, key: str, feature: FixedLenSequenceFeature) -> _Make:
+    def _make_padded(self, key: str, feature: FixedLenSequenceFeature) -> _Make:
         if not feature.allow_missing:
             raise InputError(
                 f"feature {key!r}: FixedLenSequenceFeature requires allow_missing=True "
@@ -294,17 +294,19 @@ class ExampleParser:
 
         return make
 
-    def _indexed(self, key: str, feature: SparseFeature) -> _Make:
+    def _make_indexed(self, key: str, feature: SparseFeature) -> _Make:
         values = self._want(Wanted(feature.value_key, feature.dtype), "sparse")
         indices = [self._want(Wanted(k, "int64"), "sparse") for k in feature.index_keys]
 
         def make(raw: ParsedColumns, names: Names) -> Sparse:
             found = [raw.variable(place) for place in indices]
-            return _indexed_sparse(key, feature, raw.variable(values), found, names)
+            return _make_indexed_sparse(
+                key, feature, raw.variable(values), found, names
+            )
 
         return make
 
-    def _ragged(self, key: str, feature: RaggedFeature) -> _Make:
+    def _make_ragged(self, key: str, feature: RaggedFeature) -> _Make:
         value_key = feature.value_key or key
         values = self._want(Wanted(value_key, feature.dtype), "ragged")
         places = [
@@ -414,7 +416,7 @@ def pad_rows(
     return out
 
 
-def _indexed_sparse(
+def _make_indexed_sparse(
     key: str,
     feature: SparseFeature,
     found: Variable,

@@ -158,7 +158,9 @@ class _Lists:
     ) -> None:
         self._records = records
         self._names = names
-        self._features = [_checked(key, feature) for key, feature in features.items()]
+        self._features = [
+            _check_feature(key, feature) for key, feature in features.items()
+        ]
         self._wanted = [Wanted(key, feature.dtype) for key, feature in features.items()]
         found = sequences.find_lists(self._wanted, records)
         if isinstance(found, Problem):
@@ -177,7 +179,7 @@ class _Lists:
         """Return the column of feature number f."""
         feature, splits = self._features[f], self._lists.splits[f]
         if isinstance(feature, FixedLenSequenceFeature):
-            return self._padded(f, feature)
+            return self._pad_feature(f, feature)
         found = self._read(f, None)
         values, counts = found.values, found.splits
         if isinstance(feature, RaggedFeature):
@@ -194,7 +196,7 @@ class _Lists:
         )
         return Sparse(indices, values, (self._records.size, *longest))
 
-    def _padded(self, f: int, feature: FixedLenSequenceFeature) -> FeatureValues:
+    def _pad_feature(self, f: int, feature: FixedLenSequenceFeature) -> FeatureValues:
         key, splits = self._wanted[f].key, self._lists.splits[f]
         missing = np.flatnonzero(self._lists.is_missing[f])
         if len(missing) and not feature.allow_missing:
@@ -220,7 +222,7 @@ class _Lists:
         return found
 
 
-def _checked(key: str, feature: FeatureSpec) -> _SEQUENCES:
+def _check_feature(key: str, feature: FeatureSpec) -> _SEQUENCES:
     if not isinstance(feature, _SEQUENCES):
         raise InputError(
             f"sequence feature {key!r}: expected VarLenFeature, "

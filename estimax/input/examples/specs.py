@@ -265,14 +265,16 @@ def raise_problem(
     problem: Problem, wanted: Sequence[Wanted], records: Strings, names: Names
 ) -> NoReturn:
     """Raise an `ExampleError` for a problem that a parser found."""
-    text, key = _described(problem, wanted, records), None
+    text, key = _describe_problem(problem, wanted, records), None
     if problem.feature is not None:
         key = wanted[problem.feature].key
     where = name_of(problem.row, names)
     raise ExampleError(f"{where}: {text}", problem.row, key, problem.offset)
 
 
-def _described(problem: Problem, wanted: Sequence[Wanted], records: Strings) -> str:
+def _describe_problem(
+    problem: Problem, wanted: Sequence[Wanted], records: Strings
+) -> str:
     """Return a sentence on what is wrong, without the name of the example."""
     offset, expected, found = problem.offset, problem.expected, problem.found
     if problem.feature is None:

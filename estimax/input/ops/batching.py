@@ -29,7 +29,7 @@ from estimax.input.streams.background import Lookahead
 from estimax.input.streams.chunks import (
     Chunk,
     Columns,
-    Elements,
+    ElementList,
     MappedRows,
     as_element,
     columns_of,
@@ -73,7 +73,7 @@ class StackedBatch(VerbNode):
 
     def _read(self, source: Stream, n: int) -> Chunk | None:
         chunk = _batch_of(source, self.batch_size, self.drop_remainder)
-        return None if chunk is None else Elements([chunk.stacked()])
+        return None if chunk is None else ElementList([chunk.to_batch()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class MapBlocks(VerbNode):
         chunk = source.read(n)
         if chunk is None:
             return None
-        return chunk.rearranged(self.fn) if self.is_ours else chunk.map_blocks(self.fn)
+        return chunk.rearrange(self.fn) if self.is_ours else chunk.map_blocks(self.fn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,11 +220,11 @@ class PaddedBatch(VerbNode):
         chunk = _batch_of(source, self.batch_size, self.drop_remainder)
         if chunk is None:
             return None
-        if isinstance(chunk, Elements):
-            return Elements([self._padded(list(chunk.items), _pad_rows)])
-        return Elements([self._padded([chunk.stacked()], _pad_column)])
+        if isinstance(chunk, ElementList):
+            return ElementList([self._pad_elements(list(chunk.items), _pad_rows)])
+        return ElementList([self._pad_elements([chunk.to_batch()], _pad_column)])
 
-    def _padded(
+    def _pad_elements(
         self, trees: list[Structure], pad: Callable[..., DataColumn]
     ) -> Structure:
         first = trees[0]
@@ -408,7 +408,7 @@ class _RebatchStream(VerbStream):
         if chunk is None or (self._node.drop_remainder and len(chunk) < size):
             return None
         self._number += 1
-        return Elements([chunk.stacked()])
+        return ElementList([chunk.to_batch()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -437,8 +437,8 @@ class RaggedBatch(VerbNode):
         if chunk is None or (self.drop_remainder and len(chunk) < self.batch_size):
             return None
         if isinstance(chunk, Columns):  # rows of a source have one shape
-            return Elements([chunk.stacked()])
-        return Elements([map_leaves(self._column, *chunk.items)])
+            return ElementList([chunk.to_batch()])
+        return ElementList([map_leaves(self._column, *chunk.items)])
 
     def _column(self, *rows: Any) -> Structure:
         columns = [as_column(row) for row in rows]
@@ -483,7 +483,7 @@ class SparseBatch(VerbNode):
         if chunk is None:
             return None
         rows = [self._row(chunk.element(i)) for i in range(len(chunk))]
-        return Elements([self._batch(rows)])
+        return ElementList([self._batch(rows)])
 
     def _row(self, element: Structure) -> Any:
         row = None if isinstance(element, dict | tuple) else as_column(element)

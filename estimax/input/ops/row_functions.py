@@ -33,7 +33,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.ops.sandbox import Sandbox, is_isolating
 from estimax.input.streams.block_values import BlockCall, BlockValue, RowForm
-from estimax.input.streams.chunks import Chunk, Columns, Elements, MappedRows
+from estimax.input.streams.chunks import Chunk, Columns, ElementList, MappedRows
 from estimax.input.streams.columns import DataColumn, stack
 from estimax.input.streams.stream import ROWS_AT_ONCE
 from estimax.input.streams.structure import (
@@ -124,11 +124,11 @@ class RowFunction:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Return the results for all elements of a chunk."""
         if not isinstance(chunk, Columns | MappedRows):
-            return Elements(self._rows(chunk))
+            return ElementList(self._rows(chunk))
         if len(chunk) >= _LEAST_ROWS and self.obstacle is None:
             return self._map_rows(chunk)
         self.single_rows += len(chunk)
-        return Elements(self._rows(chunk))
+        return ElementList(self._rows(chunk))
 
     def _rows(self, chunk: Chunk, start: int = 0, stop: int | None = None) -> list[Any]:
         """Return the results of calling the function for rows from `start`."""
@@ -153,7 +153,7 @@ class RowFunction:
                 # raises here again, and says nothing about the function.
                 rows += self._rows(chunk, trial)
                 self._obstacle = f"fails for a block of rows ({error})"
-                return Elements(rows)
+                return ElementList(rows)
             self._obstacle = block.refusal
         else:
             if block.refusal is not None:
@@ -166,7 +166,7 @@ class RowFunction:
                 self._blocks += 1
                 return mapped
         self.single_rows += len(chunk)
-        return Elements(rows + self._rows(chunk, trial))
+        return ElementList(rows + self._rows(chunk, trial))
 
     def _agrees(
         self, block: BlockCall, mapped: MappedRows, chunk: Chunk, rows: list[Any]

@@ -20,7 +20,7 @@ import numpy as np
 
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
-from estimax.input.streams.chunks import Chunk, Elements, as_element
+from estimax.input.streams.chunks import Chunk, ElementList, as_element
 from estimax.input.streams.stream import (
     Context,
     DatasetNode,
@@ -254,7 +254,7 @@ class _ScanStream(VerbStream):
                 f"{type(made).__name__}."
             )
         self._state = made[0]
-        return Elements([as_element(made[1])])
+        return ElementList([as_element(made[1])])
 
     def get_state(self) -> State:
         return {"state": to_json(self._state), "source": self._source.get_state()}
@@ -336,7 +336,7 @@ def to_json(tree: Structure) -> Any:
     if isinstance(tree, Strings):
         return {
             "text": [
-                to_json(np.frombuffer(_joined(tree), np.uint8)),
+                to_json(np.frombuffer(_concat_text(tree), np.uint8)),
                 to_json(tree.lengths),
                 list(tree.shape),
             ]
@@ -368,5 +368,5 @@ def from_json(saved: Any) -> Structure:
     return value
 
 
-def _joined(text: Strings) -> bytes:
+def _concat_text(text: Strings) -> bytes:
     return text.data[text.offsets[0] : text.offsets[-1]].tobytes()

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
-from estimax.input.streams.chunks import Chunk, Columns, Elements
+from estimax.input.streams.chunks import Chunk, Columns, ElementList
 from estimax.input.streams.stream import (
     Context,
     State,
@@ -286,7 +286,7 @@ class _ResampleStream(VerbStream):
                 if self._draw() < self._chance(number):
                     kept.append((np.int64(number), element))
             if kept:
-                return Elements(kept)
+                return ElementList(kept)
         return None
 
     def _chance(self, number: int) -> float:

@@ -1,7 +1,7 @@
 """Cache one complete pass over a dataset in two files: data and index.
 
     cache = CacheFile("cache/train")
-    cache.kept()                     # the complete pass, None if there is none yet
+    cache.complete_pass()            # None if there is none yet
     cache.start(seed)                # a writer of a new pass
 
 `<prefix>.data` holds the arrays of all chunks, and `<prefix>.index`, in JSON, describes
@@ -45,7 +45,7 @@ from estimax.core.errors import InputError, MissingFileError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.streams.background import Lookahead
-from estimax.input.streams.chunks import Chunk, Columns, Elements
+from estimax.input.streams.chunks import Chunk, Columns, ElementList
 from estimax.input.streams.columns import Ragged, as_column, row_count
 from estimax.input.streams.stream import ROWS_AT_ONCE, Context, State, Stream
 from estimax.input.streams.structure import Structure, named_leaves
@@ -67,7 +67,7 @@ class CacheFile:
         self._prefix = prefix
         self._open: CachedFiles | None = None
 
-    def kept(self) -> CachedFiles | None:
+    def complete_pass(self) -> CachedFiles | None:
         """Return the complete pass; None if there is none yet."""
         if self._open is None and os.path.exists(f"{self._prefix}.index"):
             self._open = CachedFiles(self._prefix)
@@ -121,10 +121,10 @@ class CachedFiles:
                 raise ValueError(f"{len(self.states)} positions for {count} chunks")
             expected = sum(entry.size for entry in self._chunks)
         except (KeyError, TypeError, ValueError) as error:
-            raise self._damaged(f"the index is malformed ({error})") from error
+            raise self._damage_error(f"the index is malformed ({error})") from error
         size = files.size_of(self._file)
         if size != expected:
-            raise self._damaged(f"expected {expected} bytes, found {size}")
+            raise self._damage_error(f"expected {expected} bytes, found {size}")
 
     @property
     def is_columnar(self) -> bool:
@@ -136,16 +136,16 @@ class CachedFiles:
         entry = self._chunks[number]
         size = files.size_of(self._file) or 0
         if not 0 <= entry.start <= entry.start + entry.size <= size:
-            raise self._damaged(
+            raise self._damage_error(
                 f"chunk {number} lies at bytes {entry.start} to "
                 f"{entry.start + entry.size}, but the file has {size} bytes"
             )
-        buffer = _aligned(entry.size)
+        buffer = _allocate_aligned(entry.size)
         with self._lock:
             self._file.seek(entry.start)
             found = _fill(self._file, buffer)
         if found < entry.size or checksum.crc32c(buffer.data) != entry.crc:
-            raise self._damaged(
+            raise self._damage_error(
                 f"the checksum of chunk {number} (bytes {entry.start} to "
                 f"{entry.start + entry.size}) is wrong"
             )
@@ -153,9 +153,9 @@ class CachedFiles:
         try:
             return unpack_chunk(buffer, entry.described)
         except DescriptionError as error:
-            raise self._damaged(f"chunk {number}: {error}") from error
+            raise self._damage_error(f"chunk {number}: {error}") from error
 
-    def _damaged(self, what: str) -> CacheError:
+    def _damage_error(self, what: str) -> CacheError:
         return CacheError(self._path, self._prefix, what)
 
 
@@ -213,7 +213,7 @@ def _checksum_line(text: bytes) -> bytes:
     return b"crc32c %08x" % checksum.crc32c(text)
 
 
-def _aligned(size: int) -> NDArray[np.uint8]:
+def _allocate_aligned(size: int) -> NDArray[np.uint8]:
     """Return an uninitialized buffer at an address that `ALIGNMENT` divides."""
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
@@ -304,7 +304,7 @@ def unpack_chunk(buffer: NDArray[np.uint8], described: Any) -> Chunk:
     """
     try:
         if "rows" not in described:
-            return Elements([_unpack(buffer, item) for item in described["items"]])
+            return ElementList([_unpack(buffer, item) for item in described["items"]])
         rows = _count(described["rows"])
         tree = _unpack(buffer, described["tree"])
         for name, column in named_leaves(tree):
@@ -484,7 +484,7 @@ class Saved:
     @cached_property
     def files(self) -> CachedFiles:
         """The index of the files, read once."""
-        found = CacheFile(os.path.join(self.path, _PREFIX)).kept()
+        found = CacheFile(os.path.join(self.path, _PREFIX)).complete_pass()
         assert found is not None
         return found
 

@@ -203,7 +203,7 @@ _decodings: ContextVar[list[Decoding] | None] = ContextVar("decodings", default=
 
 
 @contextmanager
-def recorded_decodings() -> Iterator[list[Decoding]]:
+def record_decodings() -> Iterator[list[Decoding]]:
     """Record the calls of `decode_csv` in a block, for an export."""
     found: list[Decoding] = []
     token = _decodings.set(found)
@@ -276,13 +276,13 @@ def _make_decoder(
 ) -> _Decoder:
     given = [default.given for default in defaults]
     schema = Schema(*number_fields(count, given, select_cols), None)
-    return _Decoder(schema, form, _compiled_format(schema, form))
+    return _Decoder(schema, form, _compile_format(schema, form))
 
 
 _kept_decoder = functools.lru_cache(maxsize=64)(_make_decoder)
 
 
-def _compiled_format(schema: Schema, form: CsvFormat) -> RecordFormat | None:
+def _compile_format(schema: Schema, form: CsvFormat) -> RecordFormat | None:
     marks = (form.delimiter.encode(), (form.quote or "").encode())
     is_known = all(field.dtype in KINDS for field in schema.fields)
     if len(marks[0]) != 1 or not is_known:
@@ -299,7 +299,7 @@ def _parse(records: Strings, schema: Schema, form: CsvFormat) -> list[DataColumn
     """Return the columns of a vector of records."""
     if not len(records):
         return [_empty(field.dtype) for field in schema.fields]
-    data = joined(records)
+    data = join_records(records)
     block = Block("decode_csv", data.tobytes(), len(data), 0)
     try:
         check_whole(block, records.lengths, form)
@@ -323,10 +323,10 @@ def _error_of_record(
     return error
 
 
-def joined(records: Strings) -> NDArray[np.uint8]:
+def join_records(records: Strings) -> NDArray[np.uint8]:
     r"""Return the bytes of the records with a line break after each.
 
-    >>> joined(Strings.of(["a", "bc"])).tobytes()
+    >>> join_records(Strings.of(["a", "bc"])).tobytes()
     b'a\nbc\n'
     """
     lengths = records.lengths

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 from estimax.core.errors import InputError
-from estimax.input.streams.chunks import Chunk, Elements, as_element
+from estimax.input.streams.chunks import Chunk, ElementList, as_element
 from estimax.input.streams.stream import Context, State
 from estimax.input.streams.structure import Structure, encode_texts
 
@@ -237,7 +237,7 @@ class CursorStream:
         items: list[Structure] = []
         while len(items) < n and (element := self._cursor.next()) is not END:
             items.append(self._convert(element))
-        return Elements(items) if items else None
+        return ElementList(items) if items else None
 
     def get_state(self) -> State:
         """Return the position of the cursor."""

@@ -67,7 +67,7 @@ class RowForm:
             return value.item()
         if self.kind == "point":
             return np.asarray(value)
-        return tightened(value) if self.kind == "sparse" else value
+        return trim_width(value) if self.kind == "sparse" else value
 
     def rows(self, column: DataColumn) -> list[Any]:
         """Return the values of all rows."""
@@ -82,7 +82,7 @@ class RowForm:
         """Return what stacking the values of all rows gives."""
         if self.kind == "sparse":
             assert isinstance(column, Sparse)
-            return tightened(column)
+            return trim_width(column)
         # A part of a longer column is copied, as stacking does: whoever writes into a
         # batch must not change rows of another one, or of a cache.
         if isinstance(column, np.ndarray) and column.base is not None:
@@ -101,7 +101,7 @@ class RowForm:
 ROW = RowForm()
 
 
-def tightened(sparse: Sparse) -> Sparse:
+def trim_width(sparse: Sparse) -> Sparse:
     """Return a sparse value whose last axis ends behind its last value."""
     if sparse.is_lists:
         return Sparse.of_lists(sparse.values, sparse.starts)
@@ -487,7 +487,7 @@ def _define_operators() -> None:
     def forward(op: Any, ufunc: Any) -> Any:
         return lambda self, *rest: _operate(op, ufunc, (self, *rest))
 
-    def reflected(op: Any, ufunc: Any) -> Any:
+    def make_reflected(op: Any, ufunc: Any) -> Any:
         return lambda self, other: _operate(op, ufunc, (other, self))
 
     def in_place(op: Any, ufunc: Any) -> Any:
@@ -519,7 +519,7 @@ def _define_operators() -> None:
     }
     for name, pair in arithmetic.items():
         setattr(BlockValue, f"__{name}__", forward(*pair))
-        setattr(BlockValue, f"__r{name}__", reflected(*pair))
+        setattr(BlockValue, f"__r{name}__", make_reflected(*pair))
         setattr(BlockValue, f"__i{name}__", in_place(*pair))
     others: dict[str, tuple[Any, Any]] = {
         "eq": (operator.eq, np.equal),

@@ -258,13 +258,13 @@ def elements_at(
     return elements
 
 
-def saved_error(error: Exception | None) -> str | None:
+def save_error(error: Exception | None) -> str | None:
     """Return the text that a position keeps of an error that is still to be raised."""
     return None if error is None else str(error)
 
 
-def restored_error(saved: str | None) -> Exception | None:
-    """Return the error that `saved_error` saved, to be raised after a resume."""
+def restore_error(saved: str | None) -> Exception | None:
+    """Return the error that `save_error` saved, to be raised after a resume."""
     return None if saved is None else InputError(saved)
 
 

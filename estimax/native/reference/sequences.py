@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from estimax.native.example_types import (
     KINDS,
-    FeatureLists,
     Flaw,
     Problem,
+    SequenceSteps,
     Steps,
     Wanted,
 )
@@ -27,7 +27,7 @@ from estimax.native.reference.protos import BrokenMessageError, Span
 
 def find_lists(
     wanted: Sequence[Wanted], data: NDArray[np.uint8], offsets: NDArray[np.int64]
-) -> FeatureLists | Problem:
+) -> SequenceSteps | Problem:
     """Find the steps of the wanted lists in all records."""
     records: list[bytes] = []
     found: list[list[list[Span] | None]] = [[] for _ in wanted]  # by feature and row
@@ -50,7 +50,7 @@ def find_lists(
 
     splits = [splits_of([len(steps or ()) for steps in rows]) for rows in found]
     missing = [[steps is None for steps in rows] for rows in found]
-    return FeatureLists(
+    return SequenceSteps(
         np.array(splits, np.int64).reshape((len(wanted), len(records) + 1)),
         np.array(missing, np.bool_).reshape((len(wanted), len(records))),
         read,
