@@ -11,6 +11,7 @@ from estimax.formats.records import RecordError, TFRecordOptions, TFRecordWriter
 from estimax.input import experimental, python_io
 from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.dataset import AUTOTUNE, Dataset
+from estimax.input.element_specs import TensorSpec
 from estimax.input.examples.messages import (
     BytesList,
     Example,
@@ -51,7 +52,6 @@ from estimax.input.readers import (
     TFRecordDataset,
     make_batched_features_dataset,
 )
-from estimax.input.signatures import TensorSpec
 from estimax.input.sources.csv_reader import decode_csv
 from estimax.input.splitting import (
     as_vectors,

@@ -26,7 +26,7 @@ import numpy as np  # the examples below use it
 from estimax.core.errors import InputError, did_you_mean
 from estimax.core.migration import Retired
 from estimax.input import display, fingerprints, profiling
-from estimax.input.element_specs import element_spec_of
+from estimax.input.element_specs import check_generator, element_spec_of
 from estimax.input.iterator import DatasetIterator
 from estimax.input.ops import sharding
 from estimax.input.ops.batching import (
@@ -58,7 +58,6 @@ from estimax.input.ops.selection import (
     Unique,
 )
 from estimax.input.ops.shuffle import RandomNumbers, Resample, WindowShuffle
-from estimax.input.signatures import check_generator
 from estimax.input.sources import cache_files
 from estimax.input.sources.arrays import (
     Range,
@@ -718,7 +717,7 @@ class Dataset:
           dataset: A dataset of the same structure and dtypes.
 
         Returns:
-          A dataset of this one's elements, then those of `dataset`.
+          A dataset of the elements of this dataset, then of the elements of `dataset`.
 
         Raises:
           InputError: `dataset` is not a `Dataset`. While reading: its elements have
@@ -947,7 +946,7 @@ class Dataset:
           A dataset of batches.
 
         Raises:
-          InputError: The number of batch sizes is not one more than that of boundaries,
+          InputError: The number of batch sizes is not the number of boundaries plus 1,
             or boundaries do not increase. While reading: with `pad_to_bucket_boundary`,
             an element is not shorter than the last boundary.
 
@@ -1090,11 +1089,10 @@ class Dataset:
 
         After `batch` it is called once for each batch. Before `batch`, a function that
         consists of `decode_csv`, `parse_single_example`, NumPy and methods of bytes is
-        called once for a block of rows, after its results for the first rows were
-        compared with those of calling it for each row. Any other function, such as one
-        with `if x > 0`, random numbers or `print`, is called in Python for every row;
-        the guide to input has the exact rule. `map_blocks` handles thousands of rows
-        with one call.
+        called once for a block of rows, after the results of both ways were compared
+        for the first rows. Any other function, such as one with `if x > 0`, random
+        numbers or `print`, is called in Python for every row; the guide to input has
+        the exact rule. `map_blocks` handles thousands of rows with one call.
 
         Args:
           map_func: A function that is called with an element and returns a new one. A

@@ -58,7 +58,7 @@ def _parts(value: Any, seen: dict[int, Any]) -> Iterator[str]:
     """Yield texts that differ if the values differ.
 
     `seen` ends cycles. It keeps the values, because the id of a value that was freed
-    may be given to another one.
+    may be given to a new value.
     """
     if isinstance(value, _PLAIN):
         yield repr(value)

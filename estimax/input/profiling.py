@@ -118,7 +118,7 @@ def _short(name: str) -> str:
 
 @dataclass(eq=False)
 class _Clock:
-    """The time of all reads of one stage, including those of its source."""
+    """The time of all reads of one stage, including the reads of its source."""
 
     seconds: float = 0.0
     elements: int = 0

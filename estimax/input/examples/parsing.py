@@ -134,7 +134,7 @@ def parse_single_example(
     records at once; otherwise `parse_example` is faster.
 
     Args:
-      serialized: The bytes of one Example; in a `map`, what stands for those of a row.
+      serialized: The bytes of one Example; in a `map`, the value of the row.
       features: What to parse, by key, as in `parse_example`.
       example_names: The name of the example in error messages.
 

@@ -7,8 +7,8 @@
         "words": RaggedFeature("string", partitions=[RowLengths("words_per_line")]),
     }
 
-The dtypes are float32, int64 and string; an Example has no others. Parsers report what
-does not fit as an `ExampleError` (`raise_problem`), which names the example, the
+The dtypes are float32, int64 and string; an Example has no other dtype. Parsers report
+what does not fit as an `ExampleError` (`raise_problem`), which names the example, the
 feature and the byte.
 """
 

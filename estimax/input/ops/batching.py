@@ -7,8 +7,8 @@
     SparseBatch(source, 32, (None,))            # arrays of different shapes as Sparse
     MapBlocks(source, lambda rows: {...})       # all rows of a block at once
 
-Except for unbatch they read exactly what they return, so their position is that of
-their source. Unbatch saves how many rows of the current batch were returned.
+Except for unbatch they read exactly what they return, so their position is the position
+of their source. Unbatch saves how many rows of the current batch were returned.
 """
 
 from __future__ import annotations

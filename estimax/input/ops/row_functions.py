@@ -5,7 +5,7 @@
     mapper.obstacle        # why the function is called for every row, or None
 
 The first 16 rows are mapped one by one. A copy of the function is then called for the
-block of these rows and of all others of the chunk, with `BlockValue`s in place of the
+block of all rows of the chunk, with `BlockValue`s in place of the
 values of a row, in a `Sandbox` that lets it learn nothing but its row. If anything
 refuses, if the call changes a variable, or if the results for the first 16 rows differ
 in a bit or a type, all further rows are mapped one by one, as the first ones were: so

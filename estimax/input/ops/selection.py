@@ -86,7 +86,7 @@ class _RepeatStream(VerbStream):
         self._source = self._node.open(self._context.in_epoch(epoch))
 
     def set_state(self, state: State) -> None:
-        # The source must be that of the saved epoch before its position is set.
+        # Open the source of the saved epoch first: its position belongs to that order.
         self._open_epoch(state["epoch"])
         super().set_state(state)
 

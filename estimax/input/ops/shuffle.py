@@ -47,7 +47,7 @@ def permutation(n: int, *key: object) -> NDArray[np.int64]:
     """Return a uniform permutation of range(n) that depends on `key` only.
 
     It is the same on every machine and NumPy version: NumPy guarantees the output of
-    its bit generators, but not that of `Generator.permutation`.
+    its bit generators, but not the stream of `Generator.permutation`.
 
     >>> sorted(permutation(5, "seed", 0).tolist())
     [0, 1, 2, 3, 4]

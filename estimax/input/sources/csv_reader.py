@@ -60,7 +60,7 @@ class CsvReader:
 
     schema: Schema
     form: CsvFormat
-    first: str  # the file whose header the others must have
+    first: str  # the file whose header all files must have
     end: int | None = None  # the byte after the last row to read; None: all rows
     _open: OpenFile = field(init=False)
     _most: int = field(init=False)  # bytes per block, fewer after a bad row
@@ -249,7 +249,7 @@ def _decoder_of(
 class _Default:
     """An entry of `record_defaults` that compares by type and value.
 
-    Without the types, a decoder for the default 0.0 would be taken for that of 0.
+    Without the types, a decoder for the default 0.0 would be used for 0.
     """
 
     __slots__ = ("given", "key")

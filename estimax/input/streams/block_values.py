@@ -84,7 +84,7 @@ class RowForm:
             assert isinstance(column, Sparse)
             return trim_width(column)
         # A part of a longer column is copied, as stacking does: whoever writes into a
-        # batch must not change rows of another one, or of a cache.
+        # batch must not change rows of another batch, or of a cache.
         if isinstance(column, np.ndarray) and column.base is not None:
             return column.copy()
         return column
