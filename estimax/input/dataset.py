@@ -6,7 +6,7 @@
 
 Elements are examples as in tf.data, but blocks of columns are what passes from stage to
 stage. A function given to `map` before `batch` is called for blocks of rows if it can
-be (`verbs/row_functions.py`), and otherwise in Python for every row.
+be (`ops/row_functions.py`), and otherwise in Python for every row.
 
 A dataset is a description of the input. Every `iter` starts a new pass, and the
 iterator knows its position. Each method here only adds a node to the chain; the node

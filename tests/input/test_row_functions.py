@@ -10,6 +10,7 @@ import json
 import logging
 import operator
 import os
+import pickle
 import random
 import sys
 import threading
@@ -612,6 +613,17 @@ def test_variables_are_read_again_for_every_block():
     names[0] = "b"
     assert list(next(batches)) == ["b"]
     assert data.node.function.obstacle is None
+
+
+def test_a_dataset_that_was_read_can_be_pickled():
+    data = Dataset.from_tensor_slices(text_lines()).map(parse_line)
+    expected = rows_of(data)
+    assert rows_of(pickle.loads(pickle.dumps(data))) == expected
+
+
+def test_a_parser_with_its_arguments_is_called_for_blocks(monkeypatch):
+    parse = functools.partial(parse_single_example, features=FEATURES)
+    check_same(lambda: Dataset.from_tensor_slices(records()).map(parse), monkeypatch)
 
 
 @pytest.mark.parametrize("threads", [None, 2])

@@ -87,6 +87,10 @@ class RowFunction:
         elif not is_isolating():
             self._obstacle = "cannot be isolated in this interpreter"
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A dataset may be pickled for a worker process, and sandboxes cannot be.
+        return vars(self) | {"_sandboxes": []}
+
     @property
     def obstacle(self) -> str | None:
         """Why the function is called for every row; None as long as blocks work."""
