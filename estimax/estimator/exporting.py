@@ -28,8 +28,8 @@ from estimax.export import selftest
 from estimax.export.text_requests import CsvRequest, csv_request_of, examples_request_of
 from estimax.feature_columns import transforms
 from estimax.heads.labels import ClassLabels, NumberLabels
-from estimax.input.examples.parsing import recorded_parsings
-from estimax.input.sources.csv_reader import recorded_decodings
+from estimax.input.examples.parsing import record_parsings
+from estimax.input.sources.csv_reader import record_decodings
 from estimax.staging.host_plan import PreparedBatch, RawBatch, flatten
 from estimax.staging.trace import HostCall, Origin
 from estimax.storage import atomic, json_text
@@ -212,7 +212,7 @@ def serving_example(
     The features come from the receiver, or else from training.
     """
     if receiver_fn is not None:
-        with recorded_decodings() as decodings, recorded_parsings() as parsings:
+        with record_decodings() as decodings, record_parsings() as parsings:
             receiver = _call_receiver(receiver_fn)
         spec = getattr(receiver, "feature_spec", None)
         example = flatten(receiver.features, None)

@@ -208,7 +208,7 @@ ParseExamples = Callable[[Any], dict[str, Any]]
 def parser_of(features: Mapping[str, Any]) -> ParseExamples:
     """Return the function that parses requests of these features."""
     from estimax.input.examples.parsing import ExampleParser
-    from estimax.input.streams.ragged import Ragged
+    from estimax.input.streams.columns import Ragged
 
     parser = ExampleParser(features)
 

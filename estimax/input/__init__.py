@@ -11,13 +11,16 @@ from estimax.formats.records import RecordError, TFRecordOptions, TFRecordWriter
 from estimax.input import experimental, python_io
 from estimax.input.adapters import BatchIterator, as_batches
 from estimax.input.dataset import AUTOTUNE, Dataset
-from estimax.input.examples.lists import BytesList, FloatList, Int64List
+from estimax.input.element_specs import TensorSpec
 from estimax.input.examples.messages import (
+    BytesList,
     Example,
     Feature,
     FeatureList,
     FeatureLists,
     Features,
+    FloatList,
+    Int64List,
     SequenceExample,
     serialize_examples,
 )
@@ -41,7 +44,6 @@ from estimax.input.examples.specs import (
 from estimax.input.fingerprints import ChangedInputError
 from estimax.input.input_fns import InputContext, numpy_input_fn, pandas_input_fn
 from estimax.input.iterator import DatasetIterator
-from estimax.input.json_lines import json_files
 from estimax.input.ops.options import AutoShardPolicy, Options
 from estimax.input.readers import (
     CsvDataset,
@@ -50,7 +52,6 @@ from estimax.input.readers import (
     TFRecordDataset,
     make_batched_features_dataset,
 )
-from estimax.input.signatures import TensorSpec
 from estimax.input.sources.csv_reader import decode_csv
 from estimax.input.splitting import (
     as_vectors,
@@ -59,7 +60,7 @@ from estimax.input.splitting import (
     rows_where,
     split_values,
 )
-from estimax.input.tabular import csv_files, make_csv_dataset, parquet_files
+from estimax.input.tabular import csv_files, json_files, make_csv_dataset, parquet_files
 
 __all__ = [
     "AUTOTUNE",

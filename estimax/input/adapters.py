@@ -18,10 +18,9 @@ from estimax.core.strings import Strings
 from estimax.input.dataset import Dataset
 from estimax.input.ops.sharding import INFINITE
 from estimax.input.sources.arrays import lists_to_columns
+from estimax.input.sources.iterables import Cursor, Resume, once
 from estimax.input.streams.chunks import as_element
-from estimax.input.streams.columns import is_value
-from estimax.input.streams.positions import Cursor, Resume, once
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged, is_value
 from estimax.input.streams.stream import State
 from estimax.input.streams.structure import Structure, leaves, map_leaves, named_leaves
 

@@ -6,7 +6,7 @@
 
 Elements are examples as in tf.data, but blocks of columns are what passes from stage to
 stage. A function given to `map` before `batch` is called for blocks of rows if it can
-be (`verbs/row_functions.py`), and otherwise in Python for every row.
+be (`ops/row_functions.py`), and otherwise in Python for every row.
 
 A dataset is a description of the input. Every `iter` starts a new pass, and the
 iterator knows its position. Each method here only adds a node to the chain; the node
@@ -26,7 +26,7 @@ import numpy as np  # the examples below use it
 from estimax.core.errors import InputError, did_you_mean
 from estimax.core.migration import Retired
 from estimax.input import display, fingerprints, profiling
-from estimax.input.element_specs import element_spec_of
+from estimax.input.element_specs import check_generator, element_spec_of
 from estimax.input.iterator import DatasetIterator
 from estimax.input.ops import sharding
 from estimax.input.ops.batching import (
@@ -34,6 +34,9 @@ from estimax.input.ops.batching import (
     Map,
     MapBlocks,
     PaddedBatch,
+    RaggedBatch,
+    Rebatch,
+    SparseBatch,
     StackedBatch,
     Unbatch,
     row_function_of,
@@ -44,13 +47,18 @@ from estimax.input.ops.grouping import Buckets, GroupByWindow, InMemory, Window
 from estimax.input.ops.ignoring import IgnoreErrors
 from estimax.input.ops.mixing import DatasetChoice, Interleave, Mix, RandomChoice
 from estimax.input.ops.options import Options, WithOptions, options_of
-from estimax.input.ops.ordering import Repeat, Shard, Skip, Take
 from estimax.input.ops.parallel_map import ParallelMap, Prefetch
-from estimax.input.ops.rebatching import RaggedBatch, Rebatch, SparseBatch
-from estimax.input.ops.scanning import Scan, TakeWhile, Unique
+from estimax.input.ops.selection import (
+    Repeat,
+    Scan,
+    Shard,
+    Skip,
+    Take,
+    TakeWhile,
+    Unique,
+)
 from estimax.input.ops.shuffle import RandomNumbers, Resample, WindowShuffle
-from estimax.input.signatures import checked_generator
-from estimax.input.sources import saved
+from estimax.input.sources import cache_files
 from estimax.input.sources.arrays import (
     Range,
     Table,
@@ -59,10 +67,9 @@ from estimax.input.sources.arrays import (
     slices_of_paths,
 )
 from estimax.input.sources.cache_files import CacheFile
-from estimax.input.sources.generators import Batches, Generated
-from estimax.input.sources.paths import PathLike, list_paths
-from estimax.input.streams.chunks import Chunk, Elements, as_element
-from estimax.input.streams.positions import Resume
+from estimax.input.sources.file_blocks import PathLike, list_paths
+from estimax.input.sources.iterables import Batches, Generated, Resume
+from estimax.input.streams.chunks import Chunk, ElementList, as_element
 from estimax.input.streams.stream import (
     ROWS_AT_ONCE,
     Context,
@@ -172,7 +179,9 @@ class Dataset:
           [(array([1, 2]), array([3]))]
         """
         return Dataset(
-            InMemory(Elements([as_element(lists_to_columns(tensors))]), "from_tensors")
+            InMemory(
+                ElementList([as_element(lists_to_columns(tensors))]), "from_tensors"
+            )
         )
 
     @staticmethod
@@ -280,7 +289,7 @@ class Dataset:
           >>> list(Dataset.from_generator(lambda: iter([1, 2, 3])).batch(2))
           [array([1, 2]), array([3])]
         """
-        checked = checked_generator(
+        checked = check_generator(
             generator, tuple(args or ()), output_types, output_shapes, output_signature
         )
         return Dataset(Generated(checked))
@@ -641,7 +650,7 @@ class Dataset:
           [[[0, 2], [4]], [[1, 3]]]
         """
         policy = self.options().experimental_distribute.auto_shard_policy
-        return Dataset(sharding.sharded(self.node, num_shards, index, policy))
+        return Dataset(sharding.shard_of_process(self.node, num_shards, index, policy))
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """Keep the elements for which `predicate` is true.
@@ -708,7 +717,7 @@ class Dataset:
           dataset: A dataset of the same structure and dtypes.
 
         Returns:
-          A dataset of this one's elements, then those of `dataset`.
+          A dataset of the elements of this dataset, then of the elements of `dataset`.
 
         Raises:
           InputError: `dataset` is not a `Dataset`. While reading: its elements have
@@ -937,7 +946,7 @@ class Dataset:
           A dataset of batches.
 
         Raises:
-          InputError: The number of batch sizes is not one more than that of boundaries,
+          InputError: The number of batch sizes is not the number of boundaries plus 1,
             or boundaries do not increase. While reading: with `pad_to_bucket_boundary`,
             an element is not shorter than the last boundary.
 
@@ -1080,11 +1089,10 @@ class Dataset:
 
         After `batch` it is called once for each batch. Before `batch`, a function that
         consists of `decode_csv`, `parse_single_example`, NumPy and methods of bytes is
-        called once for a block of rows, after its results for the first rows were
-        compared with those of calling it for each row. Any other function, such as one
-        with `if x > 0`, random numbers or `print`, is called in Python for every row;
-        the guide to input has the exact rule. `map_blocks` handles thousands of rows
-        with one call.
+        called once for a block of rows, after the results of both ways were compared
+        for the first rows. Any other function, such as one with `if x > 0`, random
+        numbers or `print`, is called in Python for every row; the guide to input has
+        the exact rule. `map_blocks` handles thousands of rows with one call.
 
         Args:
           map_func: A function that is called with an element and returns a new one. A
@@ -1385,7 +1393,7 @@ class Dataset:
         _check_unused("save", compression, [shard_func, checkpoint_args])
         if self.cardinality() == sharding.INFINITE:
             raise InputError("save: the dataset has no end. Put take(n) before save().")
-        saved.save(_chunks_of(self.node, next(self._passes)), os.fspath(path))
+        cache_files.save(_chunks_of(self.node, next(self._passes)), os.fspath(path))
 
     @staticmethod
     def load(
@@ -1417,7 +1425,7 @@ class Dataset:
           {'w': b'a'}
         """
         _check_unused("load", compression, [reader_func])
-        return Dataset(saved.Saved(os.fspath(path)))
+        return Dataset(cache_files.Saved(os.fspath(path)))
 
     def prefetch(self, buffer_size: int = AUTOTUNE) -> Dataset:
         """Read elements ahead in a thread, while the consumer is busy.

@@ -21,12 +21,12 @@ from estimax.input.ops.batching import Filter, MapBlocks, StackedBatch
 from estimax.input.ops.caching import Cache
 from estimax.input.ops.ignoring import IgnoreErrors
 from estimax.input.ops.options import WithOptions
-from estimax.input.ops.ordering import Repeat, Shard, Skip, Take
 from estimax.input.ops.parallel_map import Prefetch
+from estimax.input.ops.selection import Repeat, Shard, Skip, Take
 from estimax.input.ops.sharding import INFINITE, UNKNOWN, cardinality_of
 from estimax.input.ops.shuffle import WindowShuffle
 from estimax.input.sources.arrays import Range, Slices
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.input.streams.stream import DatasetNode, VerbNode, chain_of
 from estimax.input.streams.structure import Structure, call, map_leaves
 
@@ -103,7 +103,7 @@ def _spec(chain: list[DatasetNode]) -> Structure:
         return None
     for node in rest:
         if isinstance(node, StackedBatch):
-            spec = map_leaves(_batched, spec)
+            spec = map_leaves(_add_batch_axis, spec)
         elif isinstance(node, MapBlocks) and node.is_ours:
             try:
                 spec = call(node.fn, spec)  # only moves columns, whatever they hold
@@ -127,7 +127,7 @@ def _dtype(values: Any) -> str:
     return "string" if isinstance(values, Strings) else str(values.dtype)
 
 
-def _batched(leaf: _LeafSpec) -> _LeafSpec:
+def _add_batch_axis(leaf: _LeafSpec) -> _LeafSpec:
     return _LeafSpec(leaf.dtype, ("B", *leaf.shape))
 
 

@@ -86,7 +86,7 @@ def shuffle_and_repeat(
 ) -> Transformation:
     """Return a function that applies `shuffle(buffer_size, seed).repeat(count)`.
 
-    Epochs are not mixed: all elements of one epoch come before those of the next.
+    Epochs are not mixed: all elements of one epoch come before the next epoch.
 
     Args:
       buffer_size: Number of elements in a window of `Dataset.shuffle`.

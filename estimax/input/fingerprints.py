@@ -37,7 +37,7 @@ from estimax.input.ops.caching import Cache
 from estimax.input.sources.arrays import Slices
 from estimax.input.sources.cache_files import CacheFile
 from estimax.input.sources.file_blocks import FileBlocks
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.input.streams.stream import (
     Counters,
     DatasetNode,
@@ -335,7 +335,7 @@ def _sources_of(node: DatasetNode, *, is_cached: bool) -> Iterator[_DataSource]:
     if isinstance(node, FileBlocks | Slices):
         yield _DataSource(node, is_cached)
     if isinstance(node, Cache) and isinstance(node.store, CacheFile):
-        is_cached = is_cached or node.store.kept() is not None
+        is_cached = is_cached or node.store.complete_pass() is not None
     for inner in inner_nodes(node):
         yield from _sources_of(inner, is_cached=is_cached)
 

@@ -21,9 +21,9 @@ from estimax.core.errors import InputError
 from estimax.input.examples.specs import ExampleError
 from estimax.input.fingerprints import DataFingerprint
 from estimax.input.ops.mixing import Interleave
-from estimax.input.ops.ordering import Repeat
 from estimax.input.ops.row_functions import RowFunction
-from estimax.input.ops.sharding import rebuilt
+from estimax.input.ops.selection import Repeat
+from estimax.input.ops.sharding import rebuild_chain
 from estimax.input.pipeline_digest import digest_of
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import (
@@ -319,7 +319,7 @@ def _file_nodes(node: DatasetNode) -> Iterator[FileBlocks]:
 def _elements_once(node: DatasetNode) -> Iterator[object]:
     """Yield the elements of one epoch, in any order."""
     first, *rest = chain_of(node)
-    once = rebuilt(first, [one for one in rest if not isinstance(one, Repeat)])
+    once = rebuild_chain(first, [one for one in rest if not isinstance(one, Repeat)])
     stream = once.open(Context(seed=0))
     try:
         while (chunk := stream.read(1)) is not None:

@@ -58,7 +58,7 @@ def _parts(value: Any, seen: dict[int, Any]) -> Iterator[str]:
     """Yield texts that differ if the values differ.
 
     `seen` ends cycles. It keeps the values, because the id of a value that was freed
-    may be given to another one.
+    may be given to a new value.
     """
     if isinstance(value, _PLAIN):
         yield repr(value)
@@ -134,5 +134,34 @@ def _type_name(value: Any) -> str:
 
 def _name(value: Any) -> str:
     """Return the full name of a function, class or module."""
-    module = getattr(value, "__module__", None)
-    return f"{module}.{getattr(value, '__qualname__', value.__name__)}"
+    module = str(getattr(value, "__module__", None))
+    name = getattr(value, "__qualname__", value.__name__)
+    module, name = _SAVED.get((module, name), (module, name))
+    # The package of verbs had another name when the first digests were saved.
+    module = module.replace("estimax.input.ops.", "estimax.input.verbs.")
+    return f"{module}.{name}"
+
+
+def _saved_names() -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the names that digests have for what has moved to another module since.
+
+    Checkpoints hold digests. With new names, a `train` call would take its data for
+    other data, and begin at the start instead of behind the last batch.
+    """
+    moved = {
+        ("ops.batching", "verbs.rebatching"): "Rebatch RaggedBatch SparseBatch",
+        ("ops.selection", "verbs.ordering"): "Repeat Take Skip Shard",
+        ("ops.selection", "verbs.scanning"): "TakeWhile Scan Unique",
+        ("sources.iterables", "sources.generators"): "Generated Batches",
+        ("sources.cache_files", "sources.saved"): "Saved",
+        ("streams.columns", "streams.ragged"): "Ragged",
+    }
+    chunks = "estimax.input.streams.chunks"
+    return {(chunks, "ElementList"): (chunks, "Elements")} | {
+        (f"estimax.input.{now}", name): (f"estimax.input.{then}", name)
+        for (now, then), names in moved.items()
+        for name in names.split()
+    }
+
+
+_SAVED = _saved_names()

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from estimax.input.ops.parallel_map import ParallelMap, Prefetch
-from estimax.input.ops.sharding import rebuilt
+from estimax.input.ops.sharding import rebuild_chain
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import (
     Context,
@@ -36,7 +36,7 @@ def profile(node: DatasetNode, elements: int, seconds: float) -> Profile:
     clocks = [_Clock() for _ in chain]
     timed: DatasetNode = _Timed(chain[0], clocks[0])
     for one, clock in zip(chain[1:], clocks[1:], strict=True):
-        stage = rebuilt(timed, [one])
+        stage = rebuild_chain(timed, [one])
         if isinstance(stage, ParallelMap):
             stage = replace(stage, apply=clock.timed(stage.apply))
         timed = _Timed(stage, clock)
@@ -118,7 +118,7 @@ def _short(name: str) -> str:
 
 @dataclass(eq=False)
 class _Clock:
-    """The time of all reads of one stage, including those of its source."""
+    """The time of all reads of one stage, including the reads of its source."""
 
     seconds: float = 0.0
     elements: int = 0

@@ -22,8 +22,13 @@ from estimax.input.ops.mixing import Interleave
 from estimax.input.sources.arrays import slices_of_paths
 from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_schema import Schema, csv_fields
-from estimax.input.sources.file_blocks import BlockReader, FileBlocks
-from estimax.input.sources.paths import PathLike, given_paths, list_paths
+from estimax.input.sources.file_blocks import (
+    BlockReader,
+    FileBlocks,
+    PathLike,
+    given_paths,
+    list_paths,
+)
 from estimax.input.sources.record_files import (
     FixedLength,
     FixedLengthReader,

@@ -1,7 +1,7 @@
 """Parts of a dataset, and columns with several values.
 
 train = part_of(data, 0.0, 0.8, key="user")       # 80% of the users
-test = part_of(data, 0.8, 1.0, key="user")        # the others
+test = part_of(data, 0.8, 1.0, key="user")        # the other 20%
 early = rows_between(data, "day", None, "2024-06-01")
 data = split_values(data, {"tags": "|"})          # "a|b" to two values
 data = as_vectors(data, {"position": (3,)})       # lists to [B, 3]

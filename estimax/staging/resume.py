@@ -32,7 +32,7 @@ from estimax.input.adapters import (
     why_endless,
 )
 from estimax.input.iterator import at_epoch_of, without_fingerprint
-from estimax.input.streams.positions import END
+from estimax.input.sources.iterables import END
 
 _log = logging.getLogger("estimax")
 _OTHER_VERBS = "the verbs of the dataset, or their arguments, have changed"

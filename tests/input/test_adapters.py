@@ -8,7 +8,7 @@ from estimax.core.errors import InputError, SpecError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input import Dataset, as_batches
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 
 X = {"x": np.arange(3.0)}
 Y = np.arange(3)

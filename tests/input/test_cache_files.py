@@ -15,7 +15,7 @@ import pytest
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.input import Dataset
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.native import checksum
 
 

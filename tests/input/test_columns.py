@@ -5,6 +5,7 @@ from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.streams.columns import (
+    Ragged,
     as_column,
     join,
     row_of,
@@ -12,7 +13,6 @@ from estimax.input.streams.columns import (
     stack,
     take_rows,
 )
-from estimax.input.streams.ragged import Ragged
 
 SPARSE = Sparse(
     np.array([[0, 1], [2, 0], [2, 1], [3, 0]]), Strings.of(list("abcd")), (4, 2)

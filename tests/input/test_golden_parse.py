@@ -13,7 +13,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.formats.records import RecordError, iter_record_blocks, read_records
 from estimax.input.examples import messages, parsing, sequences, specs
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.native import checksum
 from estimax.native.kernels.records import frame
 

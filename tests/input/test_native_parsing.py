@@ -22,7 +22,7 @@ from estimax.input import (
     parse_sequence_example,
     serialize_examples,
 )
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 
 KEYS = fuzz_records.KEYS
 DEFAULTS = {"float32": [1.0, -2.0], "int64": [1, 2], "string": [b"a", b"b" * 30]}
@@ -132,7 +132,7 @@ import sys
 import numpy as np
 import estimax.input as ex
 from estimax.core.errors import InputError
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 

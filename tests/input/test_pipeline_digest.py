@@ -115,3 +115,20 @@ print(digest_of(data.node))
         for seed in ("1", "2")
     }
     assert len(seen) == 1
+
+
+RANGE = Dataset.range(100)
+# Digests of the first version that saved them in checkpoints.
+SAVED = {
+    "b4d0e98c9df9f4b0935573ad2145ad03": RANGE.take(3).skip(1).shard(2, 0).repeat(2),
+    "f507c8edb556858ab928187ea29d4b96": RANGE.shuffle(10, seed=1).batch(3),
+    "ac223ab546709a282790b336157f0e6d": RANGE.batch(4).rebatch(3),
+    "b6f0f8f3e45bcc3019d05820fb15bff7": RANGE.unique(),
+    "db430d7090cfe86830a5955ded8f23fa": RANGE.cache(),
+    "ecf3e9e91e555f8e4345d2a7cf04087a": RANGE.enumerate(),
+}
+
+
+@pytest.mark.parametrize("digest", SAVED)
+def test_a_digest_of_an_old_checkpoint_is_still_the_same(digest):
+    assert digest_of(SAVED[digest].node) == digest

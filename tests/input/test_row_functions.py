@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import functools
+import itertools
 import json
 import logging
 import operator
+import os
+import pickle
+import random
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -233,14 +242,388 @@ def test_a_constant_that_changes_between_blocks_is_seen():
     assert (first[1], second[0]) == (1, 1000)
 
 
-def test_rows_that_differ_from_their_block_end_the_blocks(monkeypatch):
-    # `type` tells a block from a row, which no operation of the value can notice.
-    def by_type(x):
-        return x * (2 if isinstance(x, np.generic) else 3)
+def test_rows_that_differ_from_their_block_end_the_blocks():
+    # `is` tells a block from a row, which no operation of the value can notice. The
+    # first row that ends with "7" comes after the rows that are always compared.
+    def by_identity(word):
+        return word, 2 if word.endswith(b"7") is True else 3
 
-    data = Dataset.from_tensor_slices(np.arange(50)).map(by_type)
-    assert next(iter(data.batch(50)))[10] == 20
+    words = [*["a"] * 30, "b7", *["a"] * 19]
+    data = Dataset.from_tensor_slices(words).map(by_identity)
+    assert next(iter(data.batch(50)))[1].tolist() == [*[3] * 30, 2, *[3] * 19]
     assert "other results" in str(data.node.function.obstacle)
+
+
+def test_an_outcome_is_compared_in_the_block_where_it_first_occurs():
+    def by_identity(word):
+        return word, 2 if (word == b"rare") is True else 3
+
+    words = [*["a"] * 1000, "rare", *["a"] * 99]
+    data = Dataset.from_tensor_slices(words).map(by_identity)
+    found = np.concatenate([batch[1] for batch in data.batch(10)])
+    assert np.flatnonzero(found == 2).tolist() == [1000]
+
+
+def test_a_function_that_asks_for_a_type_sees_rows():
+    def is_rare(word):
+        if isinstance(word, bytes):
+            word = word.decode()
+        return word == "rare"
+
+    words = [*["a"] * 60, "rare", "a"]
+    data = Dataset.from_tensor_slices(words).map(lambda w: (w, is_rare(w)))
+    assert np.flatnonzero(next(iter(data.batch(62)))[1]).tolist() == [60]
+    assert data.node.function.obstacle == "asks for the type of a value"
+
+
+class Counting:
+    """Objects and classes with state."""
+
+    total = 0
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.by = 2
+        self.seen: list[int] = []
+
+    def count(self, r):
+        self.n += 1
+        return r["f"] + self.n
+
+    def count_class(self, r):
+        Counting.total += 1
+        return r["f"] + Counting.total
+
+    def append(self, r):
+        self.seen.append(1)
+        return r["f"] + len(self.seen)
+
+    def hide(self, r):
+        return self._add_one(r["f"])
+
+    def _add_one(self, x):
+        self.n += 1
+        return x + self.n
+
+    def scale(self, r):
+        return self._times(r["f"])
+
+    def _times(self, x):
+        return x * self.by
+
+    def __call__(self, r):
+        return self.count(r)
+
+
+def stateful() -> dict[str, Any]:
+    """Functions whose result depends on the calls before; made anew for each use."""
+    numbers, counts, cache = itertools.count(), np.zeros(1), dict[str, Any]()
+    total, generator = 0, (i for i in range(10_000))
+    table: dict[str, int] = collections.defaultdict(int)
+
+    def nonlocal_counter(r):
+        nonlocal total
+        total += 1
+        return r["f"] + total
+
+    def attribute(r):
+        attribute.calls = getattr(attribute, "calls", 0) + 1
+        return r["f"] + attribute.calls
+
+    def default(r, seen=[]):  # noqa: B006 # that it is shared is the point
+        seen += [1]
+        return r["f"] + len(seen)
+
+    def array(r):
+        counts[0] += 1
+        return r["f"] + counts[0]
+
+    def quiet_array(r):
+        try:
+            counts[0] += 1
+        except:  # noqa: E722 # the widest handler there is
+            return r["f"]
+        return r["f"] + counts[0]
+
+    def memo(r):
+        cache["n"] = cache.get("n", 0) + 1
+        return r["f"] + cache["n"]
+
+    def missing(r):
+        table["calls"] += 1
+        return r["f"] + table["calls"]
+
+    def nested(r):
+        def step():
+            nonlocal total
+            total += 1
+            return total
+
+        return r["f"] + step()
+
+    def comprehension(r):
+        return r["f"] + sum([next(numbers) for _ in range(2)])
+
+    def through(r):
+        return helper(r["f"]) + nonlocal_counter(r)
+
+    state = Counting()
+    return {
+        "iterator": lambda r: r["f"] + next(numbers),
+        "loop": lambda r: r["f"] + max(n for n, _ in zip(numbers, "a", strict=False)),
+        "dunder": lambda r: r["f"] + numbers.__next__(),
+        "generator": lambda r: r["f"] + generator.send(None),
+        "random": lambda r: (
+            r["f"] + random.Random(len(cache)).random() * 0 + next(numbers)
+        ),
+        "nonlocal": nonlocal_counter,
+        "attribute": attribute,
+        "default": default,
+        "array": array,
+        "quiet array": quiet_array,
+        "memo": memo,
+        "missing": missing,
+        "nested": nested,
+        "comprehension": comprehension,
+        "through": through,
+        "method": state.count,
+        "class": state.count_class,
+        "list of self": state.append,
+        "other method": state.hide,
+        "callable": state,
+        "partial": functools.partial(lambda n, r: r["f"] + next(n), numbers),
+        "setitem": lambda r: r["f"] + (operator.setitem(cache, "n", len(cache)) or 1),
+        "ufunc": lambda r: r["f"] + np.add(counts, 1, out=counts)[0],
+        "setattr": lambda r: setattr(state, "n", state.n + 1) or r["f"] + state.n,
+        "exec": lambda r: exec("n[0] += 1", {"n": counts}) or r["f"] + counts[0],
+        "import": lambda r: (
+            r["f"] + __import__("itertools").count(next(numbers)).__next__()
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", stateful())
+def test_a_function_with_state_is_called_for_every_row(name, monkeypatch):
+    rows = Dataset.from_tensor_slices(SOURCE)
+    data = rows.map(stateful()[name]).batch(25)
+    Counting.total = 0
+    found = rows_of(data)
+    assert _function_of(data.node).obstacle is not None
+    one_by_one(monkeypatch)
+    Counting.total = 0
+    assert found == rows_of(rows.map(stateful()[name]).batch(25))
+
+
+def outside_world(path: Path) -> dict[str, Any]:
+    """Functions that read more than their row, which is the same while a test runs."""
+
+    def imports(r):
+        import time
+
+        return r["f"] + 0 * time.time()
+
+    def opens(r):
+        with open(path) as file:
+            return r["f"] + len(file.read())
+
+    return {
+        "clock": lambda r: r["f"] + 0 * time.monotonic(),
+        "now": lambda r: r["f"] + 0 * np.datetime64("now").astype(int),
+        "file": lambda r: r["f"] + len(path.read_bytes()),
+        "open": opens,
+        "array file": lambda r: r["f"] + len(np.fromfile(path, np.uint8)),
+        "environment": lambda r: r["f"] + len(os.environ),
+        "import": imports,
+        "random": lambda r: r["f"] + 0 * random.gauss(0, 1),
+        "numpy random": lambda r: r["f"] + 0 * np.random.default_rng(0).normal(),
+        "hash": lambda r: r["f"] + 0 * hash("a"),
+        "identity": lambda r: r["f"] + 0 * id(r),
+        "frame": lambda r: r["f"] + 0 * sys._getframe().f_lineno,
+        "thread": lambda r: r["f"] + 0 * threading.get_ident(),
+        "print": lambda r: print("row", end="") or r["f"],
+        "log": lambda r: logging.getLogger("x").debug("row") or r["f"],
+    }
+
+
+@pytest.mark.parametrize("name", outside_world(Path()))
+def test_a_function_that_reads_more_than_its_row_is_called_for_each(name, tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    data = Dataset.from_tensor_slices(SOURCE).map(outside_world(path)[name]).batch(50)
+    assert len(list(data)) == 4
+    assert _function_of(data.node).obstacle is not None
+
+
+def handlers() -> dict[str, Any]:
+    """Functions that would handle what only a block raises."""
+
+    def joined(r):
+        try:
+            return r["f"], len(b"-".join([r["s"], b"x"])) > 7
+        except Exception:
+            return r["f"], False
+
+    def found(r):
+        try:
+            return r["f"], b"word3 word4".find(r["s"])
+        except (TypeError, ValueError):
+            return r["f"], -1
+
+    def bare(r):
+        try:
+            return r["f"], r["s"].decode()
+        except:  # noqa: E722
+            return r["f"], ""
+
+    def bad_row(r):
+        try:
+            return r["f"], r["s"].replace(b"word", b"")[5]
+        except IndexError:
+            return r["f"], 0
+
+    def in_helper(r):
+        return r["f"], _parse_or_zero(r["s"])
+
+    def finally_(r):
+        value = 0
+        try:
+            value = {b"word3": 1}[r["s"]]
+        finally:
+            return r["f"], value  # noqa: B012
+
+    def suppressed(r):
+        value = 0
+        with contextlib.suppress(TypeError):
+            value = b"word3".find(r["s"])
+        return r["f"], value
+
+    names = [joined, found, bare, bad_row, in_helper, finally_, suppressed]
+    return {function.__name__: function for function in names}
+
+
+def _parse_or_zero(text):
+    try:
+        return int(text)
+    except ValueError:
+        return 0
+
+
+@pytest.mark.parametrize("name", handlers())
+@pytest.mark.filterwarnings("ignore:.*'return' in a 'finally':SyntaxWarning")
+def test_a_handler_never_runs_for_a_block(name, monkeypatch):
+    words = {**SOURCE, "s": [*["word"] * 150, *SOURCE["s"][150:]]}
+
+    def make():
+        return Dataset.from_tensor_slices(words).map(handlers()[name]).batch(32)
+
+    check_same(make, monkeypatch, blocks=False)
+
+
+def test_a_row_of_bad_text_is_handled_for_that_row_only(monkeypatch):
+    def parse(line):
+        try:
+            return decode_csv(line, [[0]])[0]
+        except:  # noqa: E722
+            return np.int32(-1)
+
+    lines = [*["1"] * 40, "bad", *["2"] * 40]
+
+    def make():
+        return Dataset.from_tensor_slices(lines).map(parse).batch(27)
+
+    found = check_same(make, monkeypatch, blocks=False)
+    assert len(found) == 3
+
+
+def harmless() -> dict[str, Any]:
+    """Functions that refer to much, and yet depend on their row only."""
+    scale, state = 3.0, Counting()
+    weights = np.arange(3, dtype=np.float32)
+
+    def twice(function):
+        @functools.wraps(function)
+        def call_twice(x):
+            return function(function(x))
+
+        return call_twice
+
+    def recursive(x, n=2):
+        return x if n == 0 else recursive(x * 2, n - 1)
+
+    def local_class(r):
+        class Pair:
+            def __init__(self, x):
+                self.x = x
+
+        return Pair(r["f"]).x * 2
+
+    def local_state(r):
+        values, seen = [], {}
+        for key in ("f", "d"):
+            seen[key] = len(values)
+            values.append(r[key] + seen[key])
+        return tuple(values)
+
+    def imports(r):
+        import numpy
+
+        return numpy.maximum(r["f"], 0)
+
+    return {
+        "closure": lambda r: r["f"] * scale + weights[1],
+        "decorated": lambda r: twice(helper)(r["f"]),
+        "recursive": lambda r: recursive(r["f"]),
+        "method": state.scale,
+        "partial": functools.partial(lambda by, r: r["f"] * by, 2),
+        "class": local_class,
+        "lists": local_state,
+        "import": imports,
+        "weights": lambda r: r["v"] @ weights,
+        "norm": lambda r: np.linalg.norm(r["v"]),
+        "constant array": lambda r: (r["f"], TABLE, weights),
+        "checks": lambda r: r["f"] if len(TABLE) > 3 and scale == 3 else None,
+    }
+
+
+@pytest.mark.parametrize("name", harmless())
+def test_what_depends_on_its_row_only_is_called_for_blocks(name, monkeypatch):
+    made = harmless()[name]
+    check_same(lambda: Dataset.from_tensor_slices(SOURCE).map(made), monkeypatch)
+
+
+def test_a_constant_of_one_map_is_the_same_object_in_the_next(monkeypatch):
+    def make():
+        data = Dataset.from_tensor_slices(SOURCE).map(lambda r: (r["f"], True))
+        return data.map(lambda x, flag: (x * (2 if flag is True else 3), flag))
+
+    check_same(make, monkeypatch)
+
+
+def test_variables_are_read_again_for_every_block():
+    scale, names = np.ones(1), ["a"]
+
+    def function(x):
+        return dict.fromkeys(names, x * scale[0] * OFFSET)
+
+    data = Dataset.from_tensor_slices(np.arange(300.0)).map(function)
+    batches = iter(data.batch(100))
+    assert next(batches)["a"][4] == 1
+    scale[0] = 2
+    assert next(batches)["a"][0] == 50
+    names[0] = "b"
+    assert list(next(batches)) == ["b"]
+    assert data.node.function.obstacle is None
+
+
+def test_a_dataset_that_was_read_can_be_pickled():
+    data = Dataset.from_tensor_slices(text_lines()).map(parse_line)
+    expected = rows_of(data)
+    assert rows_of(pickle.loads(pickle.dumps(data))) == expected
+
+
+def test_a_parser_with_its_arguments_is_called_for_blocks(monkeypatch):
+    parse = functools.partial(parse_single_example, features=FEATURES)
+    check_same(lambda: Dataset.from_tensor_slices(records()).map(parse), monkeypatch)
 
 
 @pytest.mark.parametrize("threads", [None, 2])

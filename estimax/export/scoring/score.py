@@ -185,7 +185,7 @@ def _plan(asked: _Asked, pool: WorkerPool, folder: OutputFolder) -> ShardPlan:
     # Imported while the processes load the bundle.
     from estimax.export.scoring import planning
     from estimax.export.scoring.tables import check_format
-    from estimax.input.sources.paths import expand
+    from estimax.input.sources.file_blocks import expand
 
     check_format(asked.input_format)
     paths = expand(asked.files)

@@ -44,8 +44,8 @@ from estimax.input.sources.file_blocks import (
     BlockReader,
     BlockStart,
     FileBlocks,
+    expand,
 )
-from estimax.input.sources.paths import expand
 from estimax.input.sources.record_files import TFRecordReader
 from estimax.input.streams.chunks import Chunk
 

@@ -46,9 +46,8 @@ from estimax.input.examples.specs import (
     name_of,
     raise_problem,
 )
-from estimax.input.streams.block_rows import BlockValue
-from estimax.input.streams.ragged import Ragged
-from estimax.input.streams.row_forms import ROW, RowForm
+from estimax.input.streams.block_values import ROW, BlockValue, RowForm
+from estimax.input.streams.columns import Ragged
 from estimax.native.example_types import (
     KINDS,
     FeatureRequest,
@@ -116,7 +115,7 @@ _parsings: ContextVar[list[Parsing] | None] = ContextVar("parsings", default=Non
 
 
 @contextmanager
-def recorded_parsings() -> Iterator[list[Parsing]]:
+def record_parsings() -> Iterator[list[Parsing]]:
     """Record the calls of `parse_example` in a block, for an export."""
     found: list[Parsing] = []
     token = _parsings.set(found)
@@ -135,7 +134,7 @@ def parse_single_example(
     records at once; otherwise `parse_example` is faster.
 
     Args:
-      serialized: The bytes of one Example; in a `map`, what stands for those of a row.
+      serialized: The bytes of one Example; in a `map`, the value of the row.
       features: What to parse, by key, as in `parse_example`.
       example_names: The name of the example in error messages.
 
@@ -171,7 +170,7 @@ def _parse_block(serialized: BlockValue, features: Mapping[str, FeatureSpec]) ->
     for feature in features.values():
         if isinstance(feature, FixedLenSequenceFeature | RaggedFeature):
             serialized.block.refuse(f"parses a {type(feature).__name__}")
-    batch = parse_example(serialized.text, features)
+    batch = serialized.block.attempt(parse_example, serialized.text, features)
     # The sparse value of one record is as wide as the values of that record.
     forms = {
         key: _SPARSE for key, f in features.items() if isinstance(f, VarLenFeature)
@@ -259,11 +258,11 @@ class ExampleParser:
         if isinstance(feature, FixedLenFeature):
             return self._fixed(key, feature)
         if isinstance(feature, FixedLenSequenceFeature):
-            return self._padded(key, feature)
+            return self._make_padded(key, feature)
         if isinstance(feature, SparseFeature):
-            return self._indexed(key, feature)
+            return self._make_indexed(key, feature)
         if isinstance(feature, RaggedFeature):
-            return self._ragged(key, feature)
+            return self._make_ragged(key, feature)
         place = self._want(FeatureRequest(key, feature.dtype, indices=True), "sparse")
         return lambda raw, names: raw.sparse(place)
 
@@ -273,7 +272,7 @@ class ExampleParser:
         place = self._want(FeatureRequest(key, feature.dtype, size, default), "dense")
         return lambda raw, names: raw.fixed(place, feature.shape)
 
-    def _padded(self, key: str, feature: FixedLenSequenceFeature) -> _Make:
+    def _make_padded(self, key: str, feature: FixedLenSequenceFeature) -> _Make:
         if not feature.allow_missing:
             raise InputError(
                 f"feature {key!r}: FixedLenSequenceFeature requires allow_missing=True "
@@ -295,7 +294,7 @@ class ExampleParser:
 
         return make
 
-    def _indexed(self, key: str, feature: SparseFeature) -> _Make:
+    def _make_indexed(self, key: str, feature: SparseFeature) -> _Make:
         values = self._want(FeatureRequest(feature.value_key, feature.dtype), "sparse")
         indices = [
             self._want(FeatureRequest(k, "int64"), "sparse") for k in feature.index_keys
@@ -303,11 +302,13 @@ class ExampleParser:
 
         def make(raw: ParsedColumns, names: Names) -> Sparse:
             found = [raw.variable(place) for place in indices]
-            return _indexed_sparse(key, feature, raw.variable(values), found, names)
+            return _make_indexed_sparse(
+                key, feature, raw.variable(values), found, names
+            )
 
         return make
 
-    def _ragged(self, key: str, feature: RaggedFeature) -> _Make:
+    def _make_ragged(self, key: str, feature: RaggedFeature) -> _Make:
         value_key = feature.value_key or key
         values = self._want(FeatureRequest(value_key, feature.dtype), "ragged")
         places = [
@@ -417,7 +418,7 @@ def pad_rows(
     return out
 
 
-def _indexed_sparse(
+def _make_indexed_sparse(
     key: str,
     feature: SparseFeature,
     found: Variable,

@@ -41,7 +41,7 @@ from estimax.input.examples.specs import (
     name_of,
     raise_problem,
 )
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 from estimax.native import sequences
 from estimax.native.example_types import FeatureRequest, FeatureValues, Problem, Steps
 
@@ -158,7 +158,9 @@ class _Lists:
     ) -> None:
         self._records = records
         self._names = names
-        self._features = [_checked(key, feature) for key, feature in features.items()]
+        self._features = [
+            _check_feature(key, feature) for key, feature in features.items()
+        ]
         self._wanted = [
             FeatureRequest(key, feature.dtype) for key, feature in features.items()
         ]
@@ -179,7 +181,7 @@ class _Lists:
         """Return the column of feature number f."""
         feature, splits = self._features[f], self._lists.splits[f]
         if isinstance(feature, FixedLenSequenceFeature):
-            return self._padded(f, feature)
+            return self._pad_feature(f, feature)
         found = self._read(f, None)
         values, counts = found.values, found.splits
         if isinstance(feature, RaggedFeature):
@@ -196,7 +198,7 @@ class _Lists:
         )
         return Sparse(indices, values, (self._records.size, *longest))
 
-    def _padded(self, f: int, feature: FixedLenSequenceFeature) -> FeatureValues:
+    def _pad_feature(self, f: int, feature: FixedLenSequenceFeature) -> FeatureValues:
         key, splits = self._wanted[f].key, self._lists.splits[f]
         missing = np.flatnonzero(self._lists.is_missing[f])
         if len(missing) and not feature.allow_missing:
@@ -222,7 +224,7 @@ class _Lists:
         return found
 
 
-def _checked(key: str, feature: FeatureSpec) -> _SEQUENCES:
+def _check_feature(key: str, feature: FeatureSpec) -> _SEQUENCES:
     if not isinstance(feature, _SEQUENCES):
         raise InputError(
             f"sequence feature {key!r}: expected VarLenFeature, "

@@ -7,8 +7,8 @@
         "words": RaggedFeature("string", partitions=[RowLengths("words_per_line")]),
     }
 
-The dtypes are float32, int64 and string; an Example has no others. Parsers report what
-does not fit as an `ExampleError` (`raise_problem`), which names the example, the
+The dtypes are float32, int64 and string; an Example has no other dtype. Parsers report
+what does not fit as an `ExampleError` (`raise_problem`), which names the example, the
 feature and the byte.
 """
 
@@ -265,14 +265,14 @@ def raise_problem(
     problem: Problem, wanted: Sequence[FeatureRequest], records: Strings, names: Names
 ) -> NoReturn:
     """Raise an `ExampleError` for a problem that a parser found."""
-    text, key = _described(problem, wanted, records), None
+    text, key = _describe_problem(problem, wanted, records), None
     if problem.feature is not None:
         key = wanted[problem.feature].key
     where = name_of(problem.row, names)
     raise ExampleError(f"{where}: {text}", problem.row, key, problem.offset)
 
 
-def _described(
+def _describe_problem(
     problem: Problem, wanted: Sequence[FeatureRequest], records: Strings
 ) -> str:
     """Return a sentence on what is wrong, without the name of the example."""

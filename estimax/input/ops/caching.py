@@ -43,7 +43,7 @@ class Cache(VerbNode):
 class CacheStore(Protocol):
     """A place that keeps one complete pass."""
 
-    def kept(self) -> CachedPass | None:
+    def complete_pass(self) -> CachedPass | None:
         """Return the complete pass, if there is one."""
 
     def start(self, seed: int) -> CacheWriter:
@@ -84,7 +84,7 @@ class _CacheStream:
     def __init__(self, node: Cache, context: Context) -> None:
         self._node = node
         self._context = context
-        self._kept = node.store.kept()
+        self._kept = node.store.complete_pass()
         self._number = 0  # of the next cached chunk
         self._seed = context.seed if self._kept is None else self._kept.seed
         self._source: Stream | None = None
@@ -142,7 +142,7 @@ class _CacheStream:
         # Closing abandons the writer: the pass would lack the chunks before `state`.
         self.close()
         self._seed, self._number = int(state["seed"]), 0
-        kept = self._node.store.kept()
+        kept = self._node.store.complete_pass()
         before = state["source"]
         if before is None or before == {}:
             self._restart(kept, at_end=before is None)
@@ -185,7 +185,7 @@ class Memory:
         self._kept: _MemoryPass | None = None
         self._lock = threading.Lock()
 
-    def kept(self) -> CachedPass | None:
+    def complete_pass(self) -> CachedPass | None:
         """Return the complete pass, if there is one."""
         return self._kept
 

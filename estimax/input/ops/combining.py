@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from estimax.input.streams.chunks import Chunk, Columns, Elements
+from estimax.input.streams.chunks import Chunk, Columns, ElementList
 from estimax.input.streams.stream import (
     Context,
     DatasetNode,
@@ -92,7 +92,7 @@ class _ZipStream:
             return Columns(tree, len(parts[0]))
         by_place = map_leaves(lambda _: next(left), self._tree)
         rows = range(len(parts[0]))
-        return Elements(
+        return ElementList(
             [map_leaves(lambda p, i=i: p.element(i), by_place) for i in rows]
         )
 
@@ -215,4 +215,4 @@ class _EnumerateStream(VerbStream):
         self._next += len(chunk)
         if isinstance(chunk, Columns):
             return Columns((numbers, chunk.tree), len(chunk))
-        return Elements(list(zip(numbers, chunk.items, strict=True)))
+        return ElementList(list(zip(numbers, chunk.items, strict=True)))

@@ -25,7 +25,7 @@ import numpy as np
 
 from estimax.core.errors import InputError
 from estimax.input.streams.background import Lookahead
-from estimax.input.streams.chunks import Chunk, Columns, Elements, concatenate
+from estimax.input.streams.chunks import Chunk, Columns, ElementList, concatenate
 from estimax.input.streams.stream import (
     Context,
     DatasetNode,
@@ -110,7 +110,7 @@ class _GroupStream:
 
     def _reduce(self, group: _Group) -> Stream:
         """Open the dataset that `reduce_func` makes of a group."""
-        window = self._node.make_dataset(InMemory(Elements(group.elements)))
+        window = self._node.make_dataset(InMemory(ElementList(group.elements)))
         made = self._node.reduce_func(group.key, window)
         if not is_dataset(made):
             raise InputError(
@@ -243,7 +243,7 @@ class Buckets:
 
     def _shapes_of(self, window: InMemory, longest: int) -> Any:
         """Return shapes that pad to `longest` where dim 0 is the element's length."""
-        assert isinstance(window.chunk, Elements)
+        assert isinstance(window.chunk, ElementList)
         items = window.chunk.items
         lengths = [int(call(self.length_func, item)) for item in items]
 
@@ -313,7 +313,7 @@ class _WindowStream(VerbStream):
         window = joined.slice(0, min(reach, len(joined)), node.stride)
         _, piece = self._pieces.popleft()
         self._held -= len(piece)
-        return Elements([as_datasets(window, node.make_dataset)])
+        return ElementList([as_datasets(window, node.make_dataset)])
 
     def _read_piece(self, reach: int) -> bool:
         before = self._source.get_state()
@@ -349,7 +349,7 @@ def as_datasets(chunk: Chunk, make: Callable[[DatasetNode], Any]) -> Structure:
     if isinstance(chunk, Columns):
         rows = len(chunk)
         return map_leaves(lambda c: make(InMemory(Columns(c, rows))), chunk.tree)
-    return map_leaves(lambda *c: make(InMemory(Elements(c))), *chunk.items)
+    return map_leaves(lambda *c: make(InMemory(ElementList(c))), *chunk.items)
 
 
 @dataclass(frozen=True, eq=False)

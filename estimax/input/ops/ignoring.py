@@ -17,8 +17,8 @@ from estimax.input.ops.caching import Cache
 from estimax.input.ops.grouping import InMemory
 from estimax.input.ops.mixing import Interleave
 from estimax.input.ops.options import WithOptions
-from estimax.input.ops.ordering import Repeat, Shard, Take
 from estimax.input.ops.parallel_map import ParallelMap, Prefetch
+from estimax.input.ops.selection import Repeat, Shard, Take
 from estimax.input.ops.shuffle import WindowShuffle
 from estimax.input.sources.arrays import Range, Slices, Table
 from estimax.input.sources.file_blocks import FileBlocks

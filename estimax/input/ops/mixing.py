@@ -39,8 +39,8 @@ from estimax.input.streams.stream import (
     check_at_least,
     elements_at,
     elements_at_once,
-    restored_error,
-    saved_error,
+    restore_error,
+    save_error,
 )
 from estimax.input.streams.structure import Structure, call, is_dataset
 
@@ -240,7 +240,7 @@ class _DatasetChooser:
             self._state = self._numbers.get_state()
             chunk = self._numbers.read(n)
             if chunk is not None:
-                numbers = np.asarray(chunk.stacked(), np.int64)
+                numbers = np.asarray(chunk.to_batch(), np.int64)
                 known = np.arange(len(ended))
                 if numbers.ndim != 1 or not np.isin(numbers, known).all():
                     raise InputError(
@@ -411,7 +411,7 @@ class _InterleaveStream:
         return {
             "turn": [self._turn, self._taken, self._opened],
             "slots": slots,
-            "error": saved_error(self._error),
+            "error": save_error(self._error),
             "source": self._inputs.get_state(),
         }
 
@@ -427,7 +427,7 @@ class _InterleaveStream:
             slot.rows.set_state(saved["rows"])
             self._slots[i] = slot
         self._inputs.set_state(state["source"])
-        self._no_more, self._error = False, restored_error(state["error"])
+        self._no_more, self._error = False, restore_error(state["error"])
         self._turn, self._taken, self._opened = map(int, state["turn"])
 
     def close(self) -> None:

@@ -7,7 +7,8 @@
 
 Two of them have an effect: `experimental_distribute.auto_shard_policy` (see
 `Dataset.auto_shard`) and `threading.private_threadpool_size` (the number of threads
-that AUTOTUNE stands for). Order is always deterministic, so the others change nothing.
+that AUTOTUNE stands for). Order is always deterministic, so all other
+options change nothing.
 """
 
 from __future__ import annotations

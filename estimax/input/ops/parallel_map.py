@@ -59,7 +59,7 @@ class ParallelMap(VerbNode):
     def maps_blocks(self) -> bool:
         """Whether the function is called for blocks of rows, as far as is known."""
         is_row_map = elements_at_once(self.source) > 1
-        return is_row_map and getattr(self.apply, "obstacle", "") is None
+        return is_row_map and getattr(self.apply, "maps_blocks", False)
 
     def __post_init__(self) -> None:
         check_at_least(1, self.threads, f"{self.name}: num_parallel_calls")
@@ -95,7 +95,7 @@ class _ParallelMapStream(VerbStream):
         self._node = node
         self._workers = Workers(node.threads, node.name)  # start with the first read
         self._tasks: deque[_Task] = deque()  # not yet returned, oldest first
-        self._unread: deque[_Task] = deque()  # those of _tasks that were not read yet
+        self._unread: deque[_Task] = deque()  # the part of _tasks that was not read yet
         self._reading = threading.Lock()  # held by the thread that reads the source
         # Where the oldest unread task begins: (elements to skip, source's position).
         self._position: tuple[int, State] = (0, source.get_state())
@@ -112,8 +112,8 @@ class _ParallelMapStream(VerbStream):
         except Exception:
             if task.chunk is None or len(task.chunk) == 1:
                 raise
-        # One element of several failed. Map each by itself, so that the others are not
-        # lost to ignore_errors.
+        # One element of several failed. Map each by itself, so that ignore_errors loses
+        # only that element.
         assert task.before is not None
         for i in reversed(range(len(task.chunk))):
             chunk = task.chunk.slice(i, i + 1)

@@ -1,12 +1,13 @@
 """Whole-chain questions: the shard of one process, and the number of elements.
 
-    sharded(node, 4, 1, AutoShardPolicy.AUTO)     # the node of process 1 of 4
-    cardinality_of(node)                          # a count, INFINITE or UNKNOWN
+    shard_of_process(node, 4, 1, AutoShardPolicy.AUTO)   # for process 1 of 4
+    cardinality_of(node)                                 # a count, INFINITE or UNKNOWN
 
-`sharded` divides by file if there are at least as many files as processes, otherwise by
-record. It divides as early in the chain as possible without changing the contents of an
-epoch: before shuffle, repeat and batch, but after a take or a zip. Shuffles before the
-division get a fixed seed, because every process must divide the same order.
+`shard_of_process` divides by file if there are at least as many files as processes,
+otherwise by record. It divides as early in the chain as possible without changing the
+contents of an epoch: before shuffle, repeat and batch, but after a take or a zip.
+Shuffles before the division get a fixed seed, because every process must divide the
+same order.
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from dataclasses import replace
 from typing import Any
 
 from estimax.core.errors import InputError
-from estimax.input.ops.batching import Filter, Map, MapBlocks, PaddedBatch, StackedBatch
+from estimax.input.ops.batching import (
+    Filter,
+    Map,
+    MapBlocks,
+    PaddedBatch,
+    RaggedBatch,
+    Rebatch,
+    SparseBatch,
+    StackedBatch,
+)
 from estimax.input.ops.caching import Cache, Memory
 from estimax.input.ops.combining import Concatenate, Enumerate, Zip
 from estimax.input.ops.grouping import GroupByWindow, InMemory, Window
 from estimax.input.ops.ignoring import IgnoreErrors
 from estimax.input.ops.mixing import Interleave, Mix, RandomChoice
 from estimax.input.ops.options import AutoShardPolicy, WithOptions
-from estimax.input.ops.ordering import Repeat, Shard, Skip, Take
 from estimax.input.ops.parallel_map import ParallelMap, Prefetch
-from estimax.input.ops.rebatching import RaggedBatch, Rebatch, SparseBatch
-from estimax.input.ops.scanning import Scan
+from estimax.input.ops.selection import Repeat, Scan, Shard, Skip, Take
 from estimax.input.ops.shuffle import RandomNumbers, WindowShuffle
 from estimax.input.sources.arrays import Range, Slices, Table
 from estimax.input.sources.file_blocks import FileBlocks
@@ -58,7 +66,7 @@ _BATCHING = (
 )
 
 
-def sharded(
+def shard_of_process(
     node: DatasetNode, num: int, index: int, policy: AutoShardPolicy
 ) -> DatasetNode:
     """Return a node for the part of the input that process `index` of `num` reads."""
@@ -71,7 +79,7 @@ def sharded(
     if by_file and isinstance(first, FileBlocks) and len(first.paths) >= num:
         Shard(first, num, index)  # raises if `num` or `index` is invalid
         mine = replace(first, paths=first.paths[index::num])
-        return rebuilt(mine, chain[last + 1 :])
+        return rebuild_chain(mine, chain[last + 1 :])
     opened = [i for i in _before_batch(chain) if isinstance(chain[i], Interleave)]
     opened = [i for i in opened if i > last]
     if opened and not (by_file and cardinality_of(first) >= num):
@@ -82,11 +90,13 @@ def sharded(
             f"auto_shard: the policy is FILE, and there are fewer files than the {num} "
             "processes, or no files at all. Use AutoShardPolicy.AUTO or DATA."
         )
-    head = rebuilt(_with_seeds(chain[0]), [_with_seeds(n) for n in chain[1 : last + 1]])
-    return rebuilt(Shard(head, num, index), chain[last + 1 :])
+    head = rebuild_chain(
+        _with_seeds(chain[0]), [_with_seeds(n) for n in chain[1 : last + 1]]
+    )
+    return rebuild_chain(Shard(head, num, index), chain[last + 1 :])
 
 
-def rebuilt(source: DatasetNode, rest: Sequence[DatasetNode]) -> DatasetNode:
+def rebuild_chain(source: DatasetNode, rest: Sequence[DatasetNode]) -> DatasetNode:
     """Return the chain of `rest` over another source."""
     for node in rest:
         # Every node that has a source is a dataclass with that field.
@@ -134,7 +144,7 @@ def _with_seeds(node: Any) -> Any:  # Any: a node, returned with the same type
 
 def _chain_with_seeds(node: DatasetNode) -> DatasetNode:
     chain = [_with_seeds(one) for one in chain_of(node)]
-    return rebuilt(chain[0], chain[1:])
+    return rebuild_chain(chain[0], chain[1:])
 
 
 # Cardinality: tf.data's values for a count that is not a number.
@@ -177,16 +187,16 @@ def cardinality_of(node: DatasetNode) -> int:
         case Mix(choice=RandomChoice(), stop_on_empty=False):
             return _sum([cardinality_of(one) for one in node.nodes])
         case Repeat():
-            return _repeated(cardinality_of(node.source), node.count)
+            return _count_repeats(cardinality_of(node.source), node.count)
     if node.source is None:
         return UNKNOWN
     count = cardinality_of(node.source)
     if isinstance(node, _SAME_COUNT):
         return count
-    return _reduced(node, count)
+    return _count_after_verb(node, count)
 
 
-def _repeated(once: int, count: int | None) -> int:
+def _count_repeats(once: int, count: int | None) -> int:
     if once == 0 or count == 0:
         return 0
     if count in (None, -1):
@@ -195,7 +205,7 @@ def _repeated(once: int, count: int | None) -> int:
     return once * count if once > 0 else once
 
 
-def _reduced(node: DatasetNode, count: int) -> int:
+def _count_after_verb(node: DatasetNode, count: int) -> int:
     """Return how many of `count` elements a verb leaves or makes."""
     match node:
         case Take():

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import InputError
-from estimax.input.streams.chunks import Chunk, Columns, Elements
+from estimax.input.streams.chunks import Chunk, Columns, ElementList
 from estimax.input.streams.stream import (
     Context,
     State,
@@ -47,7 +47,7 @@ def permutation(n: int, *key: object) -> NDArray[np.int64]:
     """Return a uniform permutation of range(n) that depends on `key` only.
 
     It is the same on every machine and NumPy version: NumPy guarantees the output of
-    its bit generators, but not that of `Generator.permutation`.
+    its bit generators, but not the stream of `Generator.permutation`.
 
     >>> sorted(permutation(5, "seed", 0).tolist())
     [0, 1, 2, 3, 4]
@@ -286,7 +286,7 @@ class _ResampleStream(VerbStream):
                 if self._draw() < self._chance(number):
                     kept.append((np.int64(number), element))
             if kept:
-                return Elements(kept)
+                return ElementList(kept)
         return None
 
     def _chance(self, number: int) -> float:

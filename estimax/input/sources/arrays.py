@@ -21,8 +21,7 @@ from estimax.core.errors import InputError
 from estimax.core.raw_values import frame_columns
 from estimax.core.sparse import Sparse
 from estimax.input.streams.chunks import Chunk, Columns, columns_of
-from estimax.input.streams.columns import as_column
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged, as_column
 from estimax.input.streams.stream import Context, State, check_same
 from estimax.input.streams.structure import Structure, map_leaves
 

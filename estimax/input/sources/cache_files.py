@@ -1,7 +1,7 @@
 """Cache one complete pass over a dataset in two files: data and index.
 
     cache = CacheFile("cache/train")
-    cache.kept()                     # the complete pass, None if there is none yet
+    cache.complete_pass()            # None if there is none yet
     cache.start(seed)                # a writer of a new pass
 
 `<prefix>.data` holds the arrays of all chunks, and `<prefix>.index`, in JSON, describes
@@ -15,6 +15,12 @@ rebuilt automatically, because it may be the only copy of its source.
 The second half of the file is the format of a chunk: `pack_chunk` concatenates the
 arrays of a chunk and describes them as JSON, and `unpack_chunk` returns views of the
 bytes. It trusts no description: sizes, offsets and row splits are checked before use.
+
+`save` writes the elements of a pass to a folder, with the two files of a cache, and
+`Saved` is a source that reads them:
+
+    save(chunks, "train.saved")        # atomic: the folder is complete or not there
+    Saved("train.saved")               # a source of the same elements
 """
 
 from __future__ import annotations
@@ -25,21 +31,23 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import InputError
+from estimax.core.errors import InputError, MissingFileError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.streams.chunks import Chunk, Columns, Elements
-from estimax.input.streams.columns import as_column, row_count
-from estimax.input.streams.ragged import Ragged
-from estimax.input.streams.stream import State
+from estimax.input.streams.background import Lookahead
+from estimax.input.streams.chunks import Chunk, Columns, ElementList
+from estimax.input.streams.columns import Ragged, as_column, row_count
+from estimax.input.streams.stream import ROWS_AT_ONCE, Context, State, Stream
 from estimax.input.streams.structure import Structure, named_leaves
 from estimax.native import checksum
 from estimax.storage import atomic, files, json_text
@@ -59,7 +67,7 @@ class CacheFile:
         self._prefix = prefix
         self._open: CachedFiles | None = None
 
-    def kept(self) -> CachedFiles | None:
+    def complete_pass(self) -> CachedFiles | None:
         """Return the complete pass; None if there is none yet."""
         if self._open is None and os.path.exists(f"{self._prefix}.index"):
             self._open = CachedFiles(self._prefix)
@@ -113,10 +121,10 @@ class CachedFiles:
                 raise ValueError(f"{len(self.states)} positions for {count} chunks")
             expected = sum(entry.size for entry in self._chunks)
         except (KeyError, TypeError, ValueError) as error:
-            raise self._damaged(f"the index is malformed ({error})") from error
+            raise self._damage_error(f"the index is malformed ({error})") from error
         size = files.size_of(self._file)
         if size != expected:
-            raise self._damaged(f"expected {expected} bytes, found {size}")
+            raise self._damage_error(f"expected {expected} bytes, found {size}")
 
     @property
     def is_columnar(self) -> bool:
@@ -128,16 +136,16 @@ class CachedFiles:
         entry = self._chunks[number]
         size = files.size_of(self._file) or 0
         if not 0 <= entry.start <= entry.start + entry.size <= size:
-            raise self._damaged(
+            raise self._damage_error(
                 f"chunk {number} lies at bytes {entry.start} to "
                 f"{entry.start + entry.size}, but the file has {size} bytes"
             )
-        buffer = _aligned(entry.size)
+        buffer = _allocate_aligned(entry.size)
         with self._lock:
             self._file.seek(entry.start)
             found = _fill(self._file, buffer)
         if found < entry.size or checksum.crc32c(buffer.data) != entry.crc:
-            raise self._damaged(
+            raise self._damage_error(
                 f"the checksum of chunk {number} (bytes {entry.start} to "
                 f"{entry.start + entry.size}) is wrong"
             )
@@ -145,9 +153,9 @@ class CachedFiles:
         try:
             return unpack_chunk(buffer, entry.described)
         except DescriptionError as error:
-            raise self._damaged(f"chunk {number}: {error}") from error
+            raise self._damage_error(f"chunk {number}: {error}") from error
 
-    def _damaged(self, what: str) -> CacheError:
+    def _damage_error(self, what: str) -> CacheError:
         return CacheError(self._path, self._prefix, what)
 
 
@@ -205,7 +213,7 @@ def _checksum_line(text: bytes) -> bytes:
     return b"crc32c %08x" % checksum.crc32c(text)
 
 
-def _aligned(size: int) -> NDArray[np.uint8]:
+def _allocate_aligned(size: int) -> NDArray[np.uint8]:
     """Return an uninitialized buffer at an address that `ALIGNMENT` divides."""
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
@@ -296,7 +304,7 @@ def unpack_chunk(buffer: NDArray[np.uint8], described: Any) -> Chunk:
     """
     try:
         if "rows" not in described:
-            return Elements([_unpack(buffer, item) for item in described["items"]])
+            return ElementList([_unpack(buffer, item) for item in described["items"]])
         rows = _count(described["rows"])
         tree = _unpack(buffer, described["tree"])
         for name, column in named_leaves(tree):
@@ -428,3 +436,86 @@ def _count(value: Any) -> int:
 def _check(is_right: Any, what: str) -> None:
     if not is_right:
         raise DescriptionError(what)
+
+
+_PREFIX = "elements"
+
+
+def save(chunks: Iterable[Chunk], path: str) -> None:
+    """Write chunks to a folder, which replaces an earlier saved dataset.
+
+    Raises:
+      InputError: The folder exists and is something else than a saved dataset.
+    """
+    folder = Path(path)
+    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_free and not (folder / f"{_PREFIX}.index").exists():
+        raise InputError(
+            f"save: {path} exists and is not a saved dataset. Delete it, or choose "
+            "another path."
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.folder(folder) as temporary:
+        writer = CacheFile(str(temporary / _PREFIX)).start(seed=0)
+        try:
+            for chunk in chunks:
+                writer.add({}, chunk)
+        except BaseException:
+            writer.abandon()
+            raise
+        writer.finish()
+
+
+@dataclass(frozen=True, eq=False)
+class Saved:
+    """The elements of a saved dataset."""
+
+    path: str
+    name: str = "load"
+    source = None
+
+    def __post_init__(self) -> None:
+        if not os.path.exists(os.path.join(self.path, f"{_PREFIX}.index")):
+            raise MissingFileError(
+                f"load: {self.path} is not a saved dataset: it has no file "
+                f"{_PREFIX}.index. Dataset.save writes one."
+            )
+
+    @cached_property
+    def files(self) -> CachedFiles:
+        """The index of the files, read once."""
+        found = CacheFile(os.path.join(self.path, _PREFIX)).complete_pass()
+        assert found is not None
+        return found
+
+    @property
+    def columnar(self) -> bool:
+        return self.files.is_columnar
+
+    def open(self, context: Context) -> Stream:
+        """Start at the first element."""
+        at_once = ROWS_AT_ONCE if self.columnar else 1
+        return Lookahead(_SavedStream(self.files), at_once)
+
+
+class _SavedStream:
+    """One chunk of the files with each read, however many were asked for."""
+
+    def __init__(self, files: CachedFiles) -> None:
+        self._files = files
+        self._chunk = 0  # the number of the next chunk
+
+    def read(self, n: int) -> Chunk | None:
+        if self._chunk == len(self._files.states):
+            return None
+        self._chunk += 1
+        return self._files.chunk(self._chunk - 1)
+
+    def get_state(self) -> State:
+        return {"chunk": self._chunk}
+
+    def set_state(self, state: State) -> None:
+        self._chunk = int(state["chunk"])
+
+    def close(self) -> None:
+        pass

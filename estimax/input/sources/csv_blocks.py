@@ -278,10 +278,10 @@ def _first_bad_quote(
         place = int(opening[bad_opening])
         return _BadQuote(_first_broken_field(block.data, quotes, place), place)
     if bad_closing is not None:
-        opened = _opened_at(opening, closing, bad_closing)
+        opened = _find_opening_quote(opening, closing, bad_closing)
         return _BadQuote(opened, int(closing[bad_closing]))
     if is_last and len(quotes) % 2:
-        return _BadQuote(_opened_at(opening, closing, len(opening) - 1), None)
+        return _BadQuote(_find_opening_quote(opening, closing, len(opening) - 1), None)
     return None
 
 
@@ -296,10 +296,10 @@ def _first_broken_field(data: bytes, quotes: NDArray[np.int64], place: int) -> i
     if not first_break or first_break > place:
         return place
     pair = int(np.searchsorted(before, first_break - 1)) // 2
-    return _opened_at(before[0::2], before[1::2], pair)
+    return _find_opening_quote(before[0::2], before[1::2], pair)
 
 
-def _opened_at(
+def _find_opening_quote(
     opening: NDArray[np.int64], closing: NDArray[np.int64], index: int
 ) -> int:
     """Return the quote that opens a field, before all doubled quotes in it."""

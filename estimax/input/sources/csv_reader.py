@@ -40,7 +40,7 @@ from estimax.input.sources.csv_schema import (
     split_row,
 )
 from estimax.input.sources.file_blocks import BlockStart, OpenFile
-from estimax.input.streams.block_rows import BlockValue
+from estimax.input.streams.block_values import BlockValue
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.columns import DataColumn, row_of
 from estimax.native.csv_records import RecordFormat
@@ -60,7 +60,7 @@ class CsvReader:
 
     schema: Schema
     form: CsvFormat
-    first: str  # the file whose header the others must have
+    first: str  # the file whose header all files must have
     end: int | None = None  # the byte after the last row to read; None: all rows
     _open: OpenFile = field(init=False)
     _most: int = field(init=False)  # bytes per block, fewer after a bad row
@@ -162,7 +162,8 @@ def decode_csv(
     """
     options = (record_defaults, field_delim, use_quote_delim, na_value, select_cols)
     if isinstance(records, BlockValue):  # `map` calls a function for many rows at once
-        return [records.like(c) for c in decode_csv(records.text, *options)]
+        decoded = records.block.attempt(decode_csv, records.text, *options)
+        return [records.like(column) for column in decoded]
     single = isinstance(records, str | bytes)
     text = Strings.of([records] if single else records)
     flat = text.reshape((-1,))
@@ -202,7 +203,7 @@ _decodings: ContextVar[list[Decoding] | None] = ContextVar("decodings", default=
 
 
 @contextmanager
-def recorded_decodings() -> Iterator[list[Decoding]]:
+def record_decodings() -> Iterator[list[Decoding]]:
     """Record the calls of `decode_csv` in a block, for an export."""
     found: list[Decoding] = []
     token = _decodings.set(found)
@@ -248,7 +249,7 @@ def _decoder_of(
 class _Default:
     """An entry of `record_defaults` that compares by type and value.
 
-    Without the types, a decoder for the default 0.0 would be taken for that of 0.
+    Without the types, a decoder for the default 0.0 would be used for 0.
     """
 
     __slots__ = ("given", "key")
@@ -275,13 +276,13 @@ def _make_decoder(
 ) -> _Decoder:
     given = [default.given for default in defaults]
     schema = Schema(*number_fields(count, given, select_cols), None)
-    return _Decoder(schema, form, _compiled_format(schema, form))
+    return _Decoder(schema, form, _compile_format(schema, form))
 
 
 _kept_decoder = functools.lru_cache(maxsize=64)(_make_decoder)
 
 
-def _compiled_format(schema: Schema, form: CsvFormat) -> RecordFormat | None:
+def _compile_format(schema: Schema, form: CsvFormat) -> RecordFormat | None:
     marks = (form.delimiter.encode(), (form.quote or "").encode())
     is_known = all(field.dtype in KINDS for field in schema.fields)
     if len(marks[0]) != 1 or not is_known:
@@ -298,7 +299,7 @@ def _parse(records: Strings, schema: Schema, form: CsvFormat) -> list[DataColumn
     """Return the columns of a vector of records."""
     if not len(records):
         return [_empty(field.dtype) for field in schema.fields]
-    data = joined(records)
+    data = join_records(records)
     block = Block("decode_csv", data.tobytes(), len(data), 0)
     try:
         check_whole(block, records.lengths, form)
@@ -322,10 +323,10 @@ def _error_of_record(
     return error
 
 
-def joined(records: Strings) -> NDArray[np.uint8]:
+def join_records(records: Strings) -> NDArray[np.uint8]:
     r"""Return the bytes of the records with a line break after each.
 
-    >>> joined(Strings.of(["a", "bc"])).tobytes()
+    >>> join_records(Strings.of(["a", "bc"])).tobytes()
     b'a\nbc\n'
     """
     lengths = records.lengths

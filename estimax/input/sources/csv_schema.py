@@ -74,7 +74,7 @@ def make_schema(
     select: Iterable[str] | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> Schema:
-    """Return the schema of files; the arguments are those of `csv_files`.
+    """Return the schema of files for the arguments of `csv_files`.
 
     Raises:
       InputError: An argument names an unknown column or dtype, a default does not fit
@@ -307,7 +307,7 @@ def csv_fields(
 ) -> tuple[tuple[str, ...], tuple[CsvField, ...]]:
     """Return the names of all columns of a file, which are numbers, and those to read.
 
-    The arguments are those of `CsvDataset`.
+    It takes the arguments of `CsvDataset`.
     """
     count = len(record_defaults)
     if exclude_cols is not None:

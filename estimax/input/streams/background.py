@@ -97,9 +97,9 @@ class Lookahead:
     """A stream with a buffer of one chunk; a worker may read the next chunk ahead.
 
     The caller can see how many elements are in the buffer (`fill`) before it takes them
-    (`give`). The position is that of the buffered chunk in the source, and how many of
-    its elements were given: `{"given": 3, "source": …}`. After a resume the chunk is
-    read again and `given` elements are dropped.
+    (`give`). The position is the place of the buffered chunk in the source, and how
+    many of its elements were given: `{"given": 3, "source": …}`. After a resume the
+    chunk is read again and `given` elements are dropped.
 
     Threads: while a worker reads ahead, the source belongs to that worker. `_fetch` and
     `_cancel_read` wait for it before they touch the source again.
@@ -249,8 +249,8 @@ class _Channel(Generic[T]):
     """A bounded queue that both the producer and the consumer can end."""
 
     def __init__(self, depth: int) -> None:
-        # The lock must be reentrant, as that of a Condition is: the garbage collector
-        # may call `close` while this same thread is inside `put` or `get`.
+        # The lock must be reentrant, as the lock of a Condition is: the garbage
+        # collector may call `close` while this same thread is inside `put` or `get`.
         self._changed = threading.Condition()
         self._items: deque[T] = deque()
         self._depth = depth

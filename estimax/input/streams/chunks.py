@@ -1,12 +1,12 @@
 """Chunks: several elements at a time, as they pass between the stages of a dataset.
 
     Columns({"x": array, "city": Strings}, rows=4096)   # examples, before batch()
-    Elements([batch, batch])                            # anything else, after batch()
+    ElementList([batch, batch])                         # anything else, after batch()
     MappedRows(columns, forms)                          # results of a map over examples
 
 The classes have the same methods, so a shuffle or a take is written once. Rows of
-equal shape are kept as Columns, and no code loops over them in Python. `MappedRows` are
-Elements whose values are in columns.
+equal shape are kept as Columns, and no code loops over them in Python. `MappedRows` act
+as an `ElementList` whose values are in columns.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Columns:
         """Return one row."""
         return map_leaves(lambda column: columns.row_of(column, i), self.tree)
 
-    def stacked(self) -> Structure:
+    def to_batch(self) -> Structure:
         """Return all rows as one batch."""
         return self.tree
 
-    def rearranged(self, fn: Callable[..., Any]) -> Columns:
+    def rearrange(self, fn: Callable[..., Any]) -> Columns:
         """Apply a function of estimax that only moves columns; nothing is checked."""
         return Columns(call(fn, self.tree), self.rows)
 
@@ -73,7 +73,7 @@ class Columns:
 
 
 @dataclass(frozen=True, eq=False)
-class Elements:
+class ElementList:
     """Elements as separate objects: batches, or what a generator yields."""
 
     items: Sequence[Structure]
@@ -81,19 +81,19 @@ class Elements:
     def __len__(self) -> int:
         return len(self.items)
 
-    def slice(self, start: int, stop: int, step: int = 1) -> Elements:
+    def slice(self, start: int, stop: int, step: int = 1) -> ElementList:
         """Return elements start, start + step, … below stop."""
-        return Elements(self.items[start:stop:step])
+        return ElementList(self.items[start:stop:step])
 
-    def take(self, index: NDArray[np.int64]) -> Elements:
+    def take(self, index: NDArray[np.int64]) -> ElementList:
         """Return the elements at `index`, in that order."""
-        return Elements([self.items[i] for i in index.tolist()])
+        return ElementList([self.items[i] for i in index.tolist()])
 
     def element(self, i: int) -> Structure:
         """Return one element."""
         return self.items[i]
 
-    def stacked(self) -> Structure:
+    def to_batch(self) -> Structure:
         """Return all elements as one batch; raise `InputError` if shapes differ."""
         try:
             return map_leaves(lambda *rows: columns.stack(rows), *self.items)
@@ -101,21 +101,21 @@ class Elements:
             _stack_by_name(self.items)
             raise error
 
-    def rearranged(self, fn: Callable[..., Any]) -> Elements:
+    def rearrange(self, fn: Callable[..., Any]) -> ElementList:
         """Apply a function of estimax that only moves columns; nothing is checked."""
-        return Elements([call(fn, item) for item in self.items])
+        return ElementList([call(fn, item) for item in self.items])
 
-    def map_blocks(self, fn: Callable[..., Any]) -> Elements:
+    def map_blocks(self, fn: Callable[..., Any]) -> ElementList:
         """Apply the function to each element: a batch is one block."""
-        return Elements([as_element(call(fn, item)) for item in self.items])
+        return ElementList([as_element(call(fn, item)) for item in self.items])
 
 
 @dataclass(frozen=True, eq=False)
 class MappedRows:
     """The results of a function for many rows, as columns.
 
-    It has the methods and `items` of the `Elements` that calling the function for every
-    row would give.
+    It has the methods and `items` of the `ElementList` that calling the function for
+    every row would give.
 
     Attributes:
       columns: The values of all rows.
@@ -146,18 +146,18 @@ class MappedRows:
         forms = iter(leaves(self.forms))
         return map_leaves(lambda c: next(forms).row(c, i), self.columns.tree)
 
-    def stacked(self) -> Structure:
+    def to_batch(self) -> Structure:
         """Return all elements as one batch."""
         forms = iter(leaves(self.forms))
         return map_leaves(lambda c: next(forms).batch(c), self.columns.tree)
 
-    def rearranged(self, fn: Callable[..., Any]) -> MappedRows:
+    def rearrange(self, fn: Callable[..., Any]) -> MappedRows:
         """Apply a function of estimax that only moves columns; nothing is checked."""
-        return MappedRows(self.columns.rearranged(fn), call(fn, self.forms))
+        return MappedRows(self.columns.rearrange(fn), call(fn, self.forms))
 
-    def map_blocks(self, fn: Callable[..., Any]) -> Elements:
+    def map_blocks(self, fn: Callable[..., Any]) -> ElementList:
         """Apply the function to each element, as it is not a row of a source."""
-        return Elements(self.items).map_blocks(fn)
+        return ElementList(self.items).map_blocks(fn)
 
     def is_like(self, other: MappedRows) -> bool:
         """Return whether both can be joined to one chunk."""
@@ -180,7 +180,7 @@ class MappedRows:
 
 
 def _stack_by_name(items: Sequence[Structure]) -> None:
-    """Raise the error of `Elements.stacked` again, with the name of the leaf."""
+    """Raise the error of `ElementList.to_batch` again, with the name of the leaf."""
     rows: list[tuple[Any, ...]] = []
     map_leaves(lambda *values: rows.append(values), *items)
     for (name, _), values in zip(named_leaves(items[0]), rows, strict=True):
@@ -190,7 +190,7 @@ def _stack_by_name(items: Sequence[Structure]) -> None:
             raise InputError(f"{name}: {error}" if name else str(error)) from error
 
 
-Chunk = Columns | Elements | MappedRows
+Chunk = Columns | ElementList | MappedRows
 
 
 def columns_of(tree: Structure, *, expected_rows: int | None = None) -> Columns:
@@ -256,7 +256,7 @@ def concatenate(chunks: Sequence[Chunk]) -> Chunk:
         return MappedRows(joined, mapped[0].forms)
     blocks = [chunk for chunk in chunks if isinstance(chunk, Columns)]
     if len(blocks) < len(chunks):
-        return Elements([c.element(i) for c in chunks for i in range(len(c))])
+        return ElementList([c.element(i) for c in chunks for i in range(len(c))])
     trees = [block.tree for block in blocks]
     tree = map_leaves(lambda *parts: columns.join(parts), *trees)
     return Columns(tree, sum(block.rows for block in blocks))

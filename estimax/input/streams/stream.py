@@ -112,7 +112,7 @@ class VerbNode:
     """Base class of nodes that read one source.
 
     A subclass sets `name` and defines `open`. It sets `columnar` if its elements are
-    of another kind than those of its source.
+    of another kind than the elements of its source.
     """
 
     source: DatasetNode
@@ -125,8 +125,8 @@ class VerbNode:
 class VerbStream:
     """Base class of streams that read one source; a subclass defines `read`.
 
-    The position is that of the source, unless the subclass names attributes in `saved`:
-    with `saved = ("taken",)`, the position is `{"taken": self._taken, "source": …}`.
+    The position is the position of the source, unless the subclass names attributes in
+    `saved`: with `saved = ("taken",)`, it is `{"taken": self._taken, "source": …}`.
     These keys are in every checkpoint that was ever written, so they must not change.
     """
 
@@ -188,7 +188,7 @@ def chain_of(node: DatasetNode) -> list[DatasetNode]:
 
 
 def inner_nodes(node: DatasetNode) -> list[DatasetNode]:
-    """Return all nodes that a node reads from: its source, or those of a zip or mix."""
+    """Return the nodes that a node reads: its source, or the inputs of a zip or mix."""
     found = [getattr(node, name, None) for name in ("source", "first", "second")]
     nodes = [inner for _, inner in named_leaves(getattr(node, "nodes", None))]
     choice = getattr(getattr(node, "choice", None), "node", None)
@@ -233,7 +233,7 @@ def elements_at(
 ) -> list[Structure]:
     """Read single elements at saved positions, with one stream opened for this.
 
-    A position is that of a `Lookahead`: row `"given"` of the chunk that begins at
+    It takes a position of a `Lookahead`: row `"given"` of the chunk that begins at
     position `"source"`. Rows of one chunk are read together.
     """
     if not positions:
@@ -258,13 +258,13 @@ def elements_at(
     return elements
 
 
-def saved_error(error: Exception | None) -> str | None:
+def save_error(error: Exception | None) -> str | None:
     """Return the text that a position keeps of an error that is still to be raised."""
     return None if error is None else str(error)
 
 
-def restored_error(saved: str | None) -> Exception | None:
-    """Return the error that `saved_error` saved, to be raised after a resume."""
+def restore_error(saved: str | None) -> Exception | None:
+    """Return the error that `save_error` saved, to be raised after a resume."""
     return None if saved is None else InputError(saved)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from estimax.core.errors import InputError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.streams.ragged import Ragged
+from estimax.input.streams.columns import Ragged
 
 
 class InputTypeError(InputError, TypeError):
@@ -139,9 +139,13 @@ def encode_texts(tree: Structure) -> Structure:
 
 def call(fn: Callable[..., Any], element: Structure) -> Structure:
     """Call a function with an element; a tuple is passed as several arguments."""
-    if isinstance(element, tuple) and not hasattr(element, "_fields"):
-        return fn(*element)
-    return fn(element)
+    return fn(*arguments_of(element))
+
+
+def arguments_of(element: Structure) -> tuple[Any, ...]:
+    """Return the arguments with which a function of an element is called."""
+    is_tuple = isinstance(element, tuple) and not hasattr(element, "_fields")
+    return element if is_tuple else (element,)
 
 
 def to_numpy(tree: Structure) -> Structure:

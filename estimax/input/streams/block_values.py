@@ -14,22 +14,101 @@ of an array may use other instructions. `decode_csv` and `parse_single_example` 
 
 Whatever needs the value itself, such as `if x > 3`, `float(x)` or `print(x)`, refuses:
 it raises, and marks the call as refused, also if the function catches the exception.
+So do questions for the type of a value, which is not the type of a row.
+
+A function that is called for one row may return a Python number, or a sparse value that
+is as wide as its row. A column holds the values of many rows as one array; its
+`RowForm` gives back exactly what the function would have returned for each of them.
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.input.streams.columns import DataColumn
-from estimax.input.streams.row_forms import ROW, RowForm
+from estimax.input.streams.columns import DataColumn, as_value, row_of
+
+
+@dataclass(frozen=True, eq=False)
+class RowForm:
+    """The type of the values that the rows of a column stand for.
+
+    Attributes:
+      kind: "row" if `row_of` returns the value; "python" for a bool, int or float;
+        "point" for an array without axes; "sparse" for a `Sparse` that is only as wide
+        as its values require; "constant" for a value that is the same in every row.
+      constant: The value, if `kind` is "constant".
+      as_column: Whether the value is converted to a column, as an element of a dataset
+        that does not consist of rows.
+    """
+
+    kind: Literal["row", "python", "point", "sparse", "constant"] = "row"
+    constant: Any = None
+    as_column: bool = False
+
+    def row(self, column: DataColumn, i: int) -> Any:
+        """Return the value of row i."""
+        value = self._row(column, i)
+        return as_value(value) if self.as_column else value
+
+    def _row(self, column: DataColumn, i: int) -> Any:
+        if self.kind == "constant":
+            return self.constant
+        value = row_of(column, i)
+        if self.kind == "python":
+            return value.item()
+        if self.kind == "point":
+            return np.asarray(value)
+        return trim_width(value) if self.kind == "sparse" else value
+
+    def rows(self, column: DataColumn) -> list[Any]:
+        """Return the values of all rows."""
+        if self.kind == "row" and not self.as_column:
+            if isinstance(column, Strings) and column.ndim == 1:
+                return column.tolist()
+            if isinstance(column, np.ndarray):
+                return list(column)
+        return [self.row(column, i) for i in range(len(column))]
+
+    def batch(self, column: DataColumn) -> DataColumn:
+        """Return what stacking the values of all rows gives."""
+        if self.kind == "sparse":
+            assert isinstance(column, Sparse)
+            return trim_width(column)
+        # A part of a longer column is copied, as stacking does: whoever writes into a
+        # batch must not change rows of another batch, or of a cache.
+        if isinstance(column, np.ndarray) and column.base is not None:
+            return column.copy()
+        return column
+
+    def is_like(self, other: RowForm) -> bool:
+        """Return whether columns of both forms can be joined."""
+        return (
+            self.kind == other.kind
+            and self.constant is other.constant
+            and self.as_column == other.as_column
+        )
+
+
+ROW = RowForm()
+
+
+def trim_width(sparse: Sparse) -> Sparse:
+    """Return a sparse value whose last axis ends behind its last value."""
+    if sparse.is_lists:
+        return Sparse.of_lists(sparse.values, sparse.starts)
+    width = int(np.asarray(sparse.indices)[:, -1].max(initial=-1)) + 1
+    shape = (*sparse.dense_shape[:-1], width)
+    return Sparse(sparse.indices, sparse.values, shape)
+
 
 _PYTHON, _POINT = RowForm("python"), RowForm("point")
 _PLAIN_KINDS = "biuf"
@@ -101,39 +180,52 @@ class BlockCall:
 
     Attributes:
       refusal: Why the function cannot be called with a block; None if it can.
+      failure: The first error of an operation on a value, also if it was caught.
+      flags: The columns of all values that are True or False for a row, in the order in
+        which they were made.
+      is_running: Whether the function is being called.
     """
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
         self.refusal: str | None = None
-        self._made: list[weakref.ref[BlockValue]] = []
+        self.failure: Exception | None = None
+        self.flags: list[NDArray[np.bool_]] = []
+        self.is_running = False
 
     def value(
         self, column: DataColumn, form: RowForm = ROW, *, is_own: bool = True
     ) -> BlockValue:
         """Return a value for the function; `is_own` if no one else has the column."""
-        made = BlockValue(self, column, form, is_own)
-        self._made.append(weakref.ref(made))
-        return made
+        if form.kind == "python" and np.asarray(column).dtype == bool:
+            self.flags.append(np.asarray(column))
+        return BlockValue(self, column, form, is_own)
 
     def refuse(self, what: str) -> NoReturn:
         """Mark the call as refused and raise; `what` completes "the function …"."""
         self.refusal = self.refusal or what
         raise RefusedError(what)
 
-    @property
-    def is_released(self) -> bool:
-        """Whether nothing holds a value of this call any more."""
-        return all(made() is None for made in self._made)
+    def attempt(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call a function, and keep its error.
+
+        One bad row fails the whole block. If the function of the user handles that
+        error, its handler has run for all rows, and the result must not be used.
+        """
+        try:
+            return fn(*args, **options)
+        except Exception as error:
+            self.failure = self.failure or error
+            raise
 
     def each(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call a function for every row; return its results as a value."""
         if any(isinstance(option, BlockValue) for option in options.values()):
             self.refuse("passes a value of the row by keyword")
         columns = [self._rows_of(arg) for arg in args]
-        return self.collected(
-            [fn(*row, **options) for row in zip(*columns, strict=False)]
-        )
+        rows = zip(*columns, strict=False)
+        results = self.attempt(lambda: [fn(*row, **options) for row in rows])
+        return self.collect(results)
 
     def _rows_of(self, arg: Any) -> Any:
         """Return the argument of every row."""
@@ -145,7 +237,7 @@ class BlockCall:
             return map(list, rows) if type(arg) is list else rows
         return itertools.repeat(arg, self.rows)
 
-    def collected(self, results: Sequence[Any]) -> Any:
+    def collect(self, results: Sequence[Any]) -> Any:
         """Return the results of all rows as one value, or a list or tuple of values."""
         kinds = {type(result) for result in results}
         if len(kinds) != 1:
@@ -160,7 +252,7 @@ class BlockCall:
             if len({len(result) for result in results}) != 1:
                 self.refuse("makes lists of different lengths")
             columns = zip(*results, strict=True)
-            return kind([self.collected(list(column)) for column in columns])
+            return kind([self.collect(list(column)) for column in columns])
         is_array = kind is np.ndarray
         if not is_array and not issubclass(kind, np.generic):
             self.refuse(f"makes values of type {kind.__name__}")
@@ -171,22 +263,24 @@ class BlockCall:
         column = np.stack(results) if is_array else np.array(results, first.dtype)
         return self.value(column, _POINT if is_array and not first.shape else ROW)
 
-    def vectorised(self, ufunc: np.ufunc, args: Sequence[Any]) -> BlockValue:
+    def apply_ufunc(self, ufunc: np.ufunc, args: Sequence[Any]) -> BlockValue:
         """Apply a ufunc to columns; axes of a row are broadcast as NumPy does."""
+        parts = [arg.column if isinstance(arg, BlockValue) else arg for arg in args]
         ranks = [
-            arg.column.ndim - 1 if isinstance(arg, BlockValue) else np.ndim(arg)
-            for arg in args
+            part.ndim - 1 if isinstance(arg, BlockValue) else getattr(part, "ndim", 0)
+            for arg, part in zip(args, parts, strict=True)
         ]
-        parts = []
-        for arg, rank in zip(args, ranks, strict=True):
-            if isinstance(arg, BlockValue):
-                column: Any = arg.column
-                missing = max(ranks) - rank
-                shape = (self.rows, *(1,) * missing, *column.shape[1:])
-                parts.append(column.reshape(shape) if missing else column)
-            else:
-                parts.append(arg)
-        return self.value(ufunc(*parts))
+        most = max(ranks)
+        for i, (arg, rank) in enumerate(zip(args, ranks, strict=True)):
+            if rank < most and isinstance(arg, BlockValue):
+                # New axes go behind the rows: the axes of a row align at the right.
+                shape = parts[i].shape
+                parts[i] = parts[i].reshape(shape[0], *(1,) * (most - rank), *shape[1:])
+        try:
+            return BlockValue(self, ufunc(*parts), ROW, True)
+        except Exception as error:  # as `attempt`, without a call
+            self.failure = self.failure or error
+            raise
 
 
 class BlockValue:
@@ -195,7 +289,7 @@ class BlockValue:
     It behaves like the value of one row: a number, an array, bytes, or `Sparse`.
     """
 
-    __slots__ = ("__weakref__", "block", "column", "form", "is_own")
+    __slots__ = ("block", "column", "form", "is_own")
 
     # For NumPy: `array * value` and `np.add(array, value)` call the methods here.
     __array_priority__ = 1000
@@ -242,6 +336,18 @@ class BlockValue:
         """Return another value of the same rows, computed by a function of estimax."""
         return self.block.value(column, form)
 
+    @property
+    def __class__(self) -> Any:
+        # `isinstance` and class patterns ask for it. An answer would lead the function
+        # down another path than a row: `if isinstance(x, bytes): x = x.decode()`.
+        if self.block.is_running:
+            self.block.refuse("asks for the type of a value")
+        return BlockValue
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        self.block.refuse("writes into a value")
+
     # NumPy
 
     def __array_ufunc__(
@@ -255,7 +361,7 @@ class BlockValue:
             and ufunc in _EXACT
             and all(_is_numeric(arg) for arg in args)
         ):
-            return self.block.vectorised(ufunc, args)
+            return self.block.apply_ufunc(ufunc, args)
         return self.block.each(getattr(ufunc, method), *args, **options)
 
     def __array_function__(
@@ -266,7 +372,7 @@ class BlockValue:
         if function in (np.stack, np.concatenate) and not options:
             parts = args[0] if len(args) == 1 else ()
             if isinstance(parts, list | tuple) and all(map(_is_own_number, parts)):
-                return _joined(self.block, function, parts)
+                return _join_axes(self.block, function, parts)
         return self.block.each(function, *args, **options)
 
     # Operators of numbers and text are set below the class.
@@ -275,7 +381,8 @@ class BlockValue:
         parts = index if isinstance(index, tuple) else (index,)
         is_basic = all(type(part) in (int, slice) for part in parts)
         if self.is_numeric and self.column.ndim > 1 and is_basic:
-            cut = self.column[(slice(None), *parts)]
+            index = (slice(None), *parts)
+            cut = self.block.attempt(operator.getitem, self.column, index)
             return self.block.value(cut, is_own=self.is_own)
         return self.block.each(operator.getitem, self, index)
 
@@ -320,7 +427,9 @@ class BlockValue:
         )
         if is_exact and not options:
             form = ROW if self.form.kind == "row" else _POINT
-            return self.block.value(self.column.astype(target), form)
+            return self.block.value(
+                self.block.attempt(self.column.astype, target), form
+            )
         return self.block.each(lambda row: row.astype(dtype, **options), self)
 
 
@@ -349,12 +458,12 @@ def _is_own_number(value: Any) -> bool:
     return isinstance(value, BlockValue) and value.is_numeric
 
 
-def _joined(
+def _join_axes(
     block: BlockCall, function: Callable[..., Any], parts: Sequence[BlockValue]
 ) -> BlockValue:
     """Stack or concatenate the values of every row along its first axis."""
     columns: list[NDArray[Any]] = [part.column for part in parts]
-    return block.value(function(columns, axis=1))
+    return block.value(block.attempt(function, columns, axis=1))
 
 
 def _operate(
@@ -364,7 +473,7 @@ def _operate(
     block = next(arg.block for arg in args if isinstance(arg, BlockValue))
     if ufunc in _EXACT and all(_is_numeric(arg) for arg in args):
         assert ufunc is not None
-        return block.vectorised(ufunc, args)
+        return block.apply_ufunc(ufunc, args)
     if op in (operator.eq, operator.ne) and len(args) == 2:
         text, other = args if isinstance(args[0], BlockValue) else args[::-1]
         if text.is_text and type(other) is bytes:
@@ -378,7 +487,7 @@ def _define_operators() -> None:
     def forward(op: Any, ufunc: Any) -> Any:
         return lambda self, *rest: _operate(op, ufunc, (self, *rest))
 
-    def reflected(op: Any, ufunc: Any) -> Any:
+    def make_reflected(op: Any, ufunc: Any) -> Any:
         return lambda self, other: _operate(op, ufunc, (other, self))
 
     def in_place(op: Any, ufunc: Any) -> Any:
@@ -410,7 +519,7 @@ def _define_operators() -> None:
     }
     for name, pair in arithmetic.items():
         setattr(BlockValue, f"__{name}__", forward(*pair))
-        setattr(BlockValue, f"__r{name}__", reflected(*pair))
+        setattr(BlockValue, f"__r{name}__", make_reflected(*pair))
         setattr(BlockValue, f"__i{name}__", in_place(*pair))
     others: dict[str, tuple[Any, Any]] = {
         "eq": (operator.eq, np.equal),
@@ -428,7 +537,7 @@ def _define_operators() -> None:
         setattr(BlockValue, f"__{name}__", forward(*pair))
 
 
-def _refusing(reason: str) -> Callable[..., NoReturn]:
+def _make_refusal(reason: str) -> Callable[..., NoReturn]:
     """Return a method that refuses."""
     return lambda self, *args, **options: self.block.refuse(reason)
 
@@ -446,6 +555,7 @@ def _refuse_the_rest() -> None:
             "trunc",
             "floor",
             "ceil",
+            "buffer",  # for bytes.join, struct and re, from Python 3.12 on
         ),
         "uses a value as a key": ("hash",),
         "formats or prints a value": ("str", "repr", "format", "bytes"),
@@ -455,7 +565,7 @@ def _refuse_the_rest() -> None:
     }
     for reason, names in reasons.items():
         for name in names:
-            setattr(BlockValue, f"__{name}__", _refusing(reason))
+            setattr(BlockValue, f"__{name}__", _make_refusal(reason))
 
 
 _define_operators()

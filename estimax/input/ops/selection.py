@@ -1,9 +1,12 @@
-"""Verbs that depend on earlier elements: take_while, scan, unique.
+"""Verbs that select elements: repeat, take, skip, shard, take_while, scan, unique.
 
+    Repeat(source, None)      # opens its source again for every epoch, in a new order
+    Shard(source, 4, 1)       # elements 1, 5, 9, …
     Scan(source, 0, lambda total, x: (total + x, total))
 
-The position holds what the verb remembers: a flag, the user's state, or all values seen
-so far. `to_json` and `from_json` convert the last two.
+The position of a verb is one or two numbers and the position of its source. For the
+verbs that depend on earlier elements it holds what the verb remembers: a flag, the
+user's state, or all values seen so far. `to_json` and `from_json` convert the last two.
 """
 
 from __future__ import annotations
@@ -17,14 +20,177 @@ import numpy as np
 
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
-from estimax.input.streams.chunks import Chunk, Elements, as_element
-from estimax.input.streams.stream import Context, State, Stream, VerbNode, VerbStream
+from estimax.input.streams.chunks import Chunk, ElementList, as_element
+from estimax.input.streams.stream import (
+    Context,
+    DatasetNode,
+    State,
+    Stream,
+    VerbNode,
+    VerbStream,
+    check_at_least,
+    discard,
+)
 from estimax.input.streams.structure import (
     InputTypeError,
     Structure,
     call,
     lists_to_tuples,
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat(VerbNode):
+    """The source `count` times; None or -1 repeats without end."""
+
+    count: int | None = None
+    name = "repeat"
+
+    def __post_init__(self) -> None:
+        if self.count is not None:
+            check_at_least(-1, self.count, "repeat: count")
+
+    def open(self, context: Context) -> Stream:
+        count = None if self.count in (None, -1) else self.count
+        return _RepeatStream(self.source, count, context)
+
+
+class _RepeatStream(VerbStream):
+    """The stream of the current epoch, opened anew for every epoch."""
+
+    saved = ("epoch", "seen")
+
+    def __init__(self, node: DatasetNode, count: int | None, context: Context) -> None:
+        super().__init__(node.open(context.in_epoch(0)))
+        self._node = node
+        self._count = count
+        self._context = context
+        self._epoch = 0
+        self._seen = False  # whether this epoch has given an element
+
+    def read(self, n: int) -> Chunk | None:
+        while self._count is None or self._epoch < self._count:
+            chunk = self._source.read(n)
+            if chunk is not None:
+                self._seen = True
+                return chunk
+            if not self._seen:
+                return None  # an empty source would be repeated without end
+            self._open_epoch(self._epoch + 1)
+            self._seen = False
+        return None
+
+    def _open_epoch(self, epoch: int) -> None:
+        self._source.close()
+        self._epoch = epoch
+        self._source = self._node.open(self._context.in_epoch(epoch))
+
+    def set_state(self, state: State) -> None:
+        # Open the source of the saved epoch first: its position belongs to that order.
+        self._open_epoch(state["epoch"])
+        super().set_state(state)
+
+
+@dataclass(frozen=True, eq=False)
+class Take(VerbNode):
+    """The first `count` elements; -1 takes all."""
+
+    count: int
+    name = "take"
+
+    def __post_init__(self) -> None:
+        check_at_least(-1, self.count, "take: count")
+
+    def open(self, context: Context) -> Stream:
+        return _TakeStream(self.source.open(context), self.count)
+
+
+class _TakeStream(VerbStream):
+    saved = ("taken",)
+
+    def __init__(self, source: Stream, count: int) -> None:
+        super().__init__(source)
+        self._count = count
+        self._taken = 0
+
+    def read(self, n: int) -> Chunk | None:
+        if self._count >= 0:
+            n = min(n, self._count - self._taken)
+        chunk = self._source.read(n) if n > 0 else None
+        self._taken += len(chunk) if chunk is not None else 0
+        return chunk
+
+
+@dataclass(frozen=True, eq=False)
+class Skip(VerbNode):
+    """All but the first `count` elements; -1 skips everything."""
+
+    count: int
+    name = "skip"
+
+    def __post_init__(self) -> None:
+        check_at_least(-1, self.count, "skip: count")
+
+    def open(self, context: Context) -> Stream:
+        return _SkipStream(self.source.open(context), self.count)
+
+
+class _SkipStream(VerbStream):
+    saved = ("skipped",)
+
+    def __init__(self, source: Stream, count: int) -> None:
+        super().__init__(source)
+        self._count = count
+        self._skipped = False  # the first read skips
+
+    def read(self, n: int) -> Chunk | None:
+        if self._count < 0:
+            return None
+        if not self._skipped:
+            discard(self._source, self._count)
+            self._skipped = True
+        return self._source.read(n)
+
+
+@dataclass(frozen=True, eq=False)
+class Shard(VerbNode):
+    """Every `num_shards`-th element, beginning with number `index`."""
+
+    num_shards: int
+    index: int
+    name = "shard"
+
+    def __post_init__(self) -> None:
+        check_at_least(1, self.num_shards, "shard: num_shards")
+        if not 0 <= self.index < self.num_shards:
+            raise InputError(
+                f"shard: index must be in [0, {self.num_shards}), got {self.index}."
+            )
+
+    def open(self, context: Context) -> Stream:
+        return _ShardStream(self.source.open(context), self.num_shards, self.index)
+
+
+class _ShardStream(VerbStream):
+    saved = ("ahead",)
+
+    def __init__(self, source: Stream, num_shards: int, index: int) -> None:
+        super().__init__(source)
+        self._num_shards = num_shards
+        self._ahead = index  # elements before the next one of this shard
+
+    def read(self, n: int) -> Chunk | None:
+        while True:
+            # Exactly as far as the n-th element of this shard, and no further.
+            chunk = self._source.read(self._ahead + 1 + (n - 1) * self._num_shards)
+            if chunk is None:
+                return None
+            first, self._ahead = (
+                self._ahead,
+                (self._ahead - len(chunk)) % self._num_shards,
+            )
+            if first < len(chunk):
+                return chunk.slice(first, len(chunk), self._num_shards)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +254,7 @@ class _ScanStream(VerbStream):
                 f"{type(made).__name__}."
             )
         self._state = made[0]
-        return Elements([as_element(made[1])])
+        return ElementList([as_element(made[1])])
 
     def get_state(self) -> State:
         return {"state": to_json(self._state), "source": self._source.get_state()}
@@ -170,7 +336,7 @@ def to_json(tree: Structure) -> Any:
     if isinstance(tree, Strings):
         return {
             "text": [
-                to_json(np.frombuffer(_joined(tree), np.uint8)),
+                to_json(np.frombuffer(_concat_text(tree), np.uint8)),
                 to_json(tree.lengths),
                 list(tree.shape),
             ]
@@ -202,5 +368,5 @@ def from_json(saved: Any) -> Structure:
     return value
 
 
-def _joined(text: Strings) -> bytes:
+def _concat_text(text: Strings) -> bytes:
     return text.data[text.offsets[0] : text.offsets[-1]].tobytes()
