@@ -20,8 +20,8 @@ from estimax.config.model_checks import better, check_labels, check_model, metri
 from estimax.config.nodes import Problems, ValueOrigin, join
 from estimax.config.schema.data import CsvSource, DataSection, Source
 from estimax.config.schema.run import BestExport, Run
-from estimax.core.encodings import encoding_problem
 from estimax.core.errors import did_you_mean
+from estimax.core.strings import encoding_problem
 
 __all__ = ["better", "check_run", "metrics_of", "nearest"]
 

@@ -18,7 +18,7 @@ from estimax.config.schema.cluster import (
     JobsConfig,
     MasterClusterConfig,
 )
-from estimax.core.addresses import is_address
+from estimax.core.machine import is_address
 
 
 def check_cluster(given: ClusterConfig | None, note: Note) -> None:

@@ -165,7 +165,7 @@ class Loader:
     ) -> Loaded:
         arrays = checkpoint.arrays
         if self._config.use_averages:
-            arrays = checkpoints.averaged(arrays)
+            arrays = checkpoints.with_averages(arrays)
         template = replace(
             _state_of(placement.forms(shapes)), row_counts=placement.row_counts
         )

@@ -42,7 +42,7 @@ from estimax.estimator.training_hooks import (
     training_hooks,
 )
 from estimax.hooks import Hook, RunContext
-from estimax.hooks.out_of_range import OutOfRangeIdsHook
+from estimax.hooks.guards import OutOfRangeIdsHook
 from estimax.parallel import Placement, make_mesh
 from estimax.parallel.agreement import Explain
 from estimax.parallel.processes import Processes

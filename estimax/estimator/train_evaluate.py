@@ -277,7 +277,7 @@ def _train(
         saving_listeners=[*spec.saving_listeners, *evaluators],
     )
     path = estimator.latest_checkpoint() if estimator.config.is_chief else None
-    if path is not None and checkpoints.finished(estimator.model_dir) is None:
+    if path is not None and checkpoints.read_finished(estimator.model_dir) is None:
         step = checkpoints.step_of(path)
         checkpoints.mark_finished(
             estimator.model_dir, step, "train_and_evaluate has ended"
@@ -578,7 +578,7 @@ def evaluate_continuously(
         began = clock()
         # Read the mark before listing the folder. In the other order, a checkpoint
         # saved between the two would be missed.
-        end = checkpoints.finished(estimator.model_dir)
+        end = checkpoints.read_finished(estimator.model_dir)
         path = estimator.latest_checkpoint()
         if path is None and (warned is None or began - warned >= _WARN_EVERY_SECONDS):
             _log.warning("no checkpoint in %s yet", estimator.model_dir)

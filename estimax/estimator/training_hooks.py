@@ -11,8 +11,8 @@ from estimax.core.errors import ConfigError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator.run_config import RunConfig
 from estimax.hooks import Hook
-from estimax.hooks.out_of_range import OutOfRangeIdsHook
-from estimax.hooks.summary.writer import SummaryWriter, flush_all
+from estimax.hooks.guards import OutOfRangeIdsHook
+from estimax.hooks.summary.event_files import SummaryWriter, flush_all
 from estimax.training import Program
 
 

@@ -261,7 +261,7 @@ class Trace:
     def count_out_of_range(self, table: str, size: int, bad: Any) -> None:
         """Count ids that the model computed and that are not rows of a table.
 
-        The number is a logged value, which `hooks/out_of_range.py` reads.
+        The number is a logged value, which `hooks/guards.py` reads.
         """
         name = f"{OUT_OF_RANGE}{table} of {size} rows"
         before = self.logged.get(name)

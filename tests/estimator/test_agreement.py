@@ -192,12 +192,12 @@ def test_rows_are_compared_by_what_the_model_reads():
     model = custom()
     with model._open(ModeKeys.TRAIN, lambda: DATA) as session:
         plan = model._program(session).plan
-        crc = session.feed._checksum(plan, DATA)
+        crc = session.feed._checksum(plan, [DATA])
         unread = {**features, "word": np.array(list("cccc"))}
-        assert session.feed._checksum(plan, (unread, labels)) == crc
+        assert session.feed._checksum(plan, [(unread, labels)]) == crc
         read = {**features, "x": features["x"] + 1}
-        assert session.feed._checksum(plan, (read, labels)) != crc
-        assert session.feed._checksum(plan, (features, labels + 1)) != crc
+        assert session.feed._checksum(plan, [(read, labels)]) != crc
+        assert session.feed._checksum(plan, [(features, labels + 1)]) != crc
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from estimax import checkpoints, hooks
 from estimax.core.errors import SpecError
 from estimax.estimator.training_hooks import training_hooks
 from estimax.hooks import summary
-from estimax.hooks.out_of_range import OutOfRangeIdsHook
+from estimax.hooks.guards import OutOfRangeIdsHook
 
 
 def steps_on_disk(model):

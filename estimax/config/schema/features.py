@@ -277,7 +277,7 @@ class IdentityConfig:
 
 @described(
     "estimax.feature_columns.crossed_column",
-    "feature_columns/composed.py",
+    "feature_columns/categorical.py",
     "crossed_column",
     keys={"hash_bucket_size": "buckets"},
 )
@@ -295,7 +295,7 @@ class CrossedConfig:
 
 @described(
     "estimax.feature_columns.weighted_categorical_column",
-    "feature_columns/composed.py",
+    "feature_columns/categorical.py",
     "weighted_categorical_column",
     keys={"categorical_column": "source", "weight_feature_key": "weights"},
     python_only={"dtype": "weights are read as float32"},

@@ -65,10 +65,10 @@ LoggingHookConfig = _hook(
 StepCounterHookConfig = _hook(
     "progress", "StepCounterHook", "step_counter", elsewhere=_OUTPUT
 )
-NanHookConfig = _hook("nan_guard", "NanTensorHook", "nan")
-ProfilerHookConfig = _hook("profiling", "ProfilerHook", "profiler", elsewhere=_OUTPUT)
+NanHookConfig = _hook("guards", "NanTensorHook", "nan")
+ProfilerHookConfig = _hook("tensorboard", "ProfilerHook", "profiler", elsewhere=_OUTPUT)
 SummaryHookConfig = _hook(
-    "summaries",
+    "tensorboard",
     "SummarySaverHook",
     "summary_saver",
     elsewhere=_OUTPUT,

@@ -145,7 +145,7 @@ class EmbeddingGroup:
 
 @described(
     "estimax.feature_columns.indicator_column",
-    "feature_columns/indicator.py",
+    "feature_columns/embedding.py",
     "indicator_column",
     keys={"categorical_column": "indicator"},
 )

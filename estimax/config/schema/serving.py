@@ -33,7 +33,7 @@ BatchingSection = derive(
 )
 RestSection = derive(
     "RestSection",
-    "serving/rest.py",
+    "serving/config.py",
     "RestLimits",
     calls="estimax.serving.RestLimits",
     python_only={"token": "a secret; pass a file with --token-file"},
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 else:
     ServingSection = derive(
         "ServingSection",
-        "serving/server_config.py",
+        "serving/config.py",
         "ServerConfig",
         calls="estimax.serving.ServerConfig",
         base=ServingBase,

@@ -63,7 +63,8 @@ class SweepSection:
         Literal["random", "grid", "optuna"],
         About(
             "random: independent trials; grid: every combination of the choices; "
-            "optuna: trials that learn from earlier ones (pip install estimax[sweep])."
+            "optuna: trials that learn from earlier ones. All need optuna (pip install "
+            "estimax[sweep])."
         ),
     ] = "random"
     trials: Annotated[
