@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -69,6 +69,47 @@ def record(
     are the fields of `ModelFunction`.
     """
     model = ModelFunction(function, mode, compute_dtype, eager)
+    traced = _trace_model(model, batch)
+    trace, spec, shapes = traced.trace, traced.spec, traced.shapes
+    plan = _plan_of(model, batch, traced)
+    structure = BatchStructure.of(batch, plan.calls)
+    if trace.reads_step:
+        form: Any = jax.ShapeDtypeStruct  # jax leaves it without types
+        shapes = replace(shapes, step=form((), jnp.int32))
+    reads = WholeReads()
+    if mode == ModeKeys.TRAIN:
+        looked_up = {use.table for use in trace.lookups}
+        model, shapes, reads = detect_tables(
+            model, shapes, looked_up, plan.prepare, batch, structure
+        )
+    return Recording(
+        model=model,
+        plan=plan,
+        spec=spec,
+        shapes=shapes,
+        lookups=tuple(trace.lookups),
+        reads=reads,
+        logged={name: value.kind for name, value in trace.logged.items()},
+        texts={n: v.value for n, v in trace.logged.items() if v.kind == "text"},
+        structure=structure,
+        has_convolutions=traced.has_convolutions,
+        graph=traced.graph,
+    )
+
+
+class _Traced(NamedTuple):
+    """The result of running a model once, on arrays or on their shapes."""
+
+    trace: staging.Trace
+    spec: EstimatorSpec
+    shapes: Variables
+    used: set[str]  # names of the raw arrays that the model reads
+    has_convolutions: bool = False
+    graph: Callable[[], bytes] | None = None
+
+
+def _trace_model(model: ModelFunction, batch: plans.RawBatch) -> _Traced:
+    """Initialize a model and run it, each within a trace."""
     results: dict[staging.HostCall, Any] = {}
 
     def run_call(call: staging.HostCall) -> Any:
@@ -76,10 +117,10 @@ def record(
             results[call] = call.run(batch)
         return _on_device(results[call])
 
-    first = staging.Trace(mode, run_call)
-    trace = staging.Trace(mode, run_call)
+    first = staging.Trace(model.mode, run_call)
+    trace = staging.Trace(model.mode, run_call)
     trace.calls = first.calls  # a call has one name in both
-    arrays = _raw_arrays(batch, eager)
+    arrays = _raw_arrays(batch, model.eager)
     structure = BatchStructure.of(batch)
     counted = {"": np.zeros(plans.batch_size(batch), np.bool_)}
     specs: list[EstimatorSpec] = []
@@ -91,78 +132,63 @@ def record(
     def run(key: jax.Array, variables: Variables, raw: dict[str, Any]) -> Any:
         prepared = plans.PreparedBatch(raw, counted)
         # A mode without a key for dropout gets none here either.
-        given = key if mode == ModeKeys.TRAIN else None
+        given = key if model.mode == ModeKeys.TRAIN else None
         applied = apply_in_trace(model, trace, variables, prepared, structure, given)
         spec = applied.spec
         specs.append(spec)
-        kept = (
-            spec.loss,
-            spec.predictions,
-            spec.eval_metric_ops,
-            _export_outputs(spec),
-        )
+        exports = _export_outputs(spec)
+        kept = (spec.loss, spec.predictions, spec.eval_metric_ops, exports)
         return kept, logged_arrays(trace.logged), applied.model_state
 
     key = jax.random.key(0)
-    graph = None
-    if eager:
+    if model.eager:
         variables = make(key, arrays)
         run(key, variables, arrays)
         shapes = jax.eval_shape(lambda made: made, variables)
-        used, has_convolutions = set(arrays), False
-    else:
-        made, shapes = jax.make_jaxpr(make, return_shape=True)(key, arrays)
-        jaxpr, outputs = jax.make_jaxpr(run, return_shape=True)(key, shapes, arrays)
-        if _contains(jaxpr.jaxpr, "check"):
-            raise SpecError(
-                "the model_fn calls checkify.check. Assertions are for "
-                "RunConfig(debug=True), which runs it without jit: give the "
-                "model_fn an argument config, and write 'if config.debug:' before "
-                "the check."
-            )
-        used = _used_names(made.jaxpr, arrays) | _used_names(jaxpr.jaxpr, arrays)
-        has_convolutions = _contains(jaxpr.jaxpr, "conv_general_dilated")
-        constants = names_of_constants(jaxpr.consts, results)
-        inputs = (shapes, arrays)
-        graph = partial(graph_def, jaxpr.jaxpr, constants, inputs, outputs)
+        (spec,) = specs
+        return _Traced(trace, spec, shapes, set(arrays))
+    made, shapes = jax.make_jaxpr(make, return_shape=True)(key, arrays)
+    jaxpr, outputs = jax.make_jaxpr(run, return_shape=True)(key, shapes, arrays)
+    (spec,) = specs
+    _refuse_checks(jaxpr.jaxpr)
+    constants = names_of_constants(jaxpr.consts, results)
+    return _Traced(
+        trace,
+        spec,
+        shapes,
+        # A feature that only initial values read must reach the device as well.
+        _used_names(made.jaxpr, arrays) | _used_names(jaxpr.jaxpr, arrays),
+        _contains(jaxpr.jaxpr, "conv_general_dilated"),
+        partial(graph_def, jaxpr.jaxpr, constants, (shapes, arrays), outputs),
+    )
+
+
+def _refuse_checks(jaxpr: Any) -> None:
+    if _contains(jaxpr, "check"):
+        raise SpecError(
+            "the model_fn calls checkify.check. Assertions are for "
+            "RunConfig(debug=True), which runs it without jit: give the model_fn an "
+            "argument config, and write 'if config.debug:' before the check."
+        )
+
+
+def _plan_of(
+    model: ModelFunction, batch: plans.RawBatch, traced: _Traced
+) -> plans.HostPlan:
+    """Return the work of a model on the host."""
+    trace, spec = traced.trace, traced.spec
     # A model that reads no feature (a baseline) still needs the number of rows. An
     # eager one may have no raw value left, if none of them fits a device.
-    if batch and (eager or not (used or trace.calls)):
+    if batch and (model.eager or not (traced.used or trace.calls)):
         _ = trace.call(transforms.RowCount(), (_cheapest_value(batch),))
-    plan = plans.HostPlan(
-        raw=tuple(o for o in batch if o.name in used),
+    is_predict = model.mode == ModeKeys.PREDICT
+    outputs = [spec.predictions, *_export_outputs(spec)] if is_predict else []
+    return plans.HostPlan(
+        raw=tuple(origin for origin in batch if origin.name in traced.used),
         calls=tuple(trace.calls.values()),
-        is_eager=eager,
-        defaults=tuple(
-            (o, _common_default(given)) for o, given in trace.defaults.items()
-        ),
-    )
-    (spec,) = specs
-    if mode == ModeKeys.PREDICT:
-        forwarded = find_forwarded([spec.predictions, *_export_outputs(spec)])
-        plan = replace(plan, forwarded=forwarded)
-    if trace.reads_step:
-        form: Any = jax.ShapeDtypeStruct  # jax leaves it without types
-        shapes = replace(shapes, step=form((), jnp.int32))
-    with_calls = BatchStructure.of(batch, plan.calls)
-    reads = WholeReads()
-    if mode == ModeKeys.TRAIN:
-        looked_up = {use.table for use in trace.lookups}
-        model, shapes, reads = detect_tables(
-            model, shapes, looked_up, plan.prepare, batch, with_calls
-        )
-    return Recording(
-        model=model,
-        plan=plan,
-        spec=spec,
-        shapes=shapes,
-        lookups=tuple(trace.lookups),
-        reads=reads,
-        logged={name: value.kind for name, value in trace.logged.items()},
-        texts={n: v.value for n, v in trace.logged.items() if v.kind == "text"},
-        structure=with_calls,
-        has_convolutions=has_convolutions,
-        graph=graph,
+        is_eager=model.eager,
+        defaults=tuple((o, _common_default(d)) for o, d in trace.defaults.items()),
+        forwarded=find_forwarded(outputs),
     )
 
 
