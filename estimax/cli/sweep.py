@@ -33,7 +33,7 @@ from estimax.config.data_report import check_files
 from estimax.config.dump import dump_flow, to_plain
 from estimax.config.nodes import Budget, MapNode, Problems, ValueOrigin, plain
 from estimax.config.parse import parse_value
-from estimax.config.schema.sweep import SweepSection
+from estimax.config.schema.run import SweepSection
 from estimax.config.sweep import (
     SweepPlan,
     extremes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from estimax.config.schema.sweep import SpaceSection
+from estimax.config.schema.run import SpaceSection
 from estimax.config.sweep import SweepPlan, Values
 from estimax.core.errors import ConfigError
 

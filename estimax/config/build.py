@@ -31,7 +31,9 @@ from estimax.config.schema.hooks import (
     CustomHookConfig,
     ProfilerHookConfig,
     StepCounterHookConfig,
-    SummaryHookConfig,
+    StopAtCheckpointStepHookConfig,
+    StoppingHookSection,
+    SummarySaverHookConfig,
 )
 from estimax.config.schema.model import CustomModelConfig, ModelFnConfig
 from estimax.config.schema.run import (
@@ -225,7 +227,9 @@ def warm_start_call(given: WarmStartSection) -> Call:
         named["vars_to_warm_start"] = list(variables or ()) if several else variables
     if given.vocabularies:
         named["var_name_to_vocab_info"] = {
-            name: call_of(change) for name, change in given.vocabularies.items()
+            # `VocabInfo` has no default for this argument.
+            name: call_of(change, num_oov_buckets=change.oov_buckets)
+            for name, change in given.vocabularies.items()
         }
     if given.renamed:
         named["var_name_to_prev_var_name"] = dict(given.renamed)
@@ -245,7 +249,8 @@ def evaluation_name(run: Run) -> str | None:
     return section.name or (section.source if has_more else None)
 
 
-_WRITES = (ProfilerHookConfig, StepCounterHookConfig, SummaryHookConfig)
+_WRITES = (ProfilerHookConfig, StepCounterHookConfig, SummarySaverHookConfig)
+_NEEDS_MODEL = (StoppingHookSection, StopAtCheckpointStepHookConfig)
 
 
 def hook_call(run: Run, hook: Any, model: Call) -> Call:
@@ -253,7 +258,7 @@ def hook_call(run: Run, hook: Any, model: Call) -> Call:
     if isinstance(hook, CustomHookConfig):
         return Call(str(hook.class_), expression_of(hook.params))
     given: dict[str, Any] = {}
-    if "estimator" in hook.DESCRIBES[-1].elsewhere:
+    if isinstance(hook, _NEEDS_MODEL):
         given["estimator"] = model
     if isinstance(hook, _WRITES):
         given["output_dir"] = run.run.model_dir

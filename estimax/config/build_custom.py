@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from estimax.config.decode import CodeName, fields_of
 from estimax.config.expressions import Call
 from estimax.config.load import LoadedRun
 from estimax.config.nodes import Problems, join, shown
 from estimax.config.schema.model import CustomModelConfig
+from estimax.config.schema.section import CodeName, fields_of
 from estimax.core.errors import did_you_mean
 
 # By type and by name, because annotations are strings in some modules.

@@ -8,7 +8,6 @@ from typing import Any
 from estimax.config.build_columns import ColumnBuilder
 from estimax.config.calls import call_of, expression_of
 from estimax.config.columns import words_of_label
-from estimax.config.decode import fields_of
 from estimax.config.expressions import Call, Reference
 from estimax.config.schema.heads import MultiHeadConfig, RegressionHeadConfig
 from estimax.config.schema.model import (
@@ -38,6 +37,7 @@ from estimax.config.schema.optimizers import (
     WarmupConfig,
 )
 from estimax.config.schema.run import Run
+from estimax.config.schema.section import fields_of
 from estimax.config.statistics import Statistics, is_scaled
 
 
@@ -49,7 +49,7 @@ def model_call(
     warm_start: Call | None,
 ) -> Call:
     """Return the estimator of a run whose model is not a class of the user's."""
-    model = run.model
+    model: Any = run.model
     shared: dict[str, Any] = {"config": config}
     if warm_start is not None:
         shared["warm_start_from"] = warm_start
@@ -69,7 +69,7 @@ def model_call(
     elif run.data.weight is not None:
         shared["weight_column"] = run.data.weight
     arguments = _ARGUMENTS[type(model)](run, columns, model)
-    path = type(model).DESCRIBES[-1].calls
+    path = type(model).CALLS.path
     if isinstance(model, RnnModelConfig) and model.rnn.return_sequences:
         mask = {"sequence_length_mask": model.rnn.sequence_mask}
         wrapper = "estimax.heads.SequentialHeadWrapper"
@@ -81,15 +81,17 @@ def _per_head(
     run: Run, columns: ColumnBuilder, statistics: Statistics, shared: dict[str, Any]
 ) -> Call:
     """Return a `PerHeadEstimator`, with the model of each head as it is built alone."""
+    model = run.model
+    assert isinstance(model, PerHeadModelConfig)
     models = {}
-    for name in run.model.models:
+    for name in model.models:
         alone = model_call(
             run_of_model(run, name), columns, statistics, shared["config"], None
         )
         models[name] = dataclasses.replace(alone, name=f"{name}_model")
     given = dict(shared)
-    if run.model.weights:
-        given["head_weights"] = dict(run.model.weights)
+    if model.weights:
+        given["head_weights"] = dict(model.weights)
     path = "estimax.canned.PerHeadEstimator"
     return Call(path, given, (models,), name="model")
 
@@ -100,7 +102,9 @@ def run_of_model(run: Run, name: str) -> Run:
     The variables of the model are named `<name>/…`, and its optimizers see what follows
     the slash. So a pattern in `freeze` that begins with the name is for this model.
     """
-    others = [f"{other}/" for other in run.model.models if other != name]
+    model = run.model
+    assert isinstance(model, PerHeadModelConfig)
+    others = [f"{other}/" for other in model.models if other != name]
     freeze = tuple(
         pattern.removeprefix(f"{name}/")
         for pattern in run.optimizers.freeze
@@ -117,7 +121,7 @@ def run_of_model(run: Run, name: str) -> Run:
     label = run.data.labels.get(name)
     data = dataclasses.replace(run.data, label=label, labels={})
     return dataclasses.replace(
-        run, data=data, model=run.model.models[name], optimizers=optimizers
+        run, data=data, model=model.models[name], optimizers=optimizers
     )
 
 
@@ -318,6 +322,5 @@ def rate_of(given: Any) -> Any:
         path = "estimax.optimizers.linear_warmup"
         return Call(path, {}, (rate_of(given.then), given.warmup_steps))
     if isinstance(given, CosineConfig) and given.warmup_steps:
-        rising = {"learning_rate": 0.0, "warmup_target": given.initial}
-        return call_of(given, **rising)
+        return call_of(given, learning_rate=0.0, warmup_target=given.initial)
     return call_of(given)

@@ -11,7 +11,7 @@ from typing import Any
 
 from estimax.config.decode import is_broken
 from estimax.config.feature_checks import Note
-from estimax.config.schema.cluster import (
+from estimax.config.schema.run import (
     ChiefClusterConfig,
     ClusterConfig,
     CoordinatedClusterConfig,

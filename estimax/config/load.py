@@ -19,12 +19,13 @@ from typing import Any
 
 from estimax.config.checks import check_run, nearest
 from estimax.config.complete import completed, named
-from estimax.config.decode import Decoder, fields_of
+from estimax.config.decode import Decoder
 from estimax.config.defaults import with_defaults, with_parts
 from estimax.config.interpolate import interpolate
 from estimax.config.nodes import DEFAULT, Budget, Problems, ValueOrigin
 from estimax.config.overrides import apply_override, set_model_dir
 from estimax.config.schema import Run
+from estimax.config.schema.section import fields_of
 from estimax.config.source_files import FileReader
 from estimax.config.tables import missing_files
 from estimax.core.errors import ConfigError, MissingFileError

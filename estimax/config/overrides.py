@@ -13,7 +13,6 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from estimax.config.decode import fields_of, is_section, members, tag_of
 from estimax.config.nodes import (
     MAX_DEPTH,
     MAX_KEY,
@@ -30,6 +29,7 @@ from estimax.config.nodes import (
 )
 from estimax.config.parse import check_value_characters, parse_value
 from estimax.config.schema import Run
+from estimax.config.schema.section import fields_of, is_section, members, tag_of
 
 
 def apply_override(

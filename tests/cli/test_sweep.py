@@ -87,7 +87,7 @@ def test_mistakes_are_found_before_the_first_trial(cli, run_file, options, words
 def test_optuna_learns_from_results():
     pytest.importorskip("optuna")
     from estimax.cli.sweep_ask import ask_for
-    from estimax.config.schema.sweep import SpaceSection
+    from estimax.config.schema.run import SpaceSection
     from estimax.config.sweep import SweepPlan
 
     space = {

@@ -3,7 +3,7 @@
 import pytest
 
 from estimax.config.load import load
-from estimax.config.schema.sweep import PruneSection
+from estimax.config.schema.run import PruneSection
 from estimax.config.sweep import overrides, sweep_plan, sweep_section
 from estimax.core.errors import ConfigError
 from tests.cli.conftest import write_run
