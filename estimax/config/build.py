@@ -14,16 +14,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from estimax.config.baseline import yaml_hint
 from estimax.config.build_columns import ColumnBuilder
 from estimax.config.build_custom import check_code, custom_call
 from estimax.config.build_input import input_fn, slice_name
 from estimax.config.build_model import model_call
-from estimax.config.calls import call_of, expression_of
 from estimax.config.checks import better
-from estimax.config.cluster import cluster_value
 from estimax.config.columns import column_of, kind_of
-from estimax.config.expressions import Call, Function, Known, Reference, evaluate
-from estimax.config.hints import yaml_hint
+from estimax.config.expressions import (
+    Call,
+    Function,
+    Known,
+    Reference,
+    call_of,
+    evaluate,
+    expression_of,
+)
 from estimax.config.load import LoadedRun
 from estimax.config.saved import config_dir
 from estimax.config.schema.features import WeightedConfig
@@ -38,6 +44,9 @@ from estimax.config.schema.hooks import (
 from estimax.config.schema.model import CustomModelConfig, ModelFnConfig
 from estimax.config.schema.run import (
     BestExport,
+    ChiefClusterConfig,
+    ClusterConfig,
+    CoordinatedClusterConfig,
     EarlyStopping,
     EvalSection,
     Export,
@@ -319,3 +328,23 @@ def _inputs(run: Run) -> list[str]:
             found.setdefault(column_of(name, feature), name)
     weighted = [n for n, f in run.features.items() if isinstance(f, WeightedConfig)]
     return [*found.values(), *weighted]
+
+
+def cluster_value(given: ClusterConfig | None) -> Any:
+    """Return what `RunConfig(cluster=…)` takes: a name, a dict or None."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, CoordinatedClusterConfig):
+        return {
+            "coordinator": given.coordinator,
+            "processes": given.processes,
+            "process": given.process,
+        }
+    if isinstance(given, ChiefClusterConfig):
+        jobs = {"chief": [given.chief]}
+    else:
+        jobs = {"master": [given.master]}
+    if given.worker:
+        jobs["worker"] = list(given.worker)
+    task = {"type": given.task.type, "index": given.task.index}
+    return {"cluster": jobs, "task": task}

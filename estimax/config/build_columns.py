@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from estimax.config.calls import expression_of
-from estimax.config.expressions import Call, Reference
+from estimax.config.expressions import Call, Reference, expression_of
 from estimax.config.schema.features import (
     BucketizedConfig,
     CrossedConfig,

@@ -6,9 +6,8 @@ import dataclasses
 from typing import Any
 
 from estimax.config.build_columns import ColumnBuilder
-from estimax.config.calls import call_of, expression_of
 from estimax.config.columns import words_of_label
-from estimax.config.expressions import Call, Reference
+from estimax.config.expressions import Call, Reference, call_of, expression_of
 from estimax.config.schema.heads import MultiHeadConfig, RegressionHeadConfig
 from estimax.config.schema.model import (
     BaselineModelConfig,

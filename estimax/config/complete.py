@@ -27,7 +27,6 @@ from estimax.config.infer import (
     model_of,
     optimizers_of,
 )
-from estimax.config.interpolate import merge
 from estimax.config.nodes import (
     ConfigNode,
     ListNode,
@@ -35,6 +34,7 @@ from estimax.config.nodes import (
     MapNode,
     ScalarNode,
     ValueOrigin,
+    merge,
     plain,
 )
 from estimax.config.profile import format_of, profile

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from estimax.config.complete import INFERRED_FILE
 from estimax.config.dump import dump, leaves, to_plain
-from estimax.config.interpolate import interpolate
+from estimax.config.edits import interpolate
 from estimax.config.load import LoadedRun, load
 from estimax.config.nodes import (
     Budget,
@@ -36,8 +36,8 @@ from estimax.config.nodes import (
     plain,
     shown,
 )
+from estimax.config.parse import FileReader
 from estimax.config.schema.run import Run
-from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError, EstimaxError
 from estimax.storage import atomic, locks
 

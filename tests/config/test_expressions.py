@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from estimax.config.expressions import Call, Function, Reference, Script, evaluate
+from estimax.config.expressions import Call, Function, Reference, evaluate
+from estimax.config.script import Script
 from estimax.core.errors import ConfigError
 
 
