@@ -145,8 +145,10 @@ def report(run: Run, name: str) -> DataReport:
     if rows:
         for column, so_far in seen.items():
             broken = [rule for rule in so_far.rules if rule.count]
-            skipped += [_located(r, source) for r in broken if _skips(source, r)]
-            problems += [_located(r, source) for r in broken if not _skips(source, r)]
+            skipped += [_locate_problem(r, source) for r in broken if _skips(source, r)]
+            problems += [
+                _locate_problem(r, source) for r in broken if not _skips(source, r)
+            ]
             problems += _problems(run, column, so_far)
     else:
         keys = f"data.sources.{name}.files"
@@ -348,7 +350,7 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
     return found
 
 
-def _located(rule: _Rule, source: AnySource) -> str:
+def _locate_problem(rule: _Rule, source: AnySource) -> str:
     where = f"row {rule.row + 1}"
     if isinstance(source, CsvSource):
         where = f"line {line_of(rule.path, source.csv, rule.row)}"

@@ -224,7 +224,9 @@ class Decoder:
         key = next(iter(tagged))[0] if tagged else ""
         entry = node.entries.get(key)
         if entry is None:
-            return self._untagged(node, sections, key, [t for _, t in tagged], path)
+            return self._decode_untagged(
+                node, sections, key, [t for _, t in tagged], path
+            )
         known = {tag: section for (_, tag), section in tagged.items()}
         word = entry.node.value if isinstance(entry.node, ScalarNode) else None
         if isinstance(word, Unresolved):
@@ -236,7 +238,7 @@ class Decoder:
             return BROKEN
         return self.section(node, known[word], path)
 
-    def _untagged(
+    def _decode_untagged(
         self, node: MapNode, sections: list[type], key: str, tags: list[str], path: str
     ) -> Any:
         for section in sections:
@@ -304,7 +306,7 @@ class Decoder:
         options: tuple[Any, ...] = (),
     ) -> Any:
         hint = _section_hint(node, options) or _hint(node, expected)
-        text = f"expected {expected}, got {_found(node)}{hint}"
+        text = f"expected {expected}, got {_describe_node(node)}{hint}"
         self.problems.add(node.origin, path, text)
         return BROKEN
 
@@ -408,7 +410,7 @@ def describe(kind: Any) -> str:
     return " or ".join(words)
 
 
-def _found(node: ConfigNode) -> str:
+def _describe_node(node: ConfigNode) -> str:
     if isinstance(node, MapNode):
         return "a mapping"
     if isinstance(node, ListNode):

@@ -67,13 +67,13 @@ def apply_override(
         return tree
     node = parse_value(value.strip(), origin, ".".join(keys), problems, budget)
     if not any(_is_pattern(key) for key in keys):
-        return _changed(tree, keys, node, origin, problems)
+        return _set_key(tree, keys, node, origin, problems)
     paths = [found for found in _matches(tree, keys, ()) if _fits(tree, found)]
     if not paths:
         text = "no value of the run file matches this pattern"
         problems.add(origin, ".".join(keys), text)
     for found in paths:
-        tree = _changed(tree, list(found), node, origin, problems)
+        tree = _set_key(tree, list(found), node, origin, problems)
     return tree
 
 
@@ -144,7 +144,7 @@ def set_model_dir(tree: MapNode, model_dir: str, problems: Problems) -> MapNode:
     if not check_value_characters(model_dir, origin, "run.model_dir", problems):
         return tree
     node = ScalarNode(model_dir, origin)
-    return _changed(tree, ["run", "model_dir"], node, origin, problems)
+    return _set_key(tree, ["run", "model_dir"], node, origin, problems)
 
 
 def _option(name: str, text: str) -> ValueOrigin:
@@ -158,7 +158,7 @@ def _is_key(key: str) -> bool:
     return len(key) <= MAX_KEY and key.isprintable()
 
 
-def _changed(
+def _set_key(
     tree: MapNode,
     keys: list[str],
     value: ConfigNode,
@@ -288,7 +288,7 @@ class _Resolver:
         if whole and whole[1] is not None:
             return self._lookup(whole[1], origin, path, above, depth)
 
-        def replaced(match: re.Match[str]) -> str:
+        def replace_reference(match: re.Match[str]) -> str:
             if match[0] == "$${":
                 return "${"
             if match[1] is None:
@@ -297,11 +297,12 @@ class _Resolver:
             found = self._lookup(match[1], origin, path, above, depth)
             if isinstance(found, ScalarNode):
                 return _as_text(found)
-            text = f"{_shown(match[1])} is a list or mapping, which no text can hold"
+            reference = _format_reference(match[1])
+            text = f"{reference} is a list or mapping, which no text can hold"
             self.problems.add(origin, path, text)
             return match[0]
 
-        result = _REFERENCE.sub(replaced, text)
+        result = _REFERENCE.sub(replace_reference, text)
         if not self._take(origin, path, characters=len(result)):
             return ScalarNode(Unresolved(), origin)
         return ScalarNode(result, origin)
@@ -328,7 +329,9 @@ class _Resolver:
         if target is None:
             known = [f"vars.{key}" for key in self.vars] + ["name"]
             hint = did_you_mean(name, known)
-            text = f"unknown reference {_shown(name)}{hint} (or env:VARIABLE)"
+            text = (
+                f"unknown reference {_format_reference(name)}{hint} (or env:VARIABLE)"
+            )
             self.problems.add(origin, path, text)
             return nothing
         self.used.add(name)
@@ -383,7 +386,9 @@ class _Resolver:
 
     def _environment(self, variable: str, origin: ValueOrigin, path: str) -> ConfigNode:
         if variable not in self.environment:
-            text = f"environment variable {_shown(variable)[2:-1]} is not set"
+            text = (
+                f"environment variable {_format_reference(variable)[2:-1]} is not set"
+            )
             self.problems.add(origin, path, text)
             return ScalarNode(Unresolved(), origin)
         value = self.environment[variable]
@@ -414,7 +419,7 @@ def _at(node: ConfigNode, origin: ValueOrigin) -> ConfigNode:
     return ScalarNode(node.value, origin) if isinstance(node, ScalarNode) else node
 
 
-def _shown(name: str) -> str:
+def _format_reference(name: str) -> str:
     """Return a reference as written, shortened, with special characters escaped."""
     return f"${{{shown(name)[1:-1]}}}"
 

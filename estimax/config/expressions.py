@@ -1,6 +1,6 @@
 """Python expressions as data: what a run file builds, to be evaluated or printed.
 
-    rate = Call("estimax.optimizers.Adam", {"learning_rate": 0.1})
+    rate = CallExpression("estimax.optimizers.Adam", {"learning_rate": 0.1})
     evaluate(rate)                 # the optimizer
     Script().text(rate)            # 'ex.optimizers.Adam(learning_rate=0.1)'
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from estimax.config.schema.section import CodeName
+from estimax.config.schema.section import CodeName, fields_of
 from estimax.core.errors import ConfigError
 
 Arguments = Mapping[str, Any]  # values are Expressions, containers of them, or plain
@@ -33,7 +33,7 @@ class Reference:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallExpression:
     """A call of what a path names, or of a method of another expression.
 
     Args:
@@ -59,7 +59,7 @@ class Function:
     body: Any
 
 
-Expression = Reference | Call | Function
+Expression = Reference | CallExpression | Function
 
 
 # Expressions that were evaluated, with their values, by `id` of the expression. The
@@ -76,7 +76,7 @@ def evaluate(expression: Any, known: Known | None = None) -> Any:
       expression: The expression.
       known: The values of expressions that were evaluated before; more are added.
 
-    >>> evaluate([Call("math.sqrt", positional=(4.0,)), 1])
+    >>> evaluate([CallExpression("math.sqrt", positional=(4.0,)), 1])
     [2.0, 1]
     """
     known = {} if known is None else known
@@ -84,7 +84,7 @@ def evaluate(expression: Any, known: Known | None = None) -> Any:
         return {key: evaluate(value, known) for key, value in expression.items()}
     if isinstance(expression, tuple | list):
         return type(expression)(evaluate(item, known) for item in expression)
-    if not isinstance(expression, Reference | Call | Function):
+    if not isinstance(expression, Reference | CallExpression | Function):
         return expression
     if id(expression) not in known:
         known[id(expression)] = (expression, _evaluate(expression, known))
@@ -132,7 +132,7 @@ def find(path: str) -> Any:
     return value
 
 
-def call_of(section: Any, *, variable: str = "", **given: Any) -> Call:
+def call_of(section: Any, *, variable: str = "", **given: Any) -> CallExpression:
     """Return the call of what a section stands for.
 
     Values that are the default of the function are left out.
@@ -148,7 +148,27 @@ def call_of(section: Any, *, variable: str = "", **given: Any) -> Call:
         value = getattr(section, key.name)
         if argument not in given and (key.required or value != key.default):
             arguments[argument] = expression_of(value)
-    return Call(kind.CALLS.path, {**arguments, **given}, name=variable)
+    return CallExpression(kind.CALLS.path, {**arguments, **given}, name=variable)
+
+
+def changed_values(section: Any, *keys: str, **arguments: str) -> dict[str, Any]:
+    """Return the values of keys that differ from their defaults, by argument.
+
+    The defaults stand in the section alone, so no builder repeats one.
+
+    Args:
+      section: A section.
+      *keys: Keys whose arguments have the same name.
+      **arguments: The arguments of keys that have another name.
+    """
+    kind: Any = type(section)
+    fields = fields_of(kind)
+    found = {}
+    for key, argument in {**dict(zip(keys, keys, strict=True)), **arguments}.items():
+        value = getattr(section, fields[key].name)
+        if value != fields[key].default:
+            found[argument] = expression_of(value)
+    return found
 
 
 def expression_of(value: Any) -> Any:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from estimax.config.checks import check_run, nearest
-from estimax.config.complete import completed, named
+from estimax.config.complete import complete_tree, name_tree
 from estimax.config.decode import Decoder
 from estimax.config.edits import apply_override, interpolate, set_model_dir
 from estimax.config.nodes import DEFAULT, Budget, Problems, ValueOrigin
@@ -113,7 +113,7 @@ def load(
     # A misspelt key may be the model's, so that nothing is chosen in its place.
     keys = tree.entries.keys()
     is_short = "data" in keys and "model" not in keys and keys <= fields_of(Run).keys()
-    tree = named(tree, path) if is_short else tree
+    tree = name_tree(tree, path) if is_short else tree
     for text in overrides:
         tree = apply_override(tree, text, problems, budget)
     if model_dir is not None:
@@ -124,7 +124,7 @@ def load(
     inferred = None
     if is_short:
         problems.raise_if_any()
-        tree, inferred = completed(tree)
+        tree, inferred = complete_tree(tree)
     decoder = Decoder(problems)
     run = decoder.section(tree, Run, "")
     check_run(run, decoder.origins, problems)
@@ -133,8 +133,8 @@ def load(
             problems.add(nearest(decoder.origins, address), address, text)
     problems.raise_if_any()
     # Includes, variables and splits have been applied, so the run does not need them.
-    run = with_parts(run, decoder.origins)
-    run = with_defaults(dataclasses.replace(run, include=(), vars={}))
+    run = split_sources(run, decoder.origins)
+    run = choose_optimizers(dataclasses.replace(run, include=(), vars={}))
     return LoadedRun(run, path, source, tuple(overrides), decoder.origins, inferred)
 
 
@@ -144,26 +144,30 @@ DEEP = AdagradConfig(learning_rate=0.05)
 CLICK = AdamConfig(learning_rate=0.001, lazy=True)
 
 
-def with_defaults(run: Run) -> Run:
+def choose_optimizers(run: Run) -> Run:
     """Return the run with an optimizer for each part of its model."""
     if isinstance(run.model, CustomModelConfig | ModelFnConfig):
         return run
     given = run.optimizers
     if isinstance(run.model, PerHeadModelConfig):
         models = {
-            name: _for_parts(model, given.models.get(name, PartOptimizers()), given)
+            name: _choose_for_parts(
+                model, given.models.get(name, PartOptimizers()), given
+            )
             for name, model in run.model.models.items()
         }
         chosen = dataclasses.replace(given, models=models)
     else:
-        chosen = _for_parts(run.model, given, given)
+        chosen = _choose_for_parts(run.model, given, given)
     return dataclasses.replace(run, optimizers=chosen)
 
 
 _Optimizers = TypeVar("_Optimizers", bound=PartOptimizers)
 
 
-def _for_parts(model: Any, own: _Optimizers, of_all: PartOptimizers) -> _Optimizers:
+def _choose_for_parts(
+    model: Any, own: _Optimizers, of_all: PartOptimizers
+) -> _Optimizers:
     """Return optimizers with one for each part of a model: its own, or that of all."""
     chosen: dict[str, Any] = {}
     for part, default in (("linear", LINEAR), ("dnn", DEEP), ("rnn", DEEP)):
@@ -177,7 +181,7 @@ def _for_parts(model: Any, own: _Optimizers, of_all: PartOptimizers) -> _Optimiz
     return dataclasses.replace(own, **chosen)
 
 
-def with_parts(run: Run, origins: dict[str, ValueOrigin]) -> Run:
+def split_sources(run: Run, origins: dict[str, ValueOrigin]) -> Run:
     """Return the run in which the parts of each `split` are sources of their own.
 
     The part that is trained on keeps the settings of its source. The others are for

@@ -96,13 +96,15 @@ class FileReader:
             self._problems.add(origin, "", text)
             return None
         self._bytes -= len(data)
-        return _decoded(data, str(path), self._problems)
+        return _decode_text(data, str(path), self._problems)
 
     def tree(self, path: Path, text: str) -> MapNode | None:
         """Return the tree of a file's text, merged over the files that it includes."""
-        return self._merged(path, text, ())
+        return self._merge_includes(path, text, ())
 
-    def _merged(self, path: Path, text: str, above: tuple[Path, ...]) -> MapNode | None:
+    def _merge_includes(
+        self, path: Path, text: str, above: tuple[Path, ...]
+    ) -> MapNode | None:
         node = parse(text, str(path), self._problems, self._budget)
         if node is None:
             return None
@@ -115,11 +117,11 @@ class FileReader:
             return None
         base = MapNode({}, node.origin)
         for item in _include_items(node):
-            below = self._included(item, path, (*above, path.resolve()))
+            below = self._read_include(item, path, (*above, path.resolve()))
             base = merge(base, below) if below is not None else base
         return merge(base, node)
 
-    def _included(
+    def _read_include(
         self, item: ScalarNode, path: Path, above: tuple[Path, ...]
     ) -> MapNode | None:
         name = str(item.value)
@@ -146,7 +148,7 @@ class FileReader:
             return None
         if resolved not in self._trees:
             inner = self.text(target, item.origin)
-            tree = None if inner is None else self._merged(target, inner, above)
+            tree = None if inner is None else self._merge_includes(target, inner, above)
             self._trees[resolved] = tree
         return self._trees[resolved]
 
@@ -165,7 +167,7 @@ def _include_items(node: MapNode) -> list[ScalarNode]:
     ]
 
 
-def _decoded(data: bytes, file: str, problems: Problems) -> str | None:
+def _decode_text(data: bytes, file: str, problems: Problems) -> str | None:
     for mark, name in _OTHER_ENCODINGS.items():
         if data.startswith(mark):
             text = f"the file is written in {name}; save it as UTF-8"
@@ -260,7 +262,7 @@ def check_value_characters(
     """Report a character that YAML forbids in a value; return whether there is none."""
     found = _NOT_ALLOWED.search(text)
     if found is not None:
-        problems.add(origin, path, _refused(found[0]))
+        problems.add(origin, path, _describe_character(found[0]))
     return found is None
 
 
@@ -271,11 +273,11 @@ def _check_characters(text: str, file: str, problems: Problems) -> bool:
         return True
     before = re.split("\r\n|[\r\n\x85\u2028\u2029]", text[: found.start()])
     origin = ValueOrigin(file, len(before), len(before[-1]) + 1)
-    problems.add(origin, "", _refused(found[0]))
+    problems.add(origin, "", _describe_character(found[0]))
     return False
 
 
-def _refused(character: str) -> str:
+def _describe_character(character: str) -> str:
     code = ord(character)
     # Python decodes bytes that are not UTF-8 to surrogates in arguments and variables.
     if 0xD800 <= code < 0xE000:

@@ -17,8 +17,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from estimax.config.build import Plan, plan
-from estimax.config.expressions import Call, Expression, Function, Reference
+from estimax.config.build import RunPlan, plan
+from estimax.config.expressions import CallExpression, Expression, Function, Reference
 from estimax.config.load import LoadedRun
 
 
@@ -29,28 +29,28 @@ def script_of(loaded: LoadedRun) -> str:
     """
     made = plan(loaded)
     script = Script()
-    last = script.text(_last(made))
+    last = script.text(_training_call(made))
     title = f'"""{loaded.run.name}, written by `estimax python {loaded.path.name}`."""'
     imports = "\n".join([*sorted(script.imports), "import estimax as ex"])
-    body = _joined(script.lines)
-    end = f'if __name__ == "__main__":\n    {_indented(last)}'
+    body = _join_statements(script.lines)
+    end = f'if __name__ == "__main__":\n    {_indent_lines(last)}'
     return f"{title}\n\n{imports}\n\n{body}\n\n\n{end}\n"
 
 
-def _last(made: Plan) -> Call:
+def _training_call(made: RunPlan) -> CallExpression:
     """Return the call that trains: `train_and_evaluate`, or `train` without eval."""
     train = made.train_spec()
     specs = made.eval_specs()
     if not specs:
-        return Call("train", train.named, train.positional, of=made.model)
-    train = Call(train.path, train.named, train.positional, name="train_spec")
+        return CallExpression("train", train.named, train.positional, of=made.model)
+    train = CallExpression(train.path, train.named, train.positional, name="train_spec")
     first = specs[0]
-    one = Call(first.path, first.named, first.positional, name="eval_spec")
+    one = CallExpression(first.path, first.named, first.positional, name="eval_spec")
     given = (made.model, train, one if len(specs) == 1 else [one, *specs[1:]])
-    return Call("estimax.estimator.train_and_evaluate", {}, given)
+    return CallExpression("estimax.estimator.train_and_evaluate", {}, given)
 
 
-def _joined(lines: list[str]) -> str:
+def _join_statements(lines: list[str]) -> str:
     """Return statements with two empty lines around functions and none elsewhere."""
     text = "\n".join(lines).strip("\n")
     while "\n\n\n\n" in text:
@@ -58,7 +58,7 @@ def _joined(lines: list[str]) -> str:
     return text
 
 
-def _indented(text: str) -> str:
+def _indent_lines(text: str) -> str:
     return text.replace("\n", "\n    ")
 
 
@@ -69,7 +69,7 @@ class Script:
     """Writes expressions as a Python script, with its imports and variables.
 
     >>> script = Script()
-    >>> script.text(Call("math.floor", positional=(2.5,), name="low"))
+    >>> script.text(CallExpression("math.floor", positional=(2.5,), name="low"))
     'low'
     >>> script.lines
     ['low = math.floor(2.5)']
@@ -101,11 +101,11 @@ class Script:
             return self._path(value.path)
         if isinstance(value, Function):
             return self._function(value)
-        if isinstance(value, Call):
+        if isinstance(value, CallExpression):
             return self._call(value)
         return repr(value)
 
-    def _call(self, call: Call) -> str:
+    def _call(self, call: CallExpression) -> str:
         if id(call) in self._names:
             return self._names[id(call)]
         if call.path == "__getitem__":
@@ -165,12 +165,12 @@ def _group(start: str, items: list[str], end: str) -> str:
     if len(line) + used <= _WIDTH and "\n" not in line:
         return f"{start}{line}{end}"
     if all(len(item) < 20 and "\n" not in item for item in items):
-        items = _filled(items)
+        items = _fill_lines(items)
     inside = textwrap.indent(",\n".join(items), "    ")
     return f"{start}\n{inside},\n{end}"
 
 
-def _filled(items: list[str]) -> list[str]:
+def _fill_lines(items: list[str]) -> list[str]:
     """Join short items to lines."""
     lines: list[str] = []
     for item in items:

@@ -27,7 +27,7 @@ from estimax.config.build import (
 from estimax.config.build_columns import ColumnBuilder
 from estimax.config.build_input import input_fn, make_predict_input_fn
 from estimax.config.build_model import head_call, optimizer_call, rate_of
-from estimax.config.expressions import Call, evaluate
+from estimax.config.expressions import CallExpression, evaluate
 from estimax.config.schema.hooks import CustomHookConfig, HookConfig
 from estimax.config.schema.optimizers import (
     AdagradConfig,
@@ -407,7 +407,9 @@ def test_every_stock_hook_can_be_built(section, tmp_path):
     fields -= {exclusive.get(section.__name__, "")}
     hook = section(**{k: v for k, v in required.items() if k in fields})
     run = small_run(tmp_path).run
-    model = Call("estimax.canned.BaselineRegressor", {"model_dir": str(tmp_path)})
+    model = CallExpression(
+        "estimax.canned.BaselineRegressor", {"model_dir": str(tmp_path)}
+    )
     assert isinstance(evaluate(hook_call(run, hook, model)), hooks.Hook)
 
 
