@@ -29,7 +29,7 @@ import estimax as ex
 from estimax import parallel, training
 from estimax.core.spec import ModeKeys
 from estimax.staging import host_plan as plans
-from estimax.staging.placing import BatchPlacing
+from estimax.staging.packing import pack, put
 
 BATCH, IDS, WIDTH = 1024, 4, 16
 
@@ -75,15 +75,10 @@ def _racer(rows: int, above: int | None, devices: int) -> Callable[[int], float]
     mesh = parallel.make_mesh(devices)
     assert mesh is not None, "more than one device"
     raw = plans.flatten(*_data(rows))
-
-    def place(*given: Any) -> parallel.Placement:
-        return parallel.Placement.of(mesh, parallel.TableRule(above), *given)
-
-    model = training.Model(_model_fn(rows), ModeKeys.TRAIN)
-    program = training.train_program(model, raw, place=place)
-    placing = BatchPlacing(mesh)
-    packed = placing.pack(program.plan.prepare(raw))
-    batch = placing.put(packed)
+    recording = training.record(_model_fn(rows), raw, ModeKeys.TRAIN)
+    program = training.compile(recording, parallel.Placement(mesh, shard_above=above))
+    packed = pack(program.plan.prepare(raw), program.placement)
+    batch = put(packed, program.placement)
     state = program.init(jax.random.key(0), packed)
     state, outputs = program.step(state, batch)
     tell(f"compiled {rows} rows, loss {float(outputs['loss']):.4f}")

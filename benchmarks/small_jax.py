@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from pacing import Pacer
 from small_dnn import Setup, examples
 
 import estimax as ex
-from estimax.staging.prefetching import prefetch_batches
+from estimax.input.streams.background import Background
 
 SCANNED = 32
 
@@ -74,10 +75,10 @@ def main() -> None:
     length = SCANNED if kind == "scan" else 1
     compiled = jax.jit(scan if kind == "scan" else step, donate_argnums=0)
     groups = stacks(source) if kind == "scan" else source
-    with prefetch_batches(groups, place, depth=2) as batches:
+    with closing(Background(map(place, groups), depth=2)) as batches:
         state: Any = None
         looked_at = 0
-        for count, (batch, _) in enumerate(batches, 1):
+        for count, batch in enumerate(batches, 1):
             done = count * length
             if state is None:
                 first = jax.tree.map(lambda x: x[0], batch) if length > 1 else batch

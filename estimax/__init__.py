@@ -15,7 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from estimax.core.lazy_names import import_name, is_module, modules_of_names
+from estimax.core.lazy_names import (
+    import_name,
+    is_module,
+    modules_of_names,
+    public_names,
+)
 
 __version__ = "0.1.0.dev0"
 
@@ -62,8 +67,7 @@ def _packages_with(name: str) -> list[str]:
     found = []
     for package in packages:
         folder = Path(__file__).parents[1].joinpath(*_MODULES[package].split("."))
-        path = folder / "__init__.py"
-        if path.exists() and f'    "{name}",\n' in path.read_text():
+        if name in public_names(folder):
             found.append(f"ex.{package}.{name}")
     return found
 

@@ -104,14 +104,29 @@ _ROOTLESS = "    options:\n      show_root_heading: false\n      heading_level: 
 def _modules_of(package: str) -> list[str]:
     """Return the public modules of a package, such as `v1`."""
     path = f"estimax.{package}"
-    imports = _imports(PACKAGE / package / "__init__.py")
-    return [name for module, name in imports if module == path]
+    names = [name for module, name in _imports(_names_of(package)) if module == path]
+    return names + (["v1"] if (PACKAGE / package / "v1.py").exists() else [])
 
 
 def _hidden_by_modules(package: str) -> list[str]:
     """Return names that Griffe does not see, because a module has the same name."""
-    imports = _imports(PACKAGE / package / "__init__.py")
+    imports = _imports(_names_of(package))
     return [name for module, name in imports if module.endswith(f"{package}.{name}")]
+
+
+def _names_of(package: str) -> Path:
+    """Return the file that imports the public names of a package."""
+    path = _path_of(package) / "__init__.py"
+    stub = path.with_suffix(".pyi")
+    return stub if stub.exists() else path
+
+
+def _path_of(package: str) -> Path:
+    """Return the folder of a package of `ex`, such as `estimax/v1/losses`."""
+    for module, name in _imports(PACKAGE / "__init__.pyi"):
+        if name == package:
+            return ROOT.joinpath(*module.split("."), name)
+    return PACKAGE / package
 
 
 def _imports(path: Path) -> list[tuple[str, str]]:
@@ -128,6 +143,9 @@ def _imports(path: Path) -> list[tuple[str, str]]:
 
 def public_names() -> tuple[list[str], list[str]]:
     """Return the packages and the other names of `import estimax as ex`."""
-    imports = _imports(PACKAGE / "__init__.pyi")
-    packages = [name for module, name in imports if module == "estimax"]
-    return sorted(packages), sorted(n for m, n in imports if m != "estimax")
+    packages, names = [], []
+    for _, name in _imports(PACKAGE / "__init__.pyi"):
+        path = PACKAGE / name
+        is_package = path.is_dir() or path.with_suffix(".py").exists()
+        (packages if is_package else names).append(name)
+    return sorted(packages), sorted(names)

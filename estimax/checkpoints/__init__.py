@@ -1,12 +1,11 @@
 """Checkpoints: training states on disk, and warm starts from them.
 
-Read `format.py` for the files, `saver.py` for writing during training, `manager.py` for
-finding the latest one, `together.py` for clusters, `warm_start.py` for starting a new
-model from an old one.
+Read `format.py` for the files, `saver.py` for writing during training, `listing.py` for
+finding the latest one, `distributed.py` for clusters, `warm_start.py` for starting a
+new model from an old one.
 """
 
-from estimax.checkpoints.distributed import arrays_in, held_rows
-from estimax.checkpoints.end_of_training import finished, forget_finished, mark_finished
+from estimax.checkpoints.distributed import arrays_in, local_rows
 from estimax.checkpoints.format import (
     ArrayEntry,
     Checkpoint,
@@ -17,24 +16,26 @@ from estimax.checkpoints.format import (
     read_manifest,
     write,
 )
-from estimax.checkpoints.manager import (
+from estimax.checkpoints.listing import (
     all_checkpoints,
-    first_nan,
+    forget_finished,
     is_checkpoint_name,
     latest,
+    mark_finished,
     path_of,
+    read_finished,
     restore_latest,
-    snapshot,
     step_of,
 )
 from estimax.checkpoints.saver import Saver
+from estimax.checkpoints.snapshot import first_nan, snapshot
 from estimax.checkpoints.sources import open_source, tensorflow_checkpoint
 from estimax.checkpoints.state_names import (
-    averaged,
     flatten_state,
     row_counts,
     unflatten_state,
     unflatten_variables,
+    with_averages,
 )
 from estimax.checkpoints.warm_start import (
     VocabInfo,
@@ -53,20 +54,19 @@ __all__ = [
     "all_checkpoints",
     "arrays_in",
     "as_settings",
-    "averaged",
-    "finished",
     "first_nan",
     "flatten_state",
     "forget_finished",
-    "held_rows",
     "is_checkpoint_name",
     "latest",
+    "local_rows",
     "mark_finished",
     "names",
     "open_source",
     "path_of",
     "read",
     "read_array",
+    "read_finished",
     "read_manifest",
     "restore_latest",
     "row_counts",
@@ -76,5 +76,6 @@ __all__ = [
     "unflatten_state",
     "unflatten_variables",
     "warm_start",
+    "with_averages",
     "write",
 ]

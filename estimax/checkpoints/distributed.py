@@ -1,7 +1,8 @@
 """Checkpoints of a cluster: every process writes its rows, the chief the manifest.
 
-    held = held_rows(flatten_state(state), row_counts(state))     # in every process
-    write_together(peers, model_dir / "model.ckpt-100", 100, held, {"input": position})
+    held = local_rows(flatten_state(state), row_counts(state))     # in every process
+    path = model_dir / "model.ckpt-100"
+    write_distributed(peers, path, 100, held, {"input": position})
 
 The chief makes a temporary folder, in which every process writes one file. When all
 have reported theirs, the chief writes the manifest and renames the folder. A process
@@ -9,8 +10,8 @@ that fails lets the write fail in all of them, and the folder is removed. All pr
 must see the same model_dir.
 
 Rows that several devices hold are written by the first of them, so that a replicated
-array is written once. A table that is sharded over the processes is never whole in
-one of them.
+array is written once. No process holds all rows of a table that is sharded over
+processes.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class Rows:
         return self.array.shape == self.shape
 
 
-HeldRows = Mapping[str, Sequence[Rows]]
+LocalRows = Mapping[str, Sequence[Rows]]
 
 
-def held_rows(
+def local_rows(
     arrays: Mapping[str, jax.Array], row_counts: Mapping[str, int]
 ) -> dict[str, list[Rows]]:
     """Copy to the host what this process has to write of each array.
@@ -63,7 +64,8 @@ def held_rows(
         name: [shard for shard in array.addressable_shards if shard.replica_id == 0]
         for name, array in arrays.items()
     }
-    for shards in ours.values():  # start all transfers before waiting for the first
+    # Start all transfers before waiting for the first, so that they overlap.
+    for shards in ours.values():
         for shard in shards:
             shard.data.copy_to_host_async()
     held: dict[str, list[Rows]] = {}
@@ -72,6 +74,8 @@ def held_rows(
         if name in row_counts:
             shape = (row_counts[name], *shape[1:])
         rows = [_rows_of(shard, shape) for shard in shards]
+        # A shard of padding has no rows to write. An array that is empty as a whole
+        # still needs its entry.
         held[name] = [one for one in rows if one.array.size or one.is_whole]
     return held
 
@@ -82,12 +86,14 @@ def _rows_of(shard: Any, shape: tuple[int, ...]) -> Rows:
     if not shape:
         return Rows(array, 0, shape)
     start = shard.index[0].start or 0
+    # The rows behind `shape[0]` pad the table to a multiple of the devices. Saved, they
+    # would tie the checkpoint to this number of devices.
     array = array[: max(shape[0] - start, 0)]
     assert array.shape[1:] == shape[1:], "arrays are sharded by row only"
     return Rows(array, start, shape)
 
 
-def arrays_in(held: HeldRows) -> dict[str, NDArray[Any]]:
+def arrays_in(held: LocalRows) -> dict[str, NDArray[Any]]:
     """Return the rows by a name of their own, in files and messages."""
     return {
         name
@@ -100,31 +106,35 @@ def arrays_in(held: HeldRows) -> dict[str, NDArray[Any]]:
     }
 
 
-def write_together(
-    peers: Processes, folder: Path, step: int, held: HeldRows, extra: Any
+def write_distributed(
+    peers: Processes, folder: Path, step: int, held: LocalRows, extra: Any
 ) -> bool:
     """Write a checkpoint with all processes; return False if it was there already.
 
     Every process calls this in the same thread as before, with its own rows and extra
-    value. If the extra values differ, see `joined_extra` for what is saved.
+    value. If the extra values differ, see `merge_extras` for what is saved.
 
     Raises:
       CheckpointError: A process could not write its part.
     """
+    # The protocol, in which every process must take part to the end: all gather what
+    # they have; the chief broadcasts the folder, or that nothing changed; all gather
+    # their parts; the chief broadcasts the result. An error is a message, never a
+    # missing one, because the others would wait for it.
     found = peers.gather(_TOPIC, {"extra": extra, "same": _count_same(folder, held)})
-    joined = joined_extra([one["extra"] for one in found])
+    joined = merge_extras([one["extra"] for one in found])
     if peers.is_chief:
         same = sum(one["same"] for one in found)
         return _write_as_chief(peers, folder, step, held, joined, same)
     return _write_as_worker(peers, folder, held)
 
 
-def joined_extra(extras: Sequence[Any]) -> Any:
+def merge_extras(extras: Sequence[Any]) -> Any:
     """Return the extra value to save: the common one, or the positions of all shares.
 
-    >>> joined_extra([{"input": 3}, {"input": 3}])
+    >>> merge_extras([{"input": 3}, {"input": 3}])
     {'input': 3}
-    >>> joined_extra([{"input": {"share": 3}}, {"input": {"share": 4}}])
+    >>> merge_extras([{"input": {"share": 3}}, {"input": {"share": 4}}])
     {'inputs': [3, 4]}
     """
     positions = [extra["input"] for extra in extras]
@@ -142,8 +152,10 @@ def joined_extra(extras: Sequence[Any]) -> Any:
 
 
 def _write_as_chief(
-    peers: Processes, folder: Path, step: int, held: HeldRows, extra: Any, same: int
+    peers: Processes, folder: Path, step: int, held: LocalRows, extra: Any, same: int
 ) -> bool:
+    # A resumed run first saves the state that it has just read. Written again, it would
+    # replace an intact checkpoint for nothing.
     manifest = _manifest(folder)
     if manifest is not None and manifest.extra == extra:
         pieces = sum(len(entry.pieces) for entry in manifest.arrays.values())
@@ -155,19 +167,22 @@ def _write_as_chief(
         with atomic.folder(folder) as temporary:
             peers.broadcast(_TOPIC, {"folder": temporary.name})
             part = _attempt(lambda: _write_part(peers, temporary, held))
+            # When this returns, every part is on disk: `_write_part` syncs its file.
+            # Only then may the manifest, and the rename after it, declare it complete.
             parts = peers.gather(_TOPIC, part)
             _check(peers, step, parts)
             files, arrays = _entries(peers, parts)
             formats.write_manifest(temporary, step, files, arrays, extra)
     except Exception as error:
-        # The others wait for the result, whatever went wrong.
+        # The others wait for the result, whatever went wrong. If it went wrong before
+        # they knew the folder, they read this message in place of its name.
         peers.broadcast(_TOPIC, {"error": str(error)})
         raise
     peers.broadcast(_TOPIC, {})
     return True
 
 
-def _write_as_worker(peers: Processes, folder: Path, held: HeldRows) -> bool:
+def _write_as_worker(peers: Processes, folder: Path, held: LocalRows) -> bool:
     begin = peers.broadcast(_TOPIC, None)
     if begin.get("unchanged"):
         return False
@@ -175,6 +190,8 @@ def _write_as_worker(peers: Processes, folder: Path, held: HeldRows) -> bool:
         temporary = folder.parent / begin["folder"]
         part = _attempt(lambda: _write_part(peers, temporary, held))
         peers.gather(_TOPIC, part)
+        # The chief is writing the manifest and renaming the folder: wait, because this
+        # process may go on to read the checkpoint, or end.
         begin = peers.broadcast(_TOPIC, None)
     if "error" in begin:
         raise CheckpointError(f"{folder} was not written: {begin['error']}")
@@ -189,7 +206,7 @@ def _attempt(write: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def _write_part(peers: Processes, temporary: Path, held: HeldRows) -> dict[str, Any]:
+def _write_part(peers: Processes, temporary: Path, held: LocalRows) -> dict[str, Any]:
     if not temporary.is_dir():
         raise MissingFileError(
             f"{temporary} is not there. The model_dir must be on a file system that "
@@ -197,6 +214,8 @@ def _write_part(peers: Processes, temporary: Path, held: HeldRows) -> dict[str, 
         )
     file = formats.state_file(peers.index, peers.count)
     layout = tensors.write(temporary / file, arrays_in(held))
+    # Synced by its writer: the chief may run on another machine, whose fsync does not
+    # reach the cache of this one.
     atomic.sync_file(temporary / file)
     places = {name: dataclasses.asdict(e) for name, e in layout.entries.items()}
     pieces = [
@@ -277,6 +296,7 @@ def _entry(name: str, written: Sequence[_Written]) -> ArrayEntry:
                 f"{list(one.shape)} in {one.process}."
             )
     rows = first.shape[0] if first.shape else 1
+    # Walk through the rows: each piece must begin where the one before it ended.
     at, before = 0, first
     for one in (first, *others):
         start, count = one.piece.start, (one.piece.place.shape or (1,))[0]
@@ -306,11 +326,13 @@ def _manifest(folder: Path) -> Manifest | None:
     return manifest
 
 
-def _count_same(folder: Path, held: HeldRows) -> int:
+def _count_same(folder: Path, held: LocalRows) -> int:
     """Return how many pieces of an existing checkpoint are equal to ours."""
     manifest = _manifest(folder)
     if manifest is None:
         return 0
+    # Compared by checksum, so that no file is read. Each process compares its own rows;
+    # the chief compares the sum with the number of pieces in the manifest.
     count = 0
     for name, parts in held.items():
         entry = manifest.arrays.get(name)

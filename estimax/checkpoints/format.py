@@ -11,8 +11,8 @@ so every field of the manifest is checked as well: files must be inside the fold
 arrays inside their files.
 
 A process that trains alone writes one file. In a cluster every process writes a file of
-the rows that it holds (see `together.py`): the entry of an array then lists its pieces,
-and the version of the manifest is 2. Arrays are read whole, or by row.
+the rows that it holds (see `distributed.py`): the entry of an array then lists its
+pieces, and the version of the manifest is 2. Arrays are read whole, or by row.
 """
 
 from __future__ import annotations
@@ -121,6 +121,8 @@ def write(
             name: ArrayEntry(entry.shape, (Piece(file, entry),))
             for name, entry in layout.entries.items()
         }
+        # The manifest comes last. `atomic.folder` then syncs all files and renames the
+        # folder, so that a checkpoint with its final name is complete.
         files = {file: FileEntry(layout.size, layout.crc)}
         write_manifest(temporary, step, files, entries, extra)
     return final
@@ -144,7 +146,7 @@ def write_manifest(
 ) -> None:
     """Write the manifest into the folder of a new checkpoint."""
     manifest = Manifest(int(step), time.time(), dict(files), dict(arrays), extra)
-    (folder / MANIFEST).write_bytes(_encoded(manifest))
+    (folder / MANIFEST).write_bytes(_encode(manifest))
 
 
 def read(folder: Pathish) -> Checkpoint:
@@ -152,6 +154,8 @@ def read(folder: Pathish) -> Checkpoint:
     path = Path(folder)
     manifest = read_manifest(path)
     check_sizes(path, manifest)
+    # Whole files, one after the other: the checksum of a file covers all of its bytes,
+    # so that each byte is read once for both.
     pieces: dict[Piece, NDArray[Any]] = {}
     for name, file in manifest.files.items():
         inside = _pieces_in(name, manifest.arrays)
@@ -159,14 +163,15 @@ def read(folder: Pathish) -> Checkpoint:
             file_path(path, name), {key: p.place for key, p in inside.items()}, file.crc
         )
         pieces |= {inside[key]: array for key, array in read.items()}
+    # Popped, so that the pieces of an array are freed as soon as it is concatenated.
     arrays = {
-        name: _joined([pieces.pop(piece) for piece in entry.pieces])
+        name: _concat_pieces([pieces.pop(piece) for piece in entry.pieces])
         for name, entry in manifest.arrays.items()
     }
     return Checkpoint(manifest.step, arrays, manifest.extra)
 
 
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+def _concat_pieces(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -209,7 +214,7 @@ def read_entry(folder: Pathish, entry: ArrayEntry, name: str) -> NDArray[Any]:
             parts.append(tensors.read(path, piece.place, name))
         except FileNotFoundError:
             raise CheckpointError(f"{path} is missing.") from None
-    return _joined(parts)
+    return _concat_pieces(parts)
 
 
 @dataclass(frozen=True)
@@ -249,6 +254,7 @@ class SavedArray:
             return np.asarray(self)
         start, stop, step = rows.indices(self.shape[0])
         assert step == 1, "rows are read in their order"
+        # The first part is empty: a device may hold rows of padding alone.
         parts = [np.empty((0, *self.shape[1:]), self.dtype)]
         for piece in self.entry.pieces:
             first, last = max(start, piece.start), min(stop, piece.stop)
@@ -287,10 +293,12 @@ def read_manifest(folder: Pathish) -> Manifest:
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
+        # Two cases for the caller: a removed folder is skipped without a word, a folder
+        # without a manifest is reported as damaged.
         if not path.parent.is_dir():
             raise MissingFileError(f"there is no checkpoint {path.parent}.") from None
         raise CheckpointError(f"{path} is missing: incomplete checkpoint.") from None
-    return _decoded(data, path)
+    return _decode(data, path)
 
 
 def check_sizes(folder: Pathish, manifest: Manifest) -> None:
@@ -314,6 +322,8 @@ def holds(folder: Pathish, arrays: Mapping[str, NDArray[Any]], extra: Any) -> bo
         check_sizes(folder, manifest)
     except (CheckpointError, MissingFileError):
         return False
+    # Cheap comparisons first; then checksums of the arrays in memory against those in
+    # the manifest. The files are not read.
     if manifest.extra != _with_lists(extra):
         return False
     return manifest.arrays.keys() == arrays.keys() and all(
@@ -325,6 +335,8 @@ def holds(folder: Pathish, arrays: Mapping[str, NDArray[Any]], extra: Any) -> bo
 def check_extra(extra: Any) -> None:
     """Raise CheckpointError if `extra` would change when written as JSON and read."""
     try:
+        # Before json.dumps, which recurses: too deep a value would raise
+        # RecursionError, and the reader refuses it as well.
         json_text.check_depth(extra)
         same = json.loads(json.dumps(extra)) == _with_lists(extra)
     except (TypeError, ValueError) as error:
@@ -347,7 +359,7 @@ def _with_lists(value: Any) -> Any:
     return value
 
 
-def _encoded(manifest: Manifest) -> bytes:
+def _encode(manifest: Manifest) -> bytes:
     content = {
         "format": "estimax checkpoint",
         # Older versions of estimax read checkpoints without pieces.
@@ -367,9 +379,11 @@ def _encoded(manifest: Manifest) -> bytes:
     return text.encode() + b"\n"
 
 
-def _decoded(data: bytes, path: Path) -> Manifest:
+def _decode(data: bytes, path: Path) -> Manifest:
     try:
         content = dict(json_text.mapping(json_text.parse(data), "the manifest"))
+        # The checksum first: with a flipped bit, any message about a field would send
+        # the reader in the wrong direction.
         crc = content.pop("crc32")
         if _content_crc(content) != crc:
             raise ValueError(
@@ -381,7 +395,7 @@ def _decoded(data: bytes, path: Path) -> Manifest:
                 f"{path}: format version {version}, but this estimax reads up to "
                 f"{VERSION}. Use a newer estimax."
             )
-        return _checked(content)
+        return _manifest_from_json(content)
     except CheckpointError:
         raise
     except (ValueError, KeyError, TypeError) as error:
@@ -390,7 +404,7 @@ def _decoded(data: bytes, path: Path) -> Manifest:
         raise CheckpointError(f"{path} is damaged: {reason}.") from error
 
 
-def _checked(content: Mapping[str, Any]) -> Manifest:
+def _manifest_from_json(content: Mapping[str, Any]) -> Manifest:
     """Build the manifest from JSON; raise ValueError for the first wrong field."""
     files = {
         name: _file_from_json(name, json_text.mapping(entry, name))
@@ -406,6 +420,8 @@ def _checked(content: Mapping[str, Any]) -> Manifest:
                 raise ValueError(
                     f"array {name!r}: its file {piece.file!r} is not listed"
                 )
+    # Offsets and sizes are used to read without further checks, so they are compared
+    # with the size of the file here: a forged entry must not read beyond it.
     for name, file in files.items():
         inside = {n: p.place for n, p in _pieces_in(name, arrays).items()}
         tensors.check_entries(inside, file.size, file.crc)
@@ -458,6 +474,7 @@ def _check_pieces(shape: tuple[int, ...], pieces: Sequence[Piece]) -> None:
     for piece in pieces:
         rows, *rest = piece.place.shape or (0,)
         is_alike = piece.place.dtype == pieces[0].place.dtype
+        # A piece without rows is refused, because any number of them would fit.
         if piece.start != row or rows < 1 or (*rest,) != shape[1:] or not is_alike:
             raise ValueError(
                 f"a piece of shape {list(piece.place.shape)} at row {piece.start} does "

@@ -23,8 +23,8 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from estimax.checkpoints import format as formats
-from estimax.checkpoints import manager
-from estimax.checkpoints.distributed import write_together
+from estimax.checkpoints import listing
+from estimax.checkpoints.distributed import write_distributed
 from estimax.core.display import shown_path
 from estimax.core.errors import ConfigError, MissingFileError
 from estimax.parallel.processes import Processes
@@ -43,7 +43,7 @@ class Saver:
     every `keep_every_n_hours` is marked and never removed.
 
     With `peers`, all processes of a cluster save at the same steps, and what they pass
-    to `save` is `held_rows` of the state. Only the chief removes checkpoints.
+    to `save` is `local_rows` of the state. Only the chief removes checkpoints.
     """
 
     def __init__(
@@ -70,6 +70,8 @@ class Saver:
         self._thread: ThreadPoolExecutor | None = _thread_of(self.model_dir, peers)
         self._writing: Future[None] | None = None
         if self._is_chief:
+            # Only the chief makes and renames folders here, so only the chief removes
+            # what a killed run has left.
             self.model_dir.mkdir(parents=True, exist_ok=True)
             atomic.remove_leftovers(self.model_dir)
         self._preserve_after = self._first_preservation()
@@ -83,12 +85,16 @@ class Saver:
         formats.check_extra(extra)
         if self._thread is None:
             raise RuntimeError(f"{self.model_dir}: the Saver is closed.")
+        # At most one snapshot waits in memory: a disk that is slower than the interval
+        # between saves slows training down here instead of filling the memory.
         self.wait()
         self._writing = self._thread.submit(self._write, step, snapshot, extra)
-        return manager.path_of(self.model_dir, step)
+        return listing.path_of(self.model_dir, step)
 
     def wait(self) -> None:
         """Wait for the write in progress; raise its error, if it failed."""
+        # Forgotten before it is asked, so that an error is raised once: `close`, which
+        # follows, must not raise it again.
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
@@ -104,10 +110,12 @@ class Saver:
         # Runs in the thread. The order matters: write the new checkpoint, then remove
         # old ones, then the file that lists them. A process killed in between leaves
         # too many checkpoints, never too few.
-        path = manager.path_of(self.model_dir, step)
+        path = listing.path_of(self.model_dir, step)
         if not self._is_chief:
             self._write_files(path, step, snapshot, extra)
             return
+        # Before the write: a process that lost its lock must not add a checkpoint
+        # beside those of the process that took the lock over.
         self._check_directory()
         try:
             self._write_new(path, step, snapshot, extra)
@@ -126,7 +134,8 @@ class Saver:
 
         A resumed run first saves the state that it has just read.
         """
-        was_marked = _marked(path)
+        # The mark is a file in the folder, and the new folder replaces the old one.
+        was_marked = _has_keep_mark(path)
         try:
             if not self._write_files(path, step, snapshot, extra):
                 return
@@ -135,14 +144,14 @@ class Saver:
             raise
         _log.info("saved step %d to %s", step, shown_path(path))
         if was_marked:
-            atomic.write_bytes(path / manager.KEEP_MARK, b"")
+            atomic.write_bytes(path / listing.KEEP_MARK, b"")
 
     def _write_files(
         self, path: Path, step: int, snapshot: Snapshot, extra: Any
     ) -> bool:
         """Write the files of a checkpoint; return False if it was there already."""
         if self._peers is not None:
-            return write_together(self._peers, path, step, snapshot, extra)
+            return write_distributed(self._peers, path, step, snapshot, extra)
         if formats.holds(path, snapshot, extra):
             return False
         formats.write(path, snapshot, step, extra)
@@ -160,14 +169,18 @@ class Saver:
     def _prune(self, *, just_written: Path) -> None:
         if not self._keep_max:
             return
-        paths = [p for p in manager.all_checkpoints(self.model_dir) if not _marked(p)]
+        paths = [
+            p for p in listing.all_checkpoints(self.model_dir) if not _has_keep_mark(p)
+        ]
         # Oldest step first, but never the one just written: if training resumed from an
         # earlier checkpoint because a later one is damaged, the new step is the lower.
         old = [path for path in paths if path != just_written]
         excess = max(0, len(paths) - self._keep_max)
         for path in old[:excess]:
+            # Marked only now that it would be removed: until then the checkpoint may
+            # be overwritten, or removed by hand, and its turn would be lost.
             if self._is_to_preserve(path):
-                atomic.write_bytes(path / manager.KEEP_MARK, b"")
+                atomic.write_bytes(path / listing.KEEP_MARK, b"")
             else:
                 atomic.remove_folder(path)
 
@@ -184,20 +197,22 @@ class Saver:
         if self._hours is None:
             return float("inf")
         try:
-            state = json_text.parse((self.model_dir / manager.STATE_FILE).read_bytes())
+            state = json_text.parse((self.model_dir / listing.STATE_FILE).read_bytes())
             return float(state["preserve_after"])
         except (OSError, ValueError, KeyError, TypeError):
+            # The file is for people and other tools. If it is missing or damaged, only
+            # the schedule starts over; no checkpoint is lost.
             return self._clock() + self._hours * 3600
 
     def _write_state_file(self) -> None:
-        paths = manager.all_checkpoints(self.model_dir)
+        paths = listing.all_checkpoints(self.model_dir)
         state: dict[str, Any] = {
             "latest": paths[-1].name if paths else None,
             "all": [path.name for path in paths],
         }
         if self._hours is not None:
             state["preserve_after"] = self._preserve_after
-        atomic.write_json(self.model_dir / manager.STATE_FILE, state)
+        atomic.write_json(self.model_dir / listing.STATE_FILE, state)
 
 
 # By process and real path. A thread ends when no saver uses it.
@@ -222,5 +237,5 @@ def _thread_of(folder: Path, peers: Processes | None) -> ThreadPoolExecutor:
         return thread
 
 
-def _marked(path: Path) -> bool:
-    return (path / manager.KEEP_MARK).exists()
+def _has_keep_mark(path: Path) -> bool:
+    return (path / listing.KEEP_MARK).exists()

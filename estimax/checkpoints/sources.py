@@ -20,7 +20,7 @@ import safetensors
 from numpy.typing import NDArray
 
 from estimax.checkpoints import format as formats
-from estimax.checkpoints import manager, state_names
+from estimax.checkpoints import listing, state_names
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.formats import tensorflow_checkpoints
 from estimax.storage import json_text
@@ -59,13 +59,15 @@ def open_source(given: str | os.PathLike[str]) -> CheckpointReader:
     >>> open_source(path).shapes
     {'w': (2,)}
     """
+    # In this order: a bundle has a `manifest.json` as well, and the folder of a
+    # SavedModel may lie beside checkpoints of estimax, which are preferred.
     path = Path(given)
     bundle = _bundle_in(path)
     if bundle is not None:
         return _BundleReader(bundle)
     if (path / formats.MANIFEST).exists():
         return _EstimaxReader(path)
-    found = manager.latest(path)
+    found = listing.latest(path)
     if found is not None:
         return _EstimaxReader(found)
     prefix = tensorflow_checkpoint(path)
@@ -84,7 +86,7 @@ def tensorflow_checkpoint(given: str | os.PathLike[str]) -> str | None:
     path = Path(given)
     candidates = [path, path / "variables" / "variables"]
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        state = (path / manager.STATE_FILE).read_text()
+        state = (path / listing.STATE_FILE).read_text()
         latest = re.search(r'^model_checkpoint_path: "(.*)"', state, re.MULTILINE)
         if latest:
             candidates.append(path / latest[1])
@@ -118,34 +120,36 @@ class _BundleReader:
             record = json_text.parse((path / formats.MANIFEST).read_bytes())
             self._hash = json_text.text(record["files"][_WEIGHTS], "sha256")
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
 
-    def _damaged(self, reason: object) -> CheckpointError:
+    def _damage_error(self, reason: object) -> CheckpointError:
         return CheckpointError(
             f"warm start: the bundle {self.path} is damaged or incomplete: {reason}. "
             "Copy or export it again."
         )
 
     @cached_property
-    def _opened(self) -> Any:
+    def _weights(self) -> Any:
         """The file of weights, opened after its hash was compared."""
         with self._file.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != self._hash:
-            raise self._damaged(f"{_WEIGHTS} has another hash than its manifest says")
+            raise self._damage_error(
+                f"{_WEIGHTS} has another hash than its manifest says"
+            )
         try:
             return safetensors.safe_open(self._file, framework="numpy")
         except (safetensors.SafetensorError, OSError) as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
 
     @cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        opened = self._opened
+        opened = self._weights
         names = opened.keys()
         return {n: tuple(opened.get_slice(n).get_shape()) for n in names}
 
     def read(self, name: str) -> NDArray[Any]:
-        array: NDArray[Any] = self._opened.get_tensor(name)
+        array: NDArray[Any] = self._weights.get_tensor(name)
         return array
 
     def slots(self, variables: Iterable[str]) -> SlotNames:

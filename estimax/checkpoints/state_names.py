@@ -72,6 +72,8 @@ def row_counts(state: TrainState) -> dict[str, int]:
         name, table = _name(path), table_of(path, rows)
         if name is None or table is None:
             continue
+        # Slots may have another shape than their table, such as a scalar count. Only
+        # leaves with the padded rows of the table are cut.
         if leaf.shape[:1] == variables[table].shape[:1]:
             counts[name] = rows[table]
     return counts
@@ -97,10 +99,12 @@ def unflatten_state(
     CheckpointError unless names, shapes and dtypes are the same.
     """
     wanted = flatten_state(template)
+    # Renaming is for models that were changed. It is skipped in the usual case, where
+    # every name fits.
     if wanted.keys() != arrays.keys():
         arrays = _with_slots_renamed(arrays, wanted, variable_names(template))
-    _check(_unpadded(wanted, template), arrays, extra_is_wrong=True)
-    return filled(template, arrays)
+    _check(_without_padding(wanted, template), arrays, extra_is_wrong=True)
+    return fill_state(template, arrays)
 
 
 def unflatten_variables(
@@ -113,16 +117,16 @@ def unflatten_variables(
     """
     bare = replace(template, opt_state={}, slots={}, averages={})
     wanted = {n: v for n, v in flatten_state(bare).items() if n != KEY}
-    _check(_unpadded(wanted, template), arrays, extra_is_wrong=False)
-    return filled(template, {name: arrays[name] for name in wanted})
+    _check(_without_padding(wanted, template), arrays, extra_is_wrong=False)
+    return fill_state(template, {name: arrays[name] for name in wanted})
 
 
-def averaged(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def with_averages(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a checkpoint with averages in place of the variables.
 
     >>> import numpy as np
     >>> arrays = {"w": np.ones(1), "w/ExponentialMovingAverage": np.zeros(1)}
-    >>> averaged(arrays)["w"].tolist()
+    >>> with_averages(arrays)["w"].tolist()
     [0.0]
     """
     suffix = f"/{AVERAGE}"
@@ -162,13 +166,15 @@ def slots_of(
     return found
 
 
-def filled(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> TrainState:
+def fill_state(template: TrainState, arrays: Mapping[str, NDArray[Any]]) -> TrainState:
     """Return the template with those leaves replaced that `arrays` contains."""
 
     def fill(path: KeyPath, leaf: Any) -> Any:
         name = _name(path)
         if name is None or name not in arrays:
             return leaf
+        # A checkpoint holds the key as uint32. Wrapped again with the implementation of
+        # the template, because the numbers alone do not say which one made them.
         if name == KEY and _is_typed_key(leaf):
             data = _on_device(arrays[name], arrays[name].shape, _sharding(leaf))
             return jax.random.wrap_key_data(data, impl=_key_impl(leaf))
@@ -195,6 +201,7 @@ def _with_slots_renamed(
     for variable, slots in slots_of(wanted, known).items():
         for slot, name in slots.items():
             old = saved.get(variable, {}).get(slot)
+            # Never take an array that the model wants under its saved name.
             if old is not None and name not in arrays and old not in wanted:
                 renamed[name] = renamed.pop(old)
     return renamed
@@ -202,6 +209,8 @@ def _with_slots_renamed(
 
 def _variable_at_end(parts: list[str], known: set[str]) -> tuple[str, str]:
     """Split the path of optimizer state into the variable at its end and the slot."""
+    # The longest name first, from the left: "dnn/kernel" before "kernel", in case the
+    # model has both.
     for start in range(1, len(parts)):
         variable = "/".join(parts[start:])
         if variable in known:
@@ -227,22 +236,22 @@ def _name(path: KeyPath) -> str | None:
         case "opt_state":
             if GetAttrKey("hyperparams") in rest:
                 return None
-            return f"{_TRAINING}/{_joined(rest)}"
+            return f"{_TRAINING}/{_path_name(rest)}"
         case "slots":
-            return f"{_TRAINING}/slots/{_joined(rest)}"
+            return f"{_TRAINING}/slots/{_path_name(rest)}"
         case "model_state":
-            return _joined(rest[1:])  # without the collection's name
+            return _path_name(rest[1:])  # without the collection's name
         case "averages":
-            return f"{_joined(rest)}/{AVERAGE}"
+            return f"{_path_name(rest)}/{AVERAGE}"
         case _:
-            return _joined(rest)
+            return _path_name(rest)
 
 
-def _joined(path: KeyPath) -> str:
+def _path_name(path: KeyPath) -> str:
     return keystr(path, simple=True, separator="/")
 
 
-def _unpadded(wanted: Mapping[str, Any], template: TrainState) -> dict[str, Any]:
+def _without_padding(wanted: Mapping[str, Any], template: TrainState) -> dict[str, Any]:
     """Return the arrays, or their shapes where they have padding on a mesh."""
     form: Any = jax.ShapeDtypeStruct  # its constructor is not annotated
     counts = row_counts(template)

@@ -219,9 +219,11 @@ class WarmStartReport:
         total = len(self.loaded) + len(self.kept)
         lines = [
             f"warm start from {self.source}: {len(self.loaded)} of {total} variables",
-            *_listed("loaded ", self.loaded),
-            *_listed("initial", self.kept),
-            *_listed("unused ", dict.fromkeys(self.unused, "in the checkpoint only")),
+            *_table_lines("loaded ", self.loaded),
+            *_table_lines("initial", self.kept),
+            *_table_lines(
+                "unused ", dict.fromkeys(self.unused, "in the checkpoint only")
+            ),
         ]
         return "\n".join(lines)
 
@@ -233,7 +235,7 @@ def warm_start(
     reader = open_source(settings.ckpt_to_initialize_from)
     transfer = _Transfer(state, settings, reader)
     arrays = transfer.arrays()
-    return state_names.filled(state, arrays), transfer.report()
+    return state_names.fill_state(state, arrays), transfer.report()
 
 
 class _Transfer:
@@ -249,7 +251,7 @@ class _Transfer:
         self._variables = state_names.variable_names(state)
         self._vocabularies = settings.var_name_to_vocab_info or {}
         self._old_names = settings.var_name_to_prev_var_name or {}
-        self._selected = _selected(settings, [*self._variables, state_names.STEP])
+        self._selected = _select_names(settings, [*self._variables, state_names.STEP])
         self._slots = state_names.slots_of(self._named, self._variables)
         self._loaded: dict[str, str] = {}
         self._kept: dict[str, str] = {}
@@ -257,13 +259,14 @@ class _Transfer:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to load, by their names in the state."""
+        # All problems are collected from the shapes alone, before an array is read.
         problems = {n: self._problem(n) for n in self._selected}
         wrong = {name: why for name, why in problems.items() if why}
         if wrong and not self._settings.partial:
             raise CheckpointError(
                 f"warm start from {self._source.path}: "
                 f"{len(wrong)} of the selected variables do not fit:"
-                + "".join(f"\n{line}" for line in _listed("", wrong, _MOST_LISTED))
+                + "".join(f"\n{line}" for line in _table_lines("", wrong, _MOST_LISTED))
                 + "\nSelect fewer with vars_to_warm_start, rename with "
                 "var_name_to_prev_var_name, or give partial=True to start these "
                 "from their initial values."
@@ -329,6 +332,8 @@ class _Transfer:
             details.append(f"{np.count_nonzero(at >= 0)} of {len(at)} by vocabulary")
         details += [f"from {self._old(name)}"] if self._old(name) != name else []
         wanted, found = self._slots.get(name, {}), old_slots.get(self._old(name), {})
+        # All slots of a variable or none: half of them, such as the second moment of
+        # Adam without the first, would be a state that no training can have.
         if wanted and self._fits(name, wanted, found):
             for slot, slot_name in wanted.items():
                 arrays[slot_name] = self._moved(slot_name, found[slot], info, at)
@@ -370,13 +375,15 @@ class _Transfer:
         if info is not None and at is not None:
             initial = np.asarray(leaf)
             if initialize and info.backup_initializer is not None:
+                # A key for each variable, by its name: the values do not depend on
+                # which other variables are loaded.
                 key = jax.random.fold_in(self._key, zlib.crc32(name.encode()))
                 initial = np.asarray(info.backup_initializer(key, initial.shape))
-            old = remapped(info, at, old, initial, name=name)
+            old = remap_rows(info, at, old, initial, name=name)
         return old.astype(leaf.dtype, copy=False)
 
 
-def _selected(settings: WarmStartSettings, names: Sequence[str]) -> list[str]:
+def _select_names(settings: WarmStartSettings, names: Sequence[str]) -> list[str]:
     given = settings.vars_to_warm_start
     if given is None:
         mapped = settings.var_name_to_vocab_info or {}
@@ -406,7 +413,7 @@ def _form(array: NDArray[Any]) -> str:
     return f"{array.dtype.name}{list(array.shape)}"
 
 
-def _listed(
+def _table_lines(
     label: str, rows: Mapping[str, str], most: int = _MOST_IN_A_TABLE
 ) -> list[str]:
     """Return lines of a table, at most `most` of them."""
@@ -428,7 +435,7 @@ def matches(info: VocabInfo) -> NDArray[np.int64]:
     return np.concatenate([at, np.full(info.num_oov_buckets, -1, np.int64)])
 
 
-def remapped(
+def remap_rows(
     info: VocabInfo,
     at: NDArray[np.int64],
     old: NDArray[Any],
@@ -461,6 +468,8 @@ def remapped(
             f"the checkpoint, fewer than the words of old_vocab (one of them is word "
             f"{int(at.max())}). Is it the vocabulary that the model was trained with?"
         )
+    # One gather and one scatter along the axis; a loop over the words of a table of ten
+    # million rows would take minutes.
     kept = np.flatnonzero(at >= 0)
     result = np.array(initial)
     into: list[Any] = [slice(None)] * initial.ndim
@@ -477,12 +486,14 @@ def _words(given: WordsOrFile, size: int) -> Any:  # an Arrow array; it has no t
     """
     import pyarrow as pa
 
+    # A word keeps its line feed. Both vocabularies have it, so words are equal if and
+    # only if their lines are, and no byte has to be copied to remove it.
     text = _lines(given)
     ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("\n")) + 1
     if size > len(ends):
         raise ConfigError(
-            f"VocabInfo: {_shown(given)} has {len(ends)} words, fewer than the size of "
-            f"{size} given for it."
+            f"VocabInfo: {_vocabulary_name(given)} has {len(ends)} words, fewer than "
+            f"the size of {size} given for it."
         )
     ends = ends if size < 0 else ends[:size]
     offsets = np.concatenate([[0], ends]).astype(np.int64)
@@ -499,13 +510,13 @@ def _lines(given: WordsOrFile) -> bytes:
             text = file.read().replace(b"\r\n", b"\n")
     except OSError as error:
         raise MissingFileError(
-            f"VocabInfo: vocabulary file {_shown(given)} cannot be read "
+            f"VocabInfo: vocabulary file {_vocabulary_name(given)} cannot be read "
             f"({error.strerror})."
         ) from None
     return text if text.endswith(b"\n") or not text else text + b"\n"
 
 
-def _shown(given: WordsOrFile) -> str:
+def _vocabulary_name(given: WordsOrFile) -> str:
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
     return "a list of words"

@@ -25,6 +25,21 @@ def modules_of_names(init_file: str) -> dict[str, str]:
     }
 
 
+def public_names(folder: Path) -> set[str]:
+    """Return the names that a package lists in its stub or in its `__all__`.
+
+    The package is not imported.
+    """
+    init = folder / "__init__.py"
+    if init.with_suffix(".pyi").exists():
+        return set(modules_of_names(str(init)))
+    found: set[str] = set()
+    for node in ast.parse(init.read_text() if init.exists() else "").body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            found.update(ast.literal_eval(node.value))
+    return found
+
+
 def import_name(path: str) -> Any:
     """Return the module, or the object in a module, that has a dotted path."""
     parent, _, name = path.rpartition(".")

@@ -40,7 +40,7 @@ from estimax.staging import host_plan as plans
 from estimax.staging.batches import BatchStack
 from estimax.staging.host_plan import RawBatch
 from estimax.staging.packing import Packed, pack
-from estimax.training import TrainProgram, structure_of
+from estimax.training import Program, structure_of
 from estimax.training.loop import explaining_arrays_of_model
 
 _TOPIC = "settings"
@@ -69,8 +69,8 @@ _JAX_OPTIONS = (
 )
 
 
-def shared_seed(peers: Processes | None, config: RunConfig) -> int | None:
-    """Return the seed of a `train` call; without one, that of the chief in a cluster.
+def agree_on_seed(peers: Processes | None, config: RunConfig) -> int | None:
+    """Return the seed of a `train` call; a cluster without one takes the chief's.
 
     Only for the part of training that all processes take part in: the chief evaluates
     alone, and must not ask the others.
@@ -111,7 +111,7 @@ def compare_calls(peers: Processes | None, config: RunConfig, **arguments: Any) 
 
 def compare_models(
     peers: Processes | None,
-    program: TrainProgram,
+    program: Program,
     batch: RawBatch,
     hooks: Sequence[Hook],
     explain: Explain,
@@ -139,14 +139,16 @@ def compare_models(
         for place, words in enumerate(_word_lists(call.transform)):
             name = f"vocabulary{_number(place)} of {call.name!r}"
             settings[name] = Listed(words.words, words.digest.hex())
-    for index, group in enumerate(program.updates.train_op.groups):
+    for index, group in enumerate(program.optimizers):
         settings[f"optimizer{_number(index)}"] = _optimizer_text(group)
     init: Any = program.init  # of `jax.jit`, which has more than it is annotated with
     traced = init.trace(jax.random.key(0), _common_arrays(peers, program, batch))
     state = traced.out_info
     for name, form in {**state.params, **state.tables}.items():
         settings[f"variable {name}"] = f"{form.dtype}{list(form.shape)}"
-    settings[f"{PROGRAM}the initial values"] = _listed(_without_unread(traced.jaxpr))
+    settings[f"{PROGRAM}the initial values"] = _list_lines(
+        _without_unread(traced.jaxpr)
+    )
     joint = _joint_hooks((*hooks, *program.spec.training_hooks), program.observed)
     settings["hooks"] = ", ".join(joint) or "none"
     require_equal(peers, _TOPIC, settings, explain)
@@ -155,7 +157,7 @@ def compare_models(
 
 def comparing_steps(
     peers: Processes | None,
-    program: TrainProgram,
+    program: Program,
     context: RunContext,
     stacks: Iterator[BatchStack],
     explain: Explain,
@@ -176,7 +178,9 @@ def comparing_steps(
             with peers.awaiting_input(False):
                 with explaining_arrays_of_model():
                     traced = program.trace_step(context.state, stack.arrays)
-                listed = {f"{PROGRAM}a step": _listed(_without_unused(traced.jaxpr))}
+                listed = {
+                    f"{PROGRAM}a step": _list_lines(_without_unused(traced.jaxpr))
+                }
                 require_equal(peers, _TOPIC, listed, explain)
             is_first = False
         yield stack
@@ -196,7 +200,7 @@ def compare_warm_starts(peers: Processes | None, state: TrainState) -> None:
 
 
 def hints_of(
-    model_fn: Callable[..., Any], params: Any, program: TrainProgram
+    model_fn: Callable[..., Any], params: Any, program: Program
 ) -> dict[str, str]:
     """Return the values that a model depends on, by name, as far as they show.
 
@@ -207,7 +211,7 @@ def hints_of(
     if isinstance(params, Mapping):
         hints = {f"params[{name!r}]": value for name, value in params.items()}
     hints |= _used_by(model_fn)
-    for index, group in enumerate(program.updates.train_op.groups):
+    for index, group in enumerate(program.optimizers):
         optimizer = group.optimizer
         # The repr of an optimizer shows numbers, but of functions only their names.
         for part in ("learning_rate", "clip", "transformation"):
@@ -274,15 +278,15 @@ def _array_text(value: Any) -> str:
 def _function_text(function: Any, inner: Callable[[Any], str]) -> str:
     """Return the name of a function, with the values that it encloses."""
     name = getattr(function, "__qualname__", None) or repr(function)
-    given = ", ".join(f"{n}={inner(v)}" for n, v in _enclosed(function).items())
+    given = ", ".join(f"{n}={inner(v)}" for n, v in _closure_values(function).items())
     return f"{name}({given})" if given else str(name)
 
 
-def _enclosed(function: Any) -> dict[str, Any]:
+def _closure_values(function: Any) -> dict[str, Any]:
     """Return the variables that a function encloses, and the arguments of a partial."""
     if isinstance(function, functools.partial):
         given = {f"argument {i}": value for i, value in enumerate(function.args)}
-        return given | function.keywords | _enclosed(function.func)
+        return given | function.keywords | _closure_values(function.func)
     plain = getattr(function, "__func__", function)  # of a method
     code, cells = getattr(plain, "__code__", None), getattr(plain, "__closure__", None)
     if code is None or not cells:
@@ -298,7 +302,7 @@ def _enclosed(function: Any) -> dict[str, Any]:
 
 def _used_by(function: Any) -> dict[str, Any]:
     """Return what a function encloses, and plain values of its object and module."""
-    found = _enclosed(function)
+    found = _closure_values(function)
     owner = getattr(function, "__self__", None)
     held = getattr(owner, "__dict__", {})
     code = getattr(function, "__code__", None)
@@ -336,7 +340,7 @@ def _word_lists(transform: Any) -> Iterator[WordList]:
             yield from _word_lists(getattr(transform, field.name))
 
 
-def _check_chief_hooks(program: TrainProgram) -> None:
+def _check_chief_hooks(program: Program) -> None:
     """Raise if a hook of the chief alone requests what all processes compute."""
     saves = stock.CheckpointSaverHook  # which all processes use
     alone = [h for h in program.spec.training_chief_hooks if not isinstance(h, saves)]
@@ -360,7 +364,7 @@ def _joint_hooks(hooks: Sequence[Hook], observed: frozenset[str]) -> Iterator[st
             yield repr(hook)
 
 
-def _common_arrays(peers: Processes, program: TrainProgram, batch: RawBatch) -> Packed:
+def _common_arrays(peers: Processes, program: Program, batch: RawBatch) -> Packed:
     """Return the first batch in a shape that all processes have in common.
 
     Shares of the data may begin with batches of other sizes and widths of padded ids.
@@ -388,7 +392,7 @@ def _number(index: int) -> str:
     return f" {index + 1}" if index else ""
 
 
-def _listed(jaxpr: Any) -> Listed:
+def _list_lines(jaxpr: Any) -> Listed:
     """Return a program as its lines, and the digest of each of its constants."""
     lines = display.without_addresses(str(jaxpr)).splitlines()
     return Listed.of([*lines, *(f"constant {text}" for text in _constants(jaxpr))])

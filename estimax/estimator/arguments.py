@@ -63,7 +63,7 @@ _TPU_ARGUMENTS = (
 
 
 def check_no_more_arguments(unknown: Mapping[str, Any]) -> None:
-    """Raise TypeError for an unknown argument; those of TPUEstimator get advice."""
+    """Raise TypeError for an unknown argument, with advice if TPUEstimator had it."""
     for name, value in unknown.items():
         if name in _TPU_BATCH_SIZES:
             advice = (
@@ -337,7 +337,7 @@ def check_count(name: str, value: Any) -> None:
         raise SpecError(f"{name} must be > 0 or None, got {value}.")
 
 
-def checked_hooks(hooks: Sequence[Hook] | None, where: str = "") -> tuple[Hook, ...]:
+def hooks_of(hooks: Sequence[Hook] | None, where: str = "") -> tuple[Hook, ...]:
     """Return `hooks` as a tuple; raise TypeError if one is not a `Hook`."""
     if hooks is not None and not isinstance(hooks, Iterable):
         raise TypeError(
@@ -358,7 +358,7 @@ def checked_hooks(hooks: Sequence[Hook] | None, where: str = "") -> tuple[Hook, 
     return every
 
 
-def needed(feed: Feed, what: str) -> dict[Origin, Any]:
+def first_batch(feed: Feed, what: str) -> dict[Origin, Any]:
     """Return the first batch; raise SpecError if the input is empty."""
     if feed.first is None:
         raise SpecError(

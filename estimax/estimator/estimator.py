@@ -14,13 +14,10 @@ from __future__ import annotations
 import copy
 import logging
 import os
-import secrets
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, Never, TypeVar
+from typing import Any, Never
 
 import jax
 from numpy.typing import NDArray
@@ -30,44 +27,31 @@ from estimax import hooks as stock
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core import device_dtypes
 from estimax.core.display import shown_path
-from estimax.core.errors import InputError, MissingFileError
 from estimax.core.migration import Retired
 from estimax.core.spec import Mode, ModeKeys
 from estimax.core.state import TrainState
 from estimax.estimator import agreement, arguments, exporting
 from estimax.estimator import results as reports
 from estimax.estimator.default_log import shown_by_default
-from estimax.estimator.devices import Devices
-from estimax.estimator.model_dir import (
-    REPLAY_SECS,
-    ended_at,
-    explaining_nan,
-    mark_ended,
-    training_in,
+from estimax.estimator.model_dir import REPLAY_SECS, mark_ended, training_in
+from estimax.estimator.restore import (
+    Loaded,
+    Loader,
+    latest_checkpoint,
+    variables_of_state,
 )
-from estimax.estimator.restore import Loaded, Loader, live, restored, warm_started
 from estimax.estimator.run_config import RunConfig
-from estimax.estimator.training_hooks import (
-    board_hook,
-    finishing_saves,
-    training_hooks,
-)
+from estimax.estimator.session import Session, join_cluster
 from estimax.hooks import Hook, RunContext
-from estimax.hooks.out_of_range import OutOfRangeIdsHook
 from estimax.parallel import Placement
 from estimax.parallel.cluster import check_alone, check_trains
 from estimax.parallel.processes import Processes
 from estimax.staging import host_plan as plans
-from estimax.staging.feed import Feed
-from estimax.staging.large_pages import ask_for_large_pages
 from estimax.staging.packing import pack
-from estimax.storage import forks
 from estimax.storage.compilation_cache import keep_compiled_programs
-from estimax.training.signals import stopping_on_signals
 
 _log = logging.getLogger("estimax")
 InputFn = Callable[..., Any]
-Program = TypeVar("Program")
 
 
 class Estimator:
@@ -139,11 +123,10 @@ class Estimator:
         self._params = copy.deepcopy(params) if params is not None else {}
         self._config = arguments.with_model_dir(config, model_dir)
         self._warm_start = checkpoints.as_settings(warm_start_from)
-        self._training_devices = Devices(self._config)
-        self._own_devices = Devices(self._config, is_alone=True)
-        self._programs: dict[Any, Any] = {}
-        self._peers: Processes | None = None  # during `train` in a cluster
-        self._loader = Loader(use_averages=self._config.use_averages)
+        # Caches, which threads may share. What belongs to one call is in its Session.
+        self._programs: dict[Any, training.Program] = {}
+        self._advised: set[str] = set()  # advice on batch sizes that was logged
+        self._loader = Loader(self._config, self._warm_start)
 
     @property
     def model_dir(self) -> str:
@@ -225,111 +208,64 @@ class Estimator:
         """
         arguments.check_steps(steps=steps, max_steps=max_steps)
         check_trains(self._config)
-        with shown_by_default(), self._together(), training_in(self._config, "train"):
-            self._train(input_fn, hooks, steps, max_steps, saving_listeners)
-        return self
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        """Train with the other processes of the cluster, if there is one."""
-        forks.check("train")
-        self._peers = self._config.connect()
-        try:
-            with self._peers.together() if self._peers else nullcontext():
-                yield
-        finally:
-            self._peers = None
-
-    def _train(
-        self,
-        input_fn: InputFn,
-        hooks: Sequence[Hook] | None,
-        steps: int | None,
-        max_steps: int | None,
-        saving_listeners: Sequence[stock.CheckpointSaverListener] | None,
-    ) -> None:
-        peers = self._peers
-        agreement.compare_calls(
-            peers,
-            self._config,
-            steps=steps,
-            max_steps=max_steps,
-            input_fn=arguments.describe_share(input_fn, self._config),
-        )
-        seed = agreement.shared_seed(peers, self._config)
-        checkpoint = checkpoints.restore_latest(self.model_dir, peers)
-        if checkpoint is None:
-            arguments.check_folder(self.model_dir)
-        start = checkpoint.step if checkpoint else 0
-        if max_steps is not None and start >= max_steps:
-            reports.log_nothing_to_train(self.model_dir, start, max_steps)
-            return
-        reports.log_start(self.model_dir, start, max_steps, steps)
-        with self._feed(input_fn, ModeKeys.TRAIN, checkpoint, seed) as feed:
-            if not self._has_data(feed):
-                _log.warning("train: the input_fn gave no data; nothing was trained")
-                return
-            assert feed.first is not None, "as all have data"
-            arguments.warn_if_endless(feed, "train", steps or max_steps, hooks)
-            self._training_devices.advise(feed.first)
-            program = self._train_program(feed.first)
-            explain = partial(agreement.hints_of, self._model_fn, self._params, program)
-            given = arguments.checked_hooks(hooks)
-            agreement.compare_models(peers, program, feed.first, given, explain)
-            state = self._start_state(program, feed.first, checkpoint, seed)
-            ask_for_large_pages((state.tables, state.slots))
-            start = int(state.step)  # a warm start may also set the step
-            checkpoint = None  # free its arrays
-            last = start + steps if steps else max_steps
-            context = RunContext(
-                step=start,
-                input_advice=lambda: feed.advice,
-                input_state=feed.position,
-                logged=program.logged,
-                peers=peers,
-                requests=feed.requests,
+        with (
+            shown_by_default(),
+            join_cluster(self._config) as peers,
+            training_in(self._config, "train"),
+        ):
+            share = arguments.describe_share(input_fn, self._config)
+            agreement.compare_calls(
+                peers, self._config, steps=steps, max_steps=max_steps, input_fn=share
             )
-            every_hook = training_hooks(
-                self._config,
-                program.spec,
-                given,
-                saving_listeners or (),
-                last_step=last,
-                board=board_hook(self._config, program, self._params),
-            )
-            with (
-                self._debugging(),
-                explaining_nan(lambda: self._explanation(input_fn)),
-                stopping_on_signals(context),
-                finishing_saves(every_hook),
-            ):
-                stacks = feed.stacks(
-                    program.plan,
-                    depth=self._config.prefetch_batches,
-                    length=self._loop_length(program),
-                    limit=None if last is None else last - start,
+            seed = agreement.agree_on_seed(peers, self._config)
+            checkpoint = checkpoints.restore_latest(self.model_dir, peers)
+            if checkpoint is None:
+                arguments.check_folder(self.model_dir)
+            start = checkpoint.step if checkpoint else 0
+            if max_steps is not None and start >= max_steps:
+                reports.log_nothing_to_train(self.model_dir, start, max_steps)
+                return self
+            reports.log_start(self.model_dir, start, max_steps, steps)
+            with self._open(
+                ModeKeys.TRAIN, input_fn, peers=peers, checkpoint=checkpoint, seed=seed
+            ) as session:
+                if not session.has_data():
+                    _log.warning(
+                        "train: the input_fn gave no data; nothing was trained"
+                    )
+                    return self
+                limit = steps or max_steps
+                arguments.warn_if_endless(session.feed, "train", limit, hooks)
+                session.advise(self._advised)
+                program = self._program(session)
+                explain = partial(
+                    agreement.hints_of, self._model_fn, self._params, program
                 )
-                training.run(
+                given = arguments.hooks_of(hooks)
+                agreement.compare_models(
+                    peers, program, session.first_batch(), given, explain
+                )
+                state = session.start_state(program, checkpoint, self._warm_start)
+                checkpoint = None  # free its arrays
+                start = int(state.step)  # a warm start may also set the step
+                context = session.train(
                     program,
                     state,
-                    agreement.comparing_steps(peers, program, context, stacks, explain),
-                    every_hook,
-                    context,
-                    waited=lambda: feed.waited_seconds,
+                    given,
+                    saving_listeners or (),
+                    last_step=start + steps if steps else max_steps,
+                    params=self._params,
+                    explain=explain,
+                    replay=lambda: self.replay(input_fn, REPLAY_SECS),
                 )
-                if context.interrupted_by:
-                    reports.log_interruption(context, self.latest_checkpoint())
-                if peers is not None:
-                    peers.end_together()
-            if peers is not None and context.interrupted_by:
-                # The signal arrived in another process, and ends this one as well.
-                raise SystemExit(128 + signal.SIGTERM)
-            reports.log_training(context)
-        saved = self.latest_checkpoint()
-        # Without saves the next call continues at an earlier checkpoint, and its mark.
-        is_saved = saved is not None and checkpoints.step_of(saved) == context.step
-        if is_saved and self._config.is_chief:
-            mark_ended(self.model_dir, int(context.step))
+                reports.log_training(context)
+            saved = self.latest_checkpoint()
+            # Without a save at this step, the next call continues at an earlier
+            # checkpoint, with the mark of that one.
+            is_saved = saved is not None and checkpoints.step_of(saved) == context.step
+            if is_saved and self._config.is_chief:
+                mark_ended(self.model_dir, int(context.step))
+        return self
 
     def evaluate(
         self,
@@ -365,25 +301,18 @@ class Estimator:
             end, and neither `steps` nor `hooks` are given.
         """
         arguments.check_steps(steps=steps)
-        self._check_trained(checkpoint_path)
+        self._loader.check_trained(checkpoint_path)
         with (
             shown_by_default(),
-            self._feed(input_fn, ModeKeys.EVAL) as feed,
-            self._debugging(),
+            self._open(ModeKeys.EVAL, input_fn) as session,
+            session.debugging(),
         ):
-            first = arguments.needed(feed, "evaluate")
-            arguments.check_ends(feed, steps, hooks)
-            self._own_devices.advise(first)
-            program = self._eval_program(first)
-            loaded = self._load(
-                checkpoint_path,
-                ModeKeys.EVAL,
-                program.plan,
-                program.shapes,
-                first,
-                program.placement,
-            )
-            return self._evaluated(program, loaded, feed, steps, hooks, name, report)
+            first = arguments.first_batch(session.feed, "evaluate")
+            arguments.check_ends(session.feed, steps, hooks)
+            session.advise(self._advised)
+            program = self._program(session)
+            loaded = self._loader.load(program, first, checkpoint_path)
+            return self._evaluate(session, program, loaded, steps, hooks, name, report)
 
     def evaluate_state(
         self,
@@ -393,7 +322,7 @@ class Estimator:
         hooks: Sequence[Hook] | None = None,
         name: str | None = None,
     ) -> dict[str, Any]:
-        """Evaluate variables in memory instead of those of a checkpoint.
+        """Evaluate variables in memory instead of a checkpoint.
 
         Use it in a hook, whose `context.state` is the current state of the training.
 
@@ -409,45 +338,30 @@ class Estimator:
         """
         arguments.check_steps(steps=steps)
         check_alone(self._config, "evaluate_state")
-        with self._feed(input_fn, ModeKeys.EVAL) as feed, self._debugging():
-            first = arguments.needed(feed, "evaluate_state")
-            arguments.check_ends(feed, steps, hooks)
-            program = self._eval_program(first)
-            loaded = live(
-                state, program.shapes, self._config.use_averages, program.placement
-            )
-            return self._evaluated(program, loaded, feed, steps, hooks, name)
+        with self._open(ModeKeys.EVAL, input_fn) as session, session.debugging():
+            arguments.first_batch(session.feed, "evaluate_state")
+            arguments.check_ends(session.feed, steps, hooks)
+            program = self._program(session)
+            use_averages = self._config.use_averages
+            loaded = variables_of_state(state, program, use_averages)
+            return self._evaluate(session, program, loaded, steps, hooks, name)
 
-    def _evaluated(
+    def _evaluate(
         self,
-        program: training.EvalProgram,
+        session: Session,
+        program: training.Program,
         loaded: Loaded,
-        feed: Feed,
         steps: int | None,
         hooks: Sequence[Hook] | None,
         name: str | None,
         report: bool = True,
     ) -> dict[str, Any]:
-        context = RunContext(step=loaded.step)
-        results, measured = training.evaluate(
-            program,
-            loaded.variables,
-            feed.batches(program.plan, depth=self._config.prefetch_batches),
-            (
-                *arguments.checked_hooks(hooks),
-                *program.spec.evaluation_hooks,
-                OutOfRangeIdsHook(),
-            ),
-            context,
-            steps=steps,
-        )
-        results = reports.plain_numbers(results) | {"global_step": loaded.step}
+        results, measured, examples = session.evaluate(program, loaded, hooks, steps)
         if report:
-            folder = self.eval_dir(name)
             reports.write_evaluation(
-                folder, results, loaded.step, loaded.path, measured
+                self.eval_dir(name), results, loaded.step, loaded.path, measured
             )
-            reports.log_evaluation(results, context.examples, name)
+            reports.log_evaluation(results, examples, name)
             if self.not_learning_hint and reports.has_not_learned(results, measured):
                 reports.log_not_learned(results, measured, self.not_learning_hint)
                 self.not_learning_hint = None  # once is enough
@@ -481,29 +395,21 @@ class Estimator:
         Raises:
           MissingFileError: There is no checkpoint.
         """
-        self._check_trained(checkpoint_path)
-        with self._feed(input_fn, ModeKeys.PREDICT) as feed:
-            if feed.first is None:
+        self._loader.check_trained(checkpoint_path)
+        with self._open(ModeKeys.PREDICT, input_fn) as session:
+            if session.feed.first is None:
                 return
-            arguments.warn_if_endless(feed, "predict", None, hooks)
-            self._own_devices.advise(feed.first)
-            program = self._predict_program(feed.first)
-            variables, step, _ = self._load(
-                checkpoint_path,
-                ModeKeys.PREDICT,
-                program.plan,
-                program.recording.shapes,
-                feed.first,
-                program.placement,
-            )
-            spec = program.recording.spec
+            arguments.warn_if_endless(session.feed, "predict", None, hooks)
+            session.advise(self._advised)
+            program = self._program(session)
+            loaded = self._loader.load(program, session.first_batch(), checkpoint_path)
             for predictions, forwarded in training.predict(
                 program,
-                variables,
-                feed.batches(program.plan, depth=self._config.prefetch_batches),
-                (*arguments.checked_hooks(hooks), *spec.prediction_hooks),
-                RunContext(step=step),
-                debugging=self._debugging,
+                loaded.variables,
+                session.batches(program),
+                (*arguments.hooks_of(hooks), *program.spec.prediction_hooks),
+                RunContext(step=loaded.step),
+                debugging=session.debugging,
             ):
                 kept = reports.only_keys(predictions, predict_keys)
                 values = device_dtypes.materialize(jax.device_get(kept), forwarded)
@@ -613,14 +519,10 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None,
     ) -> export.Servable:
         example = exporting.supervised_example(receiver_fn)
-        model = self._model(ModeKeys.EVAL, is_eager=False)
-        recording = model.record(example)
-        loaded = self._load(
-            checkpoint_path, ModeKeys.EVAL, recording.plan, recording.shapes, example
-        )
-        return exporting.evaluation_servable(
-            model, recording, loaded.variables, example
-        )
+        session = Session(self._config, ModeKeys.EVAL, is_eager=False)
+        program = self._program(session, example)
+        loaded = self._loader.load(program, example, checkpoint_path, Placement())
+        return exporting.evaluation_servable(program, loaded.variables, example)
 
     def _servable(
         self,
@@ -628,24 +530,19 @@ class Estimator:
         checkpoint_path: str | os.PathLike[str] | None,
     ) -> tuple[export.Servable, int]:
         """Return what a bundle that predicts is written from, and the training step."""
-        self._check_trained(checkpoint_path)
+        self._loader.check_trained(checkpoint_path)
         example, parse = exporting.serving_example(receiver_fn, self.model_dir)
         # Traced also where the model is debugged: an eager model is asked for every
         # feature of the data, and so would be the clients of the bundle.
-        program = self._predict_program(example, is_eager=False)
-        shapes = program.recording.shapes
-        variables, step, _ = self._load(
-            checkpoint_path, ModeKeys.PREDICT, program.plan, shapes, example
-        )
-        model = self._model(ModeKeys.PREDICT, is_eager=False)
-        servable = exporting.servable(
-            model, program.recording, variables, example, parse, program.exported
-        )
-        return servable, step
+        session = Session(self._config, ModeKeys.PREDICT, is_eager=False)
+        program = self._program(session, example)
+        loaded = self._loader.load(program, example, checkpoint_path, Placement())
+        servable = exporting.servable(program, loaded.variables, example, parse)
+        return servable, loaded.step
 
     def describe_training(
         self, input_fn: InputFn
-    ) -> tuple[training.UpdatePlan, TrainState]:
+    ) -> tuple[Mapping[str, training.VariableUpdate], TrainState]:
         """Return how each variable is updated, without training.
 
         `ex.inspection.variable_table` shows it as a table.
@@ -654,24 +551,24 @@ class Estimator:
           input_fn: A function that returns the training data; see `train`.
 
         Returns:
-          The update plan, and the training state with shapes in place of arrays.
+          How each param and table is updated, by its name, and the training state with
+          shapes in place of arrays.
         """
-        with self._feed(input_fn, ModeKeys.TRAIN) as feed:
-            first = arguments.needed(feed, "describe_training")
-            program = self._train_program(first)
+        with self._open(ModeKeys.TRAIN, input_fn) as session:
+            first = arguments.first_batch(session.feed, "describe_training")
+            program = self._program(session)
             arrays = pack(program.plan.prepare(first))
         # Shapes of variables, without the padding that they may have on a mesh.
-        init = training.unplaced_init(program)
-        return program.updates, jax.eval_shape(init, jax.random.key(0), arrays)
+        key = jax.random.key(0)
+        return program.updates, jax.eval_shape(program.init_unplaced, key, arrays)
 
     def latest_checkpoint(self) -> str | None:
         """Return the path of the newest readable checkpoint, or None."""
-        path = checkpoints.latest(self.model_dir)
-        return None if path is None else str(path)
+        return latest_checkpoint(self.model_dir)
 
     def get_variable_names(self) -> list[str]:
         """Return the names of all arrays in the latest checkpoint, sorted."""
-        return sorted(checkpoints.names(self._checkpoint(None)))
+        return sorted(checkpoints.names(self._loader.checkpoint(None)))
 
     def get_variable_value(self, name: str) -> NDArray[Any]:
         """Return one array of the latest checkpoint.
@@ -679,7 +576,7 @@ class Estimator:
         Args:
           name: A name of `get_variable_names`, such as "dnn/logits/kernel".
         """
-        return checkpoints.read_array(self._checkpoint(None), name)
+        return checkpoints.read_array(self._loader.checkpoint(None), name)
 
     def eval_dir(self, name: str | None = None) -> str:
         """Return the folder in which evaluations write their summaries.
@@ -689,81 +586,31 @@ class Estimator:
         """
         return os.path.join(self.model_dir, f"eval_{name}" if name else "eval")
 
-    def _has_data(self, feed: Feed) -> bool:
-        """Return whether there is a first batch.
-
-        In a cluster all processes have one, or none has.
-        """
-        has_first = feed.first is not None
-        if self._peers is None:
-            return has_first
-        found = self._peers.gather("data", has_first)
-        if any(found) and not all(found):
-            empty = [i for i, has_data in enumerate(found) if not has_data]
-            raise InputError(
-                "train: the input_fn gave no data in "
-                f"{', '.join(map(self._peers.name_of, empty))}; "
-                f"{len(found) - len(empty)} of {len(found)} processes have data. A "
-                "step needs a part of the batch from every process: give each some "
-                "files or rows, or use fewer processes."
-            )
-        return has_first
-
-    def _feed(
+    def _open(
         self,
-        input_fn: InputFn,
         mode: Mode,
+        input_fn: InputFn,
+        *,
+        peers: Processes | None = None,
         checkpoint: checkpoints.Checkpoint | None = None,
         seed: int | None = None,
-    ) -> Feed:
-        """Open the input; it continues at the position of `checkpoint`, if given.
-
-        `seed` is that of the `train` call, if it is not the one of the RunConfig.
-        """
-        forks.check(f"the Estimator, in mode {mode!r}")
-        resume = self._config.resume_input
-        is_train = mode == ModeKeys.TRAIN
-        peers = self._peers if is_train else None
-        devices = self._training_devices if is_train else self._own_devices
-        has_share = peers is not None and arguments.reads_share(input_fn, self._config)
-        position, has_ended, epochs_of = None, False, ()
-        if checkpoint is not None and resume != "restart":
-            readers = (peers.index, peers.count) if peers and has_share else (0, 1)
-            position, epochs_of = arguments.saved_position(checkpoint.extra, *readers)
-            has_ended = ended_at(self.model_dir) == checkpoint.step
-            if peers is not None:  # others may see an older file on a network drive
-                has_ended = bool(peers.broadcast("ended", has_ended))
+    ) -> Session:
+        """Open the input of a call, at the position of `checkpoint` if one is given."""
 
         def call() -> Any:
             return arguments.call_input_fn(
                 input_fn, mode=mode, params=self.params, config=self._config
             )
 
-        return Feed(
+        has_share = peers is not None and arguments.reads_share(input_fn, self._config)
+        return Session(
+            self._config,
+            mode,
             call,
-            position=position,
-            is_checked=resume != "unchecked",
-            has_ended=has_ended,
-            may_start_over=resume != "refuse",
-            seed=self._config.tf_random_seed if seed is None else seed,
-            with_labels=mode != ModeKeys.PREDICT,
-            parts=self._config.accumulate_steps if is_train else 1,
-            placing=devices.placing,
             peers=peers,
             has_share=has_share,
-            epochs_of=epochs_of,
-        )
-
-    def _model(self, mode: Mode, *, is_eager: bool) -> training.Model:
-        def function(features: Any, labels: Any) -> Any:
-            return self._call_model_fn(features, labels, mode)
-
-        narrow = self._config.precision != "float32"
-        return training.Model(
-            function,
-            mode,
-            compute_dtype=self._config.precision if narrow else None,
-            eager=is_eager,
+            checkpoint=checkpoint,
+            seed=seed,
         )
 
     def _call_model_fn(self, features: Any, labels: Any, mode: str) -> Any:
@@ -776,143 +623,45 @@ class Estimator:
             config=self._config,
         )
 
-    def _train_program(self, batch: plans.RawBatch) -> training.TrainProgram:
-        def build(model: training.Model) -> training.TrainProgram:
-            decay = self._config.average_decay
-            place = self._training_devices.place
-            program = training.train_program(model, batch, decay, place)
-            for sentence in program.advice:
-                _log.warning("%s", sentence)
-            return training.checked(program) if self._config.debug == "nan" else program
-
-        program = self._program(ModeKeys.TRAIN, batch, build)
-        if self._config.is_chief:
-            exporting.remember_example(self.model_dir, batch)
-        return program
-
-    def _eval_program(self, batch: plans.RawBatch) -> training.EvalProgram:
-        return self._program(
-            ModeKeys.EVAL,
-            batch,
-            lambda model: training.eval_program(model, batch, self._own_devices.place),
-        )
-
-    def _predict_program(
-        self, batch: plans.RawBatch, *, is_eager: bool | None = None
-    ) -> training.PredictProgram:
-        return self._program(
-            ModeKeys.PREDICT,
-            batch,
-            lambda model: training.predict_program(
-                model, batch, self._own_devices.place
-            ),
-            is_eager=is_eager,
-        )
-
     def _program(
-        self,
-        mode: Mode,
-        batch: plans.RawBatch,
-        build: Callable[[training.Model], Program],
-        *,
-        is_eager: bool | None = None,
-    ) -> Program:
-        """Return the program for this mode and structure of input, built once.
+        self, session: Session, batch: plans.RawBatch | None = None
+    ) -> training.Program:
+        """Return the program for mode, devices and structure of input, built once.
 
-        `is_eager` is whether to run the model without jit; None follows the config.
+        `batch` is what the model is recorded on; None is the first of the session.
         """
-        forks.check(f"the Estimator, in mode {mode!r}")
-        is_eager = self._config.debug is True if is_eager is None else is_eager
-        key = (mode, training.structure_of(batch), is_eager)
+        mode, is_eager = session.mode, session.is_eager
+        batch = session.first_batch() if batch is None else batch
+        key = (mode, training.structure_of(batch), is_eager, session.placement)
         if key not in self._programs:
             keep_compiled_programs(self._config.compilation_cache_dir)
             with jax.disable_jit() if is_eager else nullcontext():
-                self._programs[key] = build(self._model(mode, is_eager=is_eager))
-        program: Program = self._programs[key]
-        return program
+                program = self._compile(session, batch)
+            # Two threads may have compiled it. Both go on with the first: XLA compiles
+            # when a program is called, and then only once.
+            self._programs.setdefault(key, program)
+        if mode == ModeKeys.TRAIN and self._config.is_chief:
+            exporting.remember_example(self.model_dir, batch)
+        return self._programs[key]
 
-    def _start_state(
-        self,
-        program: training.TrainProgram,
-        batch: plans.RawBatch,
-        checkpoint: checkpoints.Checkpoint | None,
-        seed: int | None,
-    ) -> TrainState:
-        """Return the state of the checkpoint, or else a new or warm-started state."""
-        arrays = pack(program.plan.prepare(batch))
-        key = jax.random.key(secrets.randbits(31) if seed is None else seed)
-        placement = program.updates.model.placement
-        if checkpoint is None:
-            if self._warm_start and placement is not None:
-                state = training.unplaced_init(program)(key, arrays)
-                state = warm_started(state, self._warm_start)
-                agreement.compare_warm_starts(self._peers, state)
-                placed: TrainState = placement.put(state)
-                return replace(placed, row_counts=placement.row_counts)
-            with self._debugging():
-                state = program.init(key, arrays)
-            return warm_started(state, self._warm_start) if self._warm_start else state
-        if self._warm_start:
-            where = shown_path(self.model_dir)
-            _log.info("no warm start: %s has a checkpoint", where)
-        with self._debugging():
-            return restored(program, key, arrays, checkpoint)
-
-    def _checkpoint(self, given: str | os.PathLike[str] | None) -> str:
-        path = given if given is not None else checkpoints.latest(self.model_dir)
-        if path is None:
-            raise MissingFileError(
-                f"no checkpoint in {self.model_dir!r}: this model has not been "
-                "trained. Call train first, or give checkpoint_path."
-            )
-        return os.fspath(path)
-
-    def _check_trained(self, given: str | os.PathLike[str] | None) -> None:
-        """Raise if there is neither a checkpoint nor a warm start."""
-        if self._warm_start is None:
-            self._checkpoint(given)
-
-    def _load(
-        self,
-        given: str | os.PathLike[str] | None,
-        mode: Mode,
-        plan: plans.Plan,
-        shapes: training.Variables,
-        batch: plans.RawBatch,
-        placement: Placement | None = None,
-    ) -> Loaded:
-        """Return the variables of a checkpoint, or else those of the warm start."""
-        if given is None and self._warm_start and not self.latest_checkpoint():
-            key = jax.random.key(self._config.tf_random_seed or 0)
-            return self._loader.warm_start(
-                self._model(mode, is_eager=False),
-                plan,
-                shapes,
-                batch,
-                key,
-                self._warm_start,
-                placement,
-            )
-        path = self._checkpoint(given)
-        return self._loader.load(
-            path, shapes, or_earlier=given is None, placement=placement
+    def _compile(self, session: Session, batch: plans.RawBatch) -> training.Program:
+        mode, precision = session.mode, self._config.precision
+        recording = training.record(
+            lambda features, labels: self._call_model_fn(features, labels, mode),
+            batch,
+            mode,
+            compute_dtype=None if precision == "float32" else precision,
+            eager=session.is_eager,
         )
-
-    def _loop_length(self, program: training.TrainProgram) -> int | None:
-        if self._config.debug or self._config.accumulate_steps > 1:
-            # Steps that are debugged, or made of several batches, run one at a time.
-            return 1
-        length = self._config.iterations_per_loop
-        return 1 if length is None and program.is_slow_in_loops else length
-
-    def _debugging(self) -> Any:
-        return jax.disable_jit() if self._config.debug is True else nullcontext()
-
-    def _explanation(self, input_fn: InputFn) -> training.NonFinite | None:
-        """Return what made the loss NaN; None if the step has reported it already."""
-        if self._config.debug == "nan" or self._peers is not None:
-            return None
-        return self.replay(input_fn, REPLAY_SECS)
+        program = training.compile(
+            recording,
+            session.placement,
+            average_decay=self._config.average_decay,
+            checks_values=self._config.debug == "nan",
+        )
+        for sentence in program.advice:
+            _log.warning("%s", sentence)
+        return program
 
     def replay(
         self, input_fn: InputFn, max_secs: float | None = None
@@ -933,17 +682,11 @@ class Estimator:
         """
         check_alone(self._config, "replay")
         checkpoint = checkpoints.restore_latest(self.model_dir)
-        with (
-            self._debugging(),
-            self._feed(input_fn, ModeKeys.TRAIN, checkpoint) as feed,
-        ):
-            if feed.first is None:
+        with self._open(ModeKeys.TRAIN, input_fn, checkpoint=checkpoint) as session:
+            if session.feed.first is None:
                 return None
-            program = self._train_program(feed.first)
-            seed = self._config.tf_random_seed
-            state = self._start_state(program, feed.first, checkpoint, seed)
-            placed = feed.batches(program.plan, depth=self._config.prefetch_batches)
-            batches = (batch.arrays for batch in placed)
-            return training.first_nonfinite(
-                program.updates, state, batches, max_secs=max_secs
-            )
+            with session.debugging():
+                program = self._program(session)
+                state = session.start_state(program, checkpoint, self._warm_start)
+                batches = (batch.arrays for batch in session.batches(program))
+                return program.find_nonfinite(state, batches, max_secs=max_secs)

@@ -32,13 +32,10 @@ from estimax.heads.labels import ClassLabels, NumberLabels
 from estimax.input.examples.parsing import recorded_parsings
 from estimax.input.sources.csv_reader import recorded_decodings
 from estimax.staging.host_plan import PreparedBatch, RawBatch, flatten
-from estimax.staging.trace import Call, Origin
+from estimax.staging.trace import HostCall, Origin
 from estimax.storage import atomic, json_text
-from estimax.training.model import (
-    forwarded_of,
-    variables_from_names,
-    variables_to_names,
-)
+from estimax.training.model import variables_from_names, variables_to_names
+from estimax.training.recording import find_forwarded
 
 _EXAMPLE_FILE = "example.json"
 _FUNCTION = "function"  # in what is kept between exports
@@ -61,19 +58,17 @@ class RequestParsing:
 
 
 def servable(
-    model: training.Model,
-    recording: training.Recording,
+    program: training.Program,
     variables: training.Variables,
     example: RawBatch,
     parse: RequestParsing,
-    exported: dict[Any, Any],
 ) -> export.Servable:
-    """Return all that a bundle is written from; `exported` is kept between calls."""
-    outputs = recording.spec.export_outputs or {}
+    """Return all that a bundle is written from."""
+    outputs, exported = program.spec.export_outputs or {}, program.exported
     answers = [output.as_outputs() for output in outputs.values()]
-    plan = replace(recording.plan, forwarded=forwarded_of(answers))
+    plan = replace(program.plan, forwarded=find_forwarded(answers))
     if _FUNCTION not in exported:
-        exported[_FUNCTION] = _signatures_function(model, recording)
+        exported[_FUNCTION] = _signatures_function(program)
     return export.Servable(
         # The same function for every export: jax keeps its traces and programs.
         function=exported[_FUNCTION],
@@ -89,15 +84,13 @@ def servable(
 
 
 def _signatures_function(
-    model: training.Model, recording: training.Recording
+    program: training.Program,
 ) -> Callable[[Mapping[str, Any], PreparedBatch], dict[str, dict[str, Any]]]:
-    shapes, structure = recording.shapes, recording.structure
-
     def predict(
         weights: Mapping[str, Any], inputs: PreparedBatch
     ) -> dict[str, dict[str, Any]]:
-        variables = variables_from_names(shapes, weights)
-        spec = model.apply(variables, inputs, structure).spec
+        variables = variables_from_names(program.shapes, weights)
+        spec = program.outputs(variables, inputs)
         exports = spec.export_outputs or {}
         return {name: output.as_outputs() for name, output in exports.items()}
 
@@ -105,39 +98,35 @@ def _signatures_function(
 
 
 def evaluation_servable(
-    model: training.Model,
-    recording: training.Recording,
-    variables: training.Variables,
-    example: RawBatch,
+    program: training.Program, variables: training.Variables, example: RawBatch
 ) -> export.Servable:
     """Return all that a bundle which evaluates is written from.
 
     Its one signature takes features and labels. Loss and metrics are those of the
     batch, so that whoever calls it sees what the model does with these rows.
     """
-    shapes, structure = recording.shapes, recording.structure
 
     def evaluate(
         weights: Mapping[str, Any], inputs: PreparedBatch
     ) -> dict[str, dict[str, Any]]:
-        restored = variables_from_names(shapes, weights)
-        spec = model.apply(restored, inputs, structure).spec
+        restored = variables_from_names(program.shapes, weights)
+        spec = program.outputs(restored, inputs)
         metrics = spec.eval_metric_ops or {}
         measured = {f"metrics/{n}/value": m.compute() for n, m in metrics.items()}
         return {EVAL: {"loss": spec.loss, **_predictions(spec), **measured}}
 
-    forwarded = forwarded_of(_predictions(recording.spec))
-    calls = tuple(_exportable(call) for call in recording.plan.calls)
+    forwarded = find_forwarded(_predictions(program.spec))
+    calls = tuple(_make_exportable(call) for call in program.plan.calls)
     return export.Servable(
         function=evaluate,
         weights=variables_to_names(variables),
-        plan=replace(recording.plan, calls=calls, forwarded=forwarded),
+        plan=replace(program.plan, calls=calls, forwarded=forwarded),
         example=example,
         methods={EVAL: export.EVALUATE},
     )
 
 
-def _exportable(call: Call) -> Call:
+def _make_exportable(call: HostCall) -> HostCall:
     """Return a call without the code of heads: their rules for labels as data."""
     rule: Any = call.transform
     if isinstance(rule, NumberLabels):
@@ -225,17 +214,17 @@ def serving_example(
     """
     if receiver_fn is not None:
         with recorded_decodings() as decodings, recorded_parsings() as parsings:
-            receiver = _received(receiver_fn)
+            receiver = _call_receiver(receiver_fn)
         spec = getattr(receiver, "feature_spec", None)
         example = flatten(receiver.features, None)
         if spec is not None:
-            return _trained_rows(example, model_dir), RequestParsing(spec)
+            return _training_rows(example, model_dir), RequestParsing(spec)
         if not getattr(receiver, "is_computed", False):
             return example, RequestParsing()
         tensors = receiver.receiver_tensors
         parsed = examples_request_of(tensors, receiver.features, parsings)
         if parsed is not None:
-            rows = _trained_rows(example, model_dir)
+            rows = _training_rows(example, model_dir)
             return rows, RequestParsing(parsed.spec, name=parsed.name)
         csv = csv_request_of(tensors, receiver.features, decodings)
         return example, RequestParsing(csv=csv)
@@ -249,7 +238,7 @@ def serving_example(
     return trained, RequestParsing()
 
 
-def _received(receiver_fn: Callable[[], Any]) -> Any:
+def _call_receiver(receiver_fn: Callable[[], Any]) -> Any:
     """Return the receiver of a function, which may also return its features alone."""
     receiver = receiver_fn()
     if isinstance(receiver, Mapping):
@@ -263,7 +252,7 @@ def _received(receiver_fn: Callable[[], Any]) -> Any:
     return receiver
 
 
-def _trained_rows(blank: dict[Origin, Any], model_dir: str) -> dict[Origin, Any]:
+def _training_rows(blank: dict[Origin, Any], model_dir: str) -> dict[Origin, Any]:
     """Return rows of the training data if they have the form of `blank`, else `blank`.
 
     A parsing receiver knows no values. Those of the training data make a better test.

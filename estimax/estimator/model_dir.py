@@ -77,7 +77,7 @@ def explaining_nan(find: Callable[[], NonFinite | None]) -> Iterator[None]:
     try:
         yield
     except NanLossError as error:
-        found = _found(find)
+        found = _search_reason(find)
         if found is None:
             raise
         raise NanLossError(
@@ -86,7 +86,7 @@ def explaining_nan(find: Callable[[], NonFinite | None]) -> Iterator[None]:
         ) from error
 
 
-def _found(find: Callable[[], NonFinite | None]) -> NonFinite | None:
+def _search_reason(find: Callable[[], NonFinite | None]) -> NonFinite | None:
     try:
         return find()
     except Exception as problem:

@@ -19,11 +19,12 @@ import numpy as np
 from estimax import checkpoints, training
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.core.state import TrainState
+from estimax.estimator.run_config import RunConfig
 from estimax.parallel import Placement
 from estimax.staging import host_plan as plans
 from estimax.staging.packing import Packed
 from estimax.training.model import (
-    BatchStructure,
+    init,
     structure_of,
     variables_from_names,
     variables_to_names,
@@ -49,72 +50,99 @@ class _Kept(NamedTuple):
 
 
 class Loader:
-    """Load variables of checkpoints, and keep those of the last one."""
+    """Load variables of checkpoints, and keep the variables of the last checkpoint."""
 
-    def __init__(self, *, use_averages: bool) -> None:
-        self._use_averages = use_averages
+    def __init__(
+        self, config: RunConfig, warm_start: checkpoints.WarmStartSettings | None
+    ) -> None:
+        self._config = config
+        self._warm_start = warm_start
         self._last = _Kept(None, None, None)  # one value: threads replace it at once
+
+    def checkpoint(self, given: str | os.PathLike[str] | None) -> str:
+        """Return the given checkpoint or the latest one; raise if there is none."""
+        path = given if given is not None else latest_checkpoint(self._model_dir)
+        if path is None:
+            raise MissingFileError(
+                f"no checkpoint in {self._model_dir!r}: this model has not been "
+                "trained. Call train first, or give checkpoint_path."
+            )
+        return os.fspath(path)
+
+    def check_trained(self, given: str | os.PathLike[str] | None) -> None:
+        """Raise if there is neither a checkpoint nor a warm start."""
+        if self._warm_start is None:
+            self.checkpoint(given)
 
     def load(
         self,
-        path: str | os.PathLike[str],
-        shapes: training.Variables,
-        *,
-        or_earlier: bool,
+        program: training.Program,
+        batch: plans.RawBatch,
+        given: str | os.PathLike[str] | None,
         placement: Placement | None = None,
     ) -> Loaded:
-        """Return the variables that a model needs from a checkpoint.
+        """Return the variables of a checkpoint, or else of the warm start.
 
-        With `or_earlier`, a damaged checkpoint is replaced by the newest intact one in
-        the same folder. With `placement`, they are placed on its mesh.
+        They are placed as the program needs them, or else by `placement`. If no
+        checkpoint is given and the latest one is damaged, the newest intact one is
+        read.
         """
+        placement = program.placement if placement is None else placement
+        is_latest = given is None
+        if is_latest and self._warm_start and not latest_checkpoint(self._model_dir):
+            return self._load_warm_start(program, batch, self._warm_start, placement)
+        path, shapes = self.checkpoint(given), program.shapes
         try:
-            return self._cached(path, shapes, placement)
+            return self._load_cached(path, shapes, placement)
         except (CheckpointError, MissingFileError):
-            if not or_earlier:
+            if not is_latest:
                 raise
             folder, step = Path(path).parent, checkpoints.step_of(path)
             # Logs a warning for each damaged checkpoint, and raises if all are.
             sound = checkpoints.restore_latest(folder)
             if sound is None or sound.step == step:
                 raise  # the checkpoint is intact, but does not fit the model
-            path = checkpoints.path_of(folder, sound.step)
-            return self._loaded_from(sound, path, shapes, placement)
+            earlier = checkpoints.path_of(folder, sound.step)
+            return self._load_from(sound, earlier, shapes, placement)
 
-    def warm_start(
+    @property
+    def _model_dir(self) -> str:
+        return str(self._config.model_dir)
+
+    def _load_warm_start(
         self,
-        model: training.Model,
-        plan: plans.Plan,
-        shapes: training.Variables,
+        program: training.Program,
         batch: plans.RawBatch,
-        key: jax.Array,
         settings: checkpoints.WarmStartSettings,
-        placement: Placement | None = None,
+        placement: Placement,
     ) -> Loaded:
         """Return the initial variables of an untrained model with a warm start."""
-        structure = BatchStructure.of(batch, plan.calls)
-        cache_key = ("warm start", model.mode, structure_of(batch), placement)
+        recording = program.recording
+        mode = recording.model.mode
+        cache_key = ("warm start", mode, structure_of(batch), placement)
         last = self._last
         if last.loaded is None or cache_key != last.key:
-            arrays = jax.tree.map(jnp.asarray, plan.prepare(batch))
-            init = jax.jit(lambda key, arrays: model.init(key, arrays, structure))
-            state = warm_started(_state_of(init(key, arrays)), settings)
+            arrays = jax.tree.map(jnp.asarray, program.plan.prepare(batch))
+            model = replace(recording.model, eager=False)  # traced here
+            make = jax.jit(
+                lambda key, arrays: init(model, key, arrays, recording.structure)
+            )
+            key = jax.random.key(self._config.tf_random_seed or 0)
+            state = warm_start_state(_state_of(make(key, arrays)), settings)
             path = os.fspath(settings.ckpt_to_initialize_from)
             variables = training.variables_of(state)
-            if shapes.step is not None:
+            if program.shapes.step is not None:
                 variables = replace(variables, step=state.step)
-            if placement is not None:
-                variables = placement.put(variables)
-            loaded = Loaded(variables, int(state.step), path)
+            loaded = Loaded(placement.put(variables), int(state.step), path)
             self._last = _Kept(cache_key, None, loaded)
             return loaded
         return last.loaded
 
-    def _cached(
+    def _load_cached(
         self,
         path: str | os.PathLike[str],
         shapes: training.Variables,
-        placement: Placement | None,
+        placement: Placement,
     ) -> Loaded:
         key = (os.fspath(path), _form_of(shapes), placement)
         stamp = _stamp_of(path)
@@ -123,33 +151,36 @@ class Loader:
         last = self._last
         is_known = key == last.key and stamp in (last.stamp, None)
         if last.loaded is None or not is_known:
-            loaded = self._loaded_from(checkpoints.read(path), path, shapes, placement)
+            loaded = self._load_from(checkpoints.read(path), path, shapes, placement)
             self._last = _Kept(key, stamp, loaded)
             return loaded
         return last.loaded
 
-    def _loaded_from(
+    def _load_from(
         self,
         checkpoint: checkpoints.Checkpoint,
         path: str | os.PathLike[str],
         shapes: training.Variables,
-        placement: Placement | None,
+        placement: Placement,
     ) -> Loaded:
         arrays = checkpoint.arrays
-        if self._use_averages:
-            arrays = checkpoints.averaged(arrays)
-        template = _state_of(shapes)
-        if placement is not None:
-            template = replace(
-                _state_of(placement.forms(shapes)), row_counts=placement.row_counts
-            )
+        if self._config.use_averages:
+            arrays = checkpoints.with_averages(arrays)
+        template = replace(
+            _state_of(placement.forms(shapes)), row_counts=placement.row_counts
+        )
         state = checkpoints.unflatten_variables(template, arrays)
         variables = training.variables_of(state)
         if shapes.step is not None:
-            variables = replace(variables, step=jnp.int32(checkpoint.step))
-        if placement is not None and shapes.step is not None:
-            variables = replace(variables, step=placement.put(variables.step))
+            step = placement.put(jnp.int32(checkpoint.step))
+            variables = replace(variables, step=step)
         return Loaded(variables, checkpoint.step, os.fspath(path))
+
+
+def latest_checkpoint(model_dir: str) -> str | None:
+    """Return the path of the newest readable checkpoint, or None."""
+    path = checkpoints.latest(model_dir)
+    return None if path is None else str(path)
 
 
 def _form_of(shapes: training.Variables) -> Any:
@@ -173,13 +204,11 @@ def _stamp_of(path: str | os.PathLike[str]) -> int | None:
         return None
 
 
-def live(
-    state: TrainState,
-    shapes: training.Variables,
-    use_averages: bool,
-    placement: Placement | None = None,
+def variables_of_state(
+    state: TrainState, program: training.Program, use_averages: bool
 ) -> Loaded:
-    """Return the variables that a model needs from a training state in memory."""
+    """Return the variables that a program needs from a training state in memory."""
+    shapes = program.shapes
     # By name: a variable of `get_variable` may be a table in training only.
     named = replace(training.variables_of(state), step=state.step)
     trained = variables_to_names(named)
@@ -192,12 +221,11 @@ def live(
             "was given does not. Declare these variables in mode 'train' as well."
         )
     variables = variables_from_names(shapes, trained)
-    if placement is not None:
-        variables = _moved(variables, dict(state.row_counts), placement)
+    variables = _move_tables(variables, dict(state.row_counts), program.placement)
     return Loaded(variables, int(state.step), "")
 
 
-def _moved(
+def _move_tables(
     variables: training.Variables, rows: dict[str, int], placement: Placement
 ) -> training.Variables:
     """Return variables as evaluation places them; usually as training does.
@@ -218,8 +246,8 @@ def _moved(
     )
 
 
-def restored(
-    program: training.TrainProgram,
+def restore_state(
+    program: training.Program,
     key: jax.Array,
     batch: Packed,
     checkpoint: checkpoints.Checkpoint,
@@ -234,7 +262,7 @@ def restored(
     return checkpoints.unflatten_state(program.init(key, batch), checkpoint.arrays)
 
 
-def warm_started(
+def warm_start_state(
     state: TrainState, settings: checkpoints.WarmStartSettings
 ) -> TrainState:
     """Return a new state with arrays from another checkpoint; log which ones."""

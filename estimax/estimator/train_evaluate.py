@@ -29,7 +29,7 @@ from estimax.core.errors import (
     MissingFileError,
     SpecError,
 )
-from estimax.estimator.arguments import check_count, check_input_fn, checked_hooks
+from estimax.estimator.arguments import check_count, check_input_fn, hooks_of
 from estimax.estimator.default_log import shown_by_default
 from estimax.estimator.estimator import Estimator
 from estimax.estimator.model_dir import training_in
@@ -74,7 +74,7 @@ class TrainSpec:
 
     def __post_init__(self) -> None:
         check_input_fn(self.input_fn, "TrainSpec: ")
-        object.__setattr__(self, "hooks", checked_hooks(self.hooks, "TrainSpec: "))
+        object.__setattr__(self, "hooks", hooks_of(self.hooks, "TrainSpec: "))
         object.__setattr__(self, "saving_listeners", tuple(self.saving_listeners or ()))
         check_count("TrainSpec: max_steps", self.max_steps)
 
@@ -126,7 +126,7 @@ class EvalSpec:
 
     def __post_init__(self) -> None:
         check_input_fn(self.input_fn, "EvalSpec: ")
-        object.__setattr__(self, "hooks", checked_hooks(self.hooks, "EvalSpec: "))
+        object.__setattr__(self, "hooks", hooks_of(self.hooks, "EvalSpec: "))
         if self.name is not None and not isinstance(self.name, str):
             raise TypeError(
                 f"EvalSpec: name must be text, got {self.name!r}. Results go to "
@@ -277,7 +277,7 @@ def _train(
         saving_listeners=[*spec.saving_listeners, *evaluators],
     )
     path = estimator.latest_checkpoint() if estimator.config.is_chief else None
-    if path is not None and checkpoints.finished(estimator.model_dir) is None:
+    if path is not None and checkpoints.read_finished(estimator.model_dir) is None:
         step = checkpoints.step_of(path)
         checkpoints.mark_finished(
             estimator.model_dir, step, "train_and_evaluate has ended"
@@ -380,7 +380,7 @@ class Evaluator(stock.CheckpointSaverListener):
         self._began: float | None = None
         self._step: int | None = None
         self._was_final = False
-        self.training = RunContext(step=0)  # that of the training, once it begins
+        self.training = RunContext(step=0)  # replaced when the training begins
         self.results: Results = ({}, [])
 
     def after_save(self, step: int, path: str) -> None:
@@ -578,7 +578,7 @@ def evaluate_continuously(
         began = clock()
         # Read the mark before listing the folder. In the other order, a checkpoint
         # saved between the two would be missed.
-        end = checkpoints.finished(estimator.model_dir)
+        end = checkpoints.read_finished(estimator.model_dir)
         path = estimator.latest_checkpoint()
         if path is None and (warned is None or began - warned >= _WARN_EVERY_SECONDS):
             _log.warning("no checkpoint in %s yet", estimator.model_dir)

@@ -11,9 +11,9 @@ from estimax.core.errors import ConfigError
 from estimax.core.spec import EstimatorSpec
 from estimax.estimator.run_config import RunConfig
 from estimax.hooks import Hook
-from estimax.hooks.out_of_range import OutOfRangeIdsHook
-from estimax.hooks.summary.writer import SummaryWriter, flush_all
-from estimax.training import TrainProgram
+from estimax.hooks.guards import OutOfRangeIdsHook
+from estimax.hooks.summary.event_files import SummaryWriter, flush_all
+from estimax.training import Program
 
 
 def training_hooks(
@@ -141,13 +141,11 @@ class _Silent(SummaryWriter):
         pass
 
 
-def board_hook(
-    config: RunConfig, program: TrainProgram, params: Any
-) -> stock.BoardHook:
+def board_hook(config: RunConfig, program: Program, params: Any) -> stock.BoardHook:
     """Return the hook that writes the graph, the params and the embeddings."""
     return stock.BoardHook(
         str(config.model_dir),
-        graph=program.graph,
+        graph=program.recording.graph,
         hparams=_hparams(params),
         words={name: words.words for name, words in program.words.items()},
     )

@@ -73,7 +73,7 @@ def add_metrics(
         more = metric_fn(**{name: given[name] for name in names})
         return spec._replace(eval_metric_ops={**(spec.eval_metric_ops or {}), **more})
 
-    return _extended(estimator, model_fn)
+    return _extend(estimator, model_fn)
 
 
 def forward_features(
@@ -131,7 +131,7 @@ def forward_features(
         }
         return _with_predictions(spec, forwarded)
 
-    return _extended(estimator, model_fn)
+    return _extend(estimator, model_fn)
 
 
 def _check_forwarded(
@@ -174,9 +174,7 @@ def _check_estimator(function: str, estimator: Any) -> None:
         )
 
 
-def _extended(
-    estimator: Estimator, model_fn: Callable[..., EstimatorSpec]
-) -> Estimator:
+def _extend(estimator: Estimator, model_fn: Callable[..., EstimatorSpec]) -> Estimator:
     """Return an Estimator of another model_fn with the same folder and settings."""
     return Estimator(
         model_fn,

@@ -1,48 +1,14 @@
 """Bundles: models exported as data, which load without the code that trained them.
 
 Read `signature.py` for what goes in, `writer.py` for the folder, and `bundle.py` for
-loading and prediction.
+loading and prediction. Names are imported when they are first used, so that a process
+that only starts others for batch scoring does not load jax. `__init__.pyi` lists them.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from estimax.core import migration
-from estimax.core.spec import (
-    ClassificationOutput,
-    ExportOutput,
-    PredictOutput,
-    RegressionOutput,
-)
-from estimax.export.bundle import Bundle, load
-from estimax.export.exporters import (
-    BestExporter,
-    Exporter,
-    FinalExporter,
-    LatestExporter,
-    loss_smaller,
-    metric_compare,
-)
-from estimax.export.ray import RayPredictor
-from estimax.export.receivers import (
-    ServingInputReceiver,
-    SupervisedInputReceiver,
-    TensorServingInputReceiver,
-    build_parsing_serving_input_receiver_fn,
-    build_raw_serving_input_receiver_fn,
-    build_raw_supervised_input_receiver_fn,
-)
-from estimax.export.saved_model import write_saved_model
-from estimax.export.signature import (
-    CLASSIFY,
-    EVALUATE,
-    PREDICT,
-    REGRESS,
-    Servable,
-    Signature,
-    TensorInfo,
-)
-from estimax.export.spark import SparkPredictor, spark_udf
-from estimax.export.writer import write_bundle
+from estimax.core.lazy_names import import_name, modules_of_names
 
 __all__ = [
     "CLASSIFY",
@@ -77,8 +43,10 @@ __all__ = [
     "write_saved_model",
 ]
 
+_MODULES = modules_of_names(__file__)
 
-if not TYPE_CHECKING:  # a type checker must report a name that does not exist
 
-    def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
         migration.missing("estimax.export", name, __all__)
+    return import_name(_MODULES[name])

@@ -152,7 +152,7 @@ class Bundle:
       >>> from estimax.export import Servable, write_bundle
       >>> age = Origin("features", "age")
       >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
-      >>> plan = plans.Plan(raw=(age,), calls=())
+      >>> plan = plans.HostPlan(raw=(age,), calls=())
       >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
       >>> with tempfile.TemporaryDirectory() as base:
       ...     bundle = load(write_bundle(servable, base, platforms=("cpu",)))
@@ -163,7 +163,7 @@ class Bundle:
     path: Path
     signatures: Mapping[str, Signature]
     manifest: Mapping[str, Any]
-    plan: plans.Plan
+    plan: plans.HostPlan
     arguments: Mapping[str, ArgumentSpec]
     weights: Mapping[str, jax.Array]
     _programs: Mapping[str, functions.Program]  # by signature
@@ -221,7 +221,7 @@ class Bundle:
           >>> age = Origin("features", "age")
           >>> def double(weights, inputs):
           ...     return {"serving_default": {"y": inputs.raw["features/age"] * 2}}
-          >>> plan = plans.Plan(raw=(age,), calls=())
+          >>> plan = plans.HostPlan(raw=(age,), calls=())
           >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
           >>> with tempfile.TemporaryDirectory() as base:
           ...     bundle = load(write_bundle(servable, base, platforms=("cpu",)))
@@ -721,7 +721,7 @@ def _read(files: BundleFiles, memory_map: bool) -> Bundle:
 
 
 def _check_signature(
-    signature: Signature, function: functions.Exported, plan: plans.Plan
+    signature: Signature, function: functions.Exported, plan: plans.HostPlan
 ) -> None:
     """Raise ValueError unless a signature fits the features and the program."""
     features = {input_name(origin) for origin in origins_of(plan)}

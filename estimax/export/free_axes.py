@@ -25,7 +25,7 @@ from estimax.export.host_plan import leaves_of, staged_name
 from estimax.export.signature import origins_of
 from estimax.feature_columns import transforms
 from estimax.staging import host_plan as plans
-from estimax.staging.trace import Call, Origin, Raw
+from estimax.staging.trace import HostCall, Origin, Raw
 
 DenseAxis = tuple[Origin, int]
 FreeAxes = Mapping[DenseAxis, str]  # the name of the size of each free axis
@@ -33,7 +33,7 @@ _NONE: FreeAxes = MappingProxyType({})
 
 
 def find_free_axes(
-    plan: plans.Plan,
+    plan: plans.HostPlan,
     example: plans.RawBatch,
     is_traceable: Callable[[FreeAxes], bool],
 ) -> dict[DenseAxis, str]:
@@ -69,7 +69,7 @@ def find_free_axes(
     return found
 
 
-def _candidates(plan: plans.Plan, example: plans.RawBatch) -> list[DenseAxis]:
+def _candidates(plan: plans.HostPlan, example: plans.RawBatch) -> list[DenseAxis]:
     # A numeric column has a fixed shape. So has a feature with one value in each row.
     fixed = {origin for origin, _ in plan.defaults}
     return [
@@ -86,7 +86,7 @@ def _shape_of(value: Raw) -> tuple[int, ...]:
 
 
 def symbolic_axes(
-    plan: plans.Plan, batch: plans.RawBatch, dense: Mapping[DenseAxis, str] = _NONE
+    plan: plans.HostPlan, batch: plans.RawBatch, dense: Mapping[DenseAxis, str] = _NONE
 ) -> dict[str, dict[int, str]]:
     """Return path -> axis -> dimension name, for the axes that vary, but the batch.
 
@@ -114,7 +114,9 @@ def symbolic_axes(
     return named
 
 
-def _times(plan: plans.Plan, varying: dict[str, dict[str, set[int]]]) -> dict[str, str]:
+def _times(
+    plan: plans.HostPlan, varying: dict[str, dict[str, set[int]]]
+) -> dict[str, str]:
     """Return call -> name of its time axis; features compared by length share one.
 
     The host refuses a batch in which the lengths of such features differ, so the
@@ -140,13 +142,13 @@ def _times(plan: plans.Plan, varying: dict[str, dict[str, set[int]]]) -> dict[st
     return times
 
 
-def _has_time(call: Call, group: set[Origin]) -> bool:
+def _has_time(call: HostCall, group: set[Origin]) -> bool:
     timed = transforms.SequenceIds | transforms.SequenceNumbers
     return isinstance(call.transform, timed) and not group.isdisjoint(call.inputs)
 
 
 def variable_axes(
-    call: Call, batch: plans.RawBatch, dense: Iterable[DenseAxis] = ()
+    call: HostCall, batch: plans.RawBatch, dense: Iterable[DenseAxis] = ()
 ) -> dict[str, set[int]]:
     """Return which axes of a call's results, but the batch, vary between batches.
 

@@ -31,7 +31,7 @@ class HashedColumns:
       plan: The host transforms of a bundle.
     """
 
-    def __init__(self, plan: plans.Plan) -> None:
+    def __init__(self, plan: plans.HostPlan) -> None:
         self._plan = plan
         sources = {
             call.name: source

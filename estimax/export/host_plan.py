@@ -23,11 +23,11 @@ from estimax.core.errors import BundleError
 from estimax.core.sparse import Ids
 from estimax.feature_columns import transforms
 from estimax.staging import host_plan as plans
-from estimax.staging.trace import Call, NestedKey, Origin
+from estimax.staging.trace import HostCall, NestedKey, Origin
 from estimax.storage import json_text
 
 
-def plan_to_json(plan: plans.Plan, assets_dir: Path) -> dict[str, Any]:
+def plan_to_json(plan: plans.HostPlan, assets_dir: Path) -> dict[str, Any]:
     """Return a plan as JSON; write the vocabularies of its transforms as files."""
     return {
         "raw": [_origin_to_json(origin) for origin in plan.raw],
@@ -47,11 +47,11 @@ def plan_to_json(plan: plans.Plan, assets_dir: Path) -> dict[str, Any]:
     }
 
 
-def plan_from_json(record: Mapping[str, Any], assets_dir: Path) -> plans.Plan:
+def plan_from_json(record: Mapping[str, Any], assets_dir: Path) -> plans.HostPlan:
     """Build the plan that `plan_to_json` described."""
     raw = tuple(origin_from_json(r) for r in record["raw"])
     calls = tuple(
-        Call(
+        HostCall(
             name=json_text.text(r, "name"),
             transform=transforms.from_json(r["transform"], assets_dir),
             inputs=tuple(origin_from_json(i) for i in r["inputs"]),
@@ -60,7 +60,7 @@ def plan_from_json(record: Mapping[str, Any], assets_dir: Path) -> plans.Plan:
     )
     # Bundles of earlier versions forward nothing.
     forwarded = tuple(_forwarded_from_json(r) for r in record.get("forwarded", ()))
-    return plans.Plan(raw=raw, calls=calls, forwarded=forwarded)
+    return plans.HostPlan(raw=raw, calls=calls, forwarded=forwarded)
 
 
 def _forwarded_from_json(record: Mapping[str, Any]) -> Forwarded:
@@ -104,7 +104,7 @@ def nested_inputs(
     return plans.PreparedBatch(raw, staged)
 
 
-def vocabulary_sizes(plan: plans.Plan) -> dict[str, int]:
+def vocabulary_sizes(plan: plans.HostPlan) -> dict[str, int]:
     """Return feature -> number of words, for every vocabulary of a plan."""
     found: dict[str, int] = {}
     for call in plan.calls:
@@ -114,7 +114,7 @@ def vocabulary_sizes(plan: plans.Plan) -> dict[str, int]:
     return found
 
 
-def is_only_ids(origin: Origin, plan: plans.Plan) -> bool:
+def is_only_ids(origin: Origin, plan: plans.HostPlan) -> bool:
     """Return whether only categorical columns read a feature: a -1 is missing there."""
     # A str is a raw feature of a cross.
     ids = transforms.HashBucket | transforms.Vocabulary | transforms.Identity | str
@@ -122,7 +122,7 @@ def is_only_ids(origin: Origin, plan: plans.Plan) -> bool:
     return origin not in plan.raw and all(isinstance(part, ids) for part in readers)
 
 
-def declared_default(origin: Origin, plan: plans.Plan) -> Any:
+def declared_default(origin: Origin, plan: plans.HostPlan) -> Any:
     """Return what the columns of a feature use for a missing value, or None.
 
     NaN means that every column replaces NaN itself.
@@ -138,7 +138,7 @@ def declared_default(origin: Origin, plan: plans.Plan) -> Any:
     return math.nan if fills and origin not in plan.raw else None
 
 
-def _readers(origin: Origin, plan: plans.Plan) -> list[Any]:
+def _readers(origin: Origin, plan: plans.HostPlan) -> list[Any]:
     """Return the parts of transforms that read a feature, each by its key."""
     found = []
     for call in plan.calls:

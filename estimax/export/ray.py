@@ -42,11 +42,11 @@ class RayPredictor:
     Example:
       >>> import tempfile, numpy as np
       >>> from estimax.export import Servable, write_bundle
-      >>> from estimax.staging.host_plan import Plan
+      >>> from estimax.staging.host_plan import HostPlan
       >>> from estimax.staging.trace import Origin
       >>> age = Origin("features", "age")
       >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
-      >>> servable = Servable(double, {}, Plan((age,), ()), {age: np.array([31.0])})
+      >>> servable = Servable(double, {}, HostPlan((age,), ()), {age: np.array([31.0])})
       >>> with tempfile.TemporaryDirectory() as base:
       ...     bundle = write_bundle(servable, base, platforms=("cpu",))
       ...     predict = RayPredictor(bundle, keep=["id"])

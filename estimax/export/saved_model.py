@@ -75,10 +75,10 @@ def write_saved_model(
     Example:
       >>> import tempfile
       >>> from estimax.export import Servable, load, write_bundle
-      >>> from estimax.staging.host_plan import Plan
+      >>> from estimax.staging.host_plan import HostPlan
       >>> age = Origin("features", "age")
       >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
-      >>> servable = Servable(double, {}, Plan((age,), ()), {age: np.array([31.0])})
+      >>> servable = Servable(double, {}, HostPlan((age,), ()), {age: np.array([31.0])})
       >>> with tempfile.TemporaryDirectory() as base:
       ...     bundle = load(write_bundle(servable, base, platforms=("cpu",)))
       ...     path = write_saved_model(bundle, f"{base}/saved/1")

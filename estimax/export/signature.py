@@ -262,7 +262,7 @@ class Servable:
       ...         "serving_default": {"y": x.raw["features/age"] * w["k"]}
       ...     },
       ...     weights={"k": np.float32(2)},
-      ...     plan=plans.Plan(raw=(age,), calls=()),
+      ...     plan=plans.HostPlan(raw=(age,), calls=()),
       ...     example={age: np.array([31.0])},
       ... )
       >>> servable
@@ -271,7 +271,7 @@ class Servable:
 
     function: ServableFunction
     weights: Mapping[str, Any]  # name -> array
-    plan: plans.Plan
+    plan: plans.HostPlan
     example: plans.RawBatch
     methods: Mapping[str, str] = field(default_factory=dict)  # default: predict
     parse_spec: Mapping[str, Any] | None = None
@@ -443,7 +443,7 @@ def _shape(record: Mapping[str, Any]) -> tuple[int | None, ...]:
     )
 
 
-def _counting_rows(plan: plans.Plan, example: plans.RawBatch) -> plans.Plan:
+def _counting_rows(plan: plans.HostPlan, example: plans.RawBatch) -> plans.HostPlan:
     """Return a plan that reads one feature, for a function that reads none."""
     # The number of rows of the answer is that of the features.
     for origin, value in example.items():
@@ -455,7 +455,7 @@ def _counting_rows(plan: plans.Plan, example: plans.RawBatch) -> plans.Plan:
     )
 
 
-def origins_of(plan: plans.Plan) -> tuple[Origin, ...]:
+def origins_of(plan: plans.HostPlan) -> tuple[Origin, ...]:
     """Return the raw features that a plan reads, each once."""
     called = (origin for call in plan.calls for origin in call.inputs)
     forwarded = (one.origin for one in plan.forwarded)

@@ -22,7 +22,7 @@ from estimax.export.signature import STRING
 from estimax.feature_columns import transforms
 from estimax.feature_columns.transforms.categorical import DEFAULT_HASH_KEY
 from estimax.formats.saved_models import Dtype, Graph, Tensor
-from estimax.staging.trace import Call, Origin
+from estimax.staging.trace import HostCall, Origin
 
 _BOOL, _INT32, _INT64, _FLOAT = (
     Dtype(d) for d in ("bool", "int32", "int64", "float32")
@@ -46,7 +46,7 @@ class TransformWriter:
         self._graph = graph
         self._inputs = inputs
 
-    def arrays(self, call: Call) -> dict[str, str]:
+    def arrays(self, call: HostCall) -> dict[str, str]:
         """Return the node of every array that a call results in, by its path.
 
         Raises:

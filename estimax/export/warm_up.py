@@ -22,8 +22,8 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.selftest import Answers
 from estimax.export.signature import STRING, TensorInfo, input_name
-from estimax.formats.prediction_logs import DTYPES, encode_predict_log
 from estimax.formats.records import write_records
+from estimax.formats.saved_models import DTYPES, encode_predict_log
 from estimax.staging import host_plan as plans
 
 # The path in a bundle at which TensorFlow Serving looks for warm-up requests.

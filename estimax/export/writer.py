@@ -125,7 +125,7 @@ def write_bundle(
       >>> import tempfile
       >>> age = Origin("features", "age")
       >>> double = lambda w, x: {"serving_default": {"y": x.raw["features/age"] * 2}}
-      >>> plan = plans.Plan(raw=(age,), calls=())
+      >>> plan = plans.HostPlan(raw=(age,), calls=())
       >>> servable = Servable(double, {}, plan, {age: np.array([31.0])})
       >>> with tempfile.TemporaryDirectory() as base:
       ...     folder = write_bundle(servable, base, platforms=("cpu",))
@@ -287,7 +287,7 @@ def _lowered(
 
 
 def _input_specs(
-    plan: plans.Plan,
+    plan: plans.HostPlan,
     example: plans.RawBatch,
     prepared: plans.PreparedBatch,
     dense: FreeAxes,
@@ -364,7 +364,7 @@ def _advice(signature: str, inputs: Mapping[str, Any], platforms: Sequence[str])
 
 
 def _feature_spec(
-    origin: Origin, value: Any, plan: plans.Plan, free: FreeAxes
+    origin: Origin, value: Any, plan: plans.HostPlan, free: FreeAxes
 ) -> TensorInfo:
     name, on_device = input_name(origin), origin in plan.raw
     kind: Any = "dense"
@@ -389,7 +389,7 @@ def _feature_spec(
     return TensorInfo(name, dtype, shape, kind, computed, default=default)
 
 
-def _default_of(origin: Origin, value: Any, plan: plans.Plan) -> Any:
+def _default_of(origin: Origin, value: Any, plan: plans.HostPlan) -> Any:
     """Return what stands for a missing number of a feature, or None."""
     if value.dtype.kind == "i" and host_plan.is_only_ids(origin, plan):
         return -1

@@ -100,5 +100,3 @@ from estimax.feature_columns.sequence import (
 )
 from estimax.feature_columns.transforms import fingerprint64 as fingerprint64
 from estimax.v1 import feature_columns as v1  # noqa: F401 - public under this name
-
-__all__: list[str]

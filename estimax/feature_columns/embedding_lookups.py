@@ -209,7 +209,7 @@ def _computed(table: jax.Array, ids: Any, function: str, *, lowest: int) -> jax.
     return jnp.clip(ids, lowest, size - 1).astype(jnp.int32)
 
 
-def _are_words(call: staging.Call | None, lowest: int, size: int) -> bool:
+def _are_words(call: staging.HostCall | None, lowest: int, size: int) -> bool:
     """Return whether a call finds words, all of them at an index in [lowest, size)."""
     if call is None or not isinstance(call.transform, Vocabulary):
         return False

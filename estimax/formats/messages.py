@@ -55,7 +55,7 @@ def encode_sequence_example(
 ) -> bytes:
     """Return the bytes of a SequenceExample, whose lists have a feature per step."""
     lists = b""
-    for key, steps in _sorted(feature_lists):
+    for key, steps in _sort_features(feature_lists):
         value = b"".join(protos.field(1, _feature(step)) for step in steps)
         lists += protos.field(1, protos.field(1, key) + protos.field(2, value))
     return protos.field(1, _features(context)) + protos.field(2, lists)
@@ -71,7 +71,7 @@ def decode_example(data: bytes) -> dict[str, FeatureParts]:
     {'n': ('int64_list', [-1])}
     """
     entries = protos.entries(data, 1)
-    return {_text(key): _decoded(data, value) for key, value in entries.items()}
+    return {_text(key): _decode_feature(data, value) for key, value in entries.items()}
 
 
 def decode_sequence_example(
@@ -83,7 +83,9 @@ def decode_sequence_example(
       InputError: The bytes are not such a message.
     """
     lists = {
-        _text(key): [_decoded(data, step) for step in protos.messages(data, value)]
+        _text(key): [
+            _decode_feature(data, step) for step in protos.messages(data, value)
+        ]
         for key, value in protos.entries(data, 2).items()
     }
     return decode_example(data), lists
@@ -140,13 +142,13 @@ def varint(data: bytes, place: int) -> tuple[int, int]:
 def _features(features: Mapping[str, FeatureParts]) -> bytes:
     """Return the bytes of a Features message."""
     parts = []
-    for key, feature in _sorted(features):
+    for key, feature in _sort_features(features):
         value = protos.field(1, key) + protos.field(2, _feature(feature))
         parts.append(protos.field(1, value))
     return b"".join(parts)
 
 
-def _sorted(features: Mapping[str, Any]) -> list[tuple[bytes, Any]]:
+def _sort_features(features: Mapping[str, Any]) -> list[tuple[bytes, Any]]:
     return sorted((key.encode(), value) for key, value in features.items())
 
 
@@ -159,7 +161,7 @@ def _feature(feature: FeatureParts) -> bytes:
     return protos.feature(LIST_KINDS[kind], list(values))
 
 
-def _decoded(data: bytes, span: protos.Span) -> FeatureParts:
+def _decode_feature(data: bytes, span: protos.Span) -> FeatureParts:
     number, values = protos.values(data, span)
     if number is None:
         return None, []

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import CheckpointError
 from estimax.formats.messages import fields, varint
-from estimax.formats.prediction_logs import DTYPES
+from estimax.formats.saved_models import DTYPES
 from estimax.native import checksum
 
 _MAGIC = 0xDB4775248B80FB57
@@ -332,7 +332,7 @@ def _slice_key(name: str, one: Slice) -> bytes:
     """Return the key of a slice: a zero, the name, and numbers in sortable bytes."""
     # The bytes 0 and 255 in a name would have to be escaped, but names have none.
     key = _rising(0) + name.encode() + b"\0\1" + _rising(len(one))
-    return key + b"".join(_signed(n) for extent in one for n in extent)
+    return key + b"".join(_encode_signed(n) for extent in one for n in extent)
 
 
 def _rising(value: int) -> bytes:
@@ -340,7 +340,7 @@ def _rising(value: int) -> bytes:
     return bytes([length]) + value.to_bytes(length, "big")
 
 
-def _signed(value: int) -> bytes:
+def _encode_signed(value: int) -> bytes:
     """Return a signed number such that bytes sort as the numbers do.
 
     The leading one-bits give the number of bytes. Negative numbers are inverted.

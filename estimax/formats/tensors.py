@@ -194,7 +194,7 @@ def read_all(
         header = file.read(min(end, size))
         expected, found = crc if first is None else first.crc_before, zlib.crc32(header)
         if found != expected:
-            raise _damaged(path, "the header", expected, found)
+            raise _damage_error(path, "the header", expected, found)
         length = int.from_bytes(header[:8], "little")
         if length + 8 != end:
             raise CheckpointError(
@@ -235,7 +235,7 @@ def check_file(path: Path, size: int, crc: int) -> None:
     if total != size:
         raise CheckpointError(f"{path}: expected {size} bytes, found {total}.")
     if found != crc:
-        raise _damaged(path, "the file", crc, found)
+        raise _damage_error(path, "the file", crc, found)
 
 
 def is_same(entry: Entry, array: NDArray[Any]) -> bool:
@@ -260,7 +260,7 @@ def _read_entry(
         raise _cut(path, entry, name, got)
     found = zlib.crc32(data, entry.crc_before)
     if found != entry.crc_after:
-        raise _damaged(path, f"array {name!r}", entry.crc_after, found)
+        raise _damage_error(path, f"array {name!r}", entry.crc_after, found)
     return array
 
 
@@ -306,7 +306,7 @@ def _cut(path: Path, entry: Entry, name: str, found: int) -> CheckpointError:
     )
 
 
-def _damaged(path: Path, what: str, expected: int, found: int) -> CheckpointError:
+def _damage_error(path: Path, what: str, expected: int, found: int) -> CheckpointError:
     return CheckpointError(
         f"{path}: {what} is damaged: expected checksum {expected:08x}, "
         f"found {found:08x}."

@@ -18,17 +18,15 @@ from estimax.hooks.early_stopping import (
     stop_if_no_increase_hook,
 )
 from estimax.hooks.fetching import RunValues, SessionRunArgs
+from estimax.hooks.guards import NanTensorHook
 from estimax.hooks.hook import NEVER, Hook, RunContext, SecondOrStepTimer, Values
-from estimax.hooks.nan_guard import NanTensorHook
-from estimax.hooks.profiling import ProfilerHook
 from estimax.hooks.progress import FinalOpsHook, LoggingTensorHook, StepCounterHook
 from estimax.hooks.stopping import (
     GlobalStepWaiterHook,
     StopAtStepHook,
     make_stop_at_checkpoint_step_hook,
 )
-from estimax.hooks.summaries import SummarySaverHook
-from estimax.hooks.tensorboard import BoardHook
+from estimax.hooks.tensorboard import BoardHook, ProfilerHook, SummarySaverHook
 
 SessionRunHook = Hook
 """The name of `Hook` in tf.estimator."""

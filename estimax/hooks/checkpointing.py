@@ -24,7 +24,13 @@ from estimax import checkpoints
 from estimax.core.errors import ConfigError, SpecError
 from estimax.core.state import TrainState
 from estimax.hooks import tf_signatures
-from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
+from estimax.hooks.hook import (
+    Hook,
+    RunContext,
+    SecondOrStepTimer,
+    Values,
+    describe_hook,
+)
 from estimax.parallel.processes import Processes
 from estimax.parallel.requests import SAVE
 
@@ -161,7 +167,7 @@ class CheckpointSaverHook(Hook):
         self._saver: checkpoints.Saver | None = None
 
     def __repr__(self) -> str:
-        return described(
+        return describe_hook(
             self,
             os.fspath(self._directory),
             save_secs=self._timer.every_secs,
@@ -173,7 +179,7 @@ class CheckpointSaverHook(Hook):
     @property
     def schedule(self) -> str:
         """When the hook saves; all processes of a cluster must have the same."""
-        return described(
+        return describe_hook(
             self,
             save_secs=self._timer.every_secs,
             save_steps=self._timer.every_steps,
@@ -211,6 +217,8 @@ class CheckpointSaverHook(Hook):
             listener.begin()
 
     def after_create_session(self, context: RunContext) -> None:
+        # Before the first step, as in tf.estimator: a run that is killed early resumes
+        # with the same initial values. A resumed run finds this checkpoint written.
         self._save(context, loss=None)
 
     def before_run(self, context: RunContext) -> Sequence[str] | None:
@@ -227,6 +235,8 @@ class CheckpointSaverHook(Hook):
             self._write(context, loss=_last_loss(context))
 
     def end(self, context: RunContext) -> None:
+        # The order matters: the checkpoint is on disk (`close` waits) before listeners
+        # hear of the end, because they may read or copy it.
         if self._saved != context.step:
             self._save(context, loss=_last_loss(context))
         self.close()
@@ -264,14 +274,16 @@ class CheckpointSaverHook(Hook):
             arrays = checkpoints.snapshot(named, counts)
             refusal = _refusal(state, arrays, loss)
         else:
-            arrays = checkpoints.held_rows(named, counts)
-            refusal = _agreed_refusal(context.peers, state, arrays, loss)
+            arrays = checkpoints.local_rows(named, counts)
+            refusal = _agree_on_refusal(context.peers, state, arrays, loss)
         if refusal:
             _log.warning("not saving step %d: %s", step, refusal)
             return
         for listener in self._listeners:
             tf_signatures.before_save(listener, context, step)
         path = self._saver.save(step, arrays, {"input": context.input_state})
+        # A listener is called when the checkpoint can be read. Without listeners, the
+        # write overlaps with the next steps.
         if self._listeners:
             self._saver.wait()
             wants_stop = [
@@ -331,7 +343,7 @@ def _refusal(
     return None if bad is None else f"{bad} holds NaN"
 
 
-def _agreed_refusal(
+def _agree_on_refusal(
     peers: Processes, state: TrainState, held: Mapping[str, Any], loss: float | None
 ) -> str | None:
     """Return why no process must save; each looks at the rows that it holds."""
@@ -408,7 +420,7 @@ class InMemoryEvaluatorHook(Hook):
         self.results: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return described(self, name=self._name, every_n_iter=self._every)
+        return describe_hook(self, name=self._name, every_n_iter=self._every)
 
     def after_create_session(self, context: RunContext) -> None:
         self._start = context.step

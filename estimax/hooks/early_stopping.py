@@ -28,7 +28,7 @@ from typing import Protocol, runtime_checkable
 from estimax import checkpoints
 from estimax.core.errors import ConfigError, did_you_mean
 from estimax.hooks import summary
-from estimax.hooks.hook import Hook, RunContext, Values, check_interval, described
+from estimax.hooks.hook import Hook, RunContext, Values, check_interval, describe_hook
 from estimax.storage.files import Pathish
 
 _log = logging.getLogger("estimax")
@@ -468,7 +468,7 @@ class EarlyStoppingHook(Hook):
         self._reason: str | None = None
 
     def __repr__(self) -> str:
-        return described(
+        return describe_hook(
             self,
             os.fspath(self._eval_dir),
             every_secs=self._every_secs,

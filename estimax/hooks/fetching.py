@@ -78,7 +78,7 @@ class RunValues(dict[str, Any]):
         """
         names = names_in(wanted)
         values = RunValues({name: found[plain_name(name)] for name in names})
-        values.results = structured(wanted, values.__getitem__)
+        values.results = replace_names(wanted, values.__getitem__)
         return values
 
 
@@ -116,15 +116,15 @@ def names_in(wanted: Any, where: str = "before_run of a hook") -> list[str]:
     )
 
 
-def structured(wanted: Any, value_of: Callable[[str], Any]) -> Any:
+def replace_names(wanted: Any, value_of: Callable[[str], Any]) -> Any:
     """Return a request with each name replaced by its value."""
     if wanted is None or isinstance(wanted, str):
         return None if wanted is None else value_of(wanted)
     if isinstance(wanted, SessionRunArgs):
-        return structured(wanted.fetches, value_of)
+        return replace_names(wanted.fetches, value_of)
     if isinstance(wanted, Mapping):
-        return {key: structured(part, value_of) for key, part in wanted.items()}
-    parts = [structured(part, value_of) for part in wanted]
+        return {key: replace_names(part, value_of) for key, part in wanted.items()}
+    parts = [replace_names(part, value_of) for part in wanted]
     if hasattr(wanted, "_fields"):  # a named tuple
         return type(wanted)(*parts)
     return tuple(parts) if isinstance(wanted, tuple) else parts

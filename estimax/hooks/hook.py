@@ -34,7 +34,7 @@ from estimax.hooks.fetching import (
     SessionRunArgs,
     names_in,
     plain_name,
-    structured,
+    replace_names,
 )
 from estimax.parallel.processes import Processes
 from estimax.parallel.requests import STOP, Requests, interruption
@@ -179,7 +179,7 @@ class RunContext:
           SpecError: No training step has run yet, or this is not a `train` call.
         """
         found = self.fetch(names_in(SessionRunArgs(fetches, feed_dict), "session.run"))
-        return structured(fetches, found.__getitem__)
+        return replace_names(fetches, found.__getitem__)
 
     def should_stop(self) -> bool:
         """Return `stop_requested`, for hooks of tf.estimator that ask the coordinator.
@@ -351,7 +351,7 @@ class SecondOrStepTimer:
 
     def __repr__(self) -> str:
         secs, steps = self.every_secs, self.every_steps
-        return described(self, every_secs=secs, every_steps=steps)
+        return describe_hook(self, every_secs=secs, every_steps=steps)
 
     def should_trigger_for_step(self, step: int) -> bool:
         """Return whether the interval has passed; False twice for the same step.
@@ -460,10 +460,10 @@ def check_interval(where: str, *, secs: float | None, steps: int | None) -> None
         )
 
 
-def described(value: object, *args: Any, **settings: Any) -> str:
+def describe_hook(value: object, *args: Any, **settings: Any) -> str:
     """Return a repr of a class name, `args`, and those settings that are not None.
 
-    >>> described(RunContext(0), "runs/a", every=10, name=None)
+    >>> describe_hook(RunContext(0), "runs/a", every=10, name=None)
     "RunContext('runs/a', every=10)"
     """
     shown = [display.shown(arg) for arg in args]

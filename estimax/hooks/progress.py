@@ -22,7 +22,7 @@ from estimax.hooks.hook import (
     RunContext,
     SecondOrStepTimer,
     Values,
-    described,
+    describe_hook,
 )
 
 _log = logging.getLogger("estimax")
@@ -74,7 +74,7 @@ class StepCounterHook(Hook):
 
     def __repr__(self) -> str:
         timer = self._timer
-        return described(
+        return describe_hook(
             self, every_n_steps=timer.every_steps, every_n_secs=timer.every_secs
         )
 
@@ -165,7 +165,7 @@ class LoggingTensorHook(Hook):
         if isinstance(tensors, Mapping):
             self._names = dict(sorted(tensors.items()))
         else:
-            self._names = {name: name for name in _ordered(tensors)}
+            self._names = {name: name for name in _sort_names(tensors)}
         every = names_in(list(self._names.values()), "LoggingTensorHook")
         self._wanted = [name for name in every if not _is_step(name)]
         self._timer: SecondOrStepTimer | None = None
@@ -179,7 +179,7 @@ class LoggingTensorHook(Hook):
         self._formatter = formatter
 
     def __repr__(self) -> str:
-        return described(
+        return describe_hook(
             self,
             list(self._names),
             every_n_iter=self._timer and self._timer.every_steps,
@@ -237,12 +237,14 @@ class LoggingTensorHook(Hook):
             _log.info("%s", self._formatter(labelled))
             return
         labelled.setdefault("step", step)
-        line = ", ".join(f"{tag} = {_shown(value)}" for tag, value in labelled.items())
+        line = ", ".join(
+            f"{tag} = {_format_value(value)}" for tag, value in labelled.items()
+        )
         line += "" if seconds is None else f" ({seconds:.3f} sec)"
         _log.info("%s", line, extra={"hook": repr(self)})
 
 
-def _ordered(names: Any) -> Any:
+def _sort_names(names: Any) -> Any:
     """Return a set as a list: the order of a set differs between processes."""
     return sorted(names) if isinstance(names, set | frozenset) else names
 
@@ -251,7 +253,7 @@ def _is_step(name: str) -> bool:
     return plain_name(name) in STEP_NAMES
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     array = np.asarray(value)
     if array.ndim == 0 and array.dtype.kind not in "iub":
         return f"{float(array):.6g}"
@@ -290,11 +292,11 @@ class FinalOpsHook(Hook):
                 "FinalOpsHook: final_ops_feed_dict must be None, because there are no "
                 "placeholders to feed."
             )
-        self._final_ops: FinalOps = _ordered(final_ops)
+        self._final_ops: FinalOps = _sort_names(final_ops)
         self._values: Any = None
 
     def __repr__(self) -> str:
-        return described(self, self._final_ops)
+        return describe_hook(self, self._final_ops)
 
     @property
     def requested(self) -> list[str]:

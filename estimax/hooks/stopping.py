@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from estimax import checkpoints
 from estimax.core.errors import ConfigError
-from estimax.hooks.hook import NEVER, Hook, RunContext, Values, described
+from estimax.hooks.hook import NEVER, Hook, RunContext, Values, describe_hook
 from estimax.storage.files import Pathish
 
 _log = logging.getLogger("estimax")
@@ -53,7 +53,7 @@ class StopAtStepHook(Hook):
         self._target = 0
 
     def __repr__(self) -> str:
-        return described(self, num_steps=self._num_steps, last_step=self._last_step)
+        return describe_hook(self, num_steps=self._num_steps, last_step=self._last_step)
 
     def begin(self, context: RunContext) -> None:
         self._target = (
@@ -113,7 +113,7 @@ class GlobalStepWaiterHook(Hook):
 
     def __repr__(self) -> str:
         directory = None if self._directory is None else os.fspath(self._directory)
-        return described(self, self._wait_until_step, checkpoint_dir=directory)
+        return describe_hook(self, self._wait_until_step, checkpoint_dir=directory)
 
     def after_create_session(self, context: RunContext) -> None:
         if self._wait_until_step <= 0 or context.step >= self._wait_until_step:
@@ -208,7 +208,9 @@ class StopAtCheckpointStepHook(Hook):
         self._sleep = sleep
 
     def __repr__(self) -> str:
-        return described(self, os.fspath(self._model_dir), last_step=self._last_step)
+        return describe_hook(
+            self, os.fspath(self._model_dir), last_step=self._last_step
+        )
 
     def after_run(self, context: RunContext, values: Values) -> None:
         if context.step < self._last_step:

@@ -16,18 +16,21 @@ from estimax.core.errors import InputError, SpecError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.dataset import Dataset
-from estimax.input.iterator import DatasetIterator
 from estimax.input.ops.sharding import INFINITE
 from estimax.input.sources.arrays import lists_to_columns
 from estimax.input.streams.chunks import as_element
 from estimax.input.streams.columns import is_value
-from estimax.input.streams.positions import END, Cursor, Resume, once
+from estimax.input.streams.positions import Cursor, Resume, once
 from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.stream import State
 from estimax.input.streams.structure import Structure, leaves, map_leaves, named_leaves
 
 # Why an input never ends, and how to make it end; `Feed.endless`.
 _REPEATED = "a Dataset that repeats without end. To read it once, leave out repeat()"
+_CONSTANT = (
+    "plain arrays, which are one batch repeated without end. To use them once, "
+    "return iter([(features, labels)])"
+)
 
 LabeledBatch = tuple[Structure, Structure]  # features, and labels or None
 
@@ -100,15 +103,36 @@ def as_batches(
       >>> next(batches)
       ({'x': array([1., 2.])}, array([0, 1]))
     """
+    return _CheckedBatches(open_source(returned, resume=resume, seed=seed))
+
+
+class BatchSource(Protocol):
+    """An iterator of unchecked batches with a position: what `open_source` returns."""
+
+    def __next__(self) -> Any: ...
+
+    def get_state(self) -> State: ...
+
+    def set_state(self, state: State) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def open_source(
+    returned: Any, *, resume: Resume = "skip", seed: int | None = None
+) -> BatchSource:
+    """Open what an `input_fn` returned. `check_batch` checks the elements.
+
+    A Dataset is read by its own `DatasetIterator`, any other iterable by a `Cursor`.
+    Arguments and errors are those of `as_batches`.
+    """
     if isinstance(returned, Dataset):
-        endless = _REPEATED if returned.cardinality() == INFINITE else ""
-        return DatasetBatches(returned.iterator(seed=seed), endless)
-    if isinstance(returned, tuple | list) and not _is_list_of_batches(returned):
-        return _Constant(as_pair(returned))
-    if _is_features(returned):
-        return _Constant((returned, None))
+        return returned.iterator(seed=seed)
+    if _is_one_batch(returned):
+        return ConstantSource(check_batch(returned))
     if _is_iterable(returned):
-        return _Batches(_CursorIterator(Cursor(once(returned), resume=resume)))
+        # An iterator of another library keeps its own position if it has one.
+        return Cursor(once(returned), resume=resume)
     if callable(returned):
         raise SpecError(
             "input_fn returned a function. Return what that function returns, or "
@@ -137,6 +161,20 @@ def as_pair(element: Any) -> LabeledBatch:
     return element[0], element[1]
 
 
+def why_endless(returned: Any) -> str:
+    """Return why the batches never end, with advice; "" if they end or may end."""
+    if isinstance(returned, Dataset):
+        return _REPEATED if returned.cardinality() == INFINITE else ""
+    return _CONSTANT if _is_one_batch(returned) else ""
+
+
+def _is_one_batch(returned: Any) -> bool:
+    """Return whether the value is arrays, which are one batch, and not an iterable."""
+    if isinstance(returned, tuple | list):
+        return not _is_list_of_batches(returned)
+    return _is_features(returned)
+
+
 def _is_list_of_batches(value: Any) -> bool:
     """Return whether a list holds tuples of two, unlike a list `[features, labels]`."""
     if not isinstance(value, list) or not value:
@@ -156,8 +194,9 @@ def _is_iterable(value: Any) -> bool:
     return hasattr(value, "__iter__") or hasattr(value, "__getitem__")
 
 
-def _checked(batch: LabeledBatch) -> LabeledBatch:
-    """Convert to columns and check that all have the same number of rows."""
+def check_batch(element: Any) -> LabeledBatch:
+    """Return `(features, labels)` as columns; raise if their numbers of rows differ."""
+    batch = as_pair(element)
     columns = leaves(batch)
     if all(map(is_value, columns)):  # batches of a Dataset need no conversion
         features, labels = batch
@@ -211,24 +250,15 @@ def _explain_rows(features: Structure, labels: Structure) -> None:
     )
 
 
-class _Constant:
-    """An iterator that repeats one batch, as tf.estimator does with plain arrays."""
-
-    is_constant = True
-    endless = (
-        "plain arrays, which are one batch repeated without end. To use them once, "
-        "return iter([(features, labels)])"
-    )
+class ConstantSource:
+    """Repeats one batch without end, as tf.estimator does with plain arrays."""
 
     def __init__(self, batch: LabeledBatch) -> None:
-        self._batch = _checked(batch)
+        self._batch = batch
 
     def __repr__(self) -> str:
         rows = _rows(leaves(self._batch)[0])[0]
-        return f"BatchIterator(one batch of {rows} rows, repeated without end)"
-
-    def __iter__(self) -> Iterator[LabeledBatch]:
-        return self
+        return f"one batch of {rows} rows, repeated without end"
 
     def __next__(self) -> LabeledBatch:
         return self._batch
@@ -243,74 +273,20 @@ class _Constant:
         pass
 
 
-class _Positioned(Protocol):
-    def __next__(self) -> Any: ...
+class _CheckedBatches:
+    """The `BatchIterator` of `as_batches`: the checked batches of a source."""
 
-    def get_state(self) -> State: ...
-
-    def set_state(self, state: State) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Batches:
-    """The elements of an iterator with a position, as checked pairs."""
-
-    def __init__(self, elements: _Positioned, endless: str = "") -> None:
-        self._elements = elements
-        self.endless = endless
+    def __init__(self, source: BatchSource) -> None:
+        self._source = source
+        self.get_state = source.get_state
+        self.set_state = source.set_state
+        self.close = source.close
 
     def __repr__(self) -> str:
-        return f"BatchIterator({self._elements!r})"
+        return f"BatchIterator({self._source!r})"
 
     def __iter__(self) -> Iterator[LabeledBatch]:
         return self
 
-    @property
-    def advice(self) -> str:
-        return getattr(self._elements, "advice", "")
-
     def __next__(self) -> LabeledBatch:
-        return _checked(as_pair(self._elements.__next__()))
-
-    def get_state(self) -> State:
-        return self._elements.get_state()
-
-    def set_state(self, state: State) -> None:
-        self._elements.set_state(state)
-
-    def close(self) -> None:
-        self._elements.close()
-
-
-class DatasetBatches(_Batches):
-    """The batches of a Dataset, which can be read again from the beginning."""
-
-    def __init__(self, elements: DatasetIterator, endless: str) -> None:
-        super().__init__(elements, endless)
-        self.start_next_pass = elements.start_next_pass
-        self._iterator = elements
-
-    @property
-    def recipe(self) -> str | None:
-        """See `DatasetIterator.recipe`."""
-        return self._iterator.recipe
-
-
-class _CursorIterator:
-    """A `Cursor` with the method `__next__`, for `_Batches`."""
-
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-        self.get_state = cursor.get_state
-        self.set_state = cursor.set_state
-        self.close = cursor.close
-
-    def __repr__(self) -> str:
-        return "batches of a Python iterable"
-
-    def __next__(self) -> Any:
-        element = self._cursor.next()
-        if element is END:
-            raise StopIteration
-        return element
+        return check_batch(next(self._source))

@@ -138,7 +138,7 @@ class DataFingerprint:
         """Raise `ChangedInputError` if the data differs from a saved fingerprint."""
         saved = state["sources"]
         if len(saved) != len(self._sources):
-            raise _changed(
+            raise _change_error(
                 f"the dataset had {len(saved)} sources of data when the position was "
                 f"saved and has {len(self._sources)} now"
             )
@@ -147,16 +147,16 @@ class DataFingerprint:
             if source.is_cached:
                 continue
             if ("rows" in before) != (source.paths is None):
-                raise _changed(
+                raise _change_error(
                     "the data was in files and is in memory now, or vice versa"
                 )
             if source.paths is None:
                 _check_arrays(before, _arrays_of(source))
             else:
-                named = _unpacked(before)
+                named = _unpack(before)
                 _check_names([one.name for one in named], source.paths)
                 prints |= zip(source.paths, named, strict=True)
-        others = {one.name: one for one in _unpacked(state["others"])}
+        others = {one.name: one for one in _unpack(state["others"])}
         prints |= {path: one for path, one in others.items() if os.path.exists(path)}
         _check_files(prints)
         # Files that were opened before are part of the next position. They were just
@@ -171,9 +171,9 @@ class DataFingerprint:
         """Return the fingerprint of a source before any further file is opened."""
         if source.paths is None:
             return _arrays_of(source)
-        return _PackedFiles([self._listed(path) for path in source.paths])
+        return _PackedFiles([self._print_of(path) for path in source.paths])
 
-    def _listed(self, path: str) -> FilePrint:
+    def _print_of(self, path: str) -> FilePrint:
         found = self._known.get(path) or FilePrint(path, size_of(path))
         return found._replace(name=os.path.basename(path))
 
@@ -255,7 +255,7 @@ def _samples(column: Any) -> Iterator[bytes]:  # a column of any kind
         for part in (column.values, *column.row_splits):
             yield from _samples(part)
         return
-    for start, stop in _sampled_rows(len(column), _row_bytes(column)):
+    for start, stop in _rows_to_sample(len(column), _row_bytes(column)):
         if isinstance(column, Sparse):
             rows = column.rows(start, stop)
             yield from _samples(rows.indices)
@@ -277,7 +277,7 @@ def _row_bytes(column: NDArray[Any] | Strings | Sparse) -> int:
     return _SAMPLE_BYTES // _SAMPLE_ROWS
 
 
-def _sampled_rows(rows: int, row_bytes: int) -> list[tuple[int, int]]:
+def _rows_to_sample(rows: int, row_bytes: int) -> list[tuple[int, int]]:
     count = max(1, _SAMPLE_BYTES // row_bytes)
     last = max(rows - count, 0)
     return [(start, min(start + count, rows)) for start in sorted({0, last // 2, last})]
@@ -321,7 +321,7 @@ def _pack(prints: list[FilePrint]) -> str:
     return base64.b64encode(zlib.compress(text)).decode()
 
 
-def _unpacked(state: State) -> list[FilePrint]:
+def _unpack(state: State) -> list[FilePrint]:
     prints: list[FilePrint] = []
     for part in state["packed"]:
         stream = zlib.decompressobj()
@@ -346,12 +346,12 @@ def _check_names(before: Sequence[str], paths: Sequence[str]) -> None:
         return
     missing, new = Counter(before) - Counter(now), Counter(now) - Counter(before)
     parts = [
-        f"{what}: {_shown(names.elements())}"
+        f"{what}: {_list_names(names.elements())}"
         for what, names in (("missing", missing), ("new", new))
         if names
     ]
     difference = "; ".join(parts) or "the same files in another order"
-    raise _changed(
+    raise _change_error(
         f"the list of files had {len(before)} files when the position was saved and "
         f"has {len(now)} now ({difference})"
     )
@@ -380,7 +380,7 @@ def _check_files(prints: dict[str, FilePrint]) -> None:
         ]
     if changed:
         more = f"; {len(changed) - 1} more files differ" if changed[1:] else ""
-        raise _changed(changed[0] + more)
+        raise _change_error(changed[0] + more)
 
 
 def _in_threads(paths: Sequence[str]) -> list[FilePrint]:
@@ -392,25 +392,25 @@ def _in_threads(paths: Sequence[str]) -> list[FilePrint]:
 
 def _check_arrays(before: State, now: State) -> None:
     if before["rows"] != now["rows"]:
-        raise _changed(
+        raise _change_error(
             f"the data in memory had {before['rows']} rows when the position was saved "
             f"and has {now['rows']} now"
         )
     for name in sorted(before["columns"].keys() | now["columns"].keys()):
         if before["columns"].get(name) != now["columns"].get(name):
-            raise _changed(
+            raise _change_error(
                 f"the values of {name or 'the array'} in memory have changed since the "
                 "position was saved"
             )
 
 
-def _shown(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     first, *rest = names
     more = f" and {len(rest) - 2} more" if rest[2:] else ""
     return ", ".join([first, *rest[:2]]) + more
 
 
-def _changed(what: str) -> ChangedInputError:
+def _change_error(what: str) -> ChangedInputError:
     error = ChangedInputError(
         f"cannot resume the input: {what}. Restore the data as it was, or start the "
         "input from its beginning."

@@ -24,7 +24,7 @@ from estimax.input.ops.mixing import Interleave
 from estimax.input.ops.ordering import Repeat
 from estimax.input.ops.row_functions import RowFunction
 from estimax.input.ops.sharding import rebuilt
-from estimax.input.pipeline_digest import recipe_of
+from estimax.input.pipeline_digest import digest_of
 from estimax.input.sources.file_blocks import FileBlocks
 from estimax.input.streams.stream import (
     Context,
@@ -84,10 +84,11 @@ class DatasetIterator:
 
         None if the data comes from a generator or a table, which have no fingerprint.
         """
-        return recipe_of(self._node)
+        return digest_of(self._node)
 
     def start_next_pass(self) -> None:
         """Go to the beginning of the data. Shuffles use another order than before."""
+        # The number of the pass is part of the seed of every shuffle.
         self._stream.close()
         self._pass += 1
         self._stream = self._open()
@@ -160,6 +161,8 @@ class DatasetIterator:
                 f"dataset is {' > '.join(self._verbs)}. Restore the old pipeline, or "
                 "start the input from its beginning."
             )
+        # All checks come before the stream is closed, so that a refused position leaves
+        # the iterator where it was.
         if state.get("data") is not None:
             self._data.check(state["data"])
         elif "data" not in state:
@@ -169,6 +172,7 @@ class DatasetIterator:
                 "detected."
             )
         self._stream.close()
+        # Seed and pass before the stream is opened: its order depends on them.
         self._seed, self._pass = int(state["seed"]), int(state["pass"])
         self._counters.ignored = 0
         self._stream = self._open()
@@ -211,6 +215,8 @@ def at_epoch_of(state: State, positions: Sequence[Any]) -> State | None:
     own = _epochs_in(state.get("position"))
     if any(len(epochs) != len(own) for epochs in found):
         return None
+    # Shares that had started another pass have another order. The earliest pass is
+    # used, with its seed.
     first = min(positions, key=lambda one: int(one["pass"]))
     earliest = iter([min(epochs) for epochs in zip(*found, strict=True)])
     return {

@@ -1,10 +1,10 @@
 """Recipes: a digest of the verbs of a dataset and of their arguments.
 
-    recipe_of(dataset.node)       # "8c1f…", the same in another process
+    digest_of(dataset.node)       # "8c1f…", the same in another process
 
 Two `train` calls continue in the same data only if it is the same: the fingerprint
-compares files and arrays, the recipe what the verbs do with them. `filter` with another
-function, or `take` with another number, gives another recipe. A function is compared by
+compares files and arrays, the digest what the verbs do with them. `filter` with another
+function, or `take` with another number, gives another digest. A function is compared by
 its compiled code and by the values that it uses from outside, so far as they are
 numbers, text, containers, arrays, dataclasses or other functions.
 """
@@ -29,12 +29,12 @@ from estimax.input.streams.stream import DatasetNode, inner_nodes
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, range, np.generic)
 
 
-def recipe_of(node: DatasetNode) -> str | None:
+def digest_of(node: DatasetNode) -> str | None:
     """Return the digest; None if a source, such as a generator, has no fingerprint.
 
     >>> from estimax.input import Dataset
     >>> one, other = (Dataset.range(10).take(n) for n in (3, 4))
-    >>> recipe_of(one.node) == recipe_of(other.node)
+    >>> digest_of(one.node) == digest_of(other.node)
     False
     """
     if not all(isinstance(one, FileBlocks | Slices | Range) for one in _leaves(node)):

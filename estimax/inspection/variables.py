@@ -7,7 +7,7 @@ The model is traced for shapes only: nothing is trained, compiled or allocated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +16,7 @@ import jax
 from estimax.checkpoints import state_names
 from estimax.core.state import TrainState
 from estimax.estimator import Estimator
-from estimax.training import UpdateKind, UpdatePlan
-from estimax.training.updates import TableUpdate
+from estimax.training import UpdateKind, VariableUpdate
 
 # How a variable is updated, in words.
 _UPDATED = {
@@ -119,51 +118,36 @@ def variable_table(estimator: Estimator, input_fn: Callable[..., Any]) -> Variab
       >>> table.size
       21
     """
-    plan, state = estimator.describe_training(input_fn)
-    found = sorted(_infos(plan, state), key=lambda v: (-v.size, v.name))
+    updates, state = estimator.describe_training(input_fn)
+    found = sorted(_infos(updates, state), key=lambda v: (-v.size, v.name))
     kept = jax.tree.leaves((state.opt_state, state.slots))
     return VariableTable(tuple(found), sum(_nbytes(leaf) for leaf in kept))
 
 
-def _infos(plan: UpdatePlan, state: TrainState) -> Iterator[VariableInfo]:
+def _infos(
+    updates: Mapping[str, VariableUpdate], state: TrainState
+) -> Iterator[VariableInfo]:
     bare = replace(state, opt_state={}, slots={}, averages={})
     arrays = state_names.flatten_state(bare)
     for name in state_names.variable_names(state):
-        leaf = arrays[name]
-        if name in plan.tables:
-            update = plan.tables[name]
-            group = None if update.kind is UpdateKind.FROZEN else update.group
-            yield _info(plan, name, leaf, group, _UPDATED[_table_kind(plan, update)])
-        elif name in plan.param_groups:
-            group = plan.param_groups[name]
-            way = UpdateKind.FROZEN if group is None else UpdateKind.WHOLE
-            yield _info(plan, name, leaf, group, _UPDATED[way])
-        else:
-            yield _info(plan, name, leaf, None, "by the model")
+        leaf, update = arrays[name], updates.get(name)
+        optimizer = None if update is None else update.optimizer
+        yield VariableInfo(
+            name,
+            tuple(leaf.shape),
+            str(leaf.dtype),
+            int(leaf.size),
+            _nbytes(leaf),
+            None if optimizer is None else optimizer.name,
+            "by the model" if update is None else _UPDATED[_effective_kind(update)],
+        )
 
 
-def _table_kind(plan: UpdatePlan, update: TableUpdate) -> UpdateKind:
-    if update.kind is not UpdateKind.ROWS or update.group is None:
-        return update.kind
+def _effective_kind(update: VariableUpdate) -> UpdateKind:
     # Adam that is not lazy updates all rows, also those that the batch does not use.
-    return (
-        UpdateKind.ROWS if plan.optimizer(update.group).has_rows else UpdateKind.WHOLE
-    )
-
-
-def _info(
-    plan: UpdatePlan, name: str, leaf: Any, group: int | None, updated: str
-) -> VariableInfo:
-    optimizer = None if group is None else plan.optimizer(group).name
-    return VariableInfo(
-        name,
-        tuple(leaf.shape),
-        str(leaf.dtype),
-        int(leaf.size),
-        _nbytes(leaf),
-        optimizer,
-        updated,
-    )
+    if update.kind is not UpdateKind.ROWS or update.optimizer is None:
+        return update.kind
+    return UpdateKind.ROWS if update.optimizer.has_rows else UpdateKind.WHOLE
 
 
 def _nbytes(leaf: Any) -> int:

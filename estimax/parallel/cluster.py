@@ -82,7 +82,7 @@ class ClusterMember:
 
     @property
     def task_id(self) -> int:
-        """The index of this process among those of its type, from 0."""
+        """The index of this process among the processes of its type, from 0."""
         return self._cluster.task_id
 
     @property
@@ -141,16 +141,16 @@ def resolve_cluster(
     """
     if given is None:
         text = (os.environ if environ is None else environ).get("TF_CONFIG")
-        return Cluster() if text is None else _from_tf_config(_parsed(text))
+        return Cluster() if text is None else _from_tf_config(_parse_tf_config(text))
     if isinstance(given, str):
-        return _detected(given, start_timeout_secs, lost_after_secs)
+        return _from_environment(given, start_timeout_secs, lost_after_secs)
     if not isinstance(given, Mapping):
         raise ConfigError(
             "RunConfig: cluster must be a dict, or the name of a system that JAX "
             f"detects ({', '.join(DETECTED)}), got {given!r}."
         )
     if given.keys() & set(_COORDINATED):
-        return _coordinated(given)
+        return _from_coordinator(given)
     return _from_tf_config(given)
 
 
@@ -195,7 +195,7 @@ def check_alone(config: ClusterMember, what: str) -> None:
         )
 
 
-def _coordinated(given: Mapping[str, Any]) -> Cluster:
+def _from_coordinator(given: Mapping[str, Any]) -> Cluster:
     """Return the cluster of a dict with the keys `_COORDINATED`."""
     for key in given:
         if key not in _COORDINATED:
@@ -229,7 +229,7 @@ def _trainer(process: int, count: int, coordinator: str | None) -> Cluster:
         return Cluster()
     return Cluster(
         task_type=CHIEF if process == 0 else WORKER,
-        task_id=max(process - 1, 0),
+        task_id=max(process - 1, 0),  # worker 0 is process 1: the chief is not a worker
         is_chief=process == 0,
         num_worker_replicas=count,
         global_id_in_cluster=process,
@@ -237,7 +237,7 @@ def _trainer(process: int, count: int, coordinator: str | None) -> Cluster:
     )
 
 
-def _detected(
+def _from_environment(
     system: str, start_timeout_secs: float, lost_after_secs: float
 ) -> Cluster:
     if system not in DETECTED:
@@ -245,6 +245,8 @@ def _detected(
             f"RunConfig: cluster: JAX does not detect {system!r}"
             f"{did_you_mean(system, DETECTED)}"
         )
+    # The number of processes is known only after JAX has connected them, so a detected
+    # cluster connects here, where others wait until `train`.
     if not jax.distributed.is_initialized():
         try:
             join_detected(
@@ -272,7 +274,7 @@ def _address(text: str, where: str) -> str:
     return text
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_tf_config(text: str) -> dict[str, Any]:
     try:
         config = json.loads(text)
     except ValueError as error:
@@ -331,6 +333,8 @@ def _member(
             global_id_in_cluster=None,
             **shared,
         )
+    # Only the chief and the workers train. Evaluators read checkpoints, and parameter
+    # servers in the TF_CONFIG of an old job take no part.
     count = len(jobs.get(WORKER, ())) + 1
     coordinator = jobs[chief][0] if count > 1 else None
     if coordinator is not None:

@@ -80,11 +80,13 @@ def meeting(me: Member, limit_secs: float) -> Iterator[None]:
     """
     deadline = time.monotonic() + limit_secs
     if me.process != 0:
-        with _hosted(me, deadline, limit_secs):
+        with _attend(me, deadline, limit_secs):
             yield
         return
     connections = _host(me, deadline, limit_secs)
     try:
+        # Only when all are here: a process that is told to go starts JAX, which ends
+        # the process if another one is missing.
         for connection in connections:
             _send(connection, {"go": True})
         yield
@@ -106,11 +108,15 @@ def _host(me: Member, deadline: float, limit_secs: float) -> list[socket.socket]
                 if time.monotonic() > remind:
                     _log.info("%s", _waiting(me, here))
                     remind += _REMIND_SECS
+                # `accept` waits for a slice of a second, so that the loop also notices
+                # processes that have ended, the deadline, and Ctrl-C.
                 with contextlib.suppress(TimeoutError):
                     connection, _ = server.accept()
                     _welcome(connection, here, me)
         return list(here.values())
     except BaseException as error:
+        # All that came are told why: each would else wait for its own time-out, and
+        # report that the chief does not answer.
         for connection in here.values():
             if isinstance(error, ClusterError):
                 _send(connection, {"refused": str(error)})
@@ -176,6 +182,8 @@ def _misfit(process: int, count: int, me: Member) -> str:
 def _forget_ended(here: dict[int, socket.socket], me: Member) -> None:
     """Remove the processes that have ended since; a restarted one may come again."""
     for process, connection in list(here.items()):
+        # Peeked at, not read: a message that is there already must stay. An empty
+        # result means that the other side has closed the connection.
         connection.setblocking(False)
         try:
             has_ended = connection.recv(1, socket.MSG_PEEK) == b""
@@ -205,7 +213,7 @@ def _waiting(me: Member, here: dict[int, socket.socket]) -> str:
 
 
 @contextmanager
-def _hosted(me: Member, deadline: float, limit_secs: float) -> Iterator[None]:
+def _attend(me: Member, deadline: float, limit_secs: float) -> Iterator[None]:
     """Meet the others at process 0; keep the connection open for the block."""
     connection = _reach(me, deadline, limit_secs)
     with connection:
@@ -278,6 +286,7 @@ def _receive(connection: socket.socket, limit_secs: float) -> Any:
     line = b""
     while not line.endswith(b"\n") and len(line) < _LONGEST_LINE:
         try:
+            # By byte: what follows the line belongs to the next message.
             part = connection.recv(1)
         except TimeoutError:
             if time.monotonic() > deadline:

@@ -1,21 +1,27 @@
-"""Where the arrays of a model are on a mesh: replicated, or sharded by row.
+"""Where everything is: the mesh, variables, tables and batches of a program.
 
-    placement = Placement.of(mesh, rule, tables)      # tables: name -> shape and dtype
+    placement = Placement(mesh, shard_above=10_000_000)   # Placement(): one device
+    placement = placement.with_tables(tables)         # name -> shape and dtype
     state = placement.put(state)                      # host or one device -> mesh
     state = placement.constrain(state)                # inside jit
 
-Large tables, their slots and averages are sharded by row: every device holds one
-contiguous block. JAX shards evenly only, so such a table has up to n - 1 rows more than
-the vocabulary. `TrainState.row_counts` holds the number of rows without those; what
-leaves the devices (checkpoints, hooks, exports) is cut to it.
+Variables are replicated: every device holds them. A table is replicated as well, or
+sharded by row: every device then holds one contiguous block of it, of its slots and of
+its averages. JAX shards evenly only, so such a table has up to n - 1 rows more than the
+vocabulary. `TrainState.row_counts` holds the number of rows without those; what leaves
+the devices (checkpoints, hooks, exports) is cut to it. Batches are split over the
+devices by example, or whole on each of them.
+
+A placement without a mesh is one device, the default of JAX. Its methods return what
+they are given, so that a program is written once for any number of devices.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +31,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.tree_util import DictKey
 
+from estimax.core.errors import InputError
 from estimax.parallel.mesh import (
+    one_at_a_time,
     process_block,
     split_sharding,
     whole_sharding,
@@ -37,58 +45,50 @@ RowCounts = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class TableRule:
-    """Which tables are sharded by row.
+class Placement:
+    """The devices of a program, and what each of them holds.
 
     Attributes:
-      above: Tables of this many bytes or more are sharded; None shards none.
-      named: Pairs of a regular expression and a decision. The first expression that is
-        found in the name of a table decides, whatever its size.
+      mesh: The devices that share every step; None is one device.
+      shard_above: Tables of this many bytes or more are sharded; None shards none.
+      shard_named: Pairs of a regular expression and a decision. The first expression
+        that is found in the name of a table decides, whatever its size.
+      row_counts: The tables that are sharded by row, as `with_tables` decided.
     """
 
-    above: int | None = None
-    named: tuple[tuple[str, bool], ...] = ()
+    mesh: Mesh | None = None
+    shard_above: int | None = None
+    shard_named: tuple[tuple[str, bool], ...] = ()
+    # Pairs and not a dict: a placement is hashable, as part of the key of a program.
+    row_counts: RowCounts = ()
 
-    def shards(self, name: str, form: Any) -> bool:
-        """Return whether the table of this name, shape and dtype is sharded."""
+    def with_tables(
+        self, tables: Mapping[str, Any], unpadded: Container[str] = ()
+    ) -> Placement:
+        """Decide where each of these tables is: replicated, or sharded by row.
+
+        `tables` maps names to shapes and dtypes. Tables in `unpadded` cannot have more
+        rows, and are sharded only if their rows divide evenly.
+        """
+        if self.mesh is None:
+            return self
+        sharded = {
+            name: form.shape[0]
+            for name, form in tables.items()
+            if self._is_sharded(name, form)
+            and (name not in unpadded or form.shape[0] % self.size == 0)
+        }
+        return replace(self, row_counts=tuple(sharded.items()))
+
+    def _is_sharded(self, name: str, form: Any) -> bool:
         if not form.shape:
             return False
-        for pattern, is_sharded in self.named:
+        # Before the size: a name that the user gives wins, also for a small table.
+        for pattern, is_sharded in self.shard_named:
             if re.search(pattern, name):
                 return is_sharded
         size = math.prod(form.shape) * jnp.dtype(form.dtype).itemsize
-        return self.above is not None and size >= self.above
-
-
-@dataclass(frozen=True)
-class Placement:
-    """The mesh of a program, and which tables are sharded over it by row."""
-
-    mesh: Mesh
-    row_counts: RowCounts = ()
-
-    @classmethod
-    def of(
-        cls,
-        mesh: Mesh,
-        rule: TableRule,
-        tables: Mapping[str, Any],
-        unpadded: Container[str] = (),
-    ) -> Placement:
-        """Decide which of these tables (name to shape and dtype) are sharded.
-
-        Those in `unpadded` cannot have more rows, and are sharded only if their rows
-        divide evenly.
-        """
-        return cls(
-            mesh,
-            tuple(
-                (name, form.shape[0])
-                for name, form in tables.items()
-                if rule.shards(name, form)
-                and (name not in unpadded or form.shape[0] % mesh.size == 0)
-            ),
-        )
+        return self.shard_above is not None and size >= self.shard_above
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -96,24 +96,43 @@ class Placement:
         return dict(self.row_counts)
 
     @property
+    def is_one_device(self) -> bool:
+        """Whether there is no mesh."""
+        return self.mesh is None
+
+    @property
     def size(self) -> int:
         """The number of devices."""
-        return int(self.mesh.size)
+        return 1 if self.mesh is None else int(self.mesh.size)
+
+    @cached_property
+    def process_block(self) -> tuple[int, int]:
+        """Which block of the devices is this process's, and the number of blocks."""
+        return (0, 1) if self.mesh is None else process_block(self.mesh)
 
     @property
     def processes(self) -> int:
         """The number of processes whose devices these are."""
-        return process_block(self.mesh)[1]
+        return self.process_block[1]
 
     @property
     def replicated(self) -> NamedSharding:
-        """The sharding of an array that every device holds."""
-        return whole_sharding(self.mesh)
+        """The sharding of an array that every device of the mesh holds."""
+        return whole_sharding(self._mesh)
 
     @property
     def by_row(self) -> NamedSharding:
         """The sharding of an array whose first axis is split over the devices."""
-        return split_sharding(self.mesh)
+        return split_sharding(self._mesh)
+
+    @property
+    def _mesh(self) -> Mesh:
+        assert self.mesh is not None, "one device has no shardings"
+        return self.mesh
+
+    def compile(self, function: Callable[..., Any], **options: Any) -> Any:
+        """Return the function, compiled by `jax.jit` for these devices."""
+        return one_at_a_time(jax.jit(function, **options), self.mesh)
 
     def padded_rows(self, name: str) -> int:
         """Return how many rows a sharded table has with its padding."""
@@ -127,6 +146,8 @@ class Placement:
 
     def forms(self, tree: Any) -> Any:
         """Return shape, dtype and sharding of every array, with padding added."""
+        if self.mesh is None:
+            return tree
         form: Any = jax.ShapeDtypeStruct  # its constructor is not annotated
 
         def of_leaf(path: Any, leaf: Any) -> Any:
@@ -138,6 +159,10 @@ class Placement:
 
     def pad(self, tree: Any) -> Any:
         """Add rows of zeros to sharded tables, inside jit."""
+        if not self.rows:
+            return tree
+
+        # Zeros, and never looked up: ids are clamped to the rows of the vocabulary.
 
         def of_leaf(path: Any, leaf: Any) -> Any:
             shape = self._padded_shape(path, leaf)
@@ -149,14 +174,18 @@ class Placement:
 
     def constrain(self, tree: Any) -> Any:
         """Fix the shardings of a state or of variables, inside jit."""
+        if self.mesh is None:
+            return tree
         return with_sharding(tree, self.shardings(tree))
 
     def replicate(self, tree: Any) -> Any:
         """Make every device hold these arrays, inside jit."""
-        return with_sharding(tree, self.replicated)
+        return tree if self.mesh is None else with_sharding(tree, self.replicated)
 
     def put(self, tree: Any) -> Any:
         """Place a state or variables, on one device or on the host, on the mesh."""
+        if self.mesh is None:
+            return tree
         return jax.tree.map(
             lambda leaf, form: put_on(leaf, form.shape, form.sharding),
             tree,
@@ -165,6 +194,8 @@ class Placement:
 
     def _sharding(self, path: Any, leaf: Any) -> NamedSharding:
         name = self._table(path)
+        # By shape too: the state of an optimizer may hold arrays of other shapes under
+        # the name of a table.
         is_sharded = name is not None and leaf.shape[:1] == (self.padded_rows(name),)
         return self.by_row if is_sharded else self.replicated
 
@@ -181,6 +212,68 @@ class Placement:
         Tables, slots, averages and the state of optax are all dicts by variable name.
         """
         return table_of(path, self.rows)
+
+    @cached_property
+    def batch_parts(self) -> int:
+        """Into how many parts this process splits its batches: one for each device."""
+        return self.size // self.processes
+
+    @cached_property
+    def batch_sharding(self) -> NamedSharding | None:
+        """The sharding of an array that is split by example; None for one device."""
+        return None if self.mesh is None else self.by_row
+
+    def splits_batch(self, sizes: Iterable[int]) -> bool:
+        """Return whether arrays of these lengths are split over the devices.
+
+        A batch that does not divide evenly, such as a short last one, is whole on every
+        device: all of them then compute the same, as one device would.
+        Processes hold different rows, so in a cluster every batch must divide.
+        """
+        sizes = sorted(set(sizes))
+        if self.mesh is None:
+            return False
+        # All arrays or none: a step joins features, ids and labels by example.
+        if all(size % self.batch_parts == 0 for size in sizes):
+            return True
+        if self.processes > 1:
+            raise InputError(
+                f"a batch cannot be split over the {self.batch_parts} devices of this "
+                f"process: its arrays have {sizes} rows. With several processes every "
+                "batch must divide evenly: choose the batch size accordingly, and "
+                "batch(..., drop_remainder=True)."
+            )
+        return False
+
+    def put_batch(self, tree: Any, *, is_split: bool) -> Any:
+        """Copy the buffers of a batch to the devices of the mesh.
+
+        With `is_split`, buffers are [parts, m], or [capacity, parts, m] for a stack. In
+        a cluster each process gives its own parts, which are joined in the order of the
+        mesh.
+        """
+        # Not `device_put`: a process has its own rows alone, and no collective runs
+        # here: the input thread could start it in another order than a step.
+        put: Any = jax.make_array_from_process_local_data  # not annotated
+
+        def put_buffer(buffer: Any) -> Any:
+            if not is_split:
+                return put(self.replicated, buffer)
+            return put(split_sharding(self._mesh, buffer.ndim - 2), buffer)
+
+        return jax.tree.map(put_buffer, tree)
+
+    def batch_advice(self, size: int) -> str:
+        """Return what to change if batches of this size cannot be split, or ""."""
+        parts = self.batch_parts
+        if size % parts == 0:
+            return ""
+        below = size // parts * parts
+        near = f"{below} or {below + parts}" if below else f"{parts}"
+        return (
+            f"a batch of {size} examples cannot be split over {parts} devices, so "
+            f"every device computes all of it. A batch size of {near} is faster."
+        )
 
 
 def table_of(path: Any, rows: Mapping[str, int]) -> str | None:
@@ -205,6 +298,8 @@ def put_on(array: Any, shape: tuple[int, ...], sharding: NamedSharding) -> jax.A
         return key
     is_read_by_part = not isinstance(array, np.ndarray | jax.Array)
     is_sharded = not sharding.is_fully_replicated
+    # A replicated array is read once and copied to each device; a sharded one is sliced
+    # on the way, and never in memory as a whole.
     host = array if is_read_by_part and is_sharded else np.asarray(array)
     parts = [
         jax.device_put(_part(host, shape, index), device, may_alias=False)

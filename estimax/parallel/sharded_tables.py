@@ -46,7 +46,7 @@ def read_rows(
     """Look up ids [B, …] of any order in a table; return rows [B, …, D].
 
     The ids of all devices are gathered, and each device gets the rows of its examples.
-    Ids out of range are clamped. The gradient is that of the blocks.
+    Ids out of range are clamped. Gradients flow to the blocks of the table.
     """
     last = placement.rows[name] - 1
     # A batch that does not divide evenly is on every device as a whole.
@@ -78,7 +78,7 @@ def update_rows(
     grads: jax.Array,
     step: jax.Array,
 ) -> tuple[jax.Array, Slots]:
-    """Update rows by their gradients: each owner those of its block.
+    """Update rows by their gradients; each device updates the rows of its block.
 
     `ids` [U] are sorted and distinct; padding ids, of V or more, are at the end. Every
     device has them, and `grads` [U, D].

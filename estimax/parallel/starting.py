@@ -24,13 +24,15 @@ _SHUTDOWN_SECS = 24 * 3600
 def join(
     me: Member, start_timeout_secs: float, *, lost_after_secs: float, **settings: Any
 ) -> None:
-    """Connect this process with the others; `settings` are those of JAX.
+    """Connect this process with the others; `settings` are passed to JAX.
 
     Raises:
       ClusterError: The other processes cannot be reached, or JAX was used before.
     """
     _check_unused()
     try:
+        # Within the meeting, whose connections stay open until JAX has connected all: a
+        # process that ends meanwhile is noticed, and named.
         with meeting(me, start_timeout_secs):
             start_jax(
                 me.address,

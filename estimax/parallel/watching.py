@@ -162,16 +162,24 @@ class Watcher:
     def look(self) -> str | None:
         """Look once; return a message if this process has to end."""
         me = self._processes.index
+        # The place is read before it is told. If it changes in between, the others see
+        # an old place once, and compare again a second later.
         self._beats += 1
         place = self._processes.place()
         beat = {"beat": self._beats, "place": None if place is None else asdict(place)}
         self._store.key_value_set(
             f"{PREFIX}/beats/{me}", json.dumps(beat), allow_overwrite=True
         )
-        beats, notes = self._numbered("beats"), self._numbered("notes")
-        return self._failed(notes) or self._lost(beats, notes) or self._stuck(beats)
+        beats, notes = self._read_by_process("beats"), self._read_by_process("notes")
+        # A known reason first: a process that failed soon looks lost as well.
+        return (
+            self._find_failure(notes)
+            or self._find_loss(beats, notes)
+            or self._find_stuck(beats)
+        )
 
-    def _failed(self, notes: Mapping[int, _Told]) -> str | None:
+    def _find_failure(self, notes: Mapping[int, _Told]) -> str | None:
+        # A process that has ended its part well is not ended by another one's failure.
         if "done" in notes.get(self._processes.index, {}):
             return None
         for other in self._seen:
@@ -183,13 +191,14 @@ class Watcher:
             (notes[n]["ends"] for n in self._seen if "ends" in notes.get(n, {})), None
         )
 
-    def _lost(
+    def _find_loss(
         self,
         beats: Mapping[int, _Told],
         notes: Mapping[int, _Told],
     ) -> str | None:
         now = self._clock()
         for other, (last, since) in self._seen.items():
+            # Counts are compared, not times: the clocks of machines differ.
             beat = beats.get(other, {}).get("beat", 0)
             if beat != last or "done" in notes.get(other, {}):
                 self._seen[other] = (beat, now)
@@ -205,12 +214,14 @@ class Watcher:
                 )
         return None
 
-    def _stuck(self, beats: Mapping[int, _Told]) -> str | None:
+    def _find_stuck(self, beats: Mapping[int, _Told]) -> str | None:
         now = self._clock()
         places = [
             _place_from(beats.get(index, {}).get("place"))
             for index in range(self._processes.count)
         ]
+        # Processes tell their places at different times, so one look may show a state
+        # that never was. Only places that none has left for long are a deadlock.
         before, since = self._places
         if places != before or not is_deadlock(places):
             self._places = (places, now)
@@ -227,7 +238,7 @@ class Watcher:
             "compare their settings, hooks, data and versions."
         )
 
-    def _numbered(self, kind: str) -> dict[int, _Told]:
+    def _read_by_process(self, kind: str) -> dict[int, _Told]:
         found = self._store.key_value_dir_get(f"{PREFIX}/{kind}/")
         return {int(key.rpartition("/")[2]): json.loads(text) for key, text in found}
 

@@ -75,7 +75,7 @@ class IdCheck:
       plan: The host transforms of the model.
     """
 
-    def __init__(self, plan: plans.Plan) -> None:
+    def __init__(self, plan: plans.HostPlan) -> None:
         self._calls = [
             call
             for call in plan.calls

@@ -1,13 +1,14 @@
 """Which host transforms a model needs: recorded while it is traced, then run.
 
-Read `recording.py` first: `stage` records a transform while the model is traced. A
-`Plan` (`plan.py`) runs the recorded transforms on every batch in the input thread.
+Read `trace.py` first: `stage` records a transform while the model is traced. A
+`HostPlan` (`host_plan.py`) runs the recorded transforms on every batch in the input
+thread.
 """
 
 from estimax.staging.trace import (
     OUT_OF_RANGE,
     TRAINED_COLLECTIONS,
-    Call,
+    HostCall,
     HostOnly,
     HostTransform,
     LoggedValue,
@@ -29,7 +30,7 @@ from estimax.staging.trace import (
 __all__ = [
     "OUT_OF_RANGE",
     "TRAINED_COLLECTIONS",
-    "Call",
+    "HostCall",
     "HostOnly",
     "HostTransform",
     "LoggedValue",

@@ -26,7 +26,7 @@ class PlacedBatch:
 
     arrays: Packed
     examples: int
-    position: Any
+    position: Any  # kept beside the batch, because the input has been read further
     forwarded: Mapping[Forwarded, NDArray[Any]] = field(default_factory=dict)
     agreed: frozenset[str] = frozenset()
 
@@ -59,4 +59,6 @@ class BatchStack:
 
     def batch(self, index: int) -> tuple[Any, ...]:
         """Return the arrays, and the index if they are stacked."""
+        # Not sliced here: the compiled step takes the batch out of the stack, so that a
+        # stack is one transfer and no batch of it needs a call of its own.
         return (self.arrays, index) if self.is_stack else (self.arrays,)

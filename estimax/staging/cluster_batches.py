@@ -1,6 +1,6 @@
 """Batches of a cluster: every process brings its part of each, all of one shape.
 
-    batches = ClusterBatches(elements, peers, requests, prepare=…, misfit=…)
+    batches = ClusterBatches(steps, peers, requests, prepare=…, misfit=…)
     for batch in batches: ...       # a PlacedBatch on the host; all processes have one
 
 Before a batch is sent to the devices, the processes exchange its size and the widths of
@@ -22,29 +22,20 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import jax
+import numpy as np
 
 from estimax.core.errors import ClusterError, InputError
+from estimax.core.sparse import Sparse
+from estimax.core.strings import Strings
 from estimax.parallel.processes import BATCH, Processes
 from estimax.parallel.requests import INTERRUPTED, STOP, Requests
 from estimax.staging.batches import PlacedBatch
+from estimax.staging.host_plan import RawBatch
 
 _log = logging.getLogger("estimax")
-
-
-class Elements(Protocol):
-    """An iterator of elements, each the batches of one step, that has a position."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """Return itself."""
-
-    def __next__(self) -> Any:
-        """Return the next element."""
-
-    def get_state(self) -> Any:
-        """Return the position behind it."""
 
 
 # (sizes of the batches, widths of padded ids, other arrays) -> widths to pad to
@@ -55,7 +46,8 @@ class ClusterBatches:
     """An iterator of batches in which all processes take part.
 
     Args:
-      elements: The batches of this process.
+      steps: What this process reads: the element of each step, and the position
+        behind it.
       peers: The processes.
       requests: What hooks and signals of this process ask for.
       prepare: Prepares one element. It calls its second argument, an `Agree`, and
@@ -68,7 +60,7 @@ class ClusterBatches:
 
     def __init__(
         self,
-        elements: Elements,
+        steps: Iterator[tuple[Any, Any]],
         peers: Processes,
         requests: Requests,
         *,
@@ -77,7 +69,7 @@ class ClusterBatches:
         checksum: Callable[[Any], int] | None = None,
         limit: int | None = None,
     ) -> None:
-        self._elements = elements
+        self._steps = steps
         self._peers = peers
         self._requests = requests
         self._prepare = prepare
@@ -91,19 +83,27 @@ class ClusterBatches:
 
     def close(self) -> None:
         """Give up waiting for the other processes; may be called in any thread."""
+        # Only a flag, which `gather` polls: the input thread is inside of `__next__`,
+        # so nothing else of this object may be touched.
         self._is_closed = True
 
     def __iter__(self) -> Iterator[PlacedBatch]:
         return self
 
     def __next__(self) -> PlacedBatch:
+        # No exchange at the limit: it is the same step in all processes, so none of
+        # them waits for another batch.
         if self._left == 0:
             raise StopIteration
-        element = self._next_fitting()
-        if element is None:
+        step = self._next_fitting()
+        if step is None:
+            # The others are waiting for this process: tell them that it has no batch.
             with contextlib.suppress(_EndedError):
                 self._exchange(None, {}, None)
             raise StopIteration
+        element, position = step
+        # Before `prepare`, whose exchange sends the checksum with the sizes: a second
+        # round trip for each batch would take longer than the checksum.
         self._rows = None if self._checksum is None else self._checksum(element)
         try:
             batch = self._prepare(element, self._exchange)
@@ -112,19 +112,17 @@ class ClusterBatches:
         if self._left is not None:
             self._left -= 1
         examples = batch.examples * self._peers.count
-        return replace(batch, examples=examples, agreed=self._agreed)
+        return replace(batch, examples=examples, position=position, agreed=self._agreed)
 
-    def get_state(self) -> Any:
-        """Return the position behind the last batch."""
-        return self._elements.get_state()
-
-    def _next_fitting(self) -> Any:
-        """Return the next element that divides over the devices; None at the end."""
-        while (element := next(self._elements, None)) is not None:
+    def _next_fitting(self) -> tuple[Any, Any] | None:
+        """Return the next step that divides over the devices; None at the end."""
+        for element, position in self._steps:
             misfit = self._misfit(element)
             if not misfit:
                 self._is_first = False
-                return element
+                return element, position
+            # A short last batch is left out. A first batch that does not fit means that
+            # no batch will, which must not look like an empty input.
             if self._is_first:
                 raise InputError(
                     f"{misfit}. In a cluster every batch must divide evenly: choose "
@@ -137,6 +135,9 @@ class ClusterBatches:
         self, sizes: Sequence[int] | None, widths: Mapping[str, int], arrays: Any
     ) -> Mapping[str, int]:
         """Tell all processes about this batch; return the widths to pad to."""
+        # The widths of ids may differ, and are agreed below. All other shapes must be
+        # the same, or the processes would compile different programs and wait for ever
+        # in their first collective operation.
         shapes = [(leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arrays)]
         mine = {
             "sizes": sizes,
@@ -145,8 +146,11 @@ class ClusterBatches:
             "rows": self._rows,
             "asks": self._requests.take(),
         }
+        # Waits until every process has called this. It runs in the input thread, so a
+        # step on the device never waits for a process that has no batch yet.
         found = self._peers.gather(BATCH, mine, lambda: self._is_closed)
         self._note_requests([one["asks"] for one in found])
+        # Every process has the same list, so all of them decide the same here.
         if STOP in self._agreed or self._is_over([one["sizes"] for one in found]):
             raise _EndedError
         if len({one["shapes"] for one in found}) > 1:
@@ -208,3 +212,34 @@ class ClusterBatches:
 
 class _EndedError(Exception):
     """Raised within `prepare` if the processes agreed to end."""
+
+
+def checksum_of_rows(batch: RawBatch, crc: int = 0) -> int:
+    """Return a CRC of the names, types, shapes and bytes of all values of a batch.
+
+    `crc` is that of the batches before it.
+
+    >>> from estimax.staging.trace import Origin
+    >>> x = Origin("features", "x")
+    >>> checksum_of_rows({x: np.ones(3)}) == checksum_of_rows({x: np.zeros(3)})
+    False
+    """
+    for origin in sorted(batch, key=lambda one: one.name):
+        crc = zlib.crc32(origin.name.encode(), crc)
+        for array in _arrays_of(batch[origin]):
+            crc = zlib.crc32(f"{array.dtype}{array.shape}".encode(), crc)
+            flat = np.ascontiguousarray(array).reshape(-1)
+            crc = zlib.crc32(flat.view(np.uint8).data, crc)
+    return crc
+
+
+def _arrays_of(value: Any) -> Iterator[Any]:
+    """Yield the arrays of numbers that a raw value consists of."""
+    if isinstance(value, Strings):
+        yield value.lengths.reshape(value.shape)
+        yield value.data[value.offsets[0] : value.offsets[-1]]
+    elif isinstance(value, Sparse):
+        yield value.indices
+        yield from _arrays_of(value.values)
+    else:
+        yield np.asarray(value)

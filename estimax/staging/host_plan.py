@@ -1,6 +1,6 @@
 """What the input thread does to every batch before the compiled step sees it.
 
-    plan = Plan(raw=…, calls=…, groups=…)           # from a recorded trace
+    plan = HostPlan(raw=…, calls=…, groups=…)           # from a recorded trace
     arrays = plan.prepare(flatten(features, labels))   # numbers only, fixed layout
 
 The result is a `PreparedBatch`: the features that the model reads as they are, the
@@ -24,7 +24,7 @@ from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.native.distinct import distinct_ids
-from estimax.staging.trace import Call, NestedKey, Origin, Raw, wide_error
+from estimax.staging.trace import HostCall, NestedKey, Origin, Raw, wide_error
 
 RawBatch = Mapping[Origin, Raw]
 Int32s = NDArray[np.int32]
@@ -71,7 +71,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
-class Plan:
+class HostPlan:
     """The work of a model on the host in one mode; runs in the input thread.
 
     Only the values in `raw` reach the device as they are, so only those must fit 32
@@ -82,8 +82,9 @@ class Plan:
     is rounded up to a multiple of `parts`, so that devices can share them.
     """
 
+    # Tuples: a plan is compared by value, and threads share it.
     raw: tuple[Origin, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[HostCall, ...]
     groups: tuple[RowGroup, ...] = ()
     is_eager: bool = False
     defaults: tuple[tuple[Origin, Any], ...] = ()
@@ -96,10 +97,13 @@ class Plan:
         """Turn a raw batch into the arrays that the compiled function takes.
 
         `batch` may be `count` batches of one size, concatenated. Then every array is
-        the concatenation of those of the batches. `agree` gets the batch before ids are
-        made unique, and returns the width of padded ids by the name of their call.
+        the concatenation of the arrays of the batches. `agree` gets the batch before
+        ids are made unique, and returns the width of padded ids by the name of their
+        call.
         """
         prepared = self._arrays(batch)
+        # Before ids are made unique: the number of distinct ids depends on the width,
+        # and all processes of a cluster must have equally many.
         if agree is not None:
             _pad_alike([prepared.staged], agree([prepared]))
         if not self.groups:
@@ -118,6 +122,8 @@ class Plan:
         parts = [self._arrays(batch) for batch in batches]
         staged = [part.staged for part in parts]
         _pad_alike(staged, widths_of(parts) if agree is None else agree(parts))
+        # Unique over all parts, so that a row which several parts use is gathered and
+        # updated once, by the sum of its gradients.
         ids = {
             group.name: {
                 f"{index}/{name}": _ids_of(part.staged[name])
@@ -160,7 +166,7 @@ class Plan:
         return {group.name: group.vocabulary for group in self.groups}
 
     def _arrays(self, batch: RawBatch) -> PreparedBatch:
-        given = ((name, o, _given(batch, o)) for name, o in self._raw)
+        given = ((name, o, _numeric_value(batch, o)) for name, o in self._raw)
         return PreparedBatch(
             raw={
                 name: as_device_dtype(origin, value)
@@ -218,6 +224,8 @@ def _add_nested(
             _add_nested(flat, part, inner, item)
         elif item is not None:
             origin = Origin(part, inner)
+            # Batches on the device are dicts by name: {"a": {"b": …}} and {"a/b": …}
+            # would be the same entry.
             if any(origin.name == other.name for other in flat):
                 raise SpecError(f"two values of a batch are called {origin.name!r}.")
             flat[origin] = as_raw(item, origin.name)
@@ -278,6 +286,7 @@ def as_device_dtype(origin: Origin, value: NDArray[Any]) -> NDArray[Any]:
         if beyond.size:
             raise wide_error(origin, beyond[0])
         return value.astype(dtype)  # they fit, so there is no warning to silence
+    # Floats out of range become infinite, as they would on the device.
     return device_dtypes.cast(value, dtype)
 
 
@@ -306,7 +315,7 @@ def make_unique(
     >>> make_unique(ids, {"wide": 100})[0]["wide"]
     array([  0,   7, 100, 100], dtype=int32)
     """
-    flat = {name: _flattened(calls, count) for name, calls in groups.items()}
+    flat = {name: _flatten_ids(calls, count) for name, calls in groups.items()}
     by_size: dict[int, list[str]] = {}
     for name, ids in flat.items():
         by_size.setdefault(ids.shape[1], []).append(name)
@@ -320,13 +329,15 @@ def make_unique(
         )
         for first, name in zip(range(0, len(places), count), names, strict=True):
             mine = slice(first, first + count)
+            # There are never more distinct ids than ids, nor than rows. Both bounds are
+            # static, so that the length does not vary from batch to batch.
             kept = distinct[mine, : min(size, vocabularies[name])]
-            unique[name] = _rounded_up(kept, parts, vocabularies[name]).reshape(-1)
-            inverse[name] = _split(places[mine], groups[name])
+            unique[name] = _round_up(kept, parts, vocabularies[name]).reshape(-1)
+            inverse[name] = _split_places(places[mine], groups[name])
     return unique, inverse
 
 
-def _rounded_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
+def _round_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
     """Return ids [count, U] with padding, so that U is a multiple of `parts`."""
     missing = -distinct.shape[1] % parts
     if not missing:
@@ -334,9 +345,10 @@ def _rounded_up(distinct: Int32s, parts: int, padding: int) -> Int32s:
     return np.pad(distinct, ((0, 0), (0, missing)), constant_values=padding)
 
 
-def _flattened(calls: IdsOfCalls, count: int) -> Int32s:
+def _flatten_ids(calls: IdsOfCalls, count: int) -> Int32s:
     """Return all ids of a group, [count, n]; 0 for one missing id if needed."""
     flat = np.concatenate([ids.reshape(count, -1) for ids in calls.values()], axis=1)
+    # Most batches have an id for every example, and skip the search for empty ones.
     if flat.size and flat.min() < 0:
         start = 0
         for ids in calls.values():
@@ -358,7 +370,7 @@ def _put_row_0(flat: Int32s, ids: Int32s, count: int) -> None:
         flat[batches, empty[batches].argmax(axis=1) * width] = 0
 
 
-def _split(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
+def _split_places(places: Int32s, calls: IdsOfCalls) -> dict[str, Int32s]:
     result: dict[str, Int32s] = {}
     start = 0
     for name, ids in calls.items():
@@ -391,6 +403,7 @@ def _pad_alike(parts: Sequence[dict[str, Any]], widths: Mapping[str, int]) -> No
                 continue
             more = ((0, 0), (0, width - ids.shape[1]))
             part[name] = Ids(
+                # -1 is no id; lookups mask it, and a weight there is never read.
                 np.pad(ids, more, constant_values=-1),
                 None if weights is None else np.pad(weights, more),
             )
@@ -408,12 +421,14 @@ def _dense(forwarded: device_dtypes.Forwarded, value: Raw | None) -> NDArray[Any
     default = forwarded.default
     if values.dtype == object and isinstance(default, str):
         default = default.encode()
+    # On the host: a forwarded feature never enters the device, so text and 64-bit
+    # integers come back as they were.
     filled = np.full(value.dense_shape, default, values.dtype)
     filled[tuple(value.indices.T)] = values
     return filled
 
 
-def _given(batch: RawBatch, origin: Origin) -> NDArray[Any]:
+def _numeric_value(batch: RawBatch, origin: Origin) -> NDArray[Any]:
     value = batch.get(origin)
     if isinstance(value, np.ndarray):
         return value

@@ -9,6 +9,11 @@ that ended normally lets the next call continue where it stopped, if the input i
 same Dataset. That call goes round: at the end of the data it starts at the beginning,
 and it stops where it started, so that it reads as many batches as a new input gives.
 Any other input is read from its beginning.
+
+This is the only iterator between the Dataset and the thread of the `Feed`. The source
+that it reads (`open_source`) knows the position in the data, with pass and epoch; this
+class adds what the call has read. Only one thread may use it at a time: the thread that
+makes the feed reads the first batch, the thread of the feed all others.
 """
 
 from __future__ import annotations
@@ -19,8 +24,15 @@ from typing import Any, Literal
 
 from estimax import input as inputs
 from estimax.core.errors import InputError
-from estimax.input.adapters import DatasetBatches
+from estimax.input.adapters import (
+    ConstantSource,
+    LabeledBatch,
+    check_batch,
+    open_source,
+    why_endless,
+)
 from estimax.input.iterator import at_epoch_of, without_fingerprint
+from estimax.input.streams.positions import END
 
 _log = logging.getLogger("estimax")
 _OTHER_VERBS = "the verbs of the dataset, or their arguments, have changed"
@@ -55,8 +67,9 @@ class ResumableBatches:
         self._has_ended = has_ended
         self._may_start_over = may_start_over
         self._is_checked = is_checked
+        # Opened before the position is judged: whether a call may continue there
+        # depends on the input that the function returns now.
         self._open()
-        self.endless = str(getattr(self._batches, "endless", ""))
         if position is not None:
             self._continue_at(position)
         elif epochs_of:
@@ -67,14 +80,18 @@ class ResumableBatches:
         self.first = self._read()
         if self.first is None and position is not None:
             self._start_another_pass()
+        # The batch was read to record the model, and is trained on like any other.
         self._given_back = self.first is not None
 
     def _open(self) -> None:
         resume: Literal["skip", "refuse"] = "skip" if self._may_start_over else "refuse"
-        self._batches = inputs.as_batches(self._make(), resume=resume, seed=self._seed)
-        self._dataset: DatasetBatches | None = None
-        if isinstance(self._batches, DatasetBatches):
-            self._dataset = self._batches
+        returned = self._make()
+        self.endless = why_endless(returned)
+        self._source = open_source(returned, resume=resume, seed=self._seed)
+        # The source, if it can start another pass and tell its data from other data.
+        self._dataset: inputs.DatasetIterator | None = None
+        if isinstance(self._source, inputs.DatasetIterator):
+            self._dataset = self._source
         # Batches since the beginning of the data; None if an earlier version saved the
         # position, which did not count them.
         self._count: int | None = 0
@@ -83,45 +100,51 @@ class ResumableBatches:
 
     @property
     def has_fingerprint(self) -> bool:
-        """Whether the position tells the data apart: that of most Datasets does."""
+        """Whether the position identifies the data, as it does for most Datasets."""
         return self._dataset is not None and self._dataset.recipe is not None
 
     @property
     def advice(self) -> str:
         """What makes the input slow, if that is known: a sentence, or ""."""
-        return str(getattr(self._batches, "advice", ""))
+        return str(getattr(self._source, "advice", ""))
 
     def __iter__(self) -> ResumableBatches:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> LabeledBatch:
         if self._given_back:
             self._given_back = False
+            assert self.first is not None, "a batch was given back"
             return self.first
         batch = self._read()
         if batch is None:
             raise StopIteration
         return batch
 
-    def _read(self) -> Any:
+    def _read(self) -> LabeledBatch | None:
         """Return the next batch, or None at the end of the call's data."""
         if self._went_round and self._count == self._began_at:
             return None
-        batch = next(self._batches, None)
-        if batch is None and self._began_at and not self._went_round:
+        element = next(self._source, END)
+        if element is END and self._began_at and not self._went_round:
             assert self._dataset is not None, "only datasets go round"
             self._dataset.start_next_pass()
             self._went_round, self._count = True, 0
-            batch = next(self._batches, None)
-        if batch is not None and self._count is not None:
+            element = next(self._source, END)
+        if element is END:
+            return None
+        batch = check_batch(element)
+        if self._count is not None:
             self._count += 1
         return batch
 
     def get_state(self) -> Any:
         """Return the position after the last batch, with what the call has read."""
-        state = self._batches.get_state()
+        state = self._source.get_state()
         if self._dataset is None or self._count is None:
             return state
+        # These keys are in checkpoints. They must not change, and a position without
+        # them must stay readable.
         call = {
             "batches": self._count,
             "began_at": self._began_at,
@@ -131,11 +154,11 @@ class ResumableBatches:
         return {**state, "call": call}
 
     def close(self) -> None:
-        self._batches.close()
+        self._source.close()
 
     def _continue_at(self, position: Any) -> None:
         """Go to the position of the last call, or stay at the beginning; log which."""
-        if getattr(self._batches, "is_constant", False):  # one batch, repeated
+        if isinstance(self._source, ConstantSource):  # every position is the same
             return
         call = position.get("call") if isinstance(position, dict) else None
         why = self._why_other(call) if self._has_ended else None
@@ -150,10 +173,13 @@ class ResumableBatches:
         if not self._is_checked:
             position = without_fingerprint(position)
         if not self._resume_at(position):
+            # The failed attempt may have read part of a plain iterator.
             self.close()
             self._open()
             return
         self._count = call["batches"] if call else None
+        # After a normal end this is a new call, which reads one whole pass from here.
+        # An interrupted call goes on as it began, and ends where it would have ended.
         if self._has_ended:
             self._began_at = self._count or 0
             _log.info("the data continues where the last call of train stopped")
@@ -164,12 +190,13 @@ class ResumableBatches:
 
     def _start_epoch_of(self, positions: Sequence[Any]) -> None:
         """Go to the beginning of the earliest epoch among the positions of shares."""
-        state = self._batches.get_state()
+        state = self._source.get_state()
         moved = at_epoch_of(state, positions)
         if self._dataset is None or moved is None:
             _log_beginning("another number of processes reads it", logging.WARNING)
             return
-        self._batches.set_state(moved)
+        self._source.set_state(moved)
+        # Shares of another size give other batches, so the count would be wrong.
         self._count = None
         _log.warning(
             "the data starts at the beginning of the epoch that was interrupted, "
@@ -177,7 +204,7 @@ class ResumableBatches:
         )
 
     def _why_other(self, call: dict[str, Any] | None) -> str | None:
-        """Return why the input may be another than that of the last call, or None."""
+        """Return why the last call may have read different input, or None."""
         if self._dataset is None or self._dataset.recipe is None:
             return "the input has no fingerprint, so it may be another one"
         if call is None:
@@ -189,7 +216,7 @@ class ResumableBatches:
     def _resume_at(self, position: Any) -> bool:
         """Go to a position; return False if the input must start over instead."""
         try:
-            self._batches.set_state(position)
+            self._source.set_state(position)
         except InputError as error:
             is_changed = isinstance(error, inputs.ChangedInputError)
             if is_changed and not (self._has_ended and self._may_start_over):
@@ -205,7 +232,7 @@ class ResumableBatches:
                     '"exact" skips to the position, "restart" starts over.'
                 )
                 raise
-            # After a normal end another input is no mistake, and needs no advice.
+            # After a normal end, new data is not a mistake and needs no advice.
             why = getattr(error, "difference", "") if self._has_ended else ""
             level = logging.INFO if self._has_ended else logging.WARNING
             _log_beginning(why or str(error), level)

@@ -1,7 +1,6 @@
 """Stacks of small batches that are read, transformed and sent to the device together.
 
-    groups = Groups(batches, flatten, length=None)     # of (raw batch, position)s
-    for stack in stacks_from(groups, plan, length=None): ...
+    for stack in stack_batches(batches, plan, length=None): ...
 
 For a small model, calling Python and the device once per batch costs more than the
 batch itself. Host transforms work row by row, so they can transform many batches in one
@@ -16,16 +15,17 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 
 from estimax.core.sparse import Sparse
 from estimax.input.streams import columns
+from estimax.parallel import Placement
 from estimax.staging import host_plan as plans
 from estimax.staging.batches import BatchStack
-from estimax.staging.placing import BatchPlacing
+from estimax.staging.packing import ONE_DEVICE, pack, pack_stack
 
 # The largest stack. With a fourth of the bytes, a step of a medium-sized model takes
 # 5 % longer; with twice as many, no less.
@@ -37,114 +37,88 @@ _PATIENCE_SECONDS = 0.05
 # The largest group: raw batches may hold features that no model reads.
 _GROUP_BYTES = 64 * 1024 * 1024
 
-RawBatches = Sequence[tuple[plans.RawBatch, Any]]
+RawBatches = Sequence[tuple[plans.RawBatch, Any]]  # each with the position behind it
 
 
-class Positioned(Protocol):
-    """An iterator of batches that knows its position."""
-
-    def __next__(self) -> Any:
-        """Return the next `(features, labels)`."""
-
-    def get_state(self) -> Any:
-        """Return the position behind the last batch."""
-
-
-class Groups:
-    """An iterator of lists of consecutive batches with their positions.
+def stack_batches(
+    batches: Iterator[tuple[plans.RawBatch, Any]],
+    plan: plans.HostPlan,
+    *,
+    length: int | None,
+    placement: Placement = ONE_DEVICE,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[BatchStack]:
+    """Read batches in groups, and yield their stacks, packed and still on the host.
 
     Groups start with one batch and grow only while the input is fast, so that the
     batches of a slow input are not held back.
 
-    Attributes:
-      most: The most batches in a group: `length`, or else the capacity of the last
-        stack, which `stacks_from` sets.
+    Args:
+      batches: Raw batches, each with the position behind it.
+      plan: The transforms that the model asks for.
+      length: The number of batches in a stack; None chooses it by their size.
+      placement: The devices of the batches.
+      clock: Returns the time in seconds.
     """
-
-    def __init__(
-        self,
-        batches: Positioned,
-        flatten: Callable[[Any], plans.RawBatch],
-        length: int | None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._batches = batches
-        self._clock = clock
-        self._flatten = flatten
-        self._most_bytes = math.inf if length else _GROUP_BYTES
-        self.most = length or _STACK_LENGTH
-        self._next = 1  # batches in the next group
-        self._end: BaseException | None = None  # StopIteration or an error
-
-    def __iter__(self) -> Iterator[RawBatches]:
-        return self
-
-    def __next__(self) -> RawBatches:
-        start = self._clock()
-        group = self._read()
-        if not group:
-            assert self._end is not None
-            raise self._end
-        seconds = max(self._clock() - start, 1e-9)
+    size, most = 1, length or _STACK_LENGTH
+    most_bytes = math.inf if length else _GROUP_BYTES
+    end: Exception | None = None
+    while end is None:
+        start = clock()
+        size = min(size, most)
+        group, end = _read_group(batches, size, most_bytes)
+        # Only reading is timed. The time of the transforms and of a full queue says
+        # nothing about how long the next batch would wait for its neighbours.
+        seconds = max(clock() - start, 1e-9)
         in_time = _power_of_two(len(group) * _PATIENCE_SECONDS / seconds)
-        self._next = min(2 * self._next, in_time)
-        return group
-
-    def _read(self) -> RawBatches:
-        group = []
-        size = 0
-        length = self._next = min(self._next, self.most)
-        for batch, position in itertools.islice(self._to_the_end(), length):
-            group.append((batch, position))
-            size += sum(value.nbytes for value in batch.values())
-            if size >= self._most_bytes:
-                break
-        return group
-
-    def _to_the_end(self) -> Iterator[tuple[plans.RawBatch, Any]]:
-        """Yield batches; keep an error until the batches before it were used."""
-        while self._end is None:
-            try:
-                batch = self._flatten(next(self._batches))
-            except Exception as end:
-                self._end = end
-            else:
-                yield batch, self._batches.get_state()
-
-
-def stacks_from(
-    groups: Groups,
-    plan: plans.Plan,
-    length: int | None,
-    placing: BatchPlacing | None = None,
-) -> Iterator[BatchStack]:
-    """Yield the stacks of all groups, and tell the groups the capacity of a stack."""
-    for group in groups:
-        for stack in stacks_of(group, plan, length, placing):
-            groups.most = stack.capacity
+        size = min(2 * size, in_time)
+        for stack in stack_group(group, plan, length, placement):
+            most = stack.capacity  # known only when a batch has been prepared
             yield stack
+    if not isinstance(end, StopIteration):
+        raise end
 
 
-def stacks_of(
+def _read_group(
+    batches: Iterator[tuple[plans.RawBatch, Any]], size: int, most_bytes: float
+) -> tuple[RawBatches, Exception | None]:
+    """Return up to `size` batches, and what ended the input, or None.
+
+    An error is returned and not raised, because the batches before it are trained on
+    first: which batches are lost must not depend on how they were grouped.
+    """
+    group: list[tuple[plans.RawBatch, Any]] = []
+    read_bytes = 0
+    while len(group) < size and read_bytes < most_bytes:
+        try:
+            batch, position = next(batches)
+        except Exception as end:  # StopIteration, or an error
+            return group, end
+        group.append((batch, position))
+        read_bytes += sum(value.nbytes for value in batch.values())
+    return group, None
+
+
+def stack_group(
     group: RawBatches,
-    plan: plans.Plan,
+    plan: plans.HostPlan,
     length: int | None,
-    placing: BatchPlacing | None = None,
+    placement: Placement = ONE_DEVICE,
 ) -> Iterator[BatchStack]:
     """Prepare the batches of a group, and stack neighbours whose shapes agree.
 
     A stack has the full capacity even if fewer batches fill it, so that one program
     serves every stack of the same shapes.
     """
-    for _, members in itertools.groupby(group, key=lambda item: _shapes(item[0])):
+    for _, members in itertools.groupby(group, key=lambda item: _raw_shapes(item[0])):
         for prepared, same in _prepare(list(members), plan):
             capacity = length or _capacity(prepared, len(same))
             for start in range(0, len(same), capacity):
-                yield _stack(prepared, same, start, capacity, placing or BatchPlacing())
+                yield _stack(prepared, same, start, capacity, placement)
 
 
 def _prepare(
-    same: RawBatches, plan: plans.Plan
+    same: RawBatches, plan: plans.HostPlan
 ) -> Iterator[tuple[plans.PreparedBatch, RawBatches]]:
     together = _prepare_together([batch for batch, _ in same], plan)
     if together is not None:
@@ -154,7 +128,7 @@ def _prepare(
 
 
 def _prepare_together(
-    batches: Sequence[plans.RawBatch], plan: plans.Plan
+    batches: Sequence[plans.RawBatch], plan: plans.HostPlan
 ) -> plans.PreparedBatch | None:
     """Prepare all batches in one call; return None if each must be prepared alone."""
     needed = [origin for origin in batches[0] if origin in plan.origins]
@@ -176,7 +150,7 @@ def _prepare_together(
 
 
 def _prepare_apart(
-    same: RawBatches, plan: plans.Plan
+    same: RawBatches, plan: plans.HostPlan
 ) -> Iterator[tuple[plans.PreparedBatch, RawBatches]]:
     """Prepare each batch alone, then join neighbours with the same shapes."""
     error: Exception | None = None
@@ -188,17 +162,17 @@ def _prepare_apart(
         except Exception as bad:
             error = bad  # raised after the good batches before it
             break
-        if alike and _forms(prepared) != _forms(alike[0]):
-            yield _joined(alike), same[first:place]
+        if alike and _array_shapes(prepared) != _array_shapes(alike[0]):
+            yield _concat_batches(alike), same[first:place]
             alike, first = [], place
         alike.append(prepared)
     if alike:
-        yield _joined(alike), same[first : first + len(alike)]
+        yield _concat_batches(alike), same[first : first + len(alike)]
     if error is not None:
         raise error
 
 
-def _joined(alike: Sequence[plans.PreparedBatch]) -> plans.PreparedBatch:
+def _concat_batches(alike: Sequence[plans.PreparedBatch]) -> plans.PreparedBatch:
     if len(alike) == 1:
         return alike[0]
     together: plans.PreparedBatch = jax.tree.map(
@@ -227,7 +201,7 @@ def _stack(
     same: RawBatches,
     start: int,
     capacity: int,
-    placing: BatchPlacing,
+    placement: Placement,
 ) -> BatchStack:
     """Stack up to `capacity` of the prepared batches, from `start` on."""
     members = same[start : start + capacity]
@@ -240,20 +214,20 @@ def _stack(
 
         prepared = jax.tree.map(cut, prepared)
     arrays = (
-        placing.pack(prepared)
+        pack(prepared, placement)
         if capacity == 1
-        else placing.pack_stack(prepared, len(members), capacity)
+        else pack_stack(prepared, len(members), capacity, placement)
     )
     sizes = [plans.batch_size(members[0][0])] * len(members)
     return BatchStack(arrays, sizes, [at for _, at in members], capacity)
 
 
-def _forms(prepared: plans.PreparedBatch) -> tuple[Any, ...]:
+def _array_shapes(prepared: plans.PreparedBatch) -> tuple[Any, ...]:
     leaves, treedef = jax.tree.flatten(prepared)
     return treedef, [(leaf.shape, leaf.dtype) for leaf in leaves]
 
 
-def _shapes(batch: plans.RawBatch) -> list[tuple[Any, ...]]:
+def _raw_shapes(batch: plans.RawBatch) -> list[tuple[Any, ...]]:
     """Return what must agree for batches to be joined; Sparse values never are."""
     return [
         (origin, value.shape, getattr(value, "dtype", None))

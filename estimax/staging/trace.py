@@ -6,10 +6,10 @@ needs work on the host (a vocabulary, a hash, a label check) asks for it here:
     transform = pad_ids(HashBucket("city", 1000), "error")
     ids = staging.stage(transform, features)                 # inside model_fn
 
-While the model is recorded (`training/model.py`), the transform runs on the first batch
-and is remembered. From then on the input thread runs the remembered transforms
-(`plan.py`), and when the compiled step is traced, the same call returns the array that
-the plan will deliver. Outside of any trace the transform simply runs.
+While the model is recorded (`training/recording.py`), the transform runs on the first
+batch and is remembered. From then on the input thread runs the remembered transforms
+(`host_plan.py`), and when the compiled step is traced, the same call returns the array
+that the plan will deliver. Outside of any trace the transform simply runs.
 
 Features reach the model as a plain dict of arrays. The identity of an array object
 tells which feature it is, so a model may rename, drop or re-pack features freely.
@@ -96,7 +96,7 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Call:
+class HostCall:
     """A recorded transform and the raw values that it reads, in order of its keys."""
 
     name: str
@@ -181,12 +181,12 @@ class Trace:
     """What is recorded while a `model_fn` is traced, and what it is given.
 
     Columns, heads and tables read and fill the trace of their thread: see `current`.
-    `deliver` returns the result of a call.
+    `result_of` returns the result of a call.
     """
 
-    def __init__(self, mode: Mode, deliver: Callable[[Call], Any]) -> None:
+    def __init__(self, mode: Mode, result_of: Callable[[HostCall], Any]) -> None:
         self.mode = mode
-        self.calls: dict[tuple[HostTransform, tuple[Origin, ...]], Call] = {}
+        self.calls: dict[tuple[HostTransform, tuple[Origin, ...]], HostCall] = {}
         self.logged: dict[str, LoggedValue] = {}
         self.lookups: list[Lookup] = []
         # Filled by `variables/declare.py`: penalties by variable, None without a
@@ -203,20 +203,22 @@ class Trace:
         self.rows: Mapping[str, TableRows] = {}
         # What columns use for a missing value of a feature: one entry per column.
         self.defaults: dict[Origin, list[Any]] = {}
-        # Set by `training/model.py`; see `Model` and `Model.apply`.
+        # Set by `training/model.py`; see `apply` there.
         self.row_zeros: Mapping[str, Sequence[jax.Array]] = {}
         self.cuts_lookups = False
         # On a mesh: how the rows of a sharded table are read, by its name; and whether
         # native kernels may be used, which know one device only.
         self.readers: Mapping[str, Callable[[Any, Any], Any]] = {}
         self.uses_kernels = True
-        self._deliver = deliver
-        self._delivered: dict[str, Any] = {}
+        self._result_of = result_of
+        self._results: dict[str, Any] = {}
         self._origins: dict[int, tuple[Any, Origin]] = {}
         self._wide: set[Origin] = set()
-        self._call_of_leaf: dict[int, tuple[Any, Call]] = {}
+        self._call_of_leaf: dict[int, tuple[Any, HostCall]] = {}
 
-    def knows(self, value: Any, origin: Origin, *, is_wide: bool = False) -> Any:
+    def register_feature(
+        self, value: Any, origin: Origin, *, is_wide: bool = False
+    ) -> Any:
         """Remember which raw value this object is; return the object.
 
         `is_wide` says that the value has 64-bit integers on the host.
@@ -236,7 +238,7 @@ class Trace:
         """Return whether a raw value has 64-bit integers on the host."""
         return origin in self._wide
 
-    def call_of(self, leaf: Any) -> Call | None:
+    def call_of(self, leaf: Any) -> HostCall | None:
         """Return the call whose result this array object is, or None."""
         found = self._call_of_leaf.get(id(leaf))
         return found[1] if found else None
@@ -259,7 +261,7 @@ class Trace:
     def count_out_of_range(self, table: str, size: int, bad: Any) -> None:
         """Count ids that the model computed and that are not rows of a table.
 
-        The number is a logged value, which `hooks/out_of_range.py` reads.
+        The number is a logged value, which `hooks/guards.py` reads.
         """
         name = f"{OUT_OF_RANGE}{table} of {size} rows"
         before = self.logged.get(name)
@@ -272,14 +274,14 @@ class Trace:
         call = self.calls.get(key)
         if call is None:
             names = {c.name for c in self.calls.values()}
-            call = Call(_unused(transform.name, names), transform, inputs)
+            call = HostCall(_unused_name(transform.name, names), transform, inputs)
             self.calls[key] = call
-        if call.name not in self._delivered:
-            result = self._deliver(call)
-            self._delivered[call.name] = result
+        if call.name not in self._results:
+            result = self._result_of(call)
+            self._results[call.name] = result
             for leaf in jax.tree.leaves(result):
                 self._call_of_leaf[id(leaf)] = (leaf, call)
-        return self._delivered[call.name]
+        return self._results[call.name]
 
 
 @dataclass(frozen=True)
@@ -288,7 +290,7 @@ class Lookup:
 
     table: str
     shape: tuple[int, ...]  # [V, …]
-    call: Call | None  # None if the ids were computed on the device
+    call: HostCall | None  # None if the ids were computed on the device
     ids: Any
     trainable: bool
 
@@ -438,7 +440,7 @@ def _value_of(transform: HostTransform, values: Mapping[str, Any], key: str) -> 
     return values[key]
 
 
-def _unused(name: str, taken: set[str]) -> str:
+def _unused_name(name: str, taken: set[str]) -> str:
     candidate, n = name, 1
     while candidate in taken:
         n += 1

@@ -241,7 +241,7 @@ def _move_in(temporary: Path, final: Path) -> None:
             raise
     else:
         return
-    if _exchanged(temporary, final):
+    if _exchange_paths(temporary, final):
         return
     # The platform cannot exchange. Between the two renames `final` does not exist; both
     # folders are complete then, under temporary names.
@@ -251,7 +251,7 @@ def _move_in(temporary: Path, final: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchange_paths(one: Path, other: Path) -> bool:
     """Swap two paths atomically; return False if the platform cannot.
 
     Linux can since version 3.15.

@@ -76,7 +76,8 @@ def whole(record: Mapping[str, Any], key: str, *, below: int = 2**63) -> int:
     if type(value) is not int or not 0 <= value < below:
         limit = f"2^{below.bit_length() - 1}"
         raise ValueError(
-            f"{key}: expected a whole number from 0 to {limit}, found {_shown(value)}"
+            f"{key}: expected a whole number from 0 to {limit}, found "
+            f"{_format_value(value)}"
         )
     return value
 
@@ -89,7 +90,7 @@ def text(record: Mapping[str, Any], key: str) -> str:
     """
     value = record[key]
     if not isinstance(value, str):
-        raise ValueError(f"{key}: expected text, found {_shown(value)}")
+        raise ValueError(f"{key}: expected text, found {_format_value(value)}")
     return value
 
 
@@ -107,7 +108,7 @@ def dimensions(record: Mapping[str, Any], key: str) -> tuple[int, ...]:
     if not isinstance(value, list) or not fits:
         raise ValueError(
             f"{key}: expected a list of at most {_MOST_AXES} sizes, found "
-            f"{_shown(value)}"
+            f"{_format_value(value)}"
         )
     return tuple(value)
 
@@ -119,7 +120,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"the key {_shown(key)} is repeated")
+                raise ValueError(f"the key {_format_value(key)} is repeated")
             seen.add(key)
     return found
 
@@ -129,10 +130,10 @@ def _too_deep() -> ValueError:
 
 
 def _kind(value: Any) -> str:
-    return "a list" if isinstance(value, list) else _shown(value)
+    return "a list" if isinstance(value, list) else _format_value(value)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return the repr of a value, cut to 60 characters for a message."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}…"

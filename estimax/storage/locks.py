@@ -162,7 +162,7 @@ class _Record:
         except (ValueError, KeyError):
             return None
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         content = dataclasses.asdict(self)
         content |= content.pop("owner")
         return json.dumps(content, indent=1).encode() + b"\n"
@@ -236,7 +236,7 @@ class _Lock:
         with atomic.names_file(self._path):
             # Not os.write, which may write a part without raising.
             with open(file, "wb", closefd=False) as opened:
-                opened.write(self._record.encoded())
+                opened.write(self._record.encode())
             os.fsync(file)
         return True
 

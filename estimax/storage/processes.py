@@ -35,7 +35,9 @@ def current() -> Process:
     pid = os.getpid()
     if pid not in _known:  # a forked child has an id of its own
         _known.clear()
-        _known[pid] = Process(socket.gethostname(), pid, _system(), _started(pid) or "")
+        _known[pid] = Process(
+            socket.gethostname(), pid, _system(), _start_time(pid) or ""
+        )
     return _known[pid]
 
 
@@ -57,7 +59,7 @@ def is_running(process: Process) -> bool | None:
         return True
     if process.system != _system() or not process.started:
         return None
-    started = _started(process.pid)
+    started = _start_time(process.pid)
     if started is not None:
         return started == process.started
     # Without a start time, the process has ended or /proc hides it from this user.
@@ -94,7 +96,7 @@ def _system() -> str:
     return _digest(f"{boot()} {namespace}")
 
 
-def _started(pid: int) -> str | None:
+def _start_time(pid: int) -> str | None:
     """Return the start time of a running process as hex digits, if it is known."""
     if os.path.exists("/proc/self/stat"):
         fields = _stat(pid)

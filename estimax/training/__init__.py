@@ -1,46 +1,34 @@
-"""Programs, steps, and the loops of training, evaluation and prediction.
+"""Recording, programs, and the loops of training, evaluation and prediction.
 
-Read `loop.py`, then `steps.py`.
+    recording = record(function, first_batch, mode)
+    program = compile(recording, placement)
+
+Read `programs.py`, then `loop.py`, then `steps.py`.
 """
 
 from estimax.training.evaluation import evaluate
 from estimax.training.loop import run
-from estimax.training.model import Model, Recording, Variables, structure_of
-from estimax.training.nonfinite import Finding, NonFinite, first_nonfinite
+from estimax.training.model import Variables, structure_of
+from estimax.training.nonfinite import Finding, NonFinite
 from estimax.training.prediction import predict
-from estimax.training.programs import (
-    EvalProgram,
-    PredictProgram,
-    TrainProgram,
-    checked,
-    eval_program,
-    predict_program,
-    train_program,
-    unplaced_init,
-)
+from estimax.training.programs import Program, compile
+from estimax.training.recording import Recording, record
 from estimax.training.steps import variables_of
-from estimax.training.updates import UpdateKind, UpdatePlan
+from estimax.training.updates import UpdateKind, VariableUpdate
 
 __all__ = [
-    "EvalProgram",
     "Finding",
-    "Model",
     "NonFinite",
-    "PredictProgram",
+    "Program",
     "Recording",
-    "TrainProgram",
     "UpdateKind",
-    "UpdatePlan",
+    "VariableUpdate",
     "Variables",
-    "checked",
-    "eval_program",
+    "compile",
     "evaluate",
-    "first_nonfinite",
     "predict",
-    "predict_program",
+    "record",
     "run",
     "structure_of",
-    "train_program",
-    "unplaced_init",
     "variables_of",
 ]

@@ -8,22 +8,20 @@ from typing import Any
 
 from estimax import optimizers
 from estimax.optimizers.rules import AdamRule
-from estimax.training.model import Recording
-from estimax.training.table_detection import LARGE, WholeReads
+from estimax.training.recording import Recording
+from estimax.training.table_detection import LARGE
 from estimax.training.updates import UpdatePlan
 
 _MOST_NAMED = 3
 
 
-def advice_on_tables(
-    updates: UpdatePlan, recording: Recording, reads: WholeReads
-) -> list[str]:
+def advice_on_tables(updates: UpdatePlan, recording: Recording) -> list[str]:
     """Return sentences on tables all of whose rows are updated at every step.
 
-    `reads` is what `with_declared_tables` found. Tables of fewer than a million numbers
-    in all are not mentioned: updating them takes little time.
+    Tables of fewer than a million numbers in all are not mentioned: updating them takes
+    little time.
     """
-    shapes = recording.shapes
+    shapes, reads = recording.shapes, recording.reads
     trained = {
         n: shapes.params[n] for n, g in updates.param_groups.items() if g is not None
     }
@@ -43,7 +41,7 @@ def _on_indexing(tables: Mapping[str, Any]) -> str:
     if not tables:
         return ""
     return (
-        f"{_listed(tables)}: the model_fn reads rows by indexing, as in table[ids] or "
+        f"{_labels(tables)}: the model_fn reads rows by indexing, as in table[ids] or "
         "jnp.take, or from a changed copy of the table, so every step computes a "
         "gradient for all rows and updates all of them. Write "
         "ex.embedding_lookup(table, ids) with the parameter itself, as ex.get_variable "
@@ -57,7 +55,7 @@ def _on_whole_reads(tables: Mapping[str, Any]) -> str:
     if not tables:
         return ""
     return (
-        f"{_listed(tables)}: the loss also reads the table as a whole, in a penalty "
+        f"{_labels(tables)}: the loss also reads the table as a whole, in a penalty "
         "over all rows for instance, so every step updates all rows. To update only "
         "the rows of the batch, compute the penalty from the result of "
         "ex.embedding_lookup."
@@ -70,7 +68,7 @@ def _on_optimizer(optimizer: optimizers.Optimizer, tables: Mapping[str, Any]) ->
     rows = sum(form.shape[0] for form in tables.values())
     text = (
         f"{optimizer.name} updates every row of every table at every step, also of ids "
-        f"that are not in the batch: {rows:,} rows here ({_listed(tables)}). "
+        f"that are not in the batch: {rows:,} rows here ({_labels(tables)}). "
     )
     if not isinstance(optimizer.rule, AdamRule):
         return text + (
@@ -93,7 +91,7 @@ def _size(form: Any) -> int:
     return math.prod(form.shape)
 
 
-def _listed(tables: Mapping[str, Any]) -> str:
+def _labels(tables: Mapping[str, Any]) -> str:
     named: Sequence[str] = [
         f"{name} [{', '.join(map(str, form.shape))}]" for name, form in tables.items()
     ]

@@ -22,11 +22,11 @@ from estimax.metrics import metric
 from estimax.staging.batches import PlacedBatch
 from estimax.training.loop import begin, call_after_run
 from estimax.training.model import Variables
-from estimax.training.programs import EvalProgram
+from estimax.training.programs import Program
 
 
 def evaluate(
-    program: EvalProgram,
+    program: Program,
     variables: Variables,
     batches: Iterator[PlacedBatch],
     hooks: Sequence[Hook],
@@ -46,8 +46,10 @@ def evaluate(
     for batch in itertools.islice(batches, steps):
         wanted = [hook.before_run(context) for hook in hooks]
         sees = not program.observed.isdisjoint(plain_names(wanted))
+        # A forward pass of its own, so that it is run only for a batch that is asked.
         seen = program.observe(variables, batch.arrays) if sees else {}
         result = program.step(variables, batch.arrays)
+        # Kept on the device: fetching each loss would wait for each batch.
         losses.append(result["outputs"]["loss"])
         values = result["metrics"]
         merged = values if merged is None else program.merge(merged, values)
@@ -61,6 +63,7 @@ def evaluate(
             "evaluate: the input_fn gave no batch. An evaluation of nothing has no "
             "result; check the files and filters of the input."
         )
+    # On the host and in float32, so that the mean does not depend on the devices.
     loss = np.mean(np.asarray(jax.device_get(losses), np.float32), dtype=np.float32)
     results = {**metric.compute(merged), "loss": loss}
     for hook in hooks:

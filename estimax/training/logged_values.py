@@ -19,10 +19,13 @@ import optax
 
 from estimax.core.state import TrainState
 from estimax.hooks.fetching import is_observed
+from estimax.parallel import Placement
 from estimax.staging.host_plan import PreparedBatch
 from estimax.staging.packing import Packed, unpack
-from estimax.training import steps
-from estimax.training.model import BatchStructure, Model, Variables, logged_arrays
+from estimax.training import gradients, steps
+from estimax.training.model import Variables, apply, logged_arrays
+from estimax.training.recording import Recording
+from estimax.training.table_rows import Batch
 from estimax.training.updates import UpdatePlan
 
 # (state or variables, batch or stack of batches, place in the stack) -> values. That of
@@ -32,7 +35,7 @@ Observe = Callable[..., dict[str, Any]]
 GRADIENT, WEIGHT = "gradient_norm/", "weight_norm/"
 
 
-def observed_names(logged: Mapping[str, str]) -> frozenset[str]:
+def names_to_observe(logged: Mapping[str, str]) -> frozenset[str]:
     """Return the names of the values that the train step does not return."""
     return frozenset(name for name in logged if is_observed(name, logged))
 
@@ -46,21 +49,23 @@ def observe_training(
     most requests are for the logged values, which need no gradients.
     """
 
-    def observe(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
-        applied = steps.apply_in_training(updates, state, batch)
-        rates = learning_rates(updates, state, steps.rates_of(applied))
+    def observe(state: TrainState, batch: Batch) -> dict[str, Any]:
+        applied = gradients.apply_in_training(updates, state, batch)
+        computed = gradients.rates_of(applied)
+        rates = learning_rates(updates, state.opt_state, state.step, computed)
         values = rates | logged_arrays(applied.logged)
-        return _everywhere(updates.model, values)
+        everywhere: dict[str, Any] = updates.placement.replicate(values)
+        return everywhere
 
-    def observe_norms(state: TrainState, batch: steps.Batch) -> dict[str, Any]:
-        found, _ = steps.gradients(updates, state, batch)
-        gradients = {**found.whole["params"], **found.whole["tables"], **found.rows}
-        weights = {name: _every_variable(state)[name] for name in gradients}
-        return {**_norms(GRADIENT, gradients), **_norms(WEIGHT, weights)}
+    # Without the optimizers: these are the gradients before clipping.
+    def observe_norms(state: TrainState, batch: Batch) -> dict[str, Any]:
+        found, _ = gradients.compute_gradients(updates, state, batch)
+        grads = {**found.whole["params"], **found.whole["tables"], **found.rows}
+        weights = {name: _every_variable(state)[name] for name in grads}
+        return {**_norms(GRADIENT, grads), **_norms(WEIGHT, weights)}
 
-    model = updates.model
-    logged = _compiled(model, observe, texts)
-    normed = _compiled(model, observe_norms, {})
+    logged = _compile(updates.placement, observe, texts)
+    normed = _compile(updates.placement, observe_norms, {})
 
     def observe_named(*batch: Any, names: Set[str]) -> dict[str, Any]:
         values = {} if norms.isdisjoint(names) else normed(*batch)
@@ -93,34 +98,32 @@ def _norms(kind: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Euclidean norm of all arrays of each layer."""
     squares: dict[str, Any] = {}
     for name, array in arrays.items():
+        # In float32: a sum of squares in bfloat16 has two to three digits.
         total = jnp.sum(jnp.square(array.astype(jnp.float32)))
         layer = f"{kind}{layer_of(name)}"
         squares[layer] = squares[layer] + total if layer in squares else total
     return {layer: jnp.sqrt(total) for layer, total in squares.items()}
 
 
-def observe_evaluation(
-    model: Model, structure: BatchStructure, texts: Mapping[str, str]
-) -> Observe:
+def observe_evaluation(recording: Recording, placement: Placement) -> Observe:
     """Build observe(variables, batch) -> logged values of a batch."""
 
     def observe(variables: Variables, batch: PreparedBatch) -> dict[str, Any]:
-        logged = logged_arrays(model.apply(variables, batch, structure).logged)
-        return _everywhere(model, logged)
+        applied = apply(
+            recording.model, variables, batch, recording.structure, placement
+        )
+        # On a mesh every device has the values, and so every process.
+        everywhere: dict[str, Any] = placement.replicate(logged_arrays(applied.logged))
+        return everywhere
 
-    return _compiled(model, observe, texts)
-
-
-def _everywhere(model: Model, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values; on a mesh every device, and so every process, has them."""
-    if model.placement is None:
-        return values
-    replicated: dict[str, Any] = model.placement.replicate(values)
-    return replicated
+    return _compile(placement, observe, recording.texts)
 
 
 def learning_rates(
-    updates: UpdatePlan, state: TrainState, computed: Mapping[str, jax.Array]
+    updates: UpdatePlan,
+    opt_state: Mapping[str, Any],
+    step: jax.Array,
+    computed: Mapping[str, jax.Array],
 ) -> dict[str, Any]:
     """Return the learning rate of each optimizer for the next update, by name.
 
@@ -128,11 +131,12 @@ def learning_rates(
     An optax transformation is left out, unless it was made by
     `optax.inject_hyperparams`: its rate cannot be read from its state.
     """
+    # Names must not depend on the values: they are known before the first step.
     groups = updates.train_op.with_rates(computed).groups
     parts = _parts(updates) if len(groups) > 1 else []
     rates: dict[str, Any] = {}
     for index, group in enumerate(groups):
-        rate = _rate(group.optimizer, state.opt_state.get(str(index)), state.step)
+        rate = _rate(group.optimizer, opt_state.get(str(index)), step)
         if rate is not None:
             rates["/".join(["learning_rate", *parts[index : index + 1]])] = rate
     return rates
@@ -161,8 +165,10 @@ def _rate(optimizer: Any, opt_state: Any, step: jax.Array) -> Any:
     return found[0][1] if len(found) == 1 else None
 
 
-def _compiled(
-    model: Model, function: Callable[[Any, Any], Any], texts: Mapping[str, str]
+def _compile(
+    placement: Placement,
+    function: Callable[[Any, Any], Any],
+    texts: Mapping[str, str],
 ) -> Observe:
     def call(first: Any, batch: Packed) -> Any:
         return function(first, unpack(batch))
@@ -170,7 +176,9 @@ def _compiled(
     def call_at(first: Any, batches: Packed, place: jax.Array) -> Any:
         return call(first, steps.batch_at(batches, place))
 
-    of_batch, of_stack = model.compiled(call), model.compiled(call_at)
+    # Two programs: a stack is indexed on the device, where its batches are. Neither
+    # donates its first argument, which the step uses next.
+    of_batch, of_stack = placement.compile(call), placement.compile(call_at)
 
     def observe(first: Any, batches: Packed, place: int | None = None) -> Any:
         values = (

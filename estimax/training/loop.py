@@ -23,13 +23,13 @@ from estimax.hooks import tf_signatures
 from estimax.hooks.fetching import STEP_NAMES, RunValues, plain_names
 from estimax.hooks.hook import NEVER, Hook, Requested, RunContext
 from estimax.staging.batches import BatchStack
-from estimax.training.programs import TrainProgram
+from estimax.training.gradients import add_counts
+from estimax.training.programs import Program
 from estimax.training.signals import unless_interrupted
-from estimax.training.steps import add_counts
 
 
 def run(
-    program: TrainProgram,
+    program: Program,
     state: TrainState,
     stacks: Iterator[BatchStack],
     hooks: Sequence[Hook],
@@ -51,21 +51,27 @@ def run(
         if stack is None:
             break
         context.agreed = stack.agreed
+        # A compiled loop runs up to the next step at which a hook is due, and no
+        # further: the hook must see the state of that step.
         stop = min(len(stack), at + schedule.steps_until_due(context.step))
         due = schedule.due(context.step + stop - at)
         try:
             due, wanted = _call_before_run(due, context)
         except StopIteration:  # another way for a hook to request a stop
             break
-        names = _observed(program, plain_names(wanted), context)
+        names = _names_to_observe(program, plain_names(wanted), context)
         with explaining_arrays_of_model():
             state, outputs = _advance(program, state, stack, at, stop, names, context)
+        # Set at once: the old state was donated, so its arrays no longer exist.
         context.state = state
         context.step += stop - at
         context.examples += sum(stack.examples[at:stop])
+        # The position behind the last batch trained on, not behind the last one read:
+        # a checkpoint must not skip the batches that are only prefetched.
         context.input_state = stack.positions[stop - 1]
         context.input_wait = waited()
         context.outputs = outputs
+        # Arrays, not numbers: reading one here would wait for the device at every loop.
         context.losses.append((context.step, outputs["loss"]))
         context.fetcher = partial(
             _fetch_now, program, context, outputs, stack.batch(stop - 1)
@@ -75,7 +81,7 @@ def run(
             call_after_run(due, wanted, context, outputs)
         except StopIteration:
             break
-        schedule.visited(context.step)
+        schedule.mark_visited(context.step)
     if context.requests is not None:
         agreed = context.requests.interrupted_by
         context.interrupted_by = agreed or context.interrupted_by
@@ -114,7 +120,7 @@ def _next(stacks: Iterator[BatchStack], context: RunContext) -> BatchStack | Non
 
 
 def _advance(
-    program: TrainProgram,
+    program: Program,
     state: TrainState,
     stack: BatchStack,
     start: int,
@@ -137,6 +143,7 @@ def _advance(
         if stop - start > 1:  # run up to the observed step
             state, before = program.loop(state, stack.arrays, start, stop - 1)
             start = stop - 1
+        # Before the step, which donates this state.
         seen = program.observe(state, *stack.batch(stop - 1), names=names)
     if stack.is_stack:
         state, outputs = program.loop(state, stack.arrays, start, stop)
@@ -145,10 +152,10 @@ def _advance(
     return state, add_counts(before, {**outputs, **seen}) if seen else outputs
 
 
-def _observed(
-    program: TrainProgram, names: Set[str], context: RunContext
+def _names_to_observe(
+    program: Program, names: Set[str], context: RunContext
 ) -> frozenset[str]:
-    """Return those of the requested values that `observe` computes.
+    """Return which of the requested values `observe` computes.
 
     All processes of a cluster compute them together, so they compare the step, and
     compute what any of them requested. A process that requests none does not come here:
@@ -158,6 +165,7 @@ def _observed(
     if not wanted or context.peers is None:
         return wanted
     mine = {"step": context.step, "names": sorted(wanted)}
+    # On a mesh, `observe` is a program that all processes must start together.
     found = context.peers.gather("observe", mine)
     if len({one["step"] for one in found}) > 1:
         told = ", ".join(
@@ -173,7 +181,7 @@ def _observed(
 
 
 def _fetch_now(
-    program: TrainProgram,
+    program: Program,
     context: RunContext,
     outputs: Mapping[str, Any],
     batch: tuple[Any, ...],
@@ -181,7 +189,7 @@ def _fetch_now(
 ) -> dict[str, Any]:
     """Return values of the last step; observed values are computed again."""
     wanted = plain_names([names])
-    observed = _observed(program, wanted, context)
+    observed = _names_to_observe(program, wanted, context)
     if observed:
         seen = program.observe(context.state, *batch, names=observed)
         outputs = {**outputs, **seen}
@@ -190,6 +198,7 @@ def _fetch_now(
 
 def begin(hooks: Sequence[Hook], context: RunContext) -> None:
     """Call `begin` of every hook, then `after_create_session` of every hook."""
+    # All are checked before the first begins: `begin` may already write files.
     for hook in hooks:
         tf_signatures.check_hook(hook)
     for hook in hooks:
@@ -229,6 +238,7 @@ def call_after_run(
 
     In a cluster, a hook that raises StopIteration requests a stop; the others go on.
     """
+    # One transfer for all hooks: each waits for the device.
     fetched = _fetch(outputs, plain_names(wanted), context)
     for hook, names in zip(hooks, wanted, strict=True):
         try:
@@ -256,7 +266,7 @@ class _Schedule:
             hook for hook, at in zip(self._hooks, self._next, strict=True) if at <= step
         ]
 
-    def visited(self, step: int) -> None:
+    def mark_visited(self, step: int) -> None:
         """Ask the hooks that were due at this step for their next one."""
         for index, at in enumerate(self._next):
             if at <= step:

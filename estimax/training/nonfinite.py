@@ -1,6 +1,6 @@
 """Which value was the first that is not a number: by name, and at which step.
 
-    found = first_nonfinite(updates, state, batches)
+    found = program.find_nonfinite(state, batches)
     print(found)     # step 7: features/age holds NaN (1 of 8 values), then …
 
 Steps are run one by one and nothing is donated, so that when one goes wrong the state
@@ -24,7 +24,9 @@ from estimax.core.errors import NanLossError
 from estimax.core.state import TrainState
 from estimax.staging.host_plan import AccumulatedBatch, PreparedBatch
 from estimax.staging.packing import Packed, unpack
-from estimax.training import steps
+from estimax.training import gradients, steps
+from estimax.training.gradients import Outputs
+from estimax.training.table_rows import Batch
 from estimax.training.updates import UpdatePlan
 
 _MOST_TOLD = 6
@@ -97,23 +99,26 @@ def first_nonfinite(
     Returns:
       What was found, or None if the batches or `max_secs` seconds ended first.
     """
-    step = _jitted_step(updates)
+    # Not the step of the program: that one donates the state, which is needed when the
+    # step goes wrong.
+    step = _jit_step(updates)
     started = clock()
     for packed in batches:
         new, outputs = step(state, packed)
         if not _is_sound(outputs, new):
             return examine(updates, state, unpack(packed))
+        # After the test of this step, which has waited for the device already.
         if max_secs is not None and clock() - started > max_secs:
             return None
         state = new
     return None
 
 
-def checked_step(updates: UpdatePlan) -> steps.TrainStep:
+def make_checked_step(updates: UpdatePlan) -> steps.TrainStep:
     """Build a step that raises `NanLossError` with all findings."""
-    step = _jitted_step(updates)
+    step = _jit_step(updates)
 
-    def checked(state: TrainState, packed: Packed) -> tuple[TrainState, steps.Outputs]:
+    def step_or_raise(state: TrainState, packed: Packed) -> tuple[TrainState, Outputs]:
         new, outputs = step(state, packed)
         if not _is_sound(outputs, new):
             raise NanLossError(
@@ -122,10 +127,10 @@ def checked_step(updates: UpdatePlan) -> steps.TrainStep:
             )
         return new, outputs
 
-    return checked
+    return step_or_raise
 
 
-def examine(updates: UpdatePlan, state: TrainState, batch: steps.Batch) -> NonFinite:
+def examine(updates: UpdatePlan, state: TrainState, batch: Batch) -> NonFinite:
     """Check all values of one step in the order of computation."""
     found = [f for f in _values(updates, state, batch) if f is not None]
     if not found:
@@ -134,7 +139,7 @@ def examine(updates: UpdatePlan, state: TrainState, batch: steps.Batch) -> NonFi
     return NonFinite(int(state.step) + 1, tuple(found))
 
 
-def _jitted_step(updates: UpdatePlan) -> Any:
+def _jit_step(updates: UpdatePlan) -> Any:
     step = steps.make_train_step(updates)
     return jax.jit(lambda state, packed: step(state, unpack(packed)))
 
@@ -151,7 +156,7 @@ def _is_sound(outputs: Mapping[str, Any], state: TrainState) -> bool:
 
 
 def _values(
-    updates: UpdatePlan, state: TrainState, batch: steps.Batch
+    updates: UpdatePlan, state: TrainState, batch: Batch
 ) -> Iterator[Finding | None]:
     """Yield a finding or None for each value of a step, in order of computation."""
     parts = batch.parts if isinstance(batch, AccumulatedBatch) else (batch,)
@@ -163,7 +168,9 @@ def _values(
         outputs, loss = _layer_outputs(updates, state, batch, place)
         yield from (_finding("layer", n, v) for n, v in outputs)
         yield _finding("loss", "the loss", loss)
-    found, _ = jax.jit(lambda s, b: steps.gradients(updates, s, b))(state, batch)
+    found, _ = jax.jit(lambda s, b: gradients.compute_gradients(updates, s, b))(
+        state, batch
+    )
     grads = {**found.whole["params"], **found.whole["tables"], **found.rows}
     yield from (_finding("gradient", n, v) for n, v in grads.items())
     new, _ = jax.jit(steps.make_train_step(updates))(state, batch)
@@ -180,7 +187,7 @@ def _inputs(part: PreparedBatch) -> Iterator[tuple[str, Any]]:
 
 
 def _layer_outputs(
-    updates: UpdatePlan, state: TrainState, batch: steps.Batch, place: int
+    updates: UpdatePlan, state: TrainState, batch: Batch, place: int
 ) -> tuple[list[tuple[str, Any]], Any]:
     """Return the outputs of all layers in the order of computation, and the loss."""
     outputs: list[tuple[str, Any]] = []
@@ -197,14 +204,16 @@ def _layer_outputs(
             outputs.extend((name, leaf) for leaf in jax.tree.leaves(result))
         return result
 
+    # Without jit, so that `note` sees arrays with values and not tracers.
     with nn.intercept_methods(note):
-        applied = steps.apply_in_training(updates, state, batch, place)
+        applied = gradients.apply_in_training(updates, state, batch, place)
     return outputs, applied.spec.loss
 
 
 def _finding(kind: str, name: str, value: Any) -> Finding | None:
     if not _is_float(value):
         return None
+    # In one dtype: float32 holds all values of bfloat16 and float16.
     array = np.asarray(jnp.asarray(value, jnp.float32))
     bad = int(array.size - np.count_nonzero(np.isfinite(array)))
     what = "NaN" if np.isnan(array).any() else "inf"

@@ -16,11 +16,11 @@ from estimax.hooks import Hook, RunContext
 from estimax.staging.batches import PlacedBatch
 from estimax.training.loop import begin, call_after_run
 from estimax.training.model import Variables
-from estimax.training.programs import PredictProgram
+from estimax.training.programs import Program
 
 
 def predict(
-    program: PredictProgram,
+    program: Program,
     variables: Variables,
     batches: Iterator[PlacedBatch],
     hooks: Sequence[Hook],
@@ -39,6 +39,7 @@ def predict(
         with debugging():
             predictions = program.step(variables, batch.arrays)
         call_after_run(hooks, wanted, context, {})
+        # Still on the device: the next batch may be dispatched before this one is read.
         yield predictions, batch.forwarded
         if context.stop_requested:
             break

@@ -1,142 +1,235 @@
-"""Programs: the compiled functions of a mode, with the host plan that feeds them.
+"""Programs: what runs. The compiled functions of a mode, host plan and placement.
 
-    program = train_program(model, raw_batch)
+    recording = record(function, raw_batch, ModeKeys.TRAIN)
+    program = compile(recording, placement)
     batch = pack(program.plan.prepare(raw_batch))     # in the input thread
     state, outputs = program.step(state, batch)
 
-A program belongs to one model, mode and structure of input. The estimator keeps its
-programs, so that nothing is compiled twice.
+This is the only way from a `model_fn` to something that runs, for training, evaluation,
+prediction and export. A program belongs to one model, mode and structure of input. The
+estimator keeps its programs, so that nothing is compiled twice. XLA compiles a function
+when it is first called; until then a program costs no more than its recording.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 
-from estimax.core.spec import EstimatorSpec
+from estimax import optimizers
+from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.core.state import TrainState
 from estimax.feature_columns.transforms import Vocabulary
 from estimax.feature_columns.transforms.words import WordList
 from estimax.metrics import metric
 from estimax.parallel import Placement
-from estimax.staging.host_plan import Plan, RawBatch
-from estimax.staging.packing import Packed, pack, unpack
+from estimax.staging.host_plan import HostPlan, PreparedBatch
+from estimax.staging.packing import Packed, unpack
 from estimax.training import logged_values, nonfinite, steps
 from estimax.training.advice import advice_on_tables
-from estimax.training.model import Model, Recording, Variables
-from estimax.training.table_detection import with_declared_tables
-from estimax.training.updates import UpdatePlan
-
-# (tables by name, names of those that cannot be padded) -> where they are on a mesh
-Place = Callable[..., Placement]
+from estimax.training.apply_updates import init_groups
+from estimax.training.model import Variables, apply
+from estimax.training.recording import Recording
+from estimax.training.updates import UpdatePlan, VariableUpdate
 
 
-@dataclass(frozen=True)
-class TrainProgram:
-    """The compiled functions of training. `step` and `loop` donate the state."""
-
-    plan: Plan
-    spec: EstimatorSpec
-    updates: UpdatePlan
-    logged: dict[str, str]  # name of each logged value -> its kind
-    init: Callable[[jax.Array, Packed], TrainState]
-    form: Callable[[jax.Array, Packed], TrainState]  # shapes of the result of `init`
-    step: steps.TrainStep  # (state, batch)
-    trace_step: Callable[..., Any]  # (state, batch) -> what JAX traced of the step
-    loop: steps.TrainLoop  # (state, stack of batches, start, stop)
-    observe: logged_values.Observe  # (state, batch) or (state, stack, place), names=
-    observed: frozenset[str]  # names of the values that `observe` returns
-    is_slow_in_loops: bool  # whether `step` is much faster than `loop`
-    advice: Sequence[str]  # to be logged: how to make steps faster
-    graph: Callable[[], bytes] | None  # the model for TensorBoard, a GraphDef
-    words: Mapping[str, WordList]  # of tables whose rows stand for words
+def _absent(*_: Any, **__: Any) -> NoReturn:
+    raise TypeError("a program of this mode does not have this function")
 
 
 @dataclass(frozen=True)
-class EvalProgram:
-    """The compiled functions of evaluation: metrics of a batch, and merging them."""
+class Program:
+    """What runs a model in one mode.
 
-    plan: Plan
-    spec: EstimatorSpec
-    shapes: Variables  # as in a checkpoint, without padding
-    placement: Placement | None
-    step: Callable[[Variables, Packed], dict[str, Any]]
-    merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
-    logged: dict[str, str]
-    observe: logged_values.Observe  # (variables, batch)
-    observed: frozenset[str]
+    A function that a mode does not have raises TypeError.
 
-
-@dataclass(frozen=True)
-class PredictProgram:
-    """The compiled function of prediction; an export needs the recording.
-
-    `exported` keeps what an export has lowered, so that the next one writes new weights
-    only.
+    Attributes:
+      recording: What the `model_fn` asked for, with its spec and its variables.
+      plan: What the host does to every batch.
+      placement: The devices, and where variables, tables and batches are.
+      step: In training (state, batch) -> (state, outputs), which donates the state. In
+        evaluation (variables, batch) -> {"outputs", "metrics"}. In prediction
+        (variables, batch) -> predictions, class names still as ids.
+      outputs: (variables, prepared batch) -> spec, on one device and not compiled.
+        Exports lower it.
+      logged: The name of each logged value and its kind.
+      observe: Computes logged values that `step` does not return, for (state or
+        variables, batch) or (state, stack, place).
+      observed: The names of the values that `observe` returns.
+      merge: In evaluation, merges the metrics of two batches.
+      init: In training (key, batch) -> the state before the first step.
+      form: (key, batch) -> shapes, dtypes and shardings of the result of `init`.
+      init_unplaced: `init` for one device; a warm start changes that state.
+      loop: (state, stack of batches, start, stop) -> (state, outputs) after a step for
+        each; donates the state.
+      trace_step: (state, batch) -> what JAX traced of the step.
+      find_nonfinite: (state, batches) -> the first step with a value that is NaN.
+      is_slow_in_loops: Whether `step` is much faster than `loop`.
+      advice: Sentences to be logged: how to make steps faster.
+      optimizers: The optimizers, each with its variables and its clipping.
+      updates: How each param and table is updated.
+      words: The vocabularies of tables whose rows stand for words.
+      exported: What an export has lowered, so that the next writes new weights only.
     """
 
-    plan: Plan
     recording: Recording
-    placement: Placement | None
-    step: Callable[[Variables, Packed], Any]
+    plan: HostPlan
+    placement: Placement
+    step: Callable[..., Any]
+    outputs: Callable[[Variables, PreparedBatch], EstimatorSpec]
+    logged: Mapping[str, str] = field(default_factory=dict)
+    observe: logged_values.Observe = _absent
+    observed: frozenset[str] = frozenset()
+    merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] = _absent
+    init: Callable[[jax.Array, Packed], TrainState] = _absent
+    form: Callable[[jax.Array, Packed], TrainState] = _absent
+    init_unplaced: Callable[[jax.Array, Packed], TrainState] = _absent
+    loop: steps.TrainLoop = _absent
+    trace_step: Callable[..., Any] = _absent
+    find_nonfinite: Callable[..., nonfinite.NonFinite | None] = _absent
+    is_slow_in_loops: bool = False
+    advice: Sequence[str] = ()
+    optimizers: Sequence[optimizers.Group] = ()
+    updates: Mapping[str, VariableUpdate] = field(default_factory=dict)
+    words: Mapping[str, WordList] = field(default_factory=dict)
     exported: dict[Any, Any] = field(default_factory=dict)
 
+    @property
+    def spec(self) -> EstimatorSpec:
+        """The spec of the recording; only its static parts may be used."""
+        return self.recording.spec
 
-def train_program(
-    model: Model,
-    batch: RawBatch,
+    @property
+    def shapes(self) -> Variables:
+        """Shape and dtype of every variable, as in a checkpoint, without padding."""
+        return self.recording.shapes
+
+
+def compile(
+    recording: Recording,
+    placement: Placement | None = None,
+    *,
     average_decay: float | None = None,
-    place: Place | None = None,
-) -> TrainProgram:
-    """Record a model on its first batch and build its training functions.
+    checks_values: bool = False,
+) -> Program:
+    """Build the functions of the mode in which a model was recorded.
 
-    `place` decides where tables are on a mesh; None is for one device.
+    Args:
+      recording: The result of `record`.
+      placement: The devices; where tables are is decided here. None is one device.
+      average_decay: In training, the decay of moving averages; None keeps none.
+      checks_values: In training, whether `step` raises on values that are not finite.
+        `loop` does not, so run single steps.
     """
-    model, recording, reads = with_declared_tables(model, model.record(batch), batch)
-    model = _placed(model, recording, place)
-    updates = UpdatePlan.from_recording(model, recording, average_decay)
+    placement = _place_tables(recording, placement or Placement())
+    program = Program(
+        recording=recording,
+        plan=recording.plan,
+        placement=placement,
+        step=_absent,
+        outputs=_make_outputs(recording),
+    )
+    if recording.model.mode == ModeKeys.TRAIN:
+        return _for_training(program, average_decay, checks_values)
+    if recording.model.mode == ModeKeys.EVAL:
+        return _for_evaluation(program)
+    step = _unpacking(steps.make_predict_step(recording, placement))
+    return replace(program, step=placement.compile(step))
+
+
+def _for_training(
+    program: Program, average_decay: float | None, checks_values: bool
+) -> Program:
+    recording, placement = program.recording, program.placement
+    updates = UpdatePlan.from_recording(recording, placement, average_decay)
     step = _unpacking(steps.make_train_step(updates))
-    init = jax.jit(_unpacking(steps.make_init(updates)), compiler_options=_run_once())
+    init = _compile_init(updates)
     # Tracing for shapes would hand tracers to an eager model.
-    form = init if model.eager else functools.partial(jax.eval_shape, init)
-    if model.placement is not None:
-        form = _with_shardings(model.placement, form)
+    shapes_of = (
+        init if recording.model.eager else functools.partial(jax.eval_shape, init)
+    )
     # The state is donated: its memory is reused for the new state. Hooks must copy
     # what they keep.
-    compiled = model.compiled(step, donate_argnums=0)
-    rates = _rate_names(updates, form, batch)
+    compiled = placement.compile(step, donate_argnums=0)
+    rates = _rate_names(updates, recording.shapes)
     norms = logged_values.norm_names(updates)
     logged = {
         **recording.logged,
         **dict.fromkeys(rates, "scalar"),
         **dict.fromkeys(norms, "norm"),
     }
-    return TrainProgram(
+    return replace(
+        program,
         plan=updates.plan,
-        spec=recording.spec,
-        updates=updates,
+        step=nonfinite.make_checked_step(updates) if checks_values else compiled,
         logged=logged,
-        init=init,
-        form=form,
-        step=compiled,
-        trace_step=compiled.trace,
-        loop=model.compiled(steps.make_loop(step), donate_argnums=0),
         observe=logged_values.observe_training(
             updates, recording.texts, frozenset(norms)
         ),
-        observed=logged_values.observed_names(logged),
+        observed=logged_values.names_to_observe(logged),
+        init=init,
+        form=lambda key, batch: placement.forms(shapes_of(key, batch)),
+        # The same function on one device, so that it is compiled once.
+        init_unplaced=init
+        if placement.is_one_device
+        else _compile_init(replace(updates, placement=Placement())),
+        # Uncompiled inside: XLA then sees the loop and its step as one program.
+        loop=placement.compile(steps.make_loop(step), donate_argnums=0),
+        trace_step=compiled.trace,
+        find_nonfinite=functools.partial(nonfinite.first_nonfinite, updates),
         # XLA has fast convolutions for CPUs only outside of loops: a step of a small
         # network took 13 ms alone and 270 ms in a loop.
         is_slow_in_loops=recording.has_convolutions and _on_cpu(),
-        advice=advice_on_tables(updates, recording, reads),
-        graph=recording.graph,
+        advice=advice_on_tables(updates, recording),
+        optimizers=updates.train_op.groups,
+        updates=updates.by_variable(),
         words=_words(recording),
     )
+
+
+def _for_evaluation(program: Program) -> Program:
+    recording, placement = program.recording, program.placement
+    step = _unpacking(steps.make_eval_step(recording, placement))
+    return replace(
+        program,
+        step=placement.compile(step),
+        # The sums so far are donated; an AUC with many thresholds is not copied.
+        merge=placement.compile(metric.merge, donate_argnums=0),
+        logged=recording.logged,
+        observe=logged_values.observe_evaluation(recording, placement),
+        observed=logged_values.names_to_observe(recording.logged),
+    )
+
+
+def _place_tables(recording: Recording, placement: Placement) -> Placement:
+    """Decide where the tables of a model are, and the variables that it looks up."""
+    shapes = recording.shapes
+    looked_up = {use.table for use in recording.lookups}
+    # Variables of `get_variable` have the shape that the model asked for: with padding
+    # the `model_fn` would see more rows than it declared.
+    declared = {n: form for n, form in shapes.params.items() if n in looked_up}
+    unpadded = recording.model.row_variables | declared.keys()
+    return placement.with_tables({**shapes.tables, **declared}, unpadded)
+
+
+def _make_outputs(
+    recording: Recording,
+) -> Callable[[Variables, PreparedBatch], EstimatorSpec]:
+    """Build outputs(variables, batch) -> spec, for one device.
+
+    An eager model is applied as one that is traced: an export always traces.
+    """
+    model = replace(recording.model, eager=False)
+
+    def outputs(variables: Variables, batch: PreparedBatch) -> EstimatorSpec:
+        return apply(model, variables, batch, recording.structure).spec
+
+    return outputs
 
 
 def _words(recording: Recording) -> dict[str, WordList]:
@@ -149,12 +242,11 @@ def _words(recording: Recording) -> dict[str, WordList]:
     return found
 
 
-def checked(program: TrainProgram) -> TrainProgram:
-    """Return the program with a `step` that raises on values that are not finite.
-
-    `loop` is not changed, so run single steps.
-    """
-    return replace(program, step=nonfinite.checked_step(program.updates))
+def _compile_init(
+    updates: UpdatePlan,
+) -> Callable[[jax.Array, Packed], TrainState]:
+    init = _unpacking(steps.make_init(updates))
+    return jax.jit(init, compiler_options=_run_once())
 
 
 def _run_once() -> dict[str, int] | None:
@@ -171,74 +263,17 @@ def _on_cpu() -> bool:
     return jax.default_backend() == "cpu"
 
 
-def _rate_names(updates: UpdatePlan, form: Any, batch: RawBatch) -> list[str]:
+def _rate_names(updates: UpdatePlan, shapes: Variables) -> Iterable[str]:
     """Return the names of the learning rates that can be read from the state."""
-    arrays = pack(updates.plan.prepare(batch))
-    state = form(jax.random.key(0), arrays)
     # Rates that the model computes are not needed for the names.
     computed = dict.fromkeys(updates.train_op.rates, jnp.zeros(()))
-    return list(
-        jax.eval_shape(
-            lambda s: logged_values.learning_rates(updates, s, computed), state
-        )
-    )
 
+    def rates(variables: Variables) -> dict[str, Any]:
+        opt_state = init_groups(updates, variables)
+        step = jnp.zeros((), jnp.int32)
+        return logged_values.learning_rates(updates, opt_state, step, computed)
 
-def unplaced_init(program: TrainProgram) -> Callable[[jax.Array, Packed], TrainState]:
-    """Return `program.init` for one device; a warm start changes that state."""
-    updates = program.updates
-    updates = replace(updates, model=replace(updates.model, placement=None))
-    return jax.jit(_unpacking(steps.make_init(updates)), compiler_options=_run_once())
-
-
-def _placed(model: Model, recording: Recording, place: Place | None) -> Model:
-    """Return the model with its placement on the mesh, if there is one."""
-    if place is None:
-        return model
-    shapes = recording.shapes
-    looked_up = {use.table for use in recording.lookups}
-    # Variables of `get_variable` have the shape that the model asked for.
-    declared = {n: form for n, form in shapes.params.items() if n in looked_up}
-    unpadded = model.row_variables | declared.keys()
-    return replace(model, placement=place({**shapes.tables, **declared}, unpadded))
-
-
-def _with_shardings(placement: Placement, form: Any) -> Any:
-    return lambda key, batch: placement.forms(form(key, batch))
-
-
-def eval_program(
-    model: Model, batch: RawBatch, place: Place | None = None
-) -> EvalProgram:
-    """Record a model in EVAL mode and build its evaluation functions."""
-    recording = model.record(batch)
-    model = _placed(model, recording, place)
-    step = steps.make_eval_step(model, recording.structure)
-    return EvalProgram(
-        plan=recording.plan,
-        spec=recording.spec,
-        shapes=recording.shapes,
-        placement=model.placement,
-        step=model.compiled(_unpacking(step)),
-        merge=model.compiled(metric.merge, donate_argnums=0),
-        logged=recording.logged,
-        observe=logged_values.observe_evaluation(
-            model, recording.structure, recording.texts
-        ),
-        observed=logged_values.observed_names(recording.logged),
-    )
-
-
-def predict_program(
-    model: Model, batch: RawBatch, place: Place | None = None
-) -> PredictProgram:
-    """Record a model in PREDICT mode and build its prediction function."""
-    recording = model.record(batch)
-    model = _placed(model, recording, place)
-    step = model.compiled(
-        _unpacking(steps.make_predict_step(model, recording.structure))
-    )
-    return PredictProgram(recording.plan, recording, model.placement, step)
+    return list(jax.eval_shape(rates, shapes))
 
 
 def _unpacking(function: Callable[[Any, Any], Any]) -> Callable[[Any, Packed], Any]:

@@ -1,6 +1,6 @@
 """Which params of a model are embedding tables, updated by row.
 
-    model, recording, reads = with_declared_tables(model, recording, batch)
+    model, shapes, reads = detect_tables(model, shapes, looked_up, …)
 
 `get_variable`, or `self.param` of a Flax module, returns an array, which a model may
 look up (`ex.embedding_lookup`), index or multiply. A variable whose gradient comes from
@@ -12,7 +12,7 @@ a gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from estimax.staging import host_plan as plans
-from estimax.training.model import Model, Recording, Variables, inner_jaxprs
+from estimax.training.model import (
+    BatchStructure,
+    ModelFunction,
+    Variables,
+    apply,
+    init,
+)
 
 # From this many numbers on, updating all rows takes longer than a typical small step:
 # about 3 ms with Adagrad on a CPU.
@@ -41,30 +47,33 @@ class WholeReads:
     indexed: frozenset[str] = frozenset()
 
 
-def with_declared_tables(
-    model: Model, recording: Recording, batch: plans.RawBatch
-) -> tuple[Model, Recording, WholeReads]:
-    """Return model and recording in which variables read by lookups alone are tables.
+def detect_tables(
+    model: ModelFunction,
+    shapes: Variables,
+    looked_up: Set[str],
+    prepare: Callable[[plans.RawBatch], plans.PreparedBatch],
+    batch: plans.RawBatch,
+    structure: BatchStructure,
+) -> tuple[ModelFunction, Variables, WholeReads]:
+    """Return model and shapes in which variables read by lookups alone are tables.
 
     Also return how the loss reads the other variables that are large or looked up.
     """
-    params = recording.shapes.params
-    looked_up = {use.table for use in recording.lookups} & params.keys()
+    params = shapes.params
+    looked_up = looked_up & params.keys()
     large = {name for name, form in params.items() if _is_large_table(form)}
     watched = sorted(looked_up | large)
     if not watched:
-        return model, recording, WholeReads()
-    reads = _whole_reads(model, recording, batch, watched)
+        return model, shapes, WholeReads()
+    reads = _whole_reads(model, shapes, prepare(batch), structure, watched)
     tables = frozenset(looked_up - reads.whole)
-    shapes = recording.shapes
     moved = Variables(
         {name: form for name, form in params.items() if name not in tables},
         dict(sorted((shapes.tables | {n: params[n] for n in tables}).items())),
         shapes.model_state,
         shapes.step,
     )
-    model = replace(model, row_variables=tables)
-    return model, replace(recording, shapes=moved), reads
+    return replace(model, row_variables=tables), moved, reads
 
 
 def _is_large_table(form: Any) -> bool:
@@ -74,17 +83,21 @@ def _is_large_table(form: Any) -> bool:
 
 
 def _whole_reads(
-    model: Model, recording: Recording, batch: plans.RawBatch, names: Sequence[str]
+    model: ModelFunction,
+    shapes: Variables,
+    prepared: plans.PreparedBatch,
+    structure: BatchStructure,
+    names: Sequence[str],
 ) -> WholeReads:
-    prepared = recording.plan.prepare(batch)
     jaxprs: list[Any] = []
 
     def linearize(variables: Variables, arrays: plans.PreparedBatch) -> None:
         def loss(values: dict[str, jax.Array]) -> Any:
-            applied = model.apply(
+            applied = apply(
+                model,
                 replace(variables, params=variables.params | values),
                 arrays,
-                recording.structure,
+                structure,
                 key=jax.random.key(0),
                 cuts_lookups=True,
             )
@@ -94,22 +107,23 @@ def _whole_reads(
         _, linear = jax.linearize(loss, values)
         jaxprs.append(jax.make_jaxpr(linear)(values).jaxpr)
 
+    # Only the structure of the linear map is wanted, so shapes suffice. An eager model
+    # cannot be traced with shapes, and gets arrays.
     if model.eager:
         arrays = jax.tree.map(jnp.asarray, prepared)
-        structure = recording.structure
-        linearize(model.init(jax.random.key(0), arrays, structure), arrays)
+        linearize(init(model, jax.random.key(0), arrays, structure), arrays)
     else:
-        jax.eval_shape(linearize, recording.shapes, prepared)
+        jax.eval_shape(linearize, shapes, prepared)
     (jaxpr,) = jaxprs
     inputs = dict(zip(sorted(names), jaxpr.invars, strict=True))  # in tree order
-    needed = _needed(jaxpr)
+    needed = _find_needed(jaxpr)
     return WholeReads(
         frozenset(name for name, v in inputs.items() if v in needed),
         frozenset(name for name, v in inputs.items() if _is_indexed(jaxpr, v)),
     )
 
 
-def _needed(jaxpr: Any) -> set[Any]:
+def _find_needed(jaxpr: Any) -> set[Any]:
     """Return the variables of a jaxpr that its outputs depend on."""
     needed = {v for v in jaxpr.outvars if _is_variable(v)}
     for equation in reversed(jaxpr.eqns):
@@ -134,6 +148,13 @@ def _indexes(jaxpr: Any, equation: Any, table: Any) -> bool:
             if any(_is_indexed(inner, mine) for given, mine in pairs if given is table):
                 return True
     return bool(equation.primitive.name == "gather")
+
+
+def inner_jaxprs(equation: Any) -> list[Any]:
+    """Return the jaxprs that an equation calls, such as the body of a loop."""
+    values = jax.tree.leaves(list(equation.params.values()))
+    found = [getattr(value, "jaxpr", value) for value in values]  # of a ClosedJaxpr
+    return [inner for inner in found if hasattr(inner, "eqns")]
 
 
 def _is_variable(value: Any) -> bool:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.staging import Call
+from estimax.staging import HostCall
 
 # Operations of one input that would only lengthen the paths between others.
 _TRANSPARENT = frozenset(
@@ -37,7 +37,7 @@ def graph_def(jaxpr: Any, constants: Sequence[str], inputs: Any, outputs: Any) -
     """Return the graph of a traced model as a serialized GraphDef.
 
     Args:
-      jaxpr: The trace of `Model.record`: from a key, variables and arrays to loss,
+      jaxpr: The trace of `record`: from a key, variables and arrays to loss,
         predictions and more.
       constants: The names of its constants.
       inputs: Its inputs after the key: variables, and arrays by name.
@@ -53,7 +53,7 @@ def graph_def(jaxpr: Any, constants: Sequence[str], inputs: Any, outputs: Any) -
     for path, variable in zip(paths, jaxpr.invars[1:], strict=True):
         graph.add_source(*_source(path), variable)
     wanted = list(_outputs(jaxpr, outputs))
-    for equation in _needed(jaxpr, graph.owners, [v for _, v in wanted]):
+    for equation in _find_needed(jaxpr, graph.owners, [v for _, v in wanted]):
         graph.add(equation)
     for name, variable in wanted:
         graph.add_output(name, variable)
@@ -63,9 +63,9 @@ def graph_def(jaxpr: Any, constants: Sequence[str], inputs: Any, outputs: Any) -
 
 
 def names_of_constants(
-    constants: Sequence[Any], results: Mapping[Call, Any]
+    constants: Sequence[Any], results: Mapping[HostCall, Any]
 ) -> list[str]:
-    """Return names for the constants of a trace: those of equal results of calls.
+    """Return names for the constants of a trace that equal the result of a call.
 
     Results of host transforms are constants of the trace, and JAX copies them.
     """
@@ -109,7 +109,7 @@ def _name(path: Any) -> str:
     return re.sub(r"[^\w./-]+", "_", text).strip("/") or "value"
 
 
-def _needed(jaxpr: Any, known: Any, outputs: Sequence[Any]) -> list[Any]:
+def _find_needed(jaxpr: Any, known: Any, outputs: Sequence[Any]) -> list[Any]:
     """Return the equations between the sources and the outputs, in order."""
     wanted = {id(variable) for variable in outputs}
     found = []
@@ -144,7 +144,7 @@ class _Graph:
         if all(_is_key(v) for v in equation.outvars):
             return  # operations that split random keys are of no interest
         if kind in _CALLS:
-            kind = str(equation.params.get("name") or _called(equation) or kind)
+            kind = str(equation.params.get("name") or _callee_name(equation) or kind)
         scope = _scope(str(equation.source_info.name_stack))
         self._add(f"{scope}/{kind.lstrip('_')}", kind, inputs, equation.outvars)
 
@@ -193,7 +193,7 @@ def _is_key(variable: Any) -> bool:
     return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
 
 
-def _called(equation: Any) -> str:
+def _callee_name(equation: Any) -> str:
     """Return the name of the function behind a call with a custom derivative."""
     inner = equation.params.get("call_jaxpr")
     names = getattr(getattr(inner, "jaxpr", inner), "debug_info", None)

@@ -1,4 +1,4 @@
-"""The update plan: the optimizer of each variable, and how each table is updated.
+"""How `compile` plans updates: the optimizer of each variable, the way of each table.
 
 How a table is updated is decided once, when the model is recorded:
 
@@ -19,9 +19,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from estimax import optimizers
-from estimax.staging.host_plan import Plan, RowGroup
+from estimax.parallel import Placement
+from estimax.staging.host_plan import HostPlan, RowGroup
 from estimax.staging.trace import Lookup
-from estimax.training.model import BatchStructure, Model, Recording
+from estimax.training.model import BatchStructure, ModelFunction
+from estimax.training.recording import Recording
 
 
 class UpdateKind(enum.Enum):
@@ -43,12 +45,21 @@ class TableUpdate:
 
 
 @dataclass(frozen=True)
-class UpdatePlan:
-    """What a train step is built from: the model, its host plan, and all updates."""
+class VariableUpdate:
+    """How a variable is updated, and by which optimizer; None if it is frozen."""
 
-    model: Model
+    kind: UpdateKind
+    optimizer: optimizers.Optimizer | None
+
+
+@dataclass(frozen=True)
+class UpdatePlan:
+    """What a train step is built from: the model, its placement, and all updates."""
+
+    model: ModelFunction
     structure: BatchStructure
-    plan: Plan
+    plan: HostPlan
+    placement: Placement
     train_op: optimizers.TrainOp
     param_groups: dict[str, int | None]  # index into train_op.groups; None: frozen
     tables: dict[str, TableUpdate]
@@ -56,9 +67,13 @@ class UpdatePlan:
 
     @classmethod
     def from_recording(
-        cls, model: Model, recording: Recording, average_decay: float | None = None
+        cls,
+        recording: Recording,
+        placement: Placement | None = None,
+        average_decay: float | None = None,
     ) -> UpdatePlan:
         """Assign optimizers and decide how each table is updated."""
+        placement = placement or Placement()
         train_op = optimizers.as_train_op(recording.spec.train_op)
         shapes = recording.shapes
         names = [*shapes.params, *shapes.tables]
@@ -69,13 +84,15 @@ class UpdatePlan:
             for name in shapes.tables
         }
         return cls(
-            model,
+            recording.model,
             recording.structure,
             replace(
                 recording.plan,
                 groups=tuple(dict.fromkeys(groups.values())),
-                parts=1 if model.placement is None else model.placement.size,
+                # Distinct ids are padded to a multiple of the devices that share them.
+                parts=placement.size,
             ),
+            placement,
             train_op,
             {name: group_of[name] for name in shapes.params},
             tables,
@@ -86,9 +103,34 @@ class UpdatePlan:
         """Return the optimizer of a group."""
         return self.train_op.groups[group].optimizer
 
+    def by_variable(self) -> dict[str, VariableUpdate]:
+        """Return how each param and table is updated, by its name."""
+        whole = {
+            name: UpdateKind.FROZEN if group is None else UpdateKind.WHOLE
+            for name, group in self.param_groups.items()
+        }
+        kinds = whole | {name: update.kind for name, update in self.tables.items()}
+        return {
+            name: VariableUpdate(kind, self._optimizer_of(name, kind))
+            for name, kind in kinds.items()
+        }
+
+    def _optimizer_of(self, name: str, kind: UpdateKind) -> optimizers.Optimizer | None:
+        group = group_of(self, name)
+        if kind is UpdateKind.FROZEN or group is None:
+            return None
+        return self.optimizer(group)
+
     def tables_by(self, *kinds: UpdateKind) -> list[str]:
         """Return the names of the tables that are updated in one of these ways."""
         return [name for name, update in self.tables.items() if update.kind in kinds]
+
+
+def group_of(updates: UpdatePlan, name: str) -> int | None:
+    """Return the optimizer group of a variable; None if it is frozen."""
+    if name in updates.param_groups:
+        return updates.param_groups[name]
+    return updates.tables[name].group
 
 
 def _row_groups(
@@ -104,8 +146,11 @@ def _row_groups(
     for name in recording.shapes.tables:
         uses = [use for use in recording.lookups if use.table == name]
         if _kind_of(uses, train_op, group_of[name]) is UpdateKind.ROWS:
+            # In order of first use, and each once: equal in all processes.
             calls = tuple(dict.fromkeys(u.call.name for u in uses if u.call))
             vocabulary = uses[0].shape[0]
+            # Tables of one name here share their distinct ids. The vocabulary is part
+            # of it, because V is also the id that pads the list.
             label = "+".join(calls) + f"@{vocabulary}"
             groups[name] = RowGroup(label, calls, vocabulary)
     return groups
@@ -128,6 +173,7 @@ def _table_update(
 def _kind_of(
     uses: Sequence[Lookup], train_op: optimizers.TrainOp, group: int | None
 ) -> UpdateKind:
+    # One lookup that is not trainable freezes the table: its rows are shared.
     if group is None or not all(use.trainable for use in uses):
         return UpdateKind.FROZEN
     optimizer = train_op.groups[group].optimizer

@@ -13,6 +13,17 @@ from estimax.optimizers import constructors as new
 from estimax.optimizers.constructors import Rate
 from estimax.optimizers.optimizer import Optimizer
 
+__all__ = [
+    "AdadeltaOptimizer",
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "FtrlOptimizer",
+    "GradientDescentOptimizer",
+    "LazyAdamOptimizer",
+    "MomentumOptimizer",
+    "RMSPropOptimizer",
+]
+
 
 def GradientDescentOptimizer(  # noqa: N802 (TF's)
     learning_rate: Rate, use_locking: bool = False, name: str = "GradientDescent"

@@ -13,7 +13,10 @@ from ready_models import FEATURES, MODELS
 
 import estimax as ex
 from estimax import canned
+from estimax.core.spec import ModeKeys
+from estimax.estimator.session import Session
 from estimax.staging import host_plan as plans
+from estimax.staging.packing import pack, put
 
 DEVICES = {"one": {}, "mesh": {"devices": 8, "shard_tables_above": 0}}
 # Annotations of shardings, and the random numbers of GPUs. XLA knows these everywhere
@@ -30,27 +33,19 @@ def steps(name, tmp_path, devices):
     raw = plans.flatten(FEATURES, labels)
     unlabelled = plans.flatten(FEATURES, None)
     key = jax.random.key(0)
-    train = model._train_program(raw)
-    batch = placed(model, train, raw)
-    state = train.form(
-        key, model._training_devices.placing.pack(train.plan.prepare(raw))
-    )
-    yield "train", train.step, (state, batch)
-    evaluation = model._eval_program(raw)
-    shapes = forms(evaluation.placement, evaluation.shapes)
-    yield "eval", evaluation.step, (shapes, placed(model, evaluation, raw))
-    prediction = model._predict_program(unlabelled)
-    shapes = forms(prediction.placement, prediction.recording.shapes)
-    yield "predict", prediction.step, (shapes, placed(model, prediction, unlabelled))
+    train = model._program(Session(config, ModeKeys.TRAIN), raw)
+    packed = packed_batch(train, raw)
+    state = train.form(key, packed)
+    yield "train", train.step, (state, put(packed, train.placement))
+    for mode, batch in ((ModeKeys.EVAL, raw), (ModeKeys.PREDICT, unlabelled)):
+        program = model._program(Session(config, mode), batch)
+        variables = program.placement.forms(program.shapes)
+        batch = put(packed_batch(program, batch), program.placement)
+        yield mode, program.step, (variables, batch)
 
 
-def forms(placement, shapes):
-    return shapes if placement is None else placement.forms(shapes)
-
-
-def placed(model, program, raw):
-    placing = model._training_devices.placing
-    return placing.put(placing.pack(program.plan.prepare(raw)))
+def packed_batch(program, raw):
+    return pack(program.plan.prepare(raw), program.placement)
 
 
 def custom_calls(step, arguments, *platforms):

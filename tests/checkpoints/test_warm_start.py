@@ -7,7 +7,7 @@ import pytest
 
 from estimax import checkpoints
 from estimax.checkpoints import VocabInfo, WarmStartSettings
-from estimax.checkpoints.warm_start import matches, remapped
+from estimax.checkpoints.warm_start import matches, remap_rows
 from estimax.core.errors import CheckpointError, ConfigError, MissingFileError
 from estimax.core.state import TrainState
 
@@ -219,7 +219,7 @@ def test_rows_follow_their_words_into_another_vocabulary(tmp_path, words):
 
 def moved(info, old, initial):
     at = matches(info)
-    return remapped(info, at, old, initial, name="v").tolist()
+    return remap_rows(info, at, old, initial, name="v").tolist()
 
 
 OLD = np.arange(1, 7, dtype=np.float32).reshape(3, 2)

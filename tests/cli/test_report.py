@@ -6,7 +6,7 @@ import sys
 import pytest
 from tensorboardX.proto.event_pb2 import Event
 
-from estimax.hooks.summary import reader
+from estimax.hooks.summary import event_files
 
 pytest.importorskip("matplotlib")
 
@@ -65,7 +65,7 @@ def test_the_run_is_described_to_tensorboard(reported):
     folder = reported[0].parent / "model"
     texts, plugins = {}, set()
     for file in folder.glob("*.tfevents.*"):
-        for record in reader._records(file.read_bytes()):
+        for record in event_files._records(file.read_bytes()):
             for value in Event.FromString(record).summary.value:
                 plugins.add(value.metadata.plugin_data.plugin_name)
                 if value.tensor.string_val:

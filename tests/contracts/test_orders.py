@@ -9,6 +9,7 @@ what the reference gave at the same step: no call may leave anything in the Esti
 import shutil
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from models import MODELS, OPERATIONS, Calls, order_of, train_input
+from models import MODELS, OPERATIONS, STEPS, Calls, order_of, train_input
 
 import estimax as ex
+from estimax.core.errors import InUseError
 
 SETTINGS = {
     "default": {},
@@ -181,3 +183,33 @@ def test_threads_share_an_estimator_or_are_refused(reference):
     for thread in threads:
         thread.join()
     assert not problems
+
+
+class WaitsInStep(ex.hooks.Hook):
+    """Holds a training after its first step, until it is told to go on."""
+
+    def __init__(self):
+        self.is_inside, self.go_on = threading.Event(), threading.Event()
+
+    def after_run(self, context, values):
+        self.is_inside.set()
+        assert self.go_on.wait(60)
+
+
+@pytest.mark.parametrize("reference", DEFAULT, indirect=True)
+def test_of_two_trainings_in_threads_the_second_is_refused(reference):
+    calls = Calls(reference.new(reference.started("two trainings")))
+    estimator, hook = calls.estimator, WaitsInStep()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(estimator.train, train_input, [hook], steps=STEPS)
+        try:
+            assert hook.is_inside.wait(60)
+            with pytest.raises(InUseError, match="is training here already"):
+                estimator.train(train_input, steps=STEPS)
+            for operation in ("evaluate", "predict"):
+                reference.check(calls, operation)
+        finally:
+            hook.go_on.set()
+        first.result()
+    for operation in OPERATIONS:  # the refused call has left nothing behind
+        reference.check(calls, operation)

@@ -40,17 +40,17 @@ def compare(*models, hooks=((), ()), data=(DATA, DATA)):
 
     def run(one):
         model = models[one.index]
-        with model._feed(lambda: data[one.index], ModeKeys.TRAIN) as feed:
-            program = model._train_program(feed.first)
+        with model._open(ModeKeys.TRAIN, lambda: data[one.index]) as session:
+            program = model._program(session)
             explain = lambda: agreement.hints_of(  # noqa: E731
                 model._model_fn, model._params, program
             )
-            arrays = agreement._common_arrays(one, program, feed.first)
+            arrays = agreement._common_arrays(one, program, session.feed.first)
             stack = OneStack(arrays)
             state = program.form(jax.random.key(0), stack.arrays)
             try:
                 agreement.compare_models(
-                    one, program, feed.first, hooks[one.index], explain
+                    one, program, session.feed.first, hooks[one.index], explain
                 )
                 context = RunContext(0, state)
                 steps = (one, program, context, iter([stack]), explain)
@@ -190,14 +190,14 @@ def wait_as_input_thread(peers, release):
 def test_rows_are_compared_by_what_the_model_reads():
     features, labels = DATA
     model = custom()
-    with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
-        plan = model._train_program(feed.first).plan
-        crc = feed._checksum(plan, DATA)
+    with model._open(ModeKeys.TRAIN, lambda: DATA) as session:
+        plan = model._program(session).plan
+        crc = session.feed._checksum(plan, [DATA])
         unread = {**features, "word": np.array(list("cccc"))}
-        assert feed._checksum(plan, (unread, labels)) == crc
+        assert session.feed._checksum(plan, [(unread, labels)]) == crc
         read = {**features, "x": features["x"] + 1}
-        assert feed._checksum(plan, (read, labels)) != crc
-        assert feed._checksum(plan, (features, labels + 1)) != crc
+        assert session.feed._checksum(plan, [(read, labels)]) != crc
+        assert session.feed._checksum(plan, [(features, labels + 1)]) != crc
 
 
 @pytest.mark.parametrize(
@@ -301,10 +301,10 @@ def test_a_model_that_is_not_compiled_is_refused(tmp_path):
 
 def test_without_a_seed_the_processes_take_that_of_the_chief(tmp_path):
     given = ex.RunConfig(tmp_path, tf_random_seed=5)
-    assert agreement.shared_seed(None, given) == 5
-    assert agreement.shared_seed(None, ex.RunConfig(tmp_path)) is None
+    assert agreement.agree_on_seed(None, given) == 5
+    assert agreement.agree_on_seed(None, ex.RunConfig(tmp_path)) is None
     one, other = in_threads(
-        processes_of(2), lambda p: agreement.shared_seed(p, ex.RunConfig(tmp_path))
+        processes_of(2), lambda p: agreement.agree_on_seed(p, ex.RunConfig(tmp_path))
     )
     assert one == other
 
@@ -314,9 +314,9 @@ def test_values_read_for_a_warm_start_are_compared(tmp_path):
 
     def run(one):
         model = models[one.index]
-        with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
-            program = model._train_program(feed.first)
-            state = model._start_state(program, feed.first, None, 1)
+        with model._open(ModeKeys.TRAIN, lambda: DATA) as session:
+            program = model._program(session)
+            state = session.start_state(program, None, model._warm_start)
         with pytest.raises(ClusterError, match="warm start of w: float32"):
             agreement.compare_warm_starts(one, state)
 
@@ -326,13 +326,15 @@ def test_values_read_for_a_warm_start_are_compared(tmp_path):
 def observed(*steps_and_names):
     """Request values in two processes; return what each of them computes."""
     model = custom()
-    with model._feed(lambda: DATA, ModeKeys.TRAIN) as feed:
-        program = model._train_program(feed.first)
+    with model._open(ModeKeys.TRAIN, lambda: DATA) as session:
+        program = model._program(session)
 
     def run(one):
         step, names = steps_and_names[one.index]
         try:
-            return loop._observed(program, set(names), RunContext(step, peers=one))
+            return loop._names_to_observe(
+                program, set(names), RunContext(step, peers=one)
+            )
         except ClusterError as error:
             return str(error)
 

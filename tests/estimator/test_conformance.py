@@ -11,7 +11,7 @@ from estimax import checkpoints, hooks
 from estimax.core.errors import SpecError
 from estimax.estimator.training_hooks import training_hooks
 from estimax.hooks import summary
-from estimax.hooks.out_of_range import OutOfRangeIdsHook
+from estimax.hooks.guards import OutOfRangeIdsHook
 
 
 def steps_on_disk(model):
@@ -120,7 +120,7 @@ def test_a_subclass_may_add_members_and_not_redefine_them(tmp_path):
             return self
 
     class Hides(ex.Estimator):
-        def _feed(self):
+        def _open(self):
             return None
 
     Adds(line_model_fn, tmp_path)

@@ -8,7 +8,7 @@ import estimax as ex
 from estimax import metrics
 from estimax.estimator import curves, results
 from estimax.hooks import summary
-from estimax.hooks.summary import reader
+from estimax.hooks.summary import event_files
 from estimax.metrics.auc import curve_counts
 
 event_accumulator = pytest.importorskip(
@@ -19,7 +19,7 @@ event_accumulator = pytest.importorskip(
 def events(folder):
     """Every event of a folder, also those that a restart hides."""
     for path in sorted(folder.glob("*.tfevents.*")):
-        for record in reader._records(path.read_bytes()):
+        for record in event_files._records(path.read_bytes()):
             yield Event.FromString(record)
 
 

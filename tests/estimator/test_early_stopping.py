@@ -64,7 +64,7 @@ def climber(make):
 def test_a_training_stops_at_the_evaluation_that_says_so(climber):
     model = climber()
     assert run(model) == 8
-    assert checkpoints.finished(model.model_dir).step == 8
+    assert checkpoints.read_finished(model.model_dir).step == 8
 
 
 def test_steps_that_are_named_are_where_it_stops(climber):
@@ -76,7 +76,7 @@ def test_a_killed_run_stops_where_one_never_killed_does(climber, step):
     with pytest.raises(KilledError):
         run(climber(), KillsAt(step))
     model = climber()
-    assert checkpoints.finished(model.model_dir) is None
+    assert checkpoints.read_finished(model.model_dir) is None
     assert run(model) == 8
     assert model.get_variable_value("w") == 8
 

@@ -13,8 +13,8 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import CLASSIFY, Servable
 from estimax.feature_columns import transforms
-from estimax.staging.host_plan import Plan
-from estimax.staging.trace import Call, Origin
+from estimax.staging.host_plan import HostPlan
+from estimax.staging.trace import HostCall, Origin
 
 AGE, SIZE = Origin("features", "age"), Origin("features", "size")
 CITY, TAGS = Origin("features", "city"), Origin("features", "tags")
@@ -35,7 +35,7 @@ def numeric_servable() -> Servable:
             "kernel": np.array([[2.0]], np.float32),
             "bias": np.array([0.5], np.float32),
         },
-        plan=Plan(raw=(AGE, SIZE), calls=()),
+        plan=HostPlan(raw=(AGE, SIZE), calls=()),
         example={
             AGE: np.array([31.0, 46.0, 20.0]),
             SIZE: np.array([1, 2, 3], np.int64),
@@ -78,9 +78,12 @@ def wide_servable() -> Servable:
     return Servable(
         function=wide,
         weights={"city": normal(50, 4), "tags": normal(3, 4), "kernel": normal(9, 2)},
-        plan=Plan(
+        plan=HostPlan(
             raw=(AGE,),
-            calls=(Call("city", hashed, (CITY,)), Call("tags", listed, (TAGS,))),
+            calls=(
+                HostCall("city", hashed, (CITY,)),
+                HostCall("tags", listed, (TAGS,)),
+            ),
         ),
         example=wide_example(),
         methods={"head/classification": CLASSIFY},

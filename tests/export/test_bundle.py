@@ -162,8 +162,9 @@ answers = {
     name: bundle.predict(request, name)["logits"].tolist()
     for name in ("serving_default", "predict")
 }
-rooms = "training estimator heads feature_columns optimizers hooks variables".split()
-rooms += "checkpoints input metrics summary canned config".split()
+rooms = "training estimator heads optimizers hooks canned config v1".split()
+rooms += "feature_columns.column feature_columns.layers staging.variables".split()
+rooms += "checkpoints input metrics hooks.summary".split()
 banned = {f"estimax.{room}" for room in rooms} | {"flax", "optax", "pyarrow"}
 print(json.dumps({"answers": answers, "banned": sorted(banned & set(sys.modules))}))
 """

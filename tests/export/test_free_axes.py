@@ -10,14 +10,14 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.free_axes import symbolic_axes
 from estimax.feature_columns import transforms
-from estimax.staging.host_plan import Plan
-from estimax.staging.trace import Call, Origin
+from estimax.staging.host_plan import HostPlan
+from estimax.staging.trace import HostCall, Origin
 
 A, B, C = (Origin("features", key) for key in "abc")
 
 
 def ids_of(origin):
-    return Call(
+    return HostCall(
         origin.key,
         transforms.SequenceIds(transforms.HashBucket(origin.key, 9, is_integer=True)),
         (origin,),
@@ -26,7 +26,7 @@ def ids_of(origin):
 
 def lengths_of(name, *origins):
     parts = tuple((origin.key, None) for origin in origins)
-    return Call(name, transforms.SequenceLengths(parts), origins)
+    return HostCall(name, transforms.SequenceLengths(parts), origins)
 
 
 def ragged():
@@ -35,16 +35,16 @@ def ragged():
 
 def test_sequences_that_are_compared_share_their_time():
     calls = (lengths_of("n", A, B), ids_of(A), ids_of(B))
-    axes = symbolic_axes(Plan((), calls), {A: ragged(), B: ragged()})
+    axes = symbolic_axes(HostPlan((), calls), {A: ragged(), B: ragged()})
     assert axes == {"staged/a/ids": {1: "t0"}, "staged/b/ids": {1: "t0"}}
 
 
 @pytest.mark.parametrize("length", [1, 2, 9, 11, 16, 17, 27, 60])
 def test_rows_are_open_whatever_length_those_of_the_example_have(length):
     source = transforms.HashBucket("a", 9, is_integer=True)
-    padded = Call("p", transforms.pad_ids(source, "drop"), (A,))
+    padded = HostCall("p", transforms.pad_ids(source, "drop"), (A,))
     batch = {A: Sparse.of_rows([list(range(length)), [4]])}
-    axes = symbolic_axes(Plan((), (padded, ids_of(A))), batch)
+    axes = symbolic_axes(HostPlan((), (padded, ids_of(A))), batch)
     assert {name: set(found) for name, found in axes.items()} == {
         "staged/p/ids": {1},
         "staged/a/ids": {1},
@@ -54,7 +54,7 @@ def test_rows_are_open_whatever_length_those_of_the_example_have(length):
 def test_sequences_of_two_layers_have_a_time_each():
     calls = (lengths_of("n", A, B), lengths_of("m", C), *map(ids_of, (A, B, C)))
     batch = {A: ragged(), B: ragged(), C: Sparse.of_rows([[1], [2]])}
-    axes = symbolic_axes(Plan((), calls), batch)
+    axes = symbolic_axes(HostPlan((), calls), batch)
     assert [axes[f"staged/{key}/ids"] for key in "abc"] == [
         {1: "t0"},
         {1: "t0"},
@@ -65,14 +65,14 @@ def test_sequences_of_two_layers_have_a_time_each():
 def test_a_sequence_in_two_layers_ties_their_times():
     calls = (lengths_of("n", A, B), lengths_of("m", B, C), *map(ids_of, (A, B, C)))
     batch = {origin: ragged() for origin in (A, B, C)}
-    axes = symbolic_axes(Plan((), calls), batch)
+    axes = symbolic_axes(HostPlan((), calls), batch)
     assert {axis[1] for axis in axes.values()} == {"t0"}
 
 
 def test_a_dense_sequence_fixes_the_time_of_those_beside_it():
     calls = (lengths_of("n", A, B), ids_of(A), ids_of(B))
     dense = np.array([[1, 2, 3], [4, -1, -1]])
-    axes = symbolic_axes(Plan((), calls), {A: ragged(), B: dense})
+    axes = symbolic_axes(HostPlan((), calls), {A: ragged(), B: dense})
     assert axes == {}
 
 
@@ -80,7 +80,7 @@ def test_several_ids_of_a_step_are_open_too():
     several = Sparse.of_rows([[[1, 2], [3]], [[4]]])
     calls = (lengths_of("n", A, B), ids_of(A), ids_of(B))
     batch = {A: several, B: Sparse.of_rows([[1, 2], [3]])}
-    axes = symbolic_axes(Plan((), calls), batch)
+    axes = symbolic_axes(HostPlan((), calls), batch)
     assert axes == {"staged/a/ids": {1: "t0", 2: "l0"}, "staged/b/ids": {1: "t0"}}
 
 
@@ -89,7 +89,7 @@ def exported(tmp_path, function, example, calls=()):
     servable = export.Servable(
         lambda weights, inputs: {"serving_default": {"y": function(weights, inputs)}},
         {"kernel": np.arange(3, dtype=np.float32)},
-        Plan(raw, calls),
+        HostPlan(raw, calls),
         example,
     )
     return export.load(export.write_bundle(servable, tmp_path, platforms=("cpu",)))
@@ -138,7 +138,9 @@ def test_a_sequence_and_its_mask_have_one_length(tmp_path):
 
 def test_dense_words_have_any_number_in_a_row(tmp_path):
     words = Strings.of([["x", "y", "z"]])
-    call = Call("a", transforms.pad_ids(transforms.HashBucket("a", 9), "drop"), (A,))
+    call = HostCall(
+        "a", transforms.pad_ids(transforms.HashBucket("a", 9), "drop"), (A,)
+    )
 
     def counted(weights, inputs):
         return jnp.sum(inputs.staged["a"].ids >= 0, axis=1)

@@ -8,8 +8,8 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.hashed_columns import HashedColumns
 from estimax.feature_columns import transforms
-from estimax.staging.host_plan import Plan
-from estimax.staging.trace import Call, Origin
+from estimax.staging.host_plan import HostPlan
+from estimax.staging.trace import HostCall, Origin
 
 NAMES = ("a", "b", "c")
 ORIGINS = {name: Origin("features", name) for name in NAMES}
@@ -18,11 +18,11 @@ N = Origin("features", "n")
 
 def plan():
     calls = [
-        Call(n, transforms.pad_ids(transforms.HashBucket(n, 7 + i), "error"), (o,))
+        HostCall(n, transforms.pad_ids(transforms.HashBucket(n, 7 + i), "error"), (o,))
         for i, (n, o) in enumerate(ORIGINS.items())
     ]
     ids = transforms.pad_ids(transforms.Identity("n", 9), "drop")
-    return Plan(raw=(), calls=(calls[0], Call("n", ids, (N,)), *calls[1:]))
+    return HostPlan(raw=(), calls=(calls[0], HostCall("n", ids, (N,)), *calls[1:]))
 
 
 def batch(rows):

@@ -15,8 +15,8 @@ from estimax.core.errors import BundleError, FeatureError, MissingFileError
 from estimax.core.sparse import Ids
 from estimax.core.strings import Strings
 from estimax.feature_columns import transforms
-from estimax.staging.host_plan import Plan
-from estimax.staging.trace import Call, Origin
+from estimax.staging.host_plan import HostPlan
+from estimax.staging.trace import HostCall, Origin
 
 sys.path.insert(0, str(Path(__file__).parent))
 import servables  # lies beside this file
@@ -34,7 +34,7 @@ def function_answering(**outputs):
     return dataclasses.replace(
         servables.numeric_servable(),
         function=function,
-        plan=Plan(raw=(servables.AGE,), calls=()),
+        plan=HostPlan(raw=(servables.AGE,), calls=()),
     )
 
 
@@ -139,7 +139,7 @@ def test_features_that_are_one_array_are_called_feature(tmp_path):
     servable = export.Servable(
         function=lambda w, x: {"serving_default": {"y": x.raw["features"] @ w["k"]}},
         weights={"k": np.ones((2, 1), np.float32)},
-        plan=Plan(raw=(origin,), calls=()),
+        plan=HostPlan(raw=(origin,), calls=()),
         example={origin: np.ones((1, 2), np.float32)},
     )
     bundle = export.load(write_at(tmp_path, 1700000000, servable))
@@ -155,7 +155,7 @@ def test_a_model_that_reads_nothing_still_knows_its_rows(tmp_path):
         return {"serving_default": {"y": bias}}
 
     servable = dataclasses.replace(
-        servables.numeric_servable(), function=baseline, plan=Plan(raw=(), calls=())
+        servables.numeric_servable(), function=baseline, plan=HostPlan(raw=(), calls=())
     )
     bundle = export.load(write_at(tmp_path, 1700000000, servable))
     assert bundle.predict({"age": [1.0, 2.0, 3.0]})["y"].tolist() == [[0.5]] * 3
@@ -170,7 +170,7 @@ def test_small_floats_survive(tmp_path):
         return {"serving_default": {"y": age @ weights["kernel"] + weights["bias"]}}
 
     servable = dataclasses.replace(
-        servable, function=function, weights=half, plan=Plan((servables.AGE,), ())
+        servable, function=function, weights=half, plan=HostPlan((servables.AGE,), ())
     )
     bundle = export.load(write_at(tmp_path, 1700000000, servable))
     answer = bundle.predict({"age": [1.0]})["y"]
@@ -187,7 +187,7 @@ def test_a_transform_that_is_not_data_is_refused(tmp_path):
     servable = export.Servable(
         function=lambda w, x: {"serving_default": {"y": x.staged["own"]}},
         weights={},
-        plan=Plan(raw=(), calls=(Call("own", Own(), (servables.CITY,)),)),
+        plan=HostPlan(raw=(), calls=(HostCall("own", Own(), (servables.CITY,)),)),
         example={servables.CITY: Strings.of(["Oslo"])},
     )
     with pytest.raises(FeatureError, match="cannot write a Own into a bundle"):
@@ -207,7 +207,7 @@ def test_a_cross_of_dense_features_may_grow_beyond_its_example(tmp_path):
     servable = export.Servable(
         function=function,
         weights={},
-        plan=Plan(raw=(), calls=(Call("x", cross, (servables.CITY, tags)),)),
+        plan=HostPlan(raw=(), calls=(HostCall("x", cross, (servables.CITY, tags)),)),
         example={
             servables.CITY: Strings.of(np.array([["a", "b", ""]])),
             tags: Strings.of(np.array([["c", "d", ""]])),
@@ -227,7 +227,10 @@ def test_a_cross_of_dense_features_may_grow_beyond_its_example(tmp_path):
             {"example": {servables.AGE: np.ones(0), servables.SIZE: np.ones(0)}},
             "at least one row",
         ),
-        ({"plan": Plan(raw=(Origin("labels", None),), calls=())}, "is not a feature"),
+        (
+            {"plan": HostPlan(raw=(Origin("labels", None),), calls=())},
+            "is not a feature",
+        ),
     ],
 )
 def test_a_servable_that_cannot_be_served_is_refused(changes, words):
@@ -240,7 +243,7 @@ def test_features_may_have_numbers_for_names(tmp_path):
     servable = export.Servable(
         function=lambda w, x: {"serving_default": {"y": x.raw["features/0"] * 2}},
         weights={},
-        plan=Plan(raw=(origin,), calls=()),
+        plan=HostPlan(raw=(origin,), calls=()),
         example={origin: np.ones(1, np.float32)},
     )
     bundle = export.load(write_at(tmp_path, 1700000000, servable))

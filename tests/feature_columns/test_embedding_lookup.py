@@ -15,6 +15,8 @@ from estimax.core.errors import FeatureError
 from estimax.staging import host_plan as plans
 from estimax.staging.packing import pack
 from estimax.training import UpdateKind
+from estimax.training import gradients as of_step
+from estimax.training.updates import UpdatePlan
 
 V, D = 40, 3
 BATCHES = [
@@ -61,17 +63,16 @@ def indexed(features):
     return table[ids].sum(axis=(1, 2)) + jnp.take(linear, ids, axis=0).sum(axis=1)
 
 
-def model_of(net, train_op, **options):
+def recording_of(net, train_op, batch=BATCHES[0], **options):
     def function(features, labels):
         loss = jnp.mean(jnp.square(net(features) - labels))
         return ex.EstimatorSpec("train", loss=loss, train_op=train_op)
 
-    return training.Model(function, "train", **options)
+    return training.record(function, plans.flatten(*batch), "train", **options)
 
 
 def program_of(net, train_op, batch=BATCHES[0], **options):
-    model = model_of(net, train_op, **options)
-    return training.train_program(model, plans.flatten(*batch))
+    return training.compile(recording_of(net, train_op, batch, **options))
 
 
 def trained(net, train_op, batches=BATCHES):
@@ -119,9 +120,9 @@ def test_rows_that_no_id_names_keep_their_momentum(net):
     ],
 )
 def test_a_variable_that_is_only_looked_up_is_updated_by_row(net, kind):
-    updates = program_of(net, optimizers.Adagrad(0.1)).updates
-    assert updates.tables["emb"].kind is kind
-    assert not updates.param_groups
+    program = program_of(net, optimizers.Adagrad(0.1))
+    assert program.updates["emb"].kind is kind
+    assert not program.shapes.params
 
 
 WORDS = [f"w{i}" for i in range(V - 1)]
@@ -144,8 +145,8 @@ def test_words_found_on_the_host_are_updated_by_row(words, kind):
 
     texts = np.array([["w0", "w2"], ["other", "w38"]], object)
     batch = ({"a": texts}, np.arange(2, dtype=np.float32))
-    updates = program_of(net, optimizers.Adagrad(0.1), batch).updates
-    assert updates.tables["emb"].kind is kind
+    program = program_of(net, optimizers.Adagrad(0.1), batch)
+    assert program.updates["emb"].kind is kind
 
 
 def test_words_train_the_rows_that_their_indices_train():
@@ -179,8 +180,8 @@ def test_a_bag_of_words_is_updated_by_row():
 
     bags = ex.Sparse.of_rows([["w3", "w3"], ["other"]])
     batch = ({"a": bags}, np.arange(2, dtype=np.float32))
-    updates = program_of(net, optimizers.Adagrad(0.1), batch).updates
-    assert updates.tables["emb"].kind is UpdateKind.ROWS
+    program = program_of(net, optimizers.Adagrad(0.1), batch)
+    assert program.updates["emb"].kind is UpdateKind.ROWS
 
 
 def test_tables_of_one_size_share_their_distinct_ids():
@@ -192,12 +193,13 @@ def test_tables_of_one_size_share_their_distinct_ids():
 
 
 def test_the_gradient_of_computed_ids_has_the_size_of_the_batch():
-    program = program_of(computed, optimizers.Adagrad(0.1))
+    recording = recording_of(computed, optimizers.Adagrad(0.1))
+    updates, program = UpdatePlan.from_recording(recording), training.compile(recording)
     arrays = pack(program.plan.prepare(plans.flatten(*BATCHES[0])))
     state = program.form(jax.random.key(0), arrays)
 
     def gradients(state, batch):
-        found, _ = training.steps.gradients(program.updates, state, batch)
+        found, _ = of_step.compute_gradients(updates, state, batch)
         return found.rows, found.whole
 
     prepared = program.plan.prepare(plans.flatten(*BATCHES[0]))
@@ -214,9 +216,9 @@ def test_a_variable_that_the_loss_also_reads_whole_is_updated_whole():
         with ex.variable_scope(ex.get_variable_scope(), reuse=True):
             return 0.01 * jnp.square(ex.get_variable("emb", (V, D)))
 
-    updates = program_of(net, optimizers.Adagrad(0.1)).updates
-    assert list(updates.param_groups) == ["emb"]
-    assert list(updates.tables) == ["linear"]
+    program = program_of(net, optimizers.Adagrad(0.1))
+    assert list(program.shapes.params) == ["emb"]
+    assert list(program.shapes.tables) == ["linear"]
 
 
 def test_a_histogram_of_the_table_leaves_it_updated_by_row():
@@ -225,8 +227,8 @@ def test_a_histogram_of_the_table_leaves_it_updated_by_row():
         ex.summary.histogram("emb", table)
         return ex.embedding_lookup(table, features["a"]).sum(axis=(1, 2))
 
-    updates = program_of(net, optimizers.Adagrad(0.1)).updates
-    assert updates.tables["emb"].kind is UpdateKind.ROWS
+    program = program_of(net, optimizers.Adagrad(0.1))
+    assert program.updates["emb"].kind is UpdateKind.ROWS
 
 
 def test_a_table_shared_by_two_scopes_is_looked_up_twice_and_updated_once():
@@ -254,9 +256,7 @@ def test_an_array_that_is_no_variable_is_looked_up_too():
         kernel = nn.Dense(D, use_bias=False, name="d")(jnp.eye(V))
         return ex.embedding_lookup(kernel, features["a"]).sum(axis=(1, 2))
 
-    assert list(program_of(net, optimizers.SGD(0.1)).updates.param_groups) == [
-        "d/kernel"
-    ]
+    assert list(program_of(net, optimizers.SGD(0.1)).shapes.params) == ["d/kernel"]
 
 
 def test_an_id_of_the_input_out_of_range_is_an_error_that_names_it():
@@ -486,7 +486,7 @@ def both(features):
 
 def test_a_step_without_jit_updates_the_same_rows():
     program = program_of(both, optimizers.Adagrad(0.5), eager=True)
-    assert sorted(program.updates.tables) == ["emb", "linear", "other"]
+    assert sorted(program.shapes.tables) == ["emb", "linear", "other"]
     batch = pack(program.plan.prepare(plans.flatten(*BATCHES[0])))
     with jax.disable_jit():
         state, _ = program.step(program.init(jax.random.key(0), batch), batch)

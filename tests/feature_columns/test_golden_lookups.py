@@ -93,8 +93,8 @@ def test_a_step_updates_rows_by_tensorflow_s_gradient(size):
         return ex.EstimatorSpec("train", loss=loss, train_op=ex.optimizers.SGD(1.0))
 
     batch = plans.flatten(features, None)
-    program = training.train_program(training.Model(function, "train"), batch)
-    assert not program.updates.param_groups  # all of them are tables, updated by row
+    program = training.compile(training.record(function, batch, "train"))
+    assert not program.shapes.params  # all of them are tables, updated by row
     arrays = pack(program.plan.prepare(batch))
     state, _ = program.step(program.init(jax.random.key(0), arrays), arrays)
     for case in cases:

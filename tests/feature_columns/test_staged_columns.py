@@ -26,7 +26,7 @@ def _traced(layer, raw):
 
     def run(arrays):
         features = {
-            key: trace.knows(
+            key: trace.register_feature(
                 arrays.get(key, staging.HostOnly(origins[key], "text")), origins[key]
             )
             for key in raw

@@ -47,7 +47,7 @@ def test_a_saved_model_has_nodes_signatures_and_a_start(tmp_path):
 def test_attributes_have_the_fields_of_their_kinds():
     graph = Graph()
     graph.add("Op", a=True, b=7, c=b"text", d=[Dtype("int64"), Dtype("string")], e=1.5)
-    encoded, start = graph.encoded()
+    encoded, start = graph.encode()
     assert start is None
     (node,) = values(encoded, 1)
     attributes = {

@@ -29,7 +29,9 @@ def traced_loss(head, raw_labels, logits):
                 labels = staging.HostOnly(origin, kind)
             else:
                 labels = array
-            return head.loss(trace.knows(labels, origin), jnp.asarray(logits))
+            return head.loss(
+                trace.register_feature(labels, origin), jnp.asarray(logits)
+            )
 
     is_array = isinstance(raw_labels, np.ndarray)
     return jax.jit(run)(raw_labels if is_array else None)

@@ -79,7 +79,7 @@ def test_a_mask_computed_on_the_device_is_enough():
     def run(lengths):
         trace = staging.Trace("train", lambda call: call.run({origin: sparse}))
         with staging.tracing(trace):
-            labels = trace.knows(staging.HostOnly(origin, "sparse"), origin)
+            labels = trace.register_feature(staging.HostOnly(origin, "sparse"), origin)
             mask = jnp.arange(3)[None, :] < lengths[:, None]
             return HEAD.loss(LOGITS, labels, {"mask": mask})
 

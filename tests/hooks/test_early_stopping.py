@@ -149,7 +149,7 @@ def test_a_stop_leaves_word_and_says_why(
         run([hook], steps=20)
     why = "no decrease of 'loss' for 4 steps: 3 at step 4, 3.5 at step 8"
     assert f"stopping at step 8: {why}" in caplog.text
-    found = checkpoints.finished(model.model_dir)
+    found = checkpoints.read_finished(model.model_dir)
     assert found is not None
     assert (found.step, found.reason) == (8, why)
 
@@ -159,13 +159,13 @@ def test_a_run_that_begins_takes_the_word_back(
 ) -> None:
     checkpoints.mark_finished(tmp_path, 3, "enough")
     run([hooks.CheckpointSaverHook(tmp_path, save_steps=10)], steps=1)
-    assert checkpoints.finished(tmp_path) is None
+    assert checkpoints.read_finished(tmp_path) is None
 
 
 def test_no_evaluation_yet_is_no_reason(model: Model, run: Any) -> None:
     hook = hooks.stop_if_lower_hook(model, "loss", 1.0, **EVERY_STEP)
     assert run([hook], steps=3).step == 3
-    assert checkpoints.finished(model.model_dir) is None
+    assert checkpoints.read_finished(model.model_dir) is None
 
 
 def test_a_metric_that_no_evaluation_has_is_an_error(model: Model, run: Any) -> None:

@@ -6,12 +6,12 @@ import numpy as np
 from tensorboardX.proto import event_pb2
 
 from estimax.hooks import SummarySaverHook, summary
-from estimax.hooks.summary import reader
+from estimax.hooks.summary import event_files
 
 
 def histograms(logdir: Path) -> list[tuple[int, str, int]]:
     (path,) = logdir.iterdir()
-    records = reader._records(path.read_bytes())
+    records = event_files._records(path.read_bytes())
     events = [event_pb2.Event.FromString(record) for record in records]
     return [
         (event.step, value.tag, int(value.histo.num))

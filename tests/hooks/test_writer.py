@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2
 
-from estimax.hooks.summary import SummaryWriter, read_scalars, reader, writer
+from estimax.hooks.summary import SummaryWriter, event_files, read_scalars
 
 
 def events(logdir: Path) -> list[event_pb2.Event]:
     data = [path.read_bytes() for path in sorted(logdir.iterdir())]
-    found = [record for file in data for record in reader._records(file)]
+    found = [record for file in data for record in event_files._records(file)]
     return [event_pb2.Event.FromString(record) for record in found]
 
 
@@ -62,7 +62,10 @@ def test_few_idle_files_stay_open(tmp_path: Path) -> None:
     for number in range(30):
         with SummaryWriter(tmp_path / str(number)) as out:
             out.scalar("a", 1, 1)
-    assert sum(file.users == 0 for file in writer._files.values()) <= writer.MOST_IDLE
+    assert (
+        sum(file.users == 0 for file in event_files._files.values())
+        <= event_files.MOST_IDLE
+    )
 
 
 def test_files_of_one_second_do_not_overwrite_each_other(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import estimax as ex
 from estimax import checkpoints
 from estimax.core.spec import ModeKeys
+from estimax.staging.packing import pack
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +132,10 @@ def test_a_batch_that_cannot_be_split_trains_as_on_one_device(caplog):
 
 def compiled_step(model):
     """Return the text of the compiled step, and its state."""
-    with model._feed(models.input_fn(), ModeKeys.TRAIN) as feed:
-        program = model._train_program(feed.first)
-        state = model._start_state(program, feed.first, None, seed=1)
-        batch = next(iter(feed.batches(program.plan, depth=1)))
+    with model._open(ModeKeys.TRAIN, models.input_fn(), seed=1) as session:
+        program = model._program(session)
+        state = session.start_state(program, None, model._warm_start)
+        batch = next(iter(session.feed.batches(program.plan, depth=1)))
         return program.step.lower(state, batch.arrays).compile().as_text(), state
 
 
@@ -153,13 +154,14 @@ def test_the_step_of_a_sharded_table_has_no_operation_of_its_size():
 @pytest.mark.slow
 def test_neither_initial_values_nor_evaluation_need_a_whole_table():
     model = models.estimator(**models.SHARDED)
-    with model._feed(models.input_fn(), ModeKeys.TRAIN) as feed:
-        program = model._train_program(feed.first)
-        packed = model._training_devices.placing.pack(program.plan.prepare(feed.first))
+    with model._open(ModeKeys.TRAIN, models.input_fn()) as session:
+        program = model._program(session)
+        prepared = program.plan.prepare(session.feed.first)
+        packed = pack(prepared, session.placement)
         init = program.init.lower(jax.random.key(0), packed).compile().as_text()
-    with model._feed(models.input_fn(), ModeKeys.EVAL) as feed:
-        program = model._eval_program(feed.first)
-        batch = next(iter(feed.batches(program.plan, depth=1)))
+    with model._open(ModeKeys.EVAL, models.input_fn()) as session:
+        program = model._program(session)
+        batch = next(iter(session.feed.batches(program.plan, depth=1)))
         forms = program.placement.forms(program.shapes)
         evaluation = program.step.lower(forms, batch.arrays).compile().as_text()
     for text in (init, evaluation):

@@ -6,7 +6,7 @@ import pytest
 from estimax import parallel
 from estimax.optimizers import SGD, Adagrad
 from estimax.optimizers import update_rows as update_of_one
-from estimax.parallel import Placement, TableRule
+from estimax.parallel import Placement
 
 V = 21  # on 8 devices: 24 rows, 3 per device
 
@@ -14,7 +14,7 @@ V = 21  # on 8 devices: 24 rows, 3 per device
 @pytest.fixture
 def placement():
     mesh = parallel.make_mesh(8)
-    return Placement.of(mesh, TableRule(above=0), {"emb": jnp.zeros((V, 2))})
+    return Placement(mesh, shard_above=0).with_tables({"emb": jnp.zeros((V, 2))})
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from estimax.export import TensorInfo
 from estimax.feature_columns import transforms
 from estimax.serving.json_rows import FeatureReader
 from estimax.serving.requests import IdCheck
-from estimax.staging.host_plan import Plan
-from estimax.staging.trace import Call, Origin
+from estimax.staging.host_plan import HostPlan
+from estimax.staging.trace import HostCall, Origin
 
 N, M = Origin("features", "n"), Origin("features", "m")
 
@@ -18,7 +18,7 @@ def test_ids_out_of_range_are_found_in_their_request():
     table = transforms.pad_ids(transforms.Identity("n", 5), "error")
     shown = transforms.pad_ids(transforms.Identity("m", 5), "drop")
     check = IdCheck(
-        Plan(raw=(), calls=(Call("n", table, (N,)), Call("m", shown, (M,))))
+        HostPlan(raw=(), calls=(HostCall("n", table, (N,)), HostCall("m", shown, (M,))))
     )
     reader = FeatureReader(
         [TensorInfo("n", "int64", (None,)), TensorInfo("m", "int64", (None,))], [N, M]

@@ -1,5 +1,6 @@
 """Batches of several processes, with threads in place of processes."""
 
+import itertools
 import logging
 
 import numpy as np
@@ -12,25 +13,6 @@ from estimax.staging.batches import PlacedBatch
 from estimax.staging.cluster_batches import ClusterBatches
 
 
-class Elements:
-    """Arrays with the number of those read as position."""
-
-    def __init__(self, arrays):
-        self._arrays = iter(arrays)
-        self.read = 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        array = next(self._arrays)
-        self.read += 1
-        return array
-
-    def get_state(self):
-        return self.read
-
-
 def batches_of(peer, arrays, requests=None, limit=None, checksum=None):
     """Batches of ids [rows, width], padded to the width that the processes agree on."""
 
@@ -40,7 +22,7 @@ def batches_of(peer, arrays, requests=None, limit=None, checksum=None):
         return PlacedBatch(padded, len(array), None)
 
     return ClusterBatches(
-        Elements(arrays),
+        zip(arrays, itertools.count(1)),  # the position: how many were read
         peer,
         requests or Requests(),
         prepare=prepare,
@@ -116,7 +98,7 @@ def test_rows_that_differ_between_processes_are_an_error():
 def test_examples_are_counted_over_all_processes_and_positions_kept():
     def read(peer):
         batches = batches_of(peer, ones((4, 1), (4, 1)))
-        return [(batch.examples, batches.get_state()) for batch in batches]
+        return [(batch.examples, batch.position) for batch in batches]
 
     assert in_threads(processes_of(3), read) == [[(12, 1), (12, 2)]] * 3
 

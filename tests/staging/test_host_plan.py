@@ -9,7 +9,7 @@ from estimax.core.errors import FeatureError, SpecError
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
 from estimax.staging.host_plan import (
-    Plan,
+    HostPlan,
     RowGroup,
     as_device_dtype,
     batch_size,
@@ -17,7 +17,7 @@ from estimax.staging.host_plan import (
     make_unique,
     unflatten,
 )
-from estimax.staging.trace import Call, Origin
+from estimax.staging.trace import HostCall, Origin
 
 AGE, CITY, LABELS = (
     Origin("features", "age"),
@@ -86,8 +86,8 @@ class CityIds:
 
 
 def test_a_plan_makes_numbers_of_a_raw_batch():
-    plan = Plan(
-        (AGE,), (Call("city", CityIds(), (CITY,)),), (RowGroup("g", ("city",), 9),)
+    plan = HostPlan(
+        (AGE,), (HostCall("city", CityIds(), (CITY,)),), (RowGroup("g", ("city",), 9),)
     )
     batch = {AGE: np.array([1.5, 2.5]), CITY: Strings.of(["Oslo", "Ulm"])}
     prepared = plan.prepare(batch)
@@ -98,7 +98,7 @@ def test_a_plan_makes_numbers_of_a_raw_batch():
 
 
 def test_a_feature_that_went_missing_or_changed_its_kind_is_named():
-    plan = Plan((AGE,), ())
+    plan = HostPlan((AGE,), ())
     with pytest.raises(FeatureError, match=r"features/age: .* it is missing"):
         plan.prepare({})
     with pytest.raises(FeatureError, match=r"features/age: .* it is Strings"):
@@ -157,7 +157,7 @@ def test_named_tuples_and_names_given_twice_are_refused():
 
 def test_forwarded_values_are_arrays_and_sparse_ones_are_filled():
     forwarded = (Forwarded(CITY), Forwarded(AGE, 7))
-    plan = Plan(raw=(), calls=(), forwarded=forwarded)
+    plan = HostPlan(raw=(), calls=(), forwarded=forwarded)
     ages = Sparse.of_rows([[2**40], [], [1, 2]])
     found = plan.forward({CITY: Strings.of(["a", "", "c"]), AGE: ages})
     assert found[forwarded[0]].tolist() == [b"a", b"", b"c"]

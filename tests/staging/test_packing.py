@@ -1,7 +1,10 @@
 import jax
 import numpy as np
+import pytest
 
-from estimax.staging.packing import pack, unpack
+from estimax.parallel import Placement, make_mesh
+from estimax.staging.host_plan import PreparedBatch
+from estimax.staging.packing import pack, pack_stack, put, unpack
 
 
 def tree(rows=2):
@@ -38,3 +41,53 @@ def test_equal_shapes_share_a_layout_and_so_compile_once():
     total(pack(tree()))
     total(pack(tree(rows=3)))
     assert len(traced) == 2
+
+
+@pytest.fixture
+def eight():
+    return Placement(make_mesh(8))
+
+
+def batch(examples, seed=0):
+    rng = np.random.default_rng(seed)
+    return PreparedBatch(
+        raw={"x": rng.normal(size=(examples, 3)).astype(np.float32)},
+        staged={"ids": rng.integers(0, 9, (examples, 2)).astype(np.int32)},
+        unique={"g": np.arange(16, dtype=np.int32)},
+    )
+
+
+def assert_equal(found, expected):
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(found), expected)
+
+
+def test_each_device_gets_its_share_of_the_examples(eight):
+    given = batch(16)
+    placed = put(pack(given, eight), eight)
+    shards = placed.buffers["float32"].addressable_shards
+    assert {shard.data.shape for shard in shards} == {(1, 6)}
+    found = jax.jit(unpack)(placed)
+    assert_equal(found, given)
+    assert {s.data.shape for s in found.raw["x"].addressable_shards} == {(2, 3)}
+
+
+def test_a_batch_that_does_not_divide_is_on_every_device(eight):
+    given = batch(5)
+    placed = put(pack(given, eight), eight)
+    assert placed.buffers["float32"].sharding.is_fully_replicated
+    assert_equal(jax.jit(unpack)(placed), given)
+
+
+def test_stacked_batches_are_split_one_by_one(eight):
+    first, second = batch(8, 1), batch(8, 2)
+    joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), first, second)
+    stack = put(pack_stack(joined, 2, 4, eight), eight)
+    for place, given in enumerate((first, second)):
+        one = jax.tree.map(lambda leaf, place=place: leaf[place], stack)
+        assert_equal(jax.jit(unpack)(one), given)
+
+
+def test_one_device_packs_as_before():
+    packed = pack(batch(5), Placement())
+    assert packed.layout.sharding is None
+    assert packed.buffers["float32"].shape == (15,)

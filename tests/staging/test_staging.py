@@ -41,7 +41,7 @@ def test_outside_of_a_trace_a_transform_simply_runs():
 
 def test_inside_a_trace_it_is_recorded_once_and_delivered():
     trace = Trace(ModeKeys.TRAIN, lambda call: jnp.array([4, 3]))
-    city = trace.knows(HostOnly(CITY, "text"), CITY)
+    city = trace.register_feature(HostOnly(CITY, "text"), CITY)
     with staging.tracing(trace):
         first = staging.stage(Lengths(), {"city": city})
         again = staging.stage(Lengths(), {"renamed": city, "city": city})
@@ -55,8 +55,8 @@ def test_inside_a_trace_it_is_recorded_once_and_delivered():
 def test_two_transforms_of_one_name_get_two_names():
     trace = Trace(ModeKeys.TRAIN, lambda call: jnp.zeros(1))
     other = Origin("features", "town")
-    one = trace.knows(HostOnly(CITY, "text"), CITY)
-    two = trace.knows(HostOnly(other, "text"), other)
+    one = trace.register_feature(HostOnly(CITY, "text"), CITY)
+    two = trace.register_feature(HostOnly(other, "text"), other)
     with staging.tracing(trace):
         staging.stage(Lengths(), {"city": one})
         staging.stage(Lengths(), {"city": two})
@@ -117,7 +117,7 @@ def test_a_placeholder_can_be_shown_and_kept_in_sets():
 
 def test_what_can_be_staged_is_raw_or_concrete():
     trace = Trace(ModeKeys.TRAIN, lambda call: None)
-    city = trace.knows(HostOnly(CITY, "text"), CITY)
+    city = trace.register_feature(HostOnly(CITY, "text"), CITY)
     with staging.tracing(trace):
         assert staging.can_stage(city)
         assert staging.can_stage(np.zeros(2))

@@ -70,13 +70,13 @@ def device_ids(features, key="a"):
 
 
 def model_of(net, train_op):
-    """A model whose loss pulls net(features) [B, D] towards the labels."""
+    """A model function whose loss pulls net(features) [B, D] towards the labels."""
 
     def function(features, labels):
         loss = jnp.mean(jnp.square(net(features) - labels))
         return EstimatorSpec(ModeKeys.TRAIN, loss=loss, train_op=train_op)
 
-    return training.Model(function, ModeKeys.TRAIN)
+    return function
 
 
 def batch_of(a, b=None):
@@ -88,9 +88,13 @@ def batch_of(a, b=None):
     return plans.flatten(features, labels)
 
 
+def program_of(model, batch):
+    return training.compile(training.record(model, batch, ModeKeys.TRAIN))
+
+
 def train(model, batches):
     """One step for each raw batch; returns the program and the last state."""
-    program = training.train_program(model, batches[0])
+    program = program_of(model, batches[0])
     prepared = [pack(program.plan.prepare(batch)) for batch in batches]
     state = program.init(jax.random.key(0), prepared[0])
     for batch in prepared:

@@ -14,11 +14,12 @@ from table_models import (
     device_ids,
     host_ids,
     model_of,
+    program_of,
     train,
 )
 
 from estimax import optimizers, training
-from estimax.core.spec import EstimatorSpec, ModeKeys
+from estimax.core.spec import EstimatorSpec
 from estimax.staging import variables
 from estimax.staging.packing import pack, pack_stack
 
@@ -169,7 +170,7 @@ def test_a_penalty_over_a_table_does_not_make_adam_copy_it():
         return EstimatorSpec("train", loss=loss, train_op=optimizers.Adam(0.1))
 
     batch = DUPLICATES[0]
-    program = training.train_program(training.Model(function, ModeKeys.TRAIN), batch)
+    program = program_of(function, batch)
     prepared = program.plan.prepare(batch)
     stack = pack_stack(prepared, 1, capacity=4)
     state = jax.eval_shape(program.init, jax.random.key(0), pack(prepared))

@@ -1,15 +1,17 @@
 import optax
 import pytest
-from table_models import Table, batch_of, device_ids, host_ids, model_of
+from table_models import Table, batch_of, device_ids, host_ids, model_of, program_of
 
 from estimax import optimizers, training
 from estimax.core.errors import SpecError
+from estimax.core.spec import ModeKeys
 from estimax.training.updates import UpdateKind, UpdatePlan
 
 
 def plan_training(net, train_op, batch=None):
-    model = model_of(net, train_op)
-    return UpdatePlan.from_recording(model, model.record(batch or batch_of([[0, 1]])))
+    batch = batch or batch_of([[0, 1]])
+    recording = training.record(model_of(net, train_op), batch, ModeKeys.TRAIN)
+    return UpdatePlan.from_recording(recording)
 
 
 def by_host(features):
@@ -78,5 +80,5 @@ def test_a_train_op_that_matches_nothing_is_told_what_there_is():
 
 def test_a_program_keeps_its_training():
     model = model_of(by_host, optimizers.SGD(0.1))
-    program = training.train_program(model, batch_of([[0, 1]]))
-    assert program.updates.tables["t/rows"].kind is UpdateKind.ROWS
+    program = program_of(model, batch_of([[0, 1]]))
+    assert program.updates["t/rows"].kind is UpdateKind.ROWS

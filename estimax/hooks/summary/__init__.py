@@ -1,12 +1,18 @@
 """Summaries: log values inside a model, write and read event files.
 
-Read `log.py` for what a `model_fn` calls, `writer.py` and `reader.py` for event files,
+Read `log.py` for what a `model_fn` calls, `event_files.py` for reading and writing,
 `curves.py` and `projector.py` for what evaluations and trainings write besides.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from estimax.core import migration
+from estimax.hooks.summary.event_files import (
+    Output,
+    SummaryWriter,
+    read_scalars,
+    times_written,
+)
 from estimax.hooks.summary.log import (
     audio,
     histogram,
@@ -17,8 +23,6 @@ from estimax.hooks.summary.log import (
     text,
 )
 from estimax.hooks.summary.projector import Embedding, write_embeddings
-from estimax.hooks.summary.reader import read_scalars
-from estimax.hooks.summary.writer import Output, SummaryWriter, times_written
 
 __all__ = [
     "Embedding",

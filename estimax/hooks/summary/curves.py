@@ -41,7 +41,7 @@ def draw_curve(x: ArrayLike, y: ArrayLike, *, marks: bool = False) -> Picture:
     _line(canvas, across, up, 2, _BLUE)
     if marks:
         _stamp(canvas, across, up, 6, _BLUE)
-    return _averaged(canvas)
+    return _average_blocks(canvas)
 
 
 def draw_matrix(counts: ArrayLike) -> Picture:
@@ -101,7 +101,7 @@ def _stamp(
                 canvas[rows + down, columns + right] = color
 
 
-def _averaged(canvas: Picture) -> Picture:
+def _average_blocks(canvas: Picture) -> Picture:
     blocks = canvas.reshape(_SIZE, _FINE, _SIZE, _FINE, 3)
     total = blocks.sum(axis=(1, 3), dtype=np.uint16)
     averaged: Picture = (total // _FINE**2).astype(np.uint8)

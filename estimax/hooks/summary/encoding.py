@@ -8,20 +8,22 @@ as long for histograms, of which a default training writes several every 100 ste
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import struct
+import wave
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from estimax.hooks.summary.plugins import encoded_pr_curve
-from estimax.hooks.summary.sounds import encoded_sounds
-
 _BUCKETS = 30  # TensorBoard draws 30
+_DRAWN_THRESHOLDS = 101  # enough to draw a curve; AUC counts at 200
 _LARGEST = float(np.finfo(np.float64).max)
+_LARGEST_SAMPLE = 32767  # of sound with 16 bits
 # Below 2**500 and above 2**-500, widths of buckets stay within the range of float64.
 _LARGE_EXPONENT = 500
 _ILLEGAL = re.compile(r"[^-/\w.]")
@@ -43,11 +45,11 @@ def encode(kind: str, name: str, value: Any) -> list[Message]:
         case "histogram":
             return _histogram(tag, value)
         case "image":
-            return encoded_images(tag, np.asarray(value))
+            return encode_images(tag, np.asarray(value))
         case "audio":
-            return encoded_sounds(tag, np.asarray(value), int(option))
+            return encode_sounds(tag, np.asarray(value), int(option))
         case "pr_curve":
-            return encoded_pr_curve(tag, np.asarray(value))
+            return encode_pr_curve(tag, np.asarray(value))
         case "text":
             return _text(tag, str(value))
     raise ValueError(
@@ -146,7 +148,7 @@ def _text(tag: str, value: str) -> list[Message]:
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
 
 
-def encoded_images(tag: str, images: NDArray[Any]) -> list[Any]:
+def encode_images(tag: str, images: NDArray[Any]) -> list[Any]:
     """Return messages of images [B, H, W, C] or [H, W, C], with TensorFlow's tags."""
     from tensorboardX.proto.summary_pb2 import Summary
 
@@ -215,3 +217,117 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
     return (
         struct.pack(">I", len(content)) + kind + content + struct.pack(">I", checksum)
     )
+
+
+def encode_sounds(tag: str, sounds: NDArray[Any], rate: int) -> list[Any]:
+    """Return messages of sounds [B, T, C] or [B, T], with TensorFlow's tags."""
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    batch = sounds[..., None] if sounds.ndim == 2 else sounds
+    if batch.ndim != 3 or not batch.size:
+        raise ValueError(
+            f"audio {tag!r}: expected [B, T] or [B, T, C], got shape {sounds.shape}."
+        )
+    values = []
+    for index, sound in enumerate(batch):
+        audio = Summary.Audio(
+            sample_rate=rate,
+            num_channels=sound.shape[1],
+            length_frames=sound.shape[0],
+            encoded_audio_string=wav(sound, rate),
+            content_type="audio/wav",
+        )
+        full = f"{tag}/audio" if len(batch) == 1 else f"{tag}/audio/{index}"
+        values.append(Summary.Value(tag=full, audio=audio))
+    return values
+
+
+def wav(sound: NDArray[Any], rate: int) -> bytes:
+    """Return samples [T, C] within [-1, 1] as a WAV file; others are clipped.
+
+    >>> wav(np.zeros((8, 1)), 8000)[:4]
+    b'RIFF'
+    """
+    # NaN becomes silence, because it has no integer.
+    finite = np.nan_to_num(sound.astype(np.float64), nan=0.0, posinf=1.0, neginf=-1.0)
+    samples = np.round(np.clip(finite, -1.0, 1.0) * _LARGEST_SAMPLE).astype("<i2")
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setnchannels(sound.shape[1])
+        out.setsampwidth(2)
+        out.setframerate(rate)
+        out.writeframes(samples.tobytes())
+    return file.getvalue()
+
+
+def encode_pr_curve(tag: str, counts: NDArray[Any]) -> list[Any]:
+    """Return the message of a precision-recall curve.
+
+    Args:
+      tag: The tag in TensorBoard.
+      counts: Weights [4, T] of true positives, false positives, true negatives and
+        false negatives, at T ascending and evenly spaced thresholds from 0 to 1.
+    """
+    from tensorboardX.proto.plugin_pr_curve_pb2 import PrCurvePluginData
+    from tensorboardX.proto.summary_pb2 import Summary
+    from tensorboardX.proto.tensor_pb2 import TensorProto
+    from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
+
+    if counts.ndim != 2 or counts.shape[0] != 4:
+        raise ValueError(
+            f"pr_curve {tag!r}: expected counts [4, T], got {counts.shape}."
+        )
+    kept = counts.astype(np.float64)
+    if kept.shape[1] > _DRAWN_THRESHOLDS:
+        last = kept.shape[1] - 1
+        places = np.linspace(0, last, _DRAWN_THRESHOLDS).round().astype(int)
+        kept = kept[:, places]
+    tp, fp, _, fn = kept
+    # A threshold that no score passes has no precision; 1 continues the curve.
+    precision = np.divide(tp, tp + fp, out=np.ones_like(tp), where=tp + fp > 0)
+    recall = np.divide(tp, tp + fn, out=np.zeros_like(tp), where=tp + fn > 0)
+    rows = np.stack([*kept, precision, recall])
+    tensor = TensorProto(
+        dtype="DT_FLOAT",
+        float_val=rows.reshape(-1).tolist(),
+        tensor_shape=TensorShapeProto(
+            dim=[TensorShapeProto.Dim(size=size) for size in rows.shape]
+        ),
+    )
+    content = PrCurvePluginData(version=0, num_thresholds=rows.shape[1])
+    metadata = _metadata("pr_curves", content)
+    return [Summary.Value(tag=tag, metadata=metadata, tensor=tensor)]
+
+
+def encode_hparams(values: Mapping[str, Any]) -> list[Any]:
+    """Return the messages that describe a run by its hyper-parameters.
+
+    Numbers, booleans and text keep their type; other values are written as text. The
+    plugin finds the metrics of the run by itself.
+    """
+    from tensorboardX.proto.plugin_hparams_pb2 import (
+        HParamsPluginData,
+        SessionStartInfo,
+    )
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    start = SessionStartInfo()
+    for name, value in values.items():
+        if isinstance(value, bool):
+            start.hparams[name].bool_value = value
+        elif isinstance(value, int | float):
+            start.hparams[name].number_value = value
+        elif value is not None:
+            start.hparams[name].string_value = str(value)
+    content = HParamsPluginData(version=0, session_start_info=start)
+    metadata = _metadata("hparams", content)
+    return [Summary.Value(tag="_hparams_/session_start_info", metadata=metadata)]
+
+
+def _metadata(plugin: str, content: Any) -> Any:
+    from tensorboardX.proto.summary_pb2 import SummaryMetadata
+
+    data = SummaryMetadata.PluginData(
+        plugin_name=plugin, content=content.SerializeToString()
+    )
+    return SummaryMetadata(plugin_data=data)

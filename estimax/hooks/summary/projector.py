@@ -76,7 +76,7 @@ def write_embeddings(
         _write_lines(path / f"{stem}.words.tsv", shown)
         entries.append(
             "embeddings {\n"
-            f'  tensor_name: "{_escaped(name)}"\n'
+            f'  tensor_name: "{_escape(name)}"\n'
             f'  tensor_path: "{_FOLDER}/{stem}.tsv"\n'
             f'  metadata_path: "{_FOLDER}/{stem}.words.tsv"\n'
             "}\n"
@@ -91,5 +91,5 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -78,7 +78,7 @@ class CursorStream:
     def read(self, n: int) -> Chunk | None:
         """Return up to n elements; None at the end."""
         items: list[Structure] = []
-        while len(items) < n and (element := self._cursor.next()) is not END:
+        while len(items) < n and (element := next(self._cursor, END)) is not END:
             items.append(self._convert(element))
         return Elements(items) if items else None
 

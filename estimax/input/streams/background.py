@@ -61,6 +61,11 @@ class Background(Generic[T]):
         """Return the next item; raise StopIteration at the end, or the error."""
         return self._worker.channel.get()
 
+    def __iter__(self) -> Background[T]:
+        return self
+
+    __next__ = next
+
     def close(self) -> bool:
         """Stop the thread and wait for it; return whether it has ended."""
         atexit.unregister(self._worker.stop)

@@ -1,7 +1,7 @@
 """Positions in iterables of other libraries: their own state, an index, or a count.
 
     cursor = Cursor(lambda: loader, resume="skip")
-    batch = cursor.next()              # END after the last
+    batch = next(cursor, END)          # END after the last
     cursor.get_state()                 # {"batches": 1}
 
 A cursor uses the first of these that an object has: `[i]` and `len` (lists, Keras
@@ -51,14 +51,18 @@ class Cursor:
         self._load: Callable[[Any], Any] | None = None
         self._sequence: Any = None  # an object with len and [i]
 
-    def next(self) -> Any:
-        """Return the next element, or `END`."""
+    def __repr__(self) -> str:
+        return f"{self._unit} of a Python iterable"
+
+    def __iter__(self) -> Cursor:
+        return self
+
+    def __next__(self) -> Any:
         if self._iterator is None:
             self._open()
         assert self._iterator is not None
-        element = next(self._iterator, END)
-        if element is not END:
-            self._count += 1
+        element = next(self._iterator)
+        self._count += 1
         return element
 
     def get_state(self) -> State:

@@ -79,6 +79,9 @@ class VariableScope:
                 "scope with reuse=True instead."
             )
         again = _again(self.module)
+        # Flax lets a module make layers only while its compact method runs. The copy
+        # stands for a module whose method is running, so it takes over that state and
+        # the place in the stack, where layers find their parent.
         again._state.in_compact_method = True
         stack = flax_module._context.module_stack
         stack[:] = [again if one is self.module else one for one in stack]
@@ -357,6 +360,7 @@ def declare_variable(
     if collection == PARAMS:
         param: jax.Array = module.param(name, make)
         return param
+    # From the keys of the params, as `module.param` does.
     kept: jax.Array = module.variable(
         collection, name, lambda: make(module.make_rng(PARAMS))
     ).value

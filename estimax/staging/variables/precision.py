@@ -52,14 +52,14 @@ def computing_in(dtype: Any) -> Iterator[None]:
             if has_none:
                 object.__setattr__(module, "dtype", None)
         if isinstance(module, nn.RNNCellBase) and context.method_name == "__call__":
-            return _carried_as_given(args[0], result)
+            return _keep_carry_dtypes(args[0], result)
         return result
 
     with nn.intercept_methods(call_in_dtype):
         yield
 
 
-def _carried_as_given(carry: Any, result: Any) -> Any:
+def _keep_carry_dtypes(carry: Any, result: Any) -> Any:
     """Cast the new carry of a cell back to its type, which a loop must not change."""
     new, output = result
     return jax.tree.map(lambda a, b: a.astype(b.dtype), new, carry), output

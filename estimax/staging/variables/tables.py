@@ -98,7 +98,7 @@ def _read_rows(
     call = trace.call_of(ids)
     trace.lookups.append(staging.Lookup(path, table.shape, call, ids, trainable))
     if path in trace.row_zeros:
-        # The gradient with respect to these zeros is that of the rows.
+        # The gradient with respect to these zeros is the gradient of the rows.
         return rows + trace.row_zeros[path][place]
     is_constant = trace.cuts_lookups or not trainable
     return jax.lax.stop_gradient(rows) if is_constant else rows
@@ -158,7 +158,7 @@ def side_by_side(blocks: Sequence[ColumnBlock]) -> jax.Array:
         return _by_xla(blocks)
     for block in blocks:
         _check(block, blocks[0].shape[0])
-    laid: jax.Array = _lay(_joined(blocks))
+    laid: jax.Array = _lay(_merge_neighbours(blocks))
     return laid
 
 
@@ -178,7 +178,7 @@ def _check(block: ColumnBlock, size: int) -> None:
                 )
 
 
-def _joined(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
+def _merge_neighbours(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
     """Concatenate neighbouring arrays, as numeric columns often are."""
     joined: list[ColumnBlock] = []
     for width, run in itertools.groupby(blocks, _table_width):
@@ -268,7 +268,7 @@ def _by_xla(blocks: Sequence[ColumnBlock]) -> jax.Array:
     arrays: list[Any] = []
     for width, run in itertools.groupby(blocks, _table_width):
         some = list(run)
-        arrays += some if width is None else [_looked_up(some)]
+        arrays += some if width is None else [_look_up(some)]
     return jnp.concatenate(arrays, axis=1)
 
 
@@ -292,7 +292,7 @@ def _table_width(block: ColumnBlock) -> int | None:
     return block.shape[1] if isinstance(block, GatheredRows) else None
 
 
-def _looked_up(tables: Sequence[Any]) -> jax.Array:  # GatheredRows of one width
+def _look_up(tables: Sequence[Any]) -> jax.Array:  # GatheredRows of one width
     """Return the rows of n tables of one width, [B, n · D].
 
     One large lookup and its gradient are faster than many small ones.

@@ -6,15 +6,18 @@ import pytest
 import estimax as ex
 from estimax.core.sparse import Sparse
 from estimax.feature_columns.transforms import HashBucket, PadIds
+from estimax.input.streams.background import Background
 from estimax.staging import host_plan as plans
 from estimax.staging.packing import pack
-from estimax.staging.stacking import Groups, stacks_from, stacks_of
-from estimax.staging.trace import Call, Origin
+from estimax.staging.stacking import stack_batches, stack_group
+from estimax.staging.trace import HostCall, Origin
 
 X = Origin("features", "x")
-PLAN = plans.Plan(raw=(X,), calls=())
+PLAN = plans.HostPlan(raw=(X,), calls=())
 CITY = Origin("features", "city")
-CITIES = plans.Plan((), (Call("city", PadIds(HashBucket("city", 10)), (CITY,)),))
+CITIES = plans.HostPlan(
+    (), (HostCall("city", PadIds(HashBucket("city", 10)), (CITY,)),)
+)
 
 
 class Numbered:
@@ -27,61 +30,62 @@ class Numbered:
         self._numbers = iter(range(count))
         self._pause = pause
         self._error = error
-        self.last = None
         self.now = 0.0
+
+    def __iter__(self):
+        return self
 
     def __next__(self):
         self.now += self._pause
         number = next(self._numbers, None)
         if number is None:
             raise self._error or StopIteration
-        self.last = number
-        return batch_of(number)
-
-    def get_state(self):
-        return {"at": self.last}
+        return batch_of(number), {"at": number}
 
 
 def batch_of(number, rows=2):
     return {X: np.full((rows, 3), number, np.float32)}
 
 
-def groups_of(batches, length=8):
-    return Groups(batches, lambda batch: batch, length, clock=lambda: batches.now)
+def stacks_of(batches, length=8):
+    """Stacks that are long enough for a whole group of batches."""
+    return stack_batches(batches, PLAN, length=length, clock=lambda: batches.now)
 
 
 def test_groups_grow_from_one_batch_to_their_full_length():
-    sizes = [len(group) for group in groups_of(Numbered(30))]
+    sizes = [len(stack) for stack in stacks_of(Numbered(30))]
     assert sizes == [1, 2, 4, 8, 8, 7]
 
 
 def test_a_slow_input_is_given_on_batch_by_batch():
-    sizes = [len(group) for group in groups_of(Numbered(4, pause=0.06))]
+    sizes = [len(stack) for stack in stacks_of(Numbered(4, pause=0.06))]
     assert sizes == [1, 1, 1, 1]
 
 
 def test_groups_hold_no_more_than_the_input_gives_in_a_moment():
-    sizes = [len(group) for group in groups_of(Numbered(9, pause=0.02))]
+    sizes = [len(stack) for stack in stacks_of(Numbered(9, pause=0.02))]
     assert max(sizes) <= 2
     assert sum(sizes) == 9
 
 
 def test_each_batch_keeps_its_own_position():
-    group = next(itertools.islice(groups_of(Numbered(9)), 2, None))
-    assert [position["at"] for _, position in group] == [3, 4, 5, 6]
+    stack = next(itertools.islice(stacks_of(Numbered(9)), 2, None))
+    assert [position["at"] for position in stack.positions] == [3, 4, 5, 6]
 
 
 def test_an_error_comes_after_the_batches_before_it():
-    groups = groups_of(Numbered(2, error=OSError("the disk is gone")))
-    assert [len(next(groups)), len(next(groups))] == [1, 1]
+    stacks = stacks_of(Numbered(2, error=OSError("the disk is gone")))
+    ahead = Background(stacks, depth=1)  # as in a Feed
+    assert [len(next(ahead)), len(next(ahead))] == [1, 1]
     for _ in range(2):  # every time: an error must not look like the end
         with pytest.raises(OSError, match="the disk is gone"):
-            next(groups)
+            next(ahead)
+    ahead.close()
 
 
 def test_a_stack_holds_each_batch_as_it_would_be_alone():
     group = [(batch_of(number), number) for number in range(3)]
-    (loop,) = stacks_of(group, PLAN, length=8)
+    (loop,) = stack_group(group, PLAN, length=8)
     assert (len(loop), list(loop.examples)) == (3, [2, 2, 2])
     for number, row in enumerate(loop.arrays.buffers["float32"][:3]):
         alone = pack(PLAN.prepare(batch_of(number)))
@@ -92,7 +96,7 @@ def test_a_stack_holds_each_batch_as_it_would_be_alone():
 
 def test_batches_of_other_sizes_do_not_share_a_stack():
     group = [(batch_of(n, rows), n) for n, rows in enumerate([2, 2, 1])]
-    loops = list(stacks_of(group, PLAN, length=4))
+    loops = list(stack_group(group, PLAN, length=4))
     assert [list(loop.examples) for loop in loops] == [[2, 2], [1]]
     assert [list(loop.positions) for loop in loops] == [[0, 1], [2]]
 
@@ -101,14 +105,14 @@ def test_ragged_batches_are_padded_to_their_own_longest_row():
     rows = [[["a"], ["b"]], [["a", "b", "c"], []]]
     group = [({CITY: Sparse.of_rows(r)}, n) for n, r in enumerate(rows)]
     widths = [
-        loop.arrays.layout.places[0][2] for loop in stacks_of(group, CITIES, length=4)
+        loop.arrays.layout.places[0][2] for loop in stack_group(group, CITIES, length=4)
     ]
     assert widths == [(2, 1), (2, 4)]
 
 
 def test_ids_are_made_unique_batch_by_batch():
     rows = plans.RowGroup("g", ("x",), 100)
-    plan = plans.Plan((), (Call("x", Echo(), (X,)),), (rows,))
+    plan = plans.HostPlan((), (HostCall("x", Echo(), (X,)),), (rows,))
     batches = [{X: np.array(ids, np.int32)} for ids in ([[7], [3]], [[5], [5]])]
     joined = {X: np.concatenate([batch[X] for batch in batches])}
     together = plan.prepare(joined, count=2)
@@ -136,7 +140,7 @@ def test_as_many_batches_share_a_stack_as_pay():
     shapes = {}
     for name, count in rows.items():
         group = [(batch_of(n, count), n) for n in range(9)]
-        loops = list(stacks_of(group, PLAN, length=None))
+        loops = list(stack_group(group, PLAN, length=None))
         (buffer,) = loops[0].arrays.buffers.values()
         shapes[name] = ([len(loop) for loop in loops], buffer.shape)
     assert shapes == {
@@ -148,7 +152,7 @@ def test_as_many_batches_share_a_stack_as_pay():
 
 def test_a_stack_that_was_cut_holds_the_batches_in_their_order():
     group = [(batch_of(n), n) for n in range(3)]
-    loops = list(stacks_of(group, PLAN, length=2))
+    loops = list(stack_group(group, PLAN, length=2))
     found = [loop.arrays.buffers["float32"][: len(loop), 0].tolist() for loop in loops]
     assert found == [[0.0, 1.0], [2.0]]
     assert [list(loop.positions) for loop in loops] == [[0, 1], [2]]
@@ -156,10 +160,9 @@ def test_a_stack_that_was_cut_holds_the_batches_in_their_order():
 
 def lengths(rows, length, extra=None):
     """How many batches each of the loops has that 16 batches are run by."""
-    batches = (batch_of(n, rows) | (extra or {}) for n in range(16))
+    batches = ((batch_of(n, rows) | (extra or {}), n) for n in range(16))
     # A clock that stands still: the input is as fast as can be.
-    groups = Groups(Numbered(16), lambda _: next(batches), length, clock=lambda: 0.0)
-    loops = stacks_from(groups, PLAN, length)
+    loops = stack_batches(batches, PLAN, length=length, clock=lambda: 0.0)
     return [(len(loop), loop.capacity) for loop in loops]
 
 
@@ -182,7 +185,7 @@ def test_raw_batches_that_are_read_together_have_a_limit():
 def test_ragged_batches_that_are_padded_alike_share_a_stack():
     rows = [[["a"], ["b"]], [["c"], []], [["a", "b"], ["b"]], [["d"], ["e"]]]
     group = [({CITY: Sparse.of_rows(r)}, n) for n, r in enumerate(rows)]
-    loops = list(stacks_of(group, CITIES, length=4))
+    loops = list(stack_group(group, CITIES, length=4))
     assert [list(loop.positions) for loop in loops] == [[0, 1], [2], [3]]
     for loop in loops:
         for place, at in enumerate(loop.positions):
@@ -193,11 +196,11 @@ def test_ragged_batches_that_are_padded_alike_share_a_stack():
 
 
 def test_an_error_in_a_ragged_batch_comes_after_those_before_it():
-    plan = plans.Plan((X,), CITIES.calls)
+    plan = plans.HostPlan((X,), CITIES.calls)
     cities = Sparse.of_rows([["a"], ["b"]])
     numbers = [1, 2, 2**40]
     group = [({X: np.full(2, n), CITY: cities}, at) for at, n in enumerate(numbers)]
-    loops = stacks_of(group, plan, length=4)
+    loops = stack_group(group, plan, length=4)
     assert list(next(loops).positions) == [0, 1]
     with pytest.raises(ValueError, match="devices compute with 32-bit integers"):
         next(loops)

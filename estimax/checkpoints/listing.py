@@ -1,30 +1,29 @@
-"""The checkpoints of a model_dir: list them, and read the latest intact one.
+"""What a model_dir contains: its checkpoints, and the mark of the end of training.
 
-    path = manager.latest(model_dir)                  # None when there is none
-    checkpoint = manager.restore_latest(model_dir)
+    path = listing.latest(model_dir)                  # None when there is none
+    checkpoint = listing.restore_latest(model_dir)
+    listing.read_finished(model_dir)                  # Finished(step, reason), or None
 
 Functions list the folder itself. The file `checkpoint` in it holds the same list for
 people and other tools; nothing depends on it.
 
-Also here: copying a state to the host, and looking for NaN in it, before it is saved.
+An evaluator in another process waits for new checkpoints. The mark, a file with step
+and reason, tells it that no more will follow. The next run removes the mark when it
+begins.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import jax
-import numpy as np
-from numpy.typing import NDArray
 
 from estimax.checkpoints import format as formats
 from estimax.checkpoints.format import Checkpoint, Manifest
 from estimax.core.errors import CheckpointError, MissingFileError
 from estimax.parallel.processes import Processes
+from estimax.storage import atomic, json_text
 from estimax.storage.atomic import Pathish
 
 STATE_FILE = "checkpoint"
@@ -32,6 +31,7 @@ PREFIX = "model.ckpt-"
 # A checkpoint that contains a file of this name is never removed. `Saver` makes it for
 # `keep_every_n_hours`; users make it by hand (`touch`) to keep any other checkpoint.
 KEEP_MARK = "keep"
+FINISHED_FILE = "training_finished.json"
 _FOLDER = re.compile(re.escape(PREFIX) + r"(\d+)")
 
 log = logging.getLogger("estimax")
@@ -75,7 +75,9 @@ def latest(model_dir: Pathish) -> Path | None:
         problem = _problem(path)
         if problem is None:
             return path
-        if path.is_dir():  # otherwise the process that trains has just removed it
+        # If the folder is gone, the process that trains has removed it since the
+        # listing, as it does with old checkpoints. That is no damage.
+        if path.is_dir():
             _report(path, problem)
     return None
 
@@ -93,6 +95,8 @@ def restore_latest(
     """
     problems: list[str] = []
     folders = _folders(model_dir)
+    # The list of the chief is used by all: a network drive may show an older list to
+    # another process, and each would restore a different step.
     if peers is not None:
         names = peers.broadcast("restore", [path.name for path in folders])
         folders = [Path(model_dir) / name for name in names]
@@ -120,33 +124,13 @@ def restore_latest(
     return None
 
 
-def snapshot(
-    arrays: Mapping[str, jax.Array], row_counts: Mapping[str, int] | None = None
-) -> dict[str, NDArray[Any]]:
-    """Copy arrays to the host, so that the next step may overwrite them.
-
-    Arrays named in `row_counts` are cut to that many rows.
-    """
-    counts = row_counts or {}
-    # Start all transfers before waiting for the first.
-    for array in arrays.values():
-        if isinstance(array, jax.Array):
-            array.copy_to_host_async()
-    copies = {name: _host_copy(array) for name, array in arrays.items()}
-    return copies | {name: copies[name][:rows] for name, rows in counts.items()}
-
-
-def first_nan(arrays: Mapping[str, NDArray[Any]]) -> str | None:
-    """Return the name of the first array that holds a NaN; infinities are allowed."""
-    return next((name for name, array in arrays.items() if _has_nan(array)), None)
-
-
 def _folders(model_dir: Pathish) -> list[Path]:
     """Return the folders with the name of a checkpoint, by step."""
     try:
         entries = list(Path(model_dir).iterdir())
     except FileNotFoundError:
         return []
+    # Temporary folders have other names, so a write in progress is never listed.
     found = [e for e in entries if _FOLDER.fullmatch(e.name) and e.is_dir()]
     return sorted(found, key=step_of)
 
@@ -179,10 +163,13 @@ def _read_together(path: Path, peers: Processes) -> Checkpoint:
     try:
         manifest = _read_manifest(path)
         formats.check_sizes(path, manifest)
+        # Divided, because each process verifying all files would read n times as much.
         mine = sorted(manifest.files)[peers.index :: peers.count]
         formats.verify(path, manifest, mine)
     except (CheckpointError, OSError) as error:
         problem = str(error)
+    # Every process gathers, also one with a problem, and all raise for the same one:
+    # together they go on to the checkpoint before it.
     for found in peers.gather("restore", problem):
         if found is not None:
             raise CheckpointError(found)
@@ -193,6 +180,7 @@ def _read_together(path: Path, peers: Processes) -> Checkpoint:
 
 def _read_manifest(path: Path) -> Manifest:
     manifest = formats.read_manifest(path)
+    # The name decides which checkpoint is the latest, the manifest which step it is.
     if manifest.step != step_of(path):
         raise CheckpointError(
             f"{path / formats.MANIFEST} is of step {manifest.step}, expected "
@@ -206,22 +194,40 @@ def _read_manifest(path: Path) -> Manifest:
     return manifest
 
 
-def _host_copy(array: Any) -> NDArray[Any]:
-    host = np.asarray(array)
-    # On a CPU, np.asarray returns the array's own memory, which the next step
-    # overwrites. From other devices it has already made a copy.
-    shares = not isinstance(array, jax.Array) or any(
-        device.platform == "cpu" for device in array.devices()
-    )
-    return host.copy() if shares else host
+@dataclass(frozen=True)
+class Finished:
+    """The step at which training ended, and the reason."""
+
+    step: int
+    reason: str
 
 
-def _has_nan(array: NDArray[Any]) -> bool:
-    if array.size == 0 or array.dtype.kind in "iub":
-        return False
-    if array.dtype in (np.float32, np.float64):
-        # The minimum of an array with a NaN is NaN. This reads 17 GB/s and allocates no
-        # array of booleans, as isnan would.
-        with np.errstate(invalid="ignore"):
-            return bool(np.isnan(array.min()))
-    return bool(np.isnan(array).any())
+def mark_finished(model_dir: Pathish, step: int, reason: str) -> None:
+    """Write the file that marks the end of training.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     mark_finished(folder, 100, "enough")
+    ...     read_finished(folder)
+    Finished(step=100, reason='enough')
+    """
+    atomic.write_json(Path(model_dir) / FINISHED_FILE, asdict(Finished(step, reason)))
+
+
+def read_finished(model_dir: Pathish) -> Finished | None:
+    """Return step and reason of the end of training; None if it has not ended."""
+    try:
+        content = json_text.parse((Path(model_dir) / FINISHED_FILE).read_bytes())
+        return Finished(json_text.whole(content, "step"), str(content["reason"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(
+            f"{Path(model_dir) / FINISHED_FILE}: expected the step and reason of the "
+            f"end of training, found other content ({error}). Remove the file."
+        ) from error
+
+
+def forget_finished(model_dir: Pathish) -> None:
+    """Remove the mark, because training continues."""
+    (Path(model_dir) / FINISHED_FILE).unlink(missing_ok=True)

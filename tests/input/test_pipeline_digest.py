@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from estimax.input import Dataset, TextLineDataset, csv_files
-from estimax.input.pipeline_digest import recipe_of
+from estimax.input.pipeline_digest import digest_of
 
 LIMIT = 3
 
 
 def recipe(dataset):
-    return recipe_of(dataset.node)
+    return digest_of(dataset.node)
 
 
 def numbers():
@@ -100,10 +100,10 @@ def test_reading_does_not_change_a_recipe():
 def test_the_recipe_is_the_same_in_another_process():
     code = """
 from estimax.input import Dataset
-from estimax.input.pipeline_digest import recipe_of
+from estimax.input.pipeline_digest import digest_of
 words = {"a", "b", "c"}
 data = Dataset.range(4).filter(lambda x: x in {1, 2} and "a" in words).batch(2)
-print(recipe_of(data.node))
+print(digest_of(data.node))
 """
     seen = {
         subprocess.run(

@@ -1,14 +1,20 @@
-"""A hook that ends training when the loss becomes NaN.
+"""Hooks that watch for bad values: NaN, and ids out of range.
 
-Reading the loss waits for the device, so the hook reads it every 100 steps only. No NaN
-is saved in between: `CheckpointSaverHook` checks every state before it saves it.
+Only ids that a `model_fn` computes can be out of range: ids of the input are checked on
+the host. `ex.embedding_lookup` clamps them, and the compiled step counts them
+(`Trace.count_out_of_range`).
+
+Reading the loss waits for the device, so `NanTensorHook` reads it every 100 steps only.
+No NaN is saved in between: `CheckpointSaverHook` checks every state before it saves it.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,7 +22,15 @@ import numpy as np
 from estimax import checkpoints
 from estimax.core.errors import NanLossError
 from estimax.hooks.fetching import names_in
-from estimax.hooks.hook import Hook, RunContext, SecondOrStepTimer, Values, described
+from estimax.hooks.hook import (
+    NEVER,
+    Hook,
+    RunContext,
+    SecondOrStepTimer,
+    Values,
+    describe_hook,
+)
+from estimax.staging import OUT_OF_RANGE
 
 _log = logging.getLogger("estimax")
 
@@ -65,7 +79,7 @@ class NanTensorHook(Hook):
         self._last_finite: int | None = None
 
     def __repr__(self) -> str:
-        return described(
+        return describe_hook(
             self,
             self._name,
             fail_on_nan_loss=self._fail,
@@ -87,6 +101,8 @@ class NanTensorHook(Hook):
             self._last_finite = context.step
 
     def end(self, context: RunContext) -> None:
+        # The steps since the last look have not been examined. The last loss was
+        # computed before the last update, so look at the variables themselves.
         if context.state is None or self._timer.last_triggered_step() == context.step:
             return
         variables = {**_named(context.state.params), **_named(context.state.tables)}
@@ -135,3 +151,52 @@ def _named(tree: object) -> dict[str, np.ndarray]:
         for shard in leaf.addressable_shards:
             named[f"{name} on {shard.device}"] = np.asarray(shard.data)
     return named
+
+
+# Reading a count waits for the device, so this many are read together.
+_READ_TOGETHER = 100
+
+
+class OutOfRangeIdsHook(Hook):
+    """Log one warning with the number of computed ids that were out of range.
+
+    `train` and `evaluate` add it. It does nothing for a model without such lookups.
+    """
+
+    def begin(self, context: RunContext) -> None:
+        self._names = [n for n in context.logged if n.startswith(OUT_OF_RANGE)]
+        self._unread: list[dict[str, Any]] = []
+        self._counts: Counter[str] = Counter()
+
+    def after_run(self, context: RunContext, values: Values) -> None:
+        if self._names:
+            self._unread.append({n: context.outputs[n] for n in self._names})
+        if len(self._unread) >= _READ_TOGETHER:
+            self._report(context)
+
+    def end(self, context: RunContext) -> None:
+        self._report(context)
+
+    def next_step(self, step: int) -> int:
+        return step if self._names else NEVER
+
+    def _report(self, context: RunContext) -> None:
+        for counts in jax.device_get(self._unread):
+            self._counts.update({name: int(n) for name, n in counts.items()})
+        self._unread = []
+        found = [(n, count) for n, count in self._counts.items() if count]
+        if not found:
+            return
+        self._names = []  # report once
+        listed = ", ".join(
+            f"{count} ids for {name.removeprefix(OUT_OF_RANGE)}"
+            for name, count in found
+        )
+        _log.warning(
+            "embedding_lookup: %s were out of range by step %d, and the nearest valid "
+            "id was looked up instead. The model_fn computes these ids, so they cannot "
+            "be checked before the step; check how it computes them. Later ones are "
+            "not reported.",
+            listed,
+            context.step,
+        )

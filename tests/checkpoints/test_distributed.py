@@ -14,8 +14,8 @@ from estimax.checkpoints import format as formats
 from estimax.checkpoints.distributed import (
     Rows,
     _check_names,
-    held_rows,
-    write_together,
+    local_rows,
+    write_distributed,
 )
 from estimax.core.errors import CheckpointError, ClusterError
 
@@ -34,7 +34,9 @@ def write(peers, folder, extra=None):
     extra = extra or (lambda index: {"input": 3})
     return in_threads(
         peers,
-        lambda one: write_together(one, folder, 5, held(one.index), extra(one.index)),
+        lambda one: write_distributed(
+            one, folder, 5, held(one.index), extra(one.index)
+        ),
     )
 
 
@@ -85,7 +87,7 @@ def test_a_process_that_cannot_write_fails_all_of_them(folder):
         if one.index == 1:
             rows["bad"] = [Rows(np.array(["text"], object), 0, (1,))]
         with pytest.raises(CheckpointError, match=r"worker 0 \(process 1 of 2\): .*"):
-            write_together(one, folder, 5, rows, {"input": 3})
+            write_distributed(one, folder, 5, rows, {"input": 3})
 
     in_threads(peers, attempt)
     assert list(folder.parent.iterdir()) == []
@@ -113,7 +115,7 @@ def test_pieces_that_are_not_all_rows_are_not_saved(folder, first, second, words
     def save(one):
         rows = second if one.index else first
         with pytest.raises(CheckpointError, match=words):
-            write_together(one, folder, 5, rows, {"input": 3})
+            write_distributed(one, folder, 5, rows, {"input": 3})
 
     in_threads(processes_of(2), save)
     assert list(folder.parent.iterdir()) == []
@@ -125,7 +127,7 @@ def test_all_processes_restore_the_newest_intact_checkpoint(tmp_path):
         folder = tmp_path / f"model.ckpt-{step}"
         in_threads(
             peers,
-            lambda one, folder=folder, step=step: write_together(
+            lambda one, folder=folder, step=step: write_distributed(
                 one, folder, step, held(one.index), {"input": step}
             ),
         )
@@ -155,7 +157,7 @@ def test_a_replicated_array_is_held_once_and_padding_is_cut():
         "table": jax.device_put(padded, NamedSharding(mesh, PartitionSpec("data"))),
         "w": jax.device_put(W, NamedSharding(mesh, PartitionSpec())),
     }
-    rows = held_rows(arrays, {"table": 7})
+    rows = local_rows(arrays, {"table": 7})
     assert [one.start for one in rows["table"]] == list(range(7))
     assert [one.array.shape for one in rows["w"]] == [(3,)]
 
