@@ -16,8 +16,8 @@ import uvicorn
 
 from estimax import export
 from estimax.export.signature import origins_of
-from estimax.serving import json_values
-from estimax.serving.json_rows import FeatureReader, JsonRows, features_from_json
+from estimax.serving import json_bodies
+from estimax.serving.requests import FeatureReader, PendingRows, features_from_json
 from estimax.serving.rest import Response, RestApp
 
 
@@ -38,16 +38,16 @@ class ConstantApp(RestApp):
     async def _constant(self, scope: Any, receive: Any) -> Response:
         if scope["method"] == "GET":
             return Response(200, b"ready")
-        body = json_values.parse(await self._read(receive))
+        body = json_bodies.parse(await self._read(receive))
         signature = self._bundle.signature("serving_default")
         features, is_row_form = features_from_json(body, signature.inputs, self._reader)
-        assert isinstance(features, JsonRows)
+        assert isinstance(features, PendingRows)
         batch, rows = self._reader.raw_batch([features]), features.rows
         if rows not in self._answers:
             arrays = self._bundle.transform(batch)
             self._answers[rows] = self._bundle.run("serving_default", arrays)
         answers = self._answers[rows]
-        return Response(200, json_values.predictions_json(answers, is_row_form))
+        return Response(200, json_bodies.predictions_json(answers, is_row_form))
 
 
 if __name__ == "__main__":

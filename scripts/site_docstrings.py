@@ -1,11 +1,15 @@
-"""A Griffe extension: the examples of docstrings are sections of code on the site.
+"""A Griffe extension: complete docstrings, whose examples are sections of code.
 
+Griffe reads the source. The decorators of `estimax/v1/docstrings.py` complete a
+docstring when the module is imported, so the complete text is read from the function.
 Griffe knows the section `Examples:` alone. It takes `Example:` for a note, and lines
 with `>>>` that are in no section for prose.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 from typing import Any
 
@@ -22,8 +26,16 @@ class Examples(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Change the docstring of a class, function, attribute or module."""
         if obj.docstring is not None:
+            if _is_completed(obj):
+                module = importlib.import_module(obj.module.path)
+                obj.docstring.value = inspect.getdoc(getattr(module, obj.name)) or ""
             text = _SINGULAR.sub("Examples:", obj.docstring.value)
             obj.docstring.value = _BARE.sub(_as_section, text)
+
+
+def _is_completed(obj: griffe.Object) -> bool:
+    decorators = getattr(obj, "decorators", ())
+    return any(str(item.value).startswith("document_") for item in decorators)
 
 
 def _as_section(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "estimax"
 # A package imports only from lower layers. The parts of `v1` have layers of their own.
 LAYERS = {
     "core": 0,
+    "v1.docstrings": 0,
     "native": 1,
     "metrics": 1,
     "parallel": 1,
@@ -134,6 +135,25 @@ def test_importing_estimax_loads_nothing_that_trains():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+TRAINS = ("training", "estimator", "heads", "hooks", "optimizers", "canned", "v1")
+
+
+@pytest.mark.parametrize("room", ["estimax.export", "estimax.serving"])
+def test_bundles_and_the_server_import_no_training_code(room):
+    # A server that imported it would start seconds later, and would need what trains.
+    code = f"import sys, {room}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    banned = {
+        "flax",
+        "optax",
+        "estimax.config",
+        *(f"estimax.{package}" for package in TRAINS),
+    }
+    assert not banned & set(done.stdout.split())
 
 
 def test_no_forbidden_import():

@@ -20,12 +20,12 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned import checks
+from estimax.canned import defaults
 from estimax.canned.defaults import (
     ModelPath,
     check_features,
-    checked_optimizer,
     click_head,
+    validate_optimizer,
 )
 from estimax.canned.hints import python_hint
 from estimax.canned.layers import hidden_layers
@@ -101,9 +101,9 @@ class DeepFMClassifier(Estimator):
         warm_start_from: WarmStart = None,
         head: heads.Head | None = None,
     ) -> None:
-        columns = checks.checked_columns(feature_columns, "DeepFMClassifier")
-        hidden_units = checks.checked_units(hidden_units, "DeepFMClassifier")
-        checks.check_dropout(dropout, "DeepFMClassifier")
+        columns = defaults.validate_columns(feature_columns, "DeepFMClassifier")
+        hidden_units = defaults.validate_units(hidden_units, "DeepFMClassifier")
+        defaults.check_dropout(dropout, "DeepFMClassifier")
         fields = _fields(columns)
         if linear_feature_columns is None:
             # Without duplicates: two embeddings may share a categorical column.
@@ -111,7 +111,7 @@ class DeepFMClassifier(Estimator):
         linear = tuple(linear_feature_columns)
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
-        known = checked_optimizer(trained_by, None, "DeepFMClassifier")
+        known = validate_optimizer(trained_by, None, "DeepFMClassifier")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DeepFMClassifier")
@@ -192,13 +192,13 @@ class DCNClassifier(Estimator):
                 "DCNClassifier: structure must be 'parallel' or 'stacked', got "
                 f"{structure!r}."
             )
-        columns = checks.checked_columns(feature_columns, "DCNClassifier")
-        hidden_units = checks.checked_units(hidden_units, "DCNClassifier")
-        checks.check_count(cross_layers, "DCNClassifier", "cross_layers")
-        checks.check_dropout(dropout, "DCNClassifier")
+        columns = defaults.validate_columns(feature_columns, "DCNClassifier")
+        hidden_units = defaults.validate_units(hidden_units, "DCNClassifier")
+        defaults.check_count(cross_layers, "DCNClassifier", "cross_layers")
+        defaults.check_dropout(dropout, "DCNClassifier")
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
-        known = checked_optimizer(trained_by, None, "DCNClassifier")
+        known = validate_optimizer(trained_by, None, "DCNClassifier")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DCNClassifier")
@@ -276,15 +276,15 @@ class DINClassifier(Estimator):
         warm_start_from: WarmStart = None,
         head: heads.Head | None = None,
     ) -> None:
-        pairs = _checked_pairs(attend)
+        pairs = _validate_pairs(attend)
         columns = tuple(feature_columns)
         if columns:
-            checks.checked_columns(columns, "DINClassifier")
-        hidden_units = checks.checked_units(hidden_units, "DINClassifier")
-        checks.check_dropout(dropout, "DINClassifier")
+            defaults.validate_columns(columns, "DINClassifier")
+        hidden_units = defaults.validate_units(hidden_units, "DINClassifier")
+        defaults.check_dropout(dropout, "DINClassifier")
         chosen = click_head(head, weight_column)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
-        known = checked_optimizer(trained_by, None, "DINClassifier")
+        known = validate_optimizer(trained_by, None, "DINClassifier")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "DINClassifier")
@@ -404,7 +404,7 @@ def _vectors(
     return jnp.concatenate(candidates, axis=-1), steps, lengths
 
 
-def _checked_pairs(attend: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def _validate_pairs(attend: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     pairs = [(candidate, behaviour) for candidate, behaviour in attend]
     if not pairs:
         raise FeatureError(

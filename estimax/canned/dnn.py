@@ -8,7 +8,7 @@ from typing import Any
 from flax import linen as nn
 
 from estimax import heads
-from estimax.canned import checks, defaults
+from estimax.canned import defaults
 from estimax.canned.hints import python_hint
 from estimax.canned.layers import Activation, dnn_logits
 from estimax.checkpoints.warm_start import WarmStart
@@ -76,13 +76,13 @@ class DNNEstimator(Estimator):
     ) -> None:
         defaults.check_compat(compat)
         model = type(self).__name__
-        checks.check_head(head, model)
-        hidden_units = checks.checked_units(hidden_units, model)
-        columns = checks.checked_columns(feature_columns, model)
-        checks.check_activation(activation_fn, model)
-        checks.check_dropout(dropout, model)
+        defaults.check_head(head, model)
+        hidden_units = defaults.validate_units(hidden_units, model)
+        columns = defaults.validate_columns(feature_columns, model)
+        defaults.check_activation(activation_fn, model)
+        defaults.check_dropout(dropout, model)
         rate = _NAMED_RATES[compat]
-        known = defaults.checked_optimizer(optimizer, rate, model, compat=compat)
+        known = defaults.validate_optimizer(optimizer, rate, model, compat=compat)
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             defaults.check_features(features, "DNN")

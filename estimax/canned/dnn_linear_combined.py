@@ -12,7 +12,7 @@ from typing import Any
 from flax import linen as nn
 
 from estimax import heads, optimizers
-from estimax.canned import checks, defaults
+from estimax.canned import defaults
 from estimax.canned.hints import python_hint
 from estimax.canned.layers import Activation, dnn_logits, linear_logits, log_layer
 from estimax.checkpoints.warm_start import WarmStart
@@ -93,24 +93,24 @@ class DNNLinearCombinedEstimator(Estimator):
     ) -> None:
         defaults.check_compat(compat)
         model = type(self).__name__
-        checks.check_head(head, model)
-        wide = _checked_wide(linear_feature_columns, linear_sparse_combiner, model)
-        deep = _checked_deep(dnn_feature_columns, model)
+        defaults.check_head(head, model)
+        wide = _validate_wide(linear_feature_columns, linear_sparse_combiner, model)
+        deep = _validate_deep(dnn_feature_columns, model)
         _check_parts(wide, deep, dnn_hidden_units)
         if dnn_hidden_units is not None:
-            dnn_hidden_units = checks.checked_units(
+            dnn_hidden_units = defaults.validate_units(
                 dnn_hidden_units, model, "dnn_hidden_units"
             )
-        checks.check_activation(dnn_activation_fn, model)
-        checks.check_dropout(dnn_dropout, model, "dnn_dropout")
+        defaults.check_activation(dnn_activation_fn, model)
+        defaults.check_dropout(dnn_dropout, model, "dnn_dropout")
         known: dict[str, Any] = {}
         if deep:
-            known["dnn_optimizer"] = defaults.checked_optimizer(
+            known["dnn_optimizer"] = defaults.validate_optimizer(
                 dnn_optimizer, DNN_RATE, model, "dnn_optimizer", compat
             )
         if wide:
             rate = defaults.combined_linear_rate(wide)
-            known["linear_optimizer"] = defaults.checked_optimizer(
+            known["linear_optimizer"] = defaults.validate_optimizer(
                 linear_optimizer, rate, model, "linear_optimizer", compat
             )
 
@@ -353,17 +353,17 @@ class DNNLinearCombinedRegressor(DNNLinearCombinedEstimator):
         )
 
 
-def _checked_wide(given: Any, combiner: str, model: str) -> tuple[Any, ...]:
+def _validate_wide(given: Any, combiner: str, model: str) -> tuple[Any, ...]:
     if given is None or given in ([], ()):
         return ()
     layer = functools.partial(LinearModel, sparse_combiner=combiner)
-    return checks.checked_columns(given, model, "linear_feature_columns", layer)
+    return defaults.validate_columns(given, model, "linear_feature_columns", layer)
 
 
-def _checked_deep(given: Any, model: str) -> tuple[Any, ...]:
+def _validate_deep(given: Any, model: str) -> tuple[Any, ...]:
     if given is None or given in ([], ()):
         return ()
-    return checks.checked_columns(given, model, "dnn_feature_columns")
+    return defaults.validate_columns(given, model, "dnn_feature_columns")
 
 
 def _check_parts(

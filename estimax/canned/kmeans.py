@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from estimax import feature_columns as fc
 from estimax import metrics, optimizers
-from estimax.canned import checks
+from estimax.canned import defaults
 from estimax.canned.defaults import ModelPath
 from estimax.core.device_dtypes import Int64
 from estimax.core.errors import FeatureError, SpecError, did_you_mean
@@ -129,7 +129,7 @@ class KMeans(Estimator):
                 )
             points = _points(features, columns)
             if is_cosine:
-                points = _normalized(points)
+                points = _normalize_rows(points)
             clusters, started = _clusters(points, num_clusters, start, mode)
             distances = _distances(points, clusters, is_cosine)
             is_there = jnp.arange(num_clusters) < started
@@ -214,9 +214,9 @@ class _Updates:
             means = sums / jnp.maximum(counts, 1)[:, None]
             # A center without points stays where it is; TensorFlow moves it to 0.
             moved = jnp.where(counts[:, None] > 0, means, clusters)
-            variables.assign(clusters, join(self._placed(moved)))
+            variables.assign(clusters, join(self._place_clusters(moved)))
         elif self.every == 1:
-            seen = _untrained("cluster_counts", (self.num_clusters,))
+            seen = _declare_untrained("cluster_counts", (self.num_clusters,))
             variables.assign(clusters, join(_moved_means(clusters, seen, sums, counts)))
             variables.assign(seen, seen + counts)
         else:
@@ -237,18 +237,18 @@ class _Updates:
             initializer=lambda *_: clusters,
             trainable=False,
         )
-        seen = _untrained("cluster_counts", (self.num_clusters,))
-        steps = _untrained("steps_in_iteration", ())
+        seen = _declare_untrained("cluster_counts", (self.num_clusters,))
+        steps = _declare_untrained("steps_in_iteration", ())
         moved = _moved_means(moving, seen, sums, counts)
         is_last = steps + 1 >= self.every
-        placed = jnp.where(is_last, self._placed(moved), clusters)
+        placed = jnp.where(is_last, self._place_clusters(moved), clusters)
         variables.assign(clusters, join(placed))
         variables.assign(moving, join(moved))
         variables.assign(seen, jnp.where(is_last, 0, seen + counts))
         variables.assign(steps, jnp.where(is_last, 0, steps + 1))
 
-    def _placed(self, clusters: jax.Array) -> jax.Array:
-        return _normalized(clusters) if self.is_cosine else clusters
+    def _place_clusters(self, clusters: jax.Array) -> jax.Array:
+        return _normalize_rows(clusters) if self.is_cosine else clusters
 
 
 def _new_centers(
@@ -353,7 +353,7 @@ def _clusters(
 def _distances(points: jax.Array, clusters: jax.Array, is_cosine: bool) -> jax.Array:
     """Return distances [B, K]: squared Euclidean, or one minus the cosine."""
     if is_cosine:
-        return 1 - points @ _normalized(clusters).T
+        return 1 - points @ _normalize_rows(clusters).T
     # |p|² - 2 p·c + |c|² by one matrix product. Rounding may make it slightly negative.
     squares = jnp.sum(jnp.square(points), axis=1, keepdims=True)
     squares = squares + jnp.sum(jnp.square(clusters), axis=1)
@@ -368,17 +368,17 @@ def _moved_means(
     return clusters + (sums - counts[:, None] * clusters) / total
 
 
-def _normalized(rows: jax.Array) -> jax.Array:
+def _normalize_rows(rows: jax.Array) -> jax.Array:
     square = jnp.sum(jnp.square(rows), axis=1, keepdims=True)
     return rows * jax.lax.rsqrt(jnp.maximum(square, 1e-12))
 
 
-def _untrained(name: str, shape: tuple[int, ...]) -> jax.Array:
+def _declare_untrained(name: str, shape: tuple[int, ...]) -> jax.Array:
     return variables.get_variable(name, shape, initializer=0.0, trainable=False)
 
 
 def _check(num_clusters: int, distance_metric: str, every: int) -> None:
-    checks.check_count(num_clusters, "KMeans", "num_clusters")
+    defaults.check_count(num_clusters, "KMeans", "num_clusters")
     known = (KMeans.SQUARED_EUCLIDEAN_DISTANCE, KMeans.COSINE_DISTANCE)
     if distance_metric not in known:
         raise SpecError(
@@ -396,11 +396,13 @@ def start_fn(
 ) -> StartFn:
     """Return the function that makes the first centers: by name, array or function."""
     if callable(initial_clusters):
-        return lambda key, points: _given(
+        return lambda key, points: _validate_centers(
             initial_clusters(points, num_clusters), num_clusters, points
         )
     if not isinstance(initial_clusters, str):
-        return lambda key, points: _given(initial_clusters, num_clusters, points)
+        return lambda key, points: _validate_centers(
+            initial_clusters, num_clusters, points
+        )
     if initial_clusters not in _CHOICES:
         near = did_you_mean(initial_clusters, _CHOICES)
         raise SpecError(f"KMeans: unknown initial_clusters {initial_clusters!r}{near}")
@@ -454,7 +456,7 @@ def _squares(some: jax.Array, points: jax.Array) -> jax.Array:
     return jnp.sum(jnp.square(some[:, None] - points[None]), axis=-1)
 
 
-def _given(value: Any, num_clusters: int, points: jax.Array) -> jax.Array:
+def _validate_centers(value: Any, num_clusters: int, points: jax.Array) -> jax.Array:
     clusters = jnp.asarray(value, points.dtype)
     expected = (num_clusters, points.shape[1])
     if clusters.shape != expected:

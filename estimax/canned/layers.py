@@ -257,19 +257,19 @@ class BatchNorm(nn.Module):
         mean = self.variable("batch_stats", "moving_mean", jnp.zeros, size)
         variance = self.variable("batch_stats", "moving_variance", jnp.ones, size)
         if not training:
-            return self._scaled(net, mean.value, variance.value, gamma, beta)
+            return self._scale_and_shift(net, mean.value, variance.value, gamma, beta)
         batch_mean = jnp.mean(net, axis=0)
         batch_variance = jnp.mean(jnp.square(net - batch_mean), axis=0)
         # Creating the variables must not count as a step.
         if not self.is_initializing():
             mean.value = self._moved(mean.value, batch_mean)
             variance.value = self._moved(variance.value, batch_variance)
-        return self._scaled(net, batch_mean, batch_variance, gamma, beta)
+        return self._scale_and_shift(net, batch_mean, batch_variance, gamma, beta)
 
     def _moved(self, average: jax.Array, batch: jax.Array) -> jax.Array:
         return average * self.momentum + batch * (1 - self.momentum)
 
-    def _scaled(
+    def _scale_and_shift(
         self,
         net: jax.Array,
         mean: jax.Array,

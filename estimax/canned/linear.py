@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from estimax import heads, optimizers
-from estimax.canned import checks, defaults
+from estimax.canned import defaults
 from estimax.canned.hints import python_hint
 from estimax.canned.layers import linear_logits
 from estimax.checkpoints.warm_start import WarmStart
@@ -70,15 +70,15 @@ class LinearEstimator(Estimator):
     ) -> None:
         defaults.check_compat(compat)
         model = type(self).__name__
-        checks.check_head(head, model)
-        columns = checks.checked_columns(
+        defaults.check_head(head, model)
+        columns = defaults.validate_columns(
             feature_columns,
             model,
             layer=functools.partial(LinearModel, sparse_combiner=sparse_combiner),
         )
         known = None
         if optimizer is not None:
-            known = defaults.checked_optimizer(
+            known = defaults.validate_optimizer(
                 optimizer, NAMED_RATE, model, compat=compat
             )
 

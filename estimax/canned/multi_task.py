@@ -20,8 +20,8 @@ from flax import linen as nn
 
 from estimax import feature_columns as fc
 from estimax import heads, optimizers
-from estimax.canned import checks
-from estimax.canned.defaults import ModelPath, check_features, checked_optimizer
+from estimax.canned import defaults
+from estimax.canned.defaults import ModelPath, check_features, validate_optimizer
 from estimax.canned.layers import hidden_layers
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import SpecError
@@ -95,14 +95,16 @@ class MMoEEstimator(Estimator):
                 "MMoEEstimator: head must be a MultiHead, which holds a head for each "
                 f"task; got {type(head).__name__}."
             )
-        columns = checks.checked_columns(feature_columns, "MMoEEstimator")
-        expert_units = checks.checked_units(
+        columns = defaults.validate_columns(feature_columns, "MMoEEstimator")
+        expert_units = defaults.validate_units(
             expert_units, "MMoEEstimator", "expert_units"
         )
-        tower_units = checks.checked_units(tower_units, "MMoEEstimator", "tower_units")
-        checks.check_count(experts, "MMoEEstimator", "experts")
+        tower_units = defaults.validate_units(
+            tower_units, "MMoEEstimator", "tower_units"
+        )
+        defaults.check_count(experts, "MMoEEstimator", "experts")
         trained_by = optimizer or optimizers.LazyAdam(0.001)
-        checked_optimizer(trained_by, None, "MMoEEstimator")
+        validate_optimizer(trained_by, None, "MMoEEstimator")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "MMoEEstimator")
@@ -170,12 +172,12 @@ class ESMMClassifier(Estimator):
         config: RunConfig | None = None,
         warm_start_from: WarmStart = None,
     ) -> None:
-        columns = checks.checked_columns(feature_columns, "ESMMClassifier")
-        hidden_units = checks.checked_units(hidden_units, "ESMMClassifier")
+        columns = defaults.validate_columns(feature_columns, "ESMMClassifier")
+        hidden_units = defaults.validate_units(hidden_units, "ESMMClassifier")
         tasks = [heads.BinaryClassHead(weight_column, name=n) for n in LABELS]
         head = heads.MultiHead(tasks)
         trained_by = optimizer or optimizers.LazyAdam(0.001)
-        checked_optimizer(trained_by, None, "ESMMClassifier")
+        validate_optimizer(trained_by, None, "ESMMClassifier")
 
         def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
             check_features(features, "ESMMClassifier")

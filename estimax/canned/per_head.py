@@ -24,7 +24,7 @@ from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import LabelError, SpecError, did_you_mean
 from estimax.core.spec import EstimatorSpec, ModeKeys
 from estimax.estimator import Estimator, RunConfig
-from estimax.heads.multi_head import joined_signatures
+from estimax.heads.multi_head import join_signatures
 from estimax.hooks import summary
 from estimax.staging import variables
 
@@ -97,7 +97,7 @@ class PerHeadEstimator(Estimator):
     ) -> None:
         _check_models(models)
         models = dict(models)
-        weights = _checked_weights(head_weights or {}, models)
+        weights = _validate_weights(head_weights or {}, models)
         if config is None:
             config = next(iter(models.values())).config
             config = config.replace(model_dir=model_dir or config.model_dir)
@@ -113,7 +113,7 @@ class PerHeadEstimator(Estimator):
                     specs[name] = model.model_fn(
                         dict(features), own, mode, model.config
                     )
-            return _joined(specs, mode, weights)
+            return _join_specs(specs, mode, weights)
 
         super().__init__(model_fn, model_dir, config, warm_start_from=warm_start_from)
 
@@ -137,7 +137,7 @@ def _check_models(models: Any) -> None:
             )
 
 
-def _checked_weights(
+def _validate_weights(
     given: Mapping[str, float], models: Mapping[str, Estimator]
 ) -> dict[str, float]:
     for name in given:
@@ -164,7 +164,7 @@ def _check_labels(labels: Any, models: Mapping[str, Estimator]) -> None:
             )
 
 
-def _joined(
+def _join_specs(
     specs: Mapping[str, EstimatorSpec], mode: str, weights: Mapping[str, float]
 ) -> EstimatorSpec:
     """Return one spec for all models."""
@@ -179,7 +179,7 @@ def _joined(
     }
     if mode == ModeKeys.PREDICT:
         signatures = {name: spec.export_outputs or {} for name, spec in specs.items()}
-        exports = joined_signatures(signatures, predictions)
+        exports = join_signatures(signatures, predictions)
         return EstimatorSpec(
             mode, predictions=predictions, export_outputs=exports, **hooks
         )
@@ -187,12 +187,12 @@ def _joined(
     measured: dict[str, Any] = {}
     ops = []
     for name, spec in specs.items():
-        measured[_suffixed("loss", name)] = metrics.mean(spec.loss)
+        measured[_add_suffix("loss", name)] = metrics.mean(spec.loss)
         for key, value in (spec.eval_metric_ops or {}).items():
-            measured[_suffixed(key, name)] = value
+            measured[_add_suffix(key, name)] = value
         if mode == ModeKeys.TRAIN:
             ops.append(_train_op_of(name, spec.train_op))
-            summary.scalar(_suffixed("loss", name), spec.loss)
+            summary.scalar(_add_suffix("loss", name), spec.loss)
     return EstimatorSpec(
         mode,
         predictions=predictions,
@@ -210,7 +210,7 @@ def _named_arrays(predictions: Any) -> Mapping[Any, Any]:
     return predictions if is_dict else {"output": predictions}
 
 
-def _suffixed(key: str, name: str) -> str:
+def _add_suffix(key: str, name: str) -> str:
     """Return a metric with the name of its model, unless a named head has added it."""
     return key if key.endswith(f"/{name}") else f"{key}/{name}"
 

@@ -19,7 +19,7 @@ from flax.linen.dtypes import promote_dtype
 from numpy.typing import NDArray
 
 from estimax import feature_columns, heads, optimizers, staging
-from estimax.canned import checks, defaults
+from estimax.canned import defaults
 from estimax.canned.hints import python_hint
 from estimax.checkpoints.warm_start import WarmStart
 from estimax.core.errors import LabelError, SpecError, did_you_mean
@@ -103,15 +103,15 @@ class RNNEstimator(Estimator):
         _check_head(head, return_sequences)
         known = None
         if isinstance(optimizer, str):
-            known = defaults.checked_optimizer(optimizer, NAMED_RATE, model)
+            known = defaults.validate_optimizer(optimizer, NAMED_RATE, model)
         network = _Network(
-            sequence_columns=checks.checked_columns(
+            sequence_columns=defaults.validate_columns(
                 sequence_feature_columns,
                 model,
                 "sequence_feature_columns",
                 feature_columns.SequenceFeatures,
             ),
-            context_columns=_checked_context(context_feature_columns, model),
+            context_columns=_validate_context(context_feature_columns, model),
             cells=_cells(units, cell_type, rnn_cell_fn),
             units=head.logits_dimension,
             return_sequences=return_sequences,
@@ -125,7 +125,9 @@ class RNNEstimator(Estimator):
                 features = {**features, head.input_sequence_mask_key: mask}
                 if mode != ModeKeys.PREDICT:
                     _check_labels(network, head.label_rule, features, labels)
-                    features |= _fitted(features, head.feature_columns, mask.shape[1])
+                    features |= _fit_to_steps(
+                        features, head.feature_columns, mask.shape[1]
+                    )
             return head.create_estimator_spec(
                 features, mode, logits, labels, optimizer=_train_op(optimizer)
             )
@@ -320,7 +322,7 @@ def _flax_cell(cell: nn.RNNCellBase, sequence: jax.Array, mask: jax.Array) -> ja
     return jnp.where(steps[:, None, None] > 0, held, 0)
 
 
-def _fitted(features: Mapping[str, Any], keys: Any, steps: int) -> dict[str, Any]:
+def _fit_to_steps(features: Mapping[str, Any], keys: Any, steps: int) -> dict[str, Any]:
     """Return the step-wise features that a head reads, cut or padded to `steps`."""
     found = [key for key in keys or () if key in features]
     return {key: fit_steps(jnp.asarray(features[key]), steps) for key in found}
@@ -373,8 +375,8 @@ def _train_op(given: Any) -> optimizers.TrainOp:
 def _check_cells(units: Any, cell_type: Any, rnn_cell_fn: Any) -> None:
     if rnn_cell_fn is None and not units:
         raise SpecError("RNN: give units (and a cell_type), or an rnn_cell_fn.")
-    if units is not None and not checks.is_positive(units):
-        checks.checked_units(units, "RNN", "units")
+    if units is not None and not defaults.is_positive(units):
+        defaults.validate_units(units, "RNN", "units")
     if isinstance(cell_type, str) and cell_type not in _CELLS:
         near = did_you_mean(cell_type, _CELLS)
         raise SpecError(f"RNN: unknown cell_type {cell_type!r}{near}")
@@ -385,10 +387,10 @@ def _check_cells(units: Any, cell_type: Any, rnn_cell_fn: Any) -> None:
         )
 
 
-def _checked_context(given: Any, model: str) -> tuple[Any, ...]:
+def _validate_context(given: Any, model: str) -> tuple[Any, ...]:
     if given is None or given in ([], ()):
         return ()
-    return checks.checked_columns(given, model, "context_feature_columns")
+    return defaults.validate_columns(given, model, "context_feature_columns")
 
 
 def _check_head(head: Any, return_sequences: bool) -> None:

@@ -162,6 +162,6 @@ def export(
 
         estimax export run.yaml --checkpoint runs/flights/model.ckpt-700 --output best
     """
-    from estimax.cli.export import export as command
+    from estimax.cli.model_commands import export as command
 
     command(run, set_ or [], model_dir, checkpoint, output)

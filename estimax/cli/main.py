@@ -260,7 +260,7 @@ def evaluate(
 
         estimax evaluate run.yaml --source holdout --json
     """
-    from estimax.cli.evaluate import evaluate as command
+    from estimax.cli.model_commands import evaluate as command
 
     options = (run, set_ or [], model_dir, source, checkpoint)
     command(*options, quiet=quiet, as_json=json)
@@ -352,7 +352,7 @@ def predict(
 
         estimax predict run.yaml --input new.csv --output predictions.csv
     """
-    from estimax.cli.predict import predict as command
+    from estimax.cli.model_commands import predict as command
 
     options = (run, input, output, output_format, set_ or [], model_dir, checkpoint)
     command(*options, quiet=quiet, as_json=json)
@@ -392,7 +392,7 @@ def check(
 
         estimax check run.yaml --no-import
     """
-    from estimax.cli.check import check as command
+    from estimax.cli.run_file_commands import check as command
 
     command(run, set_ or [], with_data=data, with_import=not no_import)
 
@@ -469,7 +469,7 @@ def python(
 
         estimax python run.yaml --output train.py
     """
-    from estimax.cli.python import python as command
+    from estimax.cli.run_file_commands import python as command
 
     command(run, set_ or [], model_dir, output)
 
@@ -642,6 +642,6 @@ def schema(
 
         # yaml-language-server: $schema=estimax-run.v1.schema.json
     """
-    from estimax.cli.schema import schema as command
+    from estimax.cli.run_file_commands import schema as command
 
     command(output)

@@ -72,8 +72,7 @@ def ported_text(text: str, name: str = "program", path: Path | None = None) -> P
         raise ConfigError(
             "port: libcst is not installed; pip install 'estimax[port]'."
         ) from None
-    from estimax.cli.port_find import find
-    from estimax.cli.port_imports import new_imports
+    from estimax.cli.port_names import find, new_imports
 
     found = find(text, name)
     is_placed = False  # whether a statement of the module has imported estimax

@@ -1,15 +1,15 @@
-"""Progress of training: a bar on a terminal, else a line every five seconds.
+"""A line about work in progress: redrawn on a terminal, else printed every 5 seconds.
 
-with TrainingProgress(max_steps=1000, every=50, console=notes) as progress:
-    estimator.train(input_fn, hooks=[progress])
+    with ProgressLine(notes, total=1000) as line:
+        line.show("training", 50, ["step 50/1,000", "loss 0.31"], time.monotonic())
+
+Only light modules are imported here: `estimax run` shows a line while other processes
+load jax.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
 
@@ -17,53 +17,42 @@ from rich.console import Console
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task
 from rich.text import Text
 
-from estimax.cli.console import wrapped
-from estimax.cli.events import emit
-from estimax.hooks import Hook, RunContext, Values
-
 _SECONDS_BETWEEN_LINES = 5.0  # without a terminal
 
 
-class TrainingProgress(Hook):
-    """A hook that shows step, loss, speed and remaining time.
+class ProgressLine:
+    """One line that shows how far some work is.
 
     Args:
-      max_steps: The last step, or None if it is not known.
-      every: Steps between updates.
       console: Where to print.
-      clock: Returns seconds; replaced in tests.
+      total: The amount of work, or None if it is not known.
+      description: What is going on at first.
+      since: The time in seconds from which on the first line is waited for, without a
+        terminal. None: the first line is printed at once.
+      is_transient: Whether the line vanishes at the end, also after an error.
     """
 
     def __init__(
         self,
-        max_steps: int | None,
-        every: int,
         console: Console,
-        clock: Callable[[], float] = time.monotonic,
+        total: int | None,
+        description: str = "starting",
+        *,
+        since: float | None = None,
+        is_transient: bool = False,
     ) -> None:
-        self._max_steps = max_steps
-        self._every = every
         self._console = console
-        self._clock = clock
-        self._started = 0.0
-        self._first_step = 0
-        # Time and examples at the last update. None before the first one, because the
-        # time up to it includes compilation.
-        self._mark: tuple[float, int] | None = None
-        # The median of the last speeds is shown, so that an interval with an evaluation
-        # does not count as slow training.
-        self._speeds: deque[float] = deque(maxlen=5)
-        self._last_line = -_SECONDS_BETWEEN_LINES
-        self._loss = "-"
+        self._last_line = -_SECONDS_BETWEEN_LINES if since is None else since
         self._bar = Progress(
             SpinnerColumn(),
             _FittingColumn(console),
             console=console,
             disable=not console.is_terminal,
+            transient=is_transient,
         )
-        self._task = self._bar.add_task("starting", total=max_steps, texts=[])
+        self._task = self._bar.add_task(description, total=total, texts=[])
 
-    def __enter__(self) -> TrainingProgress:
+    def __enter__(self) -> ProgressLine:
         self._bar.start()
         return self
 
@@ -75,60 +64,36 @@ class TrainingProgress(Hook):
     ) -> None:
         self._bar.stop()
 
-    def begin(self, context: RunContext) -> None:
-        """Start the clock."""
-        self._started = self._clock()
-        self._first_step = context.step
-        self._mark = None
-        self._bar.update(self._task, description="compiling", completed=context.step)
+    def begin(self, description: str, completed: int) -> None:
+        """Say what is going on before there is anything to show about it."""
+        self._bar.update(self._task, description=description, completed=completed)
 
-    def before_run(self, context: RunContext) -> Sequence[str] | None:
-        """Request the loss."""
-        return ["loss"]
+    def set_total(self, total: int | None) -> None:
+        """Set the amount of work, once it is known."""
+        self._bar.update(self._task, total=total)
 
-    def after_run(self, context: RunContext, values: Values) -> None:
-        """Show step, loss and speed."""
-        loss, speed = float(values["loss"]), None
-        self._loss = f"{loss:.4f}"
-        texts = [f"step {self._step(context.step)}", f"loss {self._loss}"]
-        now = self._clock()
-        if self._mark is not None and now > self._mark[0]:
-            speed = (context.examples - self._mark[1]) / (now - self._mark[0])
-            self._speeds.append(speed)
-            speed = statistics.median(self._speeds)
-            texts.append(f"{speed:,.0f} examples/s")
-        self._mark = (now, context.examples)
-        emit("step", step=context.step, loss=loss, examples_per_second=speed)
+    def show(
+        self, description: str, completed: int, texts: Sequence[str], now: float
+    ) -> None:
+        """Show how far the work is.
+
+        Args:
+          description: What is going on.
+          completed: How much of the total is complete.
+          texts: What to show, the most important first.
+          now: The time in seconds.
+        """
         self._bar.update(
-            self._task, description="training", completed=context.step, texts=texts
+            self._task, description=description, completed=completed, texts=texts
         )
-        if (
-            not self._console.is_terminal
-            and now - self._last_line >= _SECONDS_BETWEEN_LINES
-        ):
+        is_due = now - self._last_line >= _SECONDS_BETWEEN_LINES
+        if not self._console.is_terminal and is_due:
             self._last_line = now
             self._console.print("  ".join(texts), highlight=False, soft_wrap=True)
 
-    def end(self, context: RunContext) -> None:
-        """Show the number of steps, the time they took and the last loss."""
-        seconds = self._clock() - self._started
-        steps = context.step - self._first_step
-        status = (
-            f"trained {steps:,} steps in {seconds:.1f} s, last loss {self._loss} "
-            f"(step {self._step(context.step)})"
-        )
+    def hide(self) -> None:
+        """Remove the line from the terminal."""
         self._bar.update(self._task, visible=False)
-        status = wrapped(status, self._console)
-        self._console.print(status, highlight=False, soft_wrap=True)
-
-    def next_step(self, step: int) -> int:
-        """Return the next multiple of `every`; the same steps after a resume."""
-        return (step // self._every + 1) * self._every
-
-    def _step(self, step: int) -> str:
-        return (
-            f"{step:,}" if self._max_steps is None else f"{step:,}/{self._max_steps:,}"
-        )
 
 
 class _FittingColumn(ProgressColumn):

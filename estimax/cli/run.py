@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from estimax.cli.console import note, notes
+from estimax.cli.progress import ProgressLine
 from estimax.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from estimax.export.scoring import ScoringProgress
 
-_SECONDS_BETWEEN_LINES = 5.0  # without a terminal
+_LEAST_SECONDS = 0.5  # before a speed is shown
 _FILE_SUFFIXES = (".csv", ".json", ".jsonl", ".parquet", ".tfrecord")
 
 
@@ -34,9 +34,13 @@ def run(
     """Write the predictions of each row of the input, in its order."""
     with notes.status("loading"):
         from estimax import export
-        from estimax.export.scoring.predicting import predict_batch
         from estimax.export.scoring.rows import open_rows
-        from estimax.export.scoring.tables import Wanted, check_keep, read_tables
+        from estimax.export.scoring.tables import (
+            InputColumns,
+            check_keep,
+            predict_batch,
+            read_tables,
+        )
 
         bundle = export.load(path)
         # Raises for an unknown one before data is read.
@@ -45,7 +49,7 @@ def run(
     features = {spec.name: spec for spec in called.inputs}
     started = time.monotonic()
     with open_rows(output, output_form) as rows:
-        for batch in read_tables(input_files, input_form, Wanted(features, keep)):
+        for batch in read_tables(input_files, input_form, InputColumns(features, keep)):
             kept = {name: batch.columns[name] for name in keep}
             rows.write(kept | predict_batch(bundle, called, batch))
     seconds = time.monotonic() - started
@@ -70,7 +74,8 @@ def run_processes(
     from estimax.export.scoring.plan import SHARD_ROWS
 
     folder = _folder(input_files, output)
-    with _Shown() as shown:
+    now = time.monotonic()
+    with ProgressLine(notes, None, "loading", since=now, is_transient=True) as line:
         try:
             result = score_files(
                 path,
@@ -82,7 +87,7 @@ def run_processes(
                 input_format=input_form,
                 output_format=output_form or "parquet",
                 shard_rows=SHARD_ROWS if shard_rows is None else shard_rows,
-                on_progress=shown,
+                on_progress=_ShardProgress(line),
             )
         except KeyboardInterrupt:
             note("interrupted; the same command continues with the missing shards")
@@ -120,56 +125,25 @@ def _folder(input_files: str, output: Path | None) -> Path:
     return output
 
 
-class _Shown:
-    """Shows progress: a bar on a terminal, else a line every five seconds."""
+class _ShardProgress:
+    """Shows how many rows and shards of a scoring are complete, and how fast."""
 
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),  # what the other columns leave of the width
-            TextColumn("{task.fields[status]}"),
-            TimeRemainingColumn(),
-            console=notes,
-            disable=not notes.is_terminal,
-            transient=True,
-        )
-        self._task = self._bar.add_task("loading", total=None, status="")
+    def __init__(self, line: ProgressLine) -> None:
+        self._line = line
         self._first: tuple[float, int] | None = None  # time and rows when it began
-        self._last_line = 0.0
-
-    def __enter__(self) -> _Shown:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
 
     def __call__(self, progress: ScoringProgress) -> None:
         """Show how far the scoring is."""
         now = time.monotonic()
         if self._first is None:
-            self._first, self._last_line = (now, progress.rows), now
+            self._first = now, progress.rows
+            self._line.set_total(progress.total_rows)
         seconds, rows = now - self._first[0], progress.rows - self._first[1]
         total = progress.total_rows
-        status = (
-            f"{progress.rows:,}{'' if total is None else f'/{total:,}'} rows, "
-            f"{progress.shards}/{progress.total_shards} shards"
-            f"{f', {rows / seconds:,.0f} rows/s' if seconds > 0.5 else ''}"
-        )
-        self._bar.update(
-            self._task,
-            description="scoring",
-            completed=progress.rows,
-            total=total,
-            status=status,
-        )
-        if not notes.is_terminal and now - self._last_line >= _SECONDS_BETWEEN_LINES:
-            self._last_line = now
-            note(status)
+        texts = [
+            f"{progress.rows:,}{'' if total is None else f'/{total:,}'} rows",
+            f"{progress.shards}/{progress.total_shards} shards",
+        ]
+        if seconds > _LEAST_SECONDS:
+            texts.append(f"{rows / seconds:,.0f} rows/s")
+        self._line.show("scoring", progress.rows, texts, now)

@@ -70,7 +70,7 @@ def serve(
         os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = str(gpu_memory)
     _use_compilation_cache(cache_dir)
     from estimax.serving import Server, prepare
-    from estimax.serving.worker_link import WorkerLink
+    from estimax.serving.workers import WorkerLink
 
     link = WorkerLink.from_environment(os.environ.pop(WORKER, None))
     config = _config(

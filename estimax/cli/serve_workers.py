@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from estimax.cli.tf_serving_flags import WORKER
-from estimax.serving.channel import Channel, ChannelError
 from estimax.serving.metric_families import (
     Family,
     Sample,
@@ -28,6 +27,7 @@ from estimax.serving.metric_families import (
     lasting,
     merge,
 )
+from estimax.serving.workers import Channel, ChannelError
 
 _log = logging.getLogger("estimax.serving")
 _METRICS_SECONDS: Final = 5.0  # a worker that is busy for longer is left out

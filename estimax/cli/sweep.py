@@ -13,6 +13,7 @@ from its last checkpoint.
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
 import math
 import shlex
@@ -23,19 +24,15 @@ from typing import Any
 from rich.table import Table
 
 from estimax import config
-from estimax.cli.console import note, number, results
-from estimax.cli.events import emit, output
-from estimax.cli.sweep_ask import Asking, ask_for
-from estimax.cli.sweep_plot import plot
-from estimax.cli.sweep_pool import TrialPool
+from estimax.cli.console import emit, note, number, output, results
 from estimax.config.checks import sources_of
 from estimax.config.data_report import check_files
 from estimax.config.dump import dump_flow, to_plain
 from estimax.config.nodes import Budget, MapNode, Problems, ValueOrigin, plain
 from estimax.config.parse import parse_value
-from estimax.config.schema.run import SweepSection
 from estimax.config.sweep import (
     SweepPlan,
+    TrialValues,
     extremes,
     overrides,
     sweep_plan,
@@ -43,6 +40,7 @@ from estimax.config.sweep import (
 )
 from estimax.core.errors import ConfigError
 from estimax.storage import atomic, locks
+from estimax.storage.worker_pool import WorkerEnd, WorkerPool
 
 _SWEEPING = locks.Activity(
     "sweep.lock",
@@ -50,6 +48,7 @@ _SWEEPING = locks.Activity(
     "Two sweeps in one folder would train the same trials.",
     "use another --output",
 )
+_WORKER = "estimax.cli.sweep_worker"
 Result = dict[str, Any]
 
 
@@ -88,6 +87,7 @@ def _sweep(
     section = sweep_section(loaded.run, changes)
     plan = sweep_plan(loaded.run, section)
     _check_values(path, given, plan)
+    suggestions = TrialValues(plan)
     check_files(loaded.run, sources_of(loaded.run))
     folder = folder or Path(f"{loaded.run.run.model_dir.rstrip('/')}-sweep")
     with locks.hold(folder, "sweep", _SWEEPING):
@@ -99,7 +99,7 @@ def _sweep(
             "overrides": [*given, "run.on_existing=resume", "export=[]"],
         }
         try:
-            _run(folder / "trials", plan, section, task)
+            _run(folder / "trials", plan, suggestions, section.processes, task)
         except KeyboardInterrupt:
             note("interrupted; the same command continues with the other trials")
             raise
@@ -159,17 +159,20 @@ def _claim(folder: Path, loaded: config.LoadedRun, plan: SweepPlan) -> None:
 
 
 def _run(
-    folder: Path, plan: SweepPlan, section: SweepSection, task: Mapping[str, Any]
+    folder: Path,
+    plan: SweepPlan,
+    suggestions: TrialValues,
+    processes: int,
+    task: Mapping[str, Any],
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    asking = ask_for(plan)
     todo = []
     for trial in range(plan.trials):
         result = _read(folder / f"{trial:04}.json")
         if result is None:
             todo.append(trial)
         else:
-            asking.learn(trial, result["values"], result.get("metric"))
+            suggestions.learn(result["values"], result.get("metric"))
     done = plan.trials - len(todo)
     emit(
         "start",
@@ -182,29 +185,49 @@ def _run(
     )
     if done:
         note(f"{done} of {plan.trials} trials were complete before")
-    with TrialPool(min(section.processes, max(1, len(todo)))) as pool:
-        while todo or pool.is_busy:
-            while todo and pool.has_room:
-                trial = todo.pop(0)
-                values = _values(folder, trial, asking)
+    processes = min(processes, max(1, len(todo)))
+    trained: dict[int, int] = {}  # number of a process -> its trial
+    # A custom model may be a module of the working directory.
+    with WorkerPool(_WORKER, processes, finds_local_modules=True) as pool:
+        while todo or trained:
+            for number in range(pool.size):
+                if not todo or number in trained:
+                    continue
+                trial = trained[number] = todo.pop(0)
+                values = _values(folder, trial, suggestions)
                 texts = [*task["overrides"], *overrides(values)]
                 model_dir = str(folder / f"{trial:04}")
-                pool.start(trial, {**task, "overrides": texts, "folder": model_dir})
-            trial, kind, answer = pool.receive()
-            values = _values(folder, trial, asking)
+                message = {**task, "overrides": texts, "folder": model_dir}
+                pool.send(number, message)
+            number, answer = pool.receive()
+            if number not in trained:
+                continue  # a process without a trial has ended; a new one will start
+            trial = trained.pop(number)
+            kind, answer = _outcome(answer)
+            values = _values(folder, trial, suggestions)
             result = {"trial": trial, "values": values, "state": kind, **answer}
             atomic.write_json(folder / f"{trial:04}.json", _plain(result))
-            asking.learn(trial, values, result.get("metric"))
+            suggestions.learn(values, result.get("metric"))
             done += 1
             _tell(result, plan, done)
 
 
-def _values(folder: Path, trial: int, asking: Asking) -> dict[str, Any]:
+def _outcome(answer: dict[str, Any] | WorkerEnd) -> tuple[str, dict[str, Any]]:
+    """Return "done" or "failed", and what is known about the trial."""
+    if isinstance(answer, WorkerEnd):
+        how = "ended" if answer.signal is None else f"was killed by {answer.signal}"
+        text = f"the process of the trial {how} ({answer.status})"
+        return "failed", {"error": text}
+    ((kind, value),) = answer.items()
+    return kind, value
+
+
+def _values(folder: Path, trial: int, suggestions: TrialValues) -> dict[str, Any]:
     """Return the values of a trial: those it was started with, or new ones."""
     path = folder / f"{trial:04}.values.json"
     saved = _read(path)
     if saved is None:
-        saved = asking.ask(trial)
+        saved = suggestions.suggest(trial)
         atomic.write_json(path, saved)
     return saved
 
@@ -285,3 +308,107 @@ def _print_table(plan: SweepPlan, trials: Sequence[Result]) -> None:
         step = str(t.get("step", ""))
         table.add_row(str(t["trial"]), t["state"], metric, step, *values)
     results.print(table)
+
+
+_WIDTH, _HEIGHT, _MARGIN = 300, 220, 50
+_STYLE = "font-family:sans-serif;font-size:11px;fill:#333"
+
+
+def plot(plan: SweepPlan, trials: Sequence[Mapping[str, Any]]) -> str:
+    """Return an SVG with the metric of the trials over each value.
+
+    Args:
+      plan: The sweep, for the names and scales of the axes.
+      trials: Trials with a metric, the best first; the best one is drawn in red.
+    """
+    metrics = [float(trial["metric"]) for trial in trials]
+    panels = [_order_panel(plan, trials, metrics)]
+    panels += [_panel(plan, key, trials, metrics) for key in plan.space]
+    width = len(panels) * (_WIDTH + _MARGIN) + _MARGIN
+    height = _HEIGHT + 2 * _MARGIN
+    body = "".join(
+        f'<g transform="translate({_MARGIN + i * (_WIDTH + _MARGIN)},{_MARGIN})">'
+        f"{panel}</g>"
+        for i, panel in enumerate(panels)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'style="background:white">{body}</svg>\n'
+    )
+
+
+def _order_panel(
+    plan: SweepPlan, trials: Sequence[Mapping[str, Any]], metrics: Sequence[float]
+) -> str:
+    places = [float(trial["trial"]) for trial in trials]
+    ticks = [(min(places), f"{min(places):g}"), (max(places), f"{max(places):g}")]
+    return _drawn("trial", plan.metric, places, metrics, ticks)
+
+
+def _panel(
+    plan: SweepPlan,
+    key: str,
+    trials: Sequence[Mapping[str, Any]],
+    metrics: Sequence[float],
+) -> str:
+    space = plan.space[key]
+    values = [trial["values"][key] for trial in trials]
+    if space.choice is not None:
+        choices = [dump_flow(_listed(choice)) for choice in space.choice]
+        places = [float(choices.index(dump_flow(value))) for value in values]
+        ticks = [(float(i), choice) for i, choice in enumerate(choices)]
+        return _drawn(key, plan.metric, places, metrics, ticks)
+    limits = space.uniform or space.log_uniform or space.int_uniform or ()
+    if space.log_uniform is not None:
+        places = [math.log(value) for value in values]
+        ticks = [(math.log(limit), f"{limit:g}") for limit in limits]
+    else:
+        places = [float(value) for value in values]
+        ticks = [(float(limit), f"{limit:g}") for limit in limits]
+    return _drawn(key, plan.metric, places, metrics, ticks)
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _drawn(
+    title: str,
+    metric: str,
+    places: Sequence[float],
+    metrics: Sequence[float],
+    ticks: Sequence[tuple[float, str]],
+) -> str:
+    left = min([*places, *(at for at, _ in ticks)])
+    right = max([*places, *(at for at, _ in ticks)])
+    low, high = min(metrics), max(metrics)
+
+    def x(place: float) -> float:
+        return (place - left) / ((right - left) or 1.0) * _WIDTH
+
+    def y(value: float) -> float:
+        return _HEIGHT - (value - low) / ((high - low) or 1.0) * _HEIGHT
+
+    parts = [
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#ccc"/>',
+        _text(0, -10, f"{metric} by {title}"),
+        _text(2, 12, f"{high:.5g}"),
+        _text(2, _HEIGHT - 4, f"{low:.5g}"),
+    ]
+    parts += [_text(x(at), _HEIGHT + 16, text, "middle") for at, text in ticks[:8]]
+    points = [(x(p), y(m)) for p, m in zip(places, metrics, strict=True)]
+    # The best is the first; it is drawn last, above the others.
+    for i, (across, down) in reversed(list(enumerate(points))):
+        colour, size = ("#c00", 5) if i == 0 else ("#369", 3)
+        parts.append(
+            f'<circle cx="{across:.1f}" cy="{down:.1f}" r="{size}" fill="{colour}"/>'
+        )
+    return "".join(parts)
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    short = text if len(text) <= 40 else f"{text[:39]}…"
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" style="{_STYLE}">'
+        f"{html.escape(short)}</text>"
+    )

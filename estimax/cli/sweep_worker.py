@@ -1,6 +1,6 @@
 """A process that trains trials of a sweep: `python -m estimax.cli.sweep_worker`.
 
-`sweep_pool.py` starts it. Every line of standard input is a trial; answers go to
+`sweep.py` starts it. Every line of standard input is a trial; answers go to
 standard output, one JSON object per line:
 
     {"done": {"metric": 0.71, "step": 400, "state": "done", "metrics": {…}, …}}
@@ -16,17 +16,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import queue
-import sys
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from estimax import config
-from estimax.cli.events import with_exporter
+from estimax.cli.console import with_exporter
 from estimax.config.build import Built, build, evaluation_name
 from estimax.config.saved import claim_model_dir
 from estimax.config.sweep import SweepPlan, sweep_plan, sweep_section
@@ -34,6 +30,7 @@ from estimax.core.errors import EstimaxError
 from estimax.estimator import train_and_evaluate
 from estimax.hooks import make_early_stopping_hook
 from estimax.storage import atomic
+from estimax.storage.worker_pool import ParentPipe
 
 EVALS = "evals.json"
 _NEVER = 10.0**9  # seconds; the hook is called after evaluations of this process
@@ -131,39 +128,17 @@ def _train(built: Built, record: TrialRecord) -> None:
 
 def main() -> None:
     """Train the trials on standard input until it is closed."""
-    # Messages have the pipe for themselves: what libraries print goes to the log.
-    pipe = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
+    pipe = ParentPipe()
     logging.getLogger("estimax").setLevel(logging.ERROR)
-    tasks = _tasks()
     while True:
-        task = tasks.get()
+        task = pipe.receive()
         try:
             answer = {"done": run_trial(task)}
         except EstimaxError as error:
             answer = {"failed": {"error": str(error)}}
         except Exception as error:
             answer = {"failed": {"error": f"{type(error).__name__}: {error}"}}
-        try:
-            pipe.write(json.dumps(answer) + "\n")
-            pipe.flush()
-        except BrokenPipeError:
-            os._exit(1)  # nobody listens any more
-
-
-def _tasks() -> queue.Queue[dict[str, Any]]:
-    """Return a queue of the lines of standard input, read in a thread."""
-    found: queue.Queue[dict[str, Any]] = queue.Queue()
-
-    def read() -> None:
-        for line in sys.stdin:
-            found.put(json.loads(line))
-        # At once: the sweep has ended or was killed, and another may go on with the
-        # trial.
-        os._exit(0)
-
-    threading.Thread(target=read, daemon=True).start()
-    return found
+        pipe.send(answer)
 
 
 if __name__ == "__main__":

@@ -34,8 +34,8 @@ def write_config(loaded: config.LoadedRun, built: Built) -> None:
 def _write_config(loaded: config.LoadedRun, built: Built) -> None:
     from estimax import checkpoints
     from estimax.hooks.summary import SummaryWriter
+    from estimax.inspection.importance import read_rows
     from estimax.inspection.report import columns
-    from estimax.inspection.rows import read_rows
 
     run = loaded.run
     folder = run.run.model_dir

@@ -1,20 +1,35 @@
-"""`estimax train`: check the run, prepare the model directory, train, print metrics."""
+"""`estimax train`: check the run, prepare the model directory, train, print metrics.
+
+In a cluster, the chief claims the model directory and saves the statistics of the data
+there. The others begin when it has done so: they would otherwise read what an earlier
+run left.
+"""
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from estimax import config
-from estimax.cli.cluster_start import chief_first
-from estimax.cli.console import log_to, metrics_table, note, notes, results
+from estimax.cli.console import (
+    EvaluationEvents,
+    emit,
+    log_to,
+    metrics_table,
+    note,
+    notes,
+    output,
+    results,
+    with_exporter,
+)
 from estimax.cli.data_errors import located
-from estimax.cli.events import EvaluationEvents, emit, output, with_exporter
 from estimax.cli.report import report_after_training
 from estimax.cli.tensorboard import write_config
 from estimax.config.checks import sources_of
@@ -22,7 +37,7 @@ from estimax.config.data_report import check_files
 from estimax.config.saved import claim_model_dir
 
 if TYPE_CHECKING:  # both load jax
-    from estimax.cli.progress import TrainingProgress
+    from estimax.cli.training_progress import TrainingProgress
     from estimax.config.build import Built
 
 
@@ -65,7 +80,7 @@ def _train(
         # The imports below load jax, which takes seconds. All checks that do without
         # it are above.
         with notes.status("starting"):
-            from estimax.cli.progress import TrainingProgress
+            from estimax.cli.training_progress import TrainingProgress
             from estimax.config.build import build
 
             log_to(notes)
@@ -158,3 +173,43 @@ def _print_next(run: config.Run, again: str) -> None:
     note("next, try:")
     for line in lines:
         note(f"  {line}", "cyan")
+
+
+if TYPE_CHECKING:  # loads jax
+    from estimax.estimator import RunConfig
+
+
+@contextmanager
+def chief_first(run: config.Run) -> Iterator[bool]:
+    """Run the block in the chief of a cluster, and then in the other processes.
+
+    Yields:
+      Whether this process writes what all have in common: it is the chief, or there is
+      no cluster.
+
+    Raises:
+      ConfigError: TF_CONFIG or `run.cluster` describes no cluster.
+      ClusterError: The other processes cannot be reached.
+    """
+    if "TF_CONFIG" not in os.environ and run.run.cluster is None:
+        yield True  # without loading jax
+        return
+    settings = _settings(run)
+    peers = settings.connect()
+    if peers is None:  # alone, or an evaluator
+        yield settings.is_chief
+        return
+    with peers.together():
+        if not peers.is_chief:
+            peers.wait("chief first")
+        yield peers.is_chief
+        if peers.is_chief:
+            peers.wait("chief first")
+
+
+def _settings(run: config.Run) -> RunConfig:
+    from estimax.config.build import run_config_call
+    from estimax.config.expressions import evaluate
+
+    made: RunConfig = evaluate(run_config_call(run))
+    return made

@@ -23,7 +23,6 @@ from estimax.config.columns import (
     weight_columns,
     words_of_label,
 )
-from estimax.config.csv_rows import line_of
 from estimax.config.nodes import shown
 from estimax.config.schema.data import AnySource, CsvSource
 from estimax.config.schema.features import (
@@ -39,6 +38,7 @@ from estimax.config.schema.heads import (
 )
 from estimax.config.schema.run import Run
 from estimax.config.tables import (
+    TextBatch,
     find_files,
     header,
     missing_columns,
@@ -89,17 +89,16 @@ class _Rule:
     breaks: Callable[[_Batch], Any]  # returns bool [n]
     is_of_reading: bool = False  # whether the row cannot be read, and may be skipped
     count: int = 0
-    path: str = ""
-    row: int = 0
+    where: str = ""
     value: str = ""
 
-    def look(self, batch: _Batch, path: str, start: int) -> None:
+    def look(self, batch: _Batch, rows: TextBatch) -> None:
         """Count the values of a batch that break the rule; keep the first."""
         broken = self.breaks(batch)
         total = int(broken.sum())
         if total and not self.count:
             row = int(broken.argmax())
-            self.path, self.row = path, start + row
+            self.where = rows.locate(row)
             self.value = shown(batch.texts[row].as_py())
         self.count += total
 
@@ -132,23 +131,17 @@ def report(run: Run, name: str) -> DataReport:
     # instead of ending the scan.
     labels = label_columns(run)
     read = data_columns(run)
-    single = [c for c, k in read.items() if not k.many and k.shape is None]
-    counted = [*single, *read][0]
     for path in paths:
-        start = 0
         for batch in text_batches(path, source, name, list(seen)):
             for column, so_far in seen.items():
-                values = _parts(batch[column], read[column].delimiter)
-                _look(so_far, values, column in labels, path, start)
-            start += len(batch[counted])
-        rows += start
+                values = _parts(batch.columns[column], read[column].delimiter)
+                _look(so_far, values, column in labels, batch)
+            rows += batch.rows
     if rows:
         for column, so_far in seen.items():
             broken = [rule for rule in so_far.rules if rule.count]
-            skipped += [_locate_problem(r, source) for r in broken if _skips(source, r)]
-            problems += [
-                _locate_problem(r, source) for r in broken if not _skips(source, r)
-            ]
+            skipped += [_rule_problem(r) for r in broken if _skips(source, r)]
+            problems += [_rule_problem(r) for r in broken if not _skips(source, r)]
             problems += _problems(run, column, so_far)
     else:
         keys = f"data.sources.{name}.files"
@@ -177,7 +170,7 @@ def _parts(texts: Any, delimiter: str | None) -> Any:
     return values.filter(pc.not_equal(values, ""))
 
 
-def _look(seen: _Seen, texts: Any, is_label: bool, path: str, start: int) -> None:
+def _look(seen: _Seen, texts: Any, is_label: bool, rows: TextBatch) -> None:
     """Add the values of a batch, a pyarrow array of text, to the statistics."""
     import numpy as np
 
@@ -192,7 +185,7 @@ def _look(seen: _Seen, texts: Any, is_label: bool, path: str, start: int) -> Non
         seen.low = min(seen.low, float(numbers.min()))
         seen.high = max(seen.high, float(numbers.max()))
     for rule in seen.rules:
-        rule.look(batch, path, start)
+        rule.look(batch, rows)
 
 
 def _batch(texts: Any, kind: ColumnKind) -> _Batch:
@@ -350,12 +343,9 @@ def _problems(run: Run, column: str, seen: _Seen) -> list[str]:
     return found
 
 
-def _locate_problem(rule: _Rule, source: AnySource) -> str:
-    where = f"row {rule.row + 1}"
-    if isinstance(source, CsvSource):
-        where = f"line {line_of(rule.path, source.csv, rule.row)}"
+def _rule_problem(rule: _Rule) -> str:
     rows = f" ({rule.count:,} rows)" if rule.count > 1 else ""
-    return f"{rule.path}, {where}: {rule.text.format(value=rule.value)}{rows}"
+    return f"{rule.where}: {rule.text.format(value=rule.value)}{rows}"
 
 
 def _values(seen: _Seen, is_label: bool, rows: int) -> str:

@@ -10,15 +10,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from estimax.core.errors import InputError, MissingFileError
+
+if TYPE_CHECKING:  # loads pyarrow
+    from estimax.input.sources.csv_blocks import CsvFormat
+    from estimax.input.sources.file_blocks import ByteFile
 
 ProfileKind = Literal["int", "float", "text"]
 MOST_ROWS = 500_000
@@ -179,39 +186,56 @@ def _read_csv(
     most_rows: int | None,
 ) -> Any:
     import pyarrow as pa
-    import pyarrow.csv
 
-    from estimax.input.sources.csv_blocks import CsvFormat, check_quotes
+    from estimax.input.sources.csv_blocks import CsvFormat
+    from estimax.input.sources.csv_schema import read_header
+    from estimax.input.sources.csv_text import BadTextError, read_text_rows
 
-    read = pyarrow.csv.ReadOptions(
-        column_names=list(names) if names else None,
-        skip_rows=1 if names and has_header else 0,
-    )
-    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    if Path(path).suffix not in _OTHER_COMPRESSION:
-        packed = "GZIP" if path.endswith(".gz") else None
-        check_quotes(path, CsvFormat(delimiter, compression=packed))
-    try:
-        with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse) as head:
-            found = list(head.schema.names)
+    packed = "GZIP" if path.endswith(".gz") else None
+    form = CsvFormat(delimiter, header=has_header, compression=packed)
+    tables, rows = [], 0
+    with _byte_file(path, form) as file:
+        found = list(names or read_header(file, form) or ())
         twice = next((name for name in found if found.count(name) > 1), None)
         if twice is not None:
             raise InputError(f"{path}, line 1: two columns are named {twice!r}.")
-        convert = pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(found, pa.string()), strings_can_be_null=False
-        )
-        batches, rows = [], 0
-        with pyarrow.csv.open_csv(path, read, parse, convert) as reader:
-            schema = reader.schema
-            for batch in reader:
-                batches.append(batch)
-                rows += batch.num_rows
+        try:
+            for some in read_text_rows(file, form, found, keep_nulls=True):
+                tables.append(some.table)
+                rows += some.table.num_rows
                 if most_rows is not None and rows >= most_rows:
                     break
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: the file cannot be read as CSV: {error}") from None
-    table = pa.Table.from_batches(batches, schema)
+        except BadTextError as error:
+            count = len(error.values or ())
+            what = f"expected {len(found)} values, found {count}"
+            raise InputError(
+                f"{path}, line {error.line}: the file cannot be read as CSV: "
+                f"{'the text is not UTF-8' if error.values is None else what}."
+            ) from None
+    empty = pa.table({name: pa.array([], pa.string()) for name in found})
+    table = pa.concat_tables([empty, *tables])
     return table if most_rows is None else table.slice(0, most_rows)
+
+
+@contextlib.contextmanager
+def _byte_file(path: str, form: CsvFormat) -> Iterator[ByteFile]:
+    """Open a file; decompress one that training could not read to a copy of it."""
+    import pyarrow as pa
+
+    from estimax.input.sources.file_blocks import ByteFile
+
+    with contextlib.ExitStack() as stack:
+        if Path(path).suffix in _OTHER_COMPRESSION:
+            copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="estimax-"))
+            with pa.input_stream(path) as packed:
+                shutil.copyfileobj(packed, copy)
+            copy.flush()
+            file = ByteFile(copy.name)
+            file.path = path  # for messages
+        else:
+            file = ByteFile(path, form.compression)
+        stack.callback(file.close)
+        yield file
 
 
 def _read_parquet(path: str, most_rows: int | None) -> Any:

@@ -1,11 +1,12 @@
 """The trials of a sweep: which values they try, and when a bad one is stopped.
 
-    plan = sweep_plan(loaded)                # metric, mode and space, checked
-    plan.sample(7)                           # {"optimizers.dnn.learning_rate": 0.08}
-    overrides(plan.sample(7))                # as for --set
+    plan = sweep_plan(run, section)          # metric, mode and space, checked
+    values = TrialValues(plan).suggest(7)    # {"optimizers.dnn.learning_rate": 0.08}
+    overrides(values)                        # as for --set
 
-Trial n of a random or grid sweep has the same values however often the sweep is
-started, because they depend on the seed of the run and on n alone.
+Optuna suggests the values. Trial n of a random or grid sweep has the same values
+however often the sweep is started, because they depend on the seed of the run and on n
+alone.
 """
 
 from __future__ import annotations
@@ -45,16 +46,6 @@ class SweepPlan:
     seed: int
     prune: PruneSection | None
 
-    def sample(self, number: int) -> Values:
-        """Return the values of a trial, counted from 0; not for optuna."""
-        if self.method == "grid":
-            lists = [space.choice or () for space in self.space.values()]
-            # The product is made in order, so that the last address changes first.
-            chosen = next(itertools.islice(itertools.product(*lists), number, None))
-            return dict(zip(self.space, chosen, strict=True))
-        chance = random.Random(f"{self.seed}/{number}")
-        return {key: _draw(space, chance) for key, space in self.space.items()}
-
     def is_better(self, value: float, than: float) -> bool:
         """Return whether a value of the metric is better than another."""
         return value > than if self.mode == "max" else value < than
@@ -84,6 +75,89 @@ class SweepPlan:
             return False
         mine = self.best([value for _, value in own])
         return math.isnan(mine) or self.is_better(statistics.median(rivals), mine)
+
+
+class TrialValues:
+    """The values of the trials of a sweep, suggested by optuna.
+
+    Raises:
+      ConfigError: Optuna is not installed.
+    """
+
+    def __init__(self, plan: SweepPlan) -> None:
+        try:
+            import optuna
+        except ImportError:
+            raise ConfigError(
+                "sweep: optuna is not installed, which suggests the values of trials; "
+                "pip install 'estimax[sweep]'."
+            ) from None
+        self._optuna = optuna
+        self._plan = plan
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._study = optuna.create_study(
+            direction="maximize" if plan.mode == "max" else "minimize"
+        )
+        self._kinds = {key: _distribution(optuna, s) for key, s in plan.space.items()}
+
+    def suggest(self, trial: int) -> Values:
+        """Return the values of a new trial, counted from 0."""
+        samplers, study = self._optuna.samplers, self._study
+        make = samplers.TPESampler if self._plan.method == "optuna" else None
+        # A sampler for each trial: one that draws for all would begin again with the
+        # values of trial 0 when a sweep that was killed is continued.
+        seed = random.Random(f"{self._plan.seed}/{trial}").getrandbits(32)
+        study.sampler = (make or samplers.RandomSampler)(seed=seed)
+        if self._plan.method == "grid":
+            # Not by GridSampler, which shuffles: in order, the last address first.
+            sizes = [range(len(s.choice or ())) for s in self._plan.space.values()]
+            point = next(itertools.islice(itertools.product(*sizes), trial, None))
+            study.enqueue_trial(dict(zip(self._plan.space, point, strict=True)))
+        found = study.ask(self._kinds).params
+        return {key: _value(s, found[key]) for key, s in self._plan.space.items()}
+
+    def learn(self, values: Values, metric: float | None) -> None:
+        """Take the result of a trial into account; None if it failed."""
+        if metric is None:
+            return
+        params = {key: _param(s, values[key]) for key, s in self._plan.space.items()}
+        trial = self._optuna.trial.create_trial(
+            params=params, distributions=self._kinds, value=metric
+        )
+        self._study.add_trial(trial)
+
+
+def _distribution(optuna: Any, space: SpaceSection) -> Any:  # no strict types there
+    """Return optuna's distribution; choices are by index, since they may be lists."""
+    kinds = optuna.distributions
+    if space.choice is not None:
+        return kinds.CategoricalDistribution(list(range(len(space.choice))))
+    if space.int_uniform is not None:
+        return kinds.IntDistribution(*space.int_uniform)
+    if space.log_uniform is not None:
+        return kinds.FloatDistribution(*space.log_uniform, log=True)
+    assert space.uniform is not None
+    return kinds.FloatDistribution(*space.uniform)
+
+
+def _value(space: SpaceSection, param: Any) -> Any:
+    """Return the value that a parameter of optuna stands for."""
+    if space.choice is not None:
+        return space.choice[param]
+    limits = space.uniform or space.log_uniform
+    if limits is None:
+        return param
+    # Few digits, so that the text for --set is short; still between the limits.
+    return min(max(float(f"{param:.{_DIGITS}g}"), limits[0]), limits[1])
+
+
+def _param(space: SpaceSection, value: Any) -> Any:
+    """Return the parameter of optuna that stands for a value."""
+    if space.choice is None:
+        return value
+    # A list of the run file is a tuple here, and a list in a result that was saved.
+    plain = [list(c) if isinstance(c, tuple) else c for c in space.choice]
+    return plain.index(list(value) if isinstance(value, tuple) else value)
 
 
 def overrides(values: Values) -> list[str]:
@@ -196,19 +270,3 @@ def _check_space(address: str, space: SpaceSection, method: str) -> None:
             f"{where}: a grid needs a choice of values, found {given[0]}; list the "
             "values, or use method: random."
         )
-
-
-def _draw(space: SpaceSection, chance: random.Random) -> Any:
-    if space.choice is not None:
-        return chance.choice(list(space.choice))
-    if space.int_uniform is not None:
-        return chance.randint(*space.int_uniform)
-    if space.log_uniform is not None:
-        low, high = (math.log(limit) for limit in space.log_uniform)
-        return _short(math.exp(chance.uniform(low, high)))
-    assert space.uniform is not None
-    return _short(chance.uniform(*space.uniform))
-
-
-def _short(number: float) -> float:
-    return float(f"{number:.{_DIGITS}g}")

@@ -2,7 +2,8 @@
 
     paths = find_files(source, "train")
     for batch in text_batches(paths[0], source, "train", ["age", "city"]):
-        batch["age"]                # a pyarrow array of text; null if missing
+        batch.columns["age"]        # a pyarrow array of text; null if missing
+        batch.locate(7)             # "train.csv, line 9"
 
 Text is what `estimax check --data` compares with the run, whatever the format: a value
 that is no number is counted then, and does not end the scan.
@@ -16,12 +17,11 @@ import glob
 import itertools
 import json
 import os
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from estimax.config.csv_rows import parse_error
 from estimax.config.nodes import shown
 from estimax.config.schema.data import (
     AnySource,
@@ -33,10 +33,41 @@ from estimax.config.schema.data import (
 )
 from estimax.config.schema.run import Run
 from estimax.core.errors import InputError, MissingFileError, did_you_mean
+from estimax.core.strings import is_utf_8
 
-TextBatch = Mapping[str, Any]  # pyarrow arrays of text, which have no types
+if TYPE_CHECKING:  # both load pyarrow, and checking a file without its data must not
+    from estimax.input.sources.csv_blocks import CsvFormat
+    from estimax.input.sources.csv_text import BadTextError
+
 _LINES_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class TextBatch:
+    """Some rows of a file: columns of text, and where the rows are.
+
+    Args:
+      columns: pyarrow arrays of text, which have no types. Lists are flattened, so such
+        a column may have more or fewer values than there are rows.
+      rows: The number of rows.
+      path: The file.
+      line_of: Returns the line on which a row of the batch begins. None: the format has
+        no lines.
+      first: The number of rows of the file before this batch.
+    """
+
+    columns: Mapping[str, Any]
+    rows: int
+    path: str
+    line_of: Callable[[int], int] | None = None
+    first: int = 0
+
+    def locate(self, row: int) -> str:
+        """Return the file and the line or number of a row, for a message."""
+        if self.line_of is None:
+            return f"{self.path}, row {self.first + row + 1}"
+        return f"{self.path}, line {self.line_of(row)}"
 
 
 def find_files(
@@ -130,7 +161,7 @@ def header(path: str, source: AnySource, name: str = "train") -> list[str]:
         return _csv_header(path, source, name)
     found: dict[str, None] = {}
     for batch in itertools.islice(text_batches(path, source, name, None), 1):
-        found.update(dict.fromkeys(batch))
+        found.update(dict.fromkeys(batch.columns))
     return list(found)
 
 
@@ -154,27 +185,21 @@ def text_batches(
 ) -> Iterator[TextBatch]:
     """Yield columns of a file as text, batch by batch; None reads all columns.
 
-    Lists are flattened, so such a column may have another length than the others.
-
     Raises:
       InputError: The file cannot be parsed.
     """
     import pyarrow as pa
 
+    if isinstance(source, CsvSource):
+        yield from _csv_batches(path, source, name, columns or ())
+        return
+    first = 0
+    read = _OTHER_FORMATS[type(source)]
     try:
-        if isinstance(source, CsvSource):
-            yield from _csv_batches(path, source, columns or ())
-        elif isinstance(source, ParquetSource):
-            with _parquet(path) as file:
-                for batch in file.iter_batches(columns=columns):
-                    yield {n: as_text(batch.column(n)) for n in batch.schema.names}
-        elif isinstance(source, JsonSource):
-            yield from _json_batches(path, source, columns)
-        else:
-            yield from _record_batches(path, source, columns)
+        for rows, found in read(path, source, columns):
+            yield TextBatch(found, rows, path, first=first)
+            first += rows
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        if isinstance(source, CsvSource):
-            raise parse_error(path, source, name, error) from None
         raise InputError(f"{path}: {error}.") from None
 
 
@@ -213,76 +238,118 @@ def _parquet(path: str) -> Iterator[Any]:
 def _csv_header(path: str, source: CsvSource, name: str) -> list[str]:
     if source.csv.columns is not None:
         return list(source.csv.columns)
-    import pyarrow as pa
+    from estimax.input.sources.csv_blocks import read_first_row
+    from estimax.input.sources.csv_schema import split_row
+    from estimax.input.sources.file_blocks import ByteFile
 
+    form = _csv_format(source)
+    file = ByteFile(path, form.compression)
     try:
-        with _open_csv(path, source, ()) as reader:
-            return list(reader.schema.names)
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise parse_error(path, source, name, error) from None
+        row, _, _ = read_first_row(file, form)
+    except InputError as error:
+        raise _in_run_file(error, name) from None
+    finally:
+        file.close()
+    if not row:
+        raise InputError(
+            f"{path}: the file is empty; expected a header with the column names."
+        )
+    if row.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        convert = _iconv(path, "utf-16")
+        raise InputError(f"{path}: the file is UTF-16. {convert}")
+    try:
+        row.decode(source.csv.encoding)
+    except UnicodeDecodeError:
+        raise _encoding_error(path, 1, b"", source, name) from None
+    return split_row(row, form)
 
 
-def _csv_batches(
-    path: str, source: CsvSource, columns: Sequence[str]
-) -> Iterator[TextBatch]:
-    from estimax.input.sources.csv_blocks import CsvFormat, check_quotes
-
-    packed = source.compression and source.compression.upper()
-    form = CsvFormat(source.csv.delimiter, source.csv.quote, compression=packed)
-    check_quotes(path, form)
-    with _open_csv(path, source, columns) as reader:
-        for batch in reader:
-            yield {name: batch[name] for name in columns}
-
-
-def _open_csv(path: str, source: CsvSource, columns: Sequence[str]) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv
+def _csv_format(source: CsvSource) -> CsvFormat:
+    from estimax.input.sources.csv_blocks import CsvFormat
 
     options = source.csv
-    # If a file has a header and the run lists columns, those of the run are used and
-    # the header is skipped.
-    skip = 1 if options.header and options.columns is not None else 0
-    return csv.open_csv(
-        _stream(path, source.compression),
-        read_options=csv.ReadOptions(
-            column_names=list(options.columns) if options.columns else None,
-            skip_rows=skip,
-            encoding=options.encoding,
-        ),
-        parse_options=csv.ParseOptions(
-            delimiter=options.delimiter,
-            quote_char=options.quote or False,
-            newlines_in_values=True,
-        ),
-        convert_options=csv.ConvertOptions(
-            column_types=dict.fromkeys(columns, pa.string()),
-            include_columns=list(columns),
-            null_values=["", *options.null_values],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-        ),
+    return CsvFormat(
+        options.delimiter,
+        options.quote,
+        ("", *options.null_values),
+        header=options.header,
+        compression=source.compression and source.compression.upper(),
+        encoding=options.encoding,
     )
 
 
-def _stream(path: str, compression: str | None) -> Any:
-    """Return what pyarrow reads: a path, or a stream of a URL or compressed file."""
-    import pyarrow as pa
+def _csv_batches(
+    path: str, source: CsvSource, name: str, columns: Sequence[str]
+) -> Iterator[TextBatch]:
+    from estimax.input.sources.csv_text import BadTextError, read_text_rows
+    from estimax.input.sources.file_blocks import ByteFile
 
-    from estimax.storage import files
+    names = _csv_header(path, source, name)
+    form = _csv_format(source)
+    file = ByteFile(path, form.compression)
+    try:
+        for rows in read_text_rows(file, form, names, columns):
+            columns_of = {column: rows.table[column] for column in columns}
+            yield TextBatch(columns_of, rows.table.num_rows, path, rows.line_of)
+    except BadTextError as error:
+        raise _row_error(path, error, len(names), source, name) from None
+    except InputError as error:
+        raise _in_run_file(error, name) from None
+    finally:
+        file.close()
 
-    if compression == "zlib":
-        with files.open_to_read(path) as file:
-            return pa.BufferReader(zlib.decompress(file.read()))
-    if is_remote(path):
-        return pa.input_stream(files.open_to_read(path), compression=compression)
-    return path if compression is None else pa.input_stream(path, compression)
+
+def _in_run_file(error: InputError, name: str) -> InputError:
+    """Return an error of the reader with the keys of the run file in its advice."""
+    key = f"data.sources.{name}.csv.quote"
+    quote = f"; or set {key} to null if quotes are ordinary characters in this file"
+    return InputError(error.advise({"quote": quote}))
+
+
+def _row_error(
+    path: str, error: BadTextError, width: int, source: CsvSource, name: str
+) -> InputError:
+    if error.values is None:
+        return _encoding_error(path, error.line, error.data, source, name)
+    text = source.csv.delimiter.join(error.values)
+    return InputError(
+        f"{path}, line {error.line}: expected {width} values, one for each column, "
+        f"found {len(error.values)}: {shown(text)}. Correct the row. A value that "
+        f"contains {source.csv.delimiter!r} must be quoted "
+        f"(data.sources.{name}.csv.delimiter)."
+    )
+
+
+def _encoding_error(
+    path: str, line: int, row: bytes, source: CsvSource, name: str
+) -> InputError:
+    encoding = source.csv.encoding
+    expected = "UTF-8" if is_utf_8(encoding) else encoding
+    found = f": {shown(row)}" if row else ""
+    return InputError(
+        f"{path}, line {line}: the text is not {expected}{found}. "
+        f"{_iconv(path, 'latin1')}; or set data.sources.{name}.csv.encoding, such as "
+        "latin1"
+    )
+
+
+def _iconv(path: str, encoding: str) -> str:
+    return f"Convert it, for example: iconv -f {encoding} -t utf-8 {path} > new.csv"
+
+
+def _parquet_batches(
+    path: str, source: ParquetSource, columns: Sequence[str] | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    with _parquet(path) as file:
+        for batch in file.iter_batches(columns=columns):
+            names = batch.schema.names
+            yield batch.num_rows, {n: as_text(batch.column(n)) for n in names}
 
 
 def _json_batches(
     path: str, source: JsonSource, columns: Sequence[str] | None
-) -> Iterator[TextBatch]:
-    """Yield the values of JSON lines as text.
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the number of rows and the values of JSON lines as text.
 
     Python parses the lines: pyarrow would infer types, and crashes on odd lines.
     """
@@ -303,12 +370,16 @@ def _json_batches(
             except InputError as error:
                 raise InputError(f"{path}, line {number}: {error}") from None
         names = dict.fromkeys(key for row in rows for key in row)
-        yield {
-            name: pa.array(
-                [text for row in rows for text in _texts(row.get(name))], pa.string()
-            )
-            for name in (names if columns is None else columns)
-        }
+        yield (
+            len(rows),
+            {
+                name: pa.array(
+                    [text for row in rows for text in _texts(row.get(name))],
+                    pa.string(),
+                )
+                for name in (names if columns is None else columns)
+            },
+        )
 
 
 def _texts(value: Any) -> list[str | None]:
@@ -324,7 +395,7 @@ def _texts(value: Any) -> list[str | None]:
 
 def _record_batches(
     path: str, source: RecordSource, columns: Sequence[str] | None
-) -> Iterator[TextBatch]:
+) -> Iterator[tuple[int, dict[str, Any]]]:
     import pyarrow as pa
 
     from estimax import input as inputs
@@ -336,18 +407,28 @@ def _record_batches(
         names = columns
         if names is None:
             names = list(dict.fromkeys(name for row in rows for name in row))
-        yield {
-            name: as_text(
-                pa.array(
-                    [
-                        value.decode(errors="replace")
-                        if isinstance(value, bytes)
-                        else value
-                        for row in rows
-                        for value in (row[name].values if name in row else ())
-                        or (None,)
-                    ]
+        yield (
+            len(rows),
+            {
+                name: as_text(
+                    pa.array([value for row in rows for value in _values(row, name)])
                 )
-            )
-            for name in names
-        }
+                for name in names
+            },
+        )
+
+
+def _values(row: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the values of a feature of an Example; one None if it has none."""
+    values = row[name].values if name in row else ()
+    return [
+        value.decode(errors="replace") if isinstance(value, bytes) else value
+        for value in values or (None,)
+    ]
+
+
+_OTHER_FORMATS: Mapping[type[Any], Callable[..., Any]] = {
+    ParquetSource: _parquet_batches,
+    JsonSource: _json_batches,
+    RecordSource: _record_batches,
+}

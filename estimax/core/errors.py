@@ -6,7 +6,8 @@ was found, and how to continue.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from estimax.core.display import without_addresses
 
@@ -48,8 +49,50 @@ class LabelError(EstimaxError, ValueError):
     """Labels have the wrong shape, type or range for their head."""
 
 
+@dataclass(frozen=True)
+class Remedy:
+    """The argument that would avoid an error, if the data is right as it is.
+
+    Args:
+      setting: The name of the argument, such as "quote".
+      text: The advice for callers in Python, the rest of a sentence without its end.
+    """
+
+    setting: str
+    text: str
+
+
 class InputError(EstimaxError, ValueError):
-    """Data cannot be read. The message names the file, line or record."""
+    """Data cannot be read. The message names the file, line or record.
+
+    Args:
+      problem: What is wrong, and where; without a period at its end if `remedy` is
+        given.
+      remedy: Which argument of Python would help. The command line and run files have
+        no such argument, and say the same in their own words: see `advise`.
+
+    Example:
+      >>> error = InputError("line 2: an open quote", Remedy("quote", "; pass None"))
+      >>> print(error)
+      line 2: an open quote; pass None.
+      >>> error.advise({"quote": "; set csv.quote to null"})
+      'line 2: an open quote; set csv.quote to null.'
+    """
+
+    def __init__(self, problem: str, remedy: Remedy | None = None) -> None:
+        super().__init__(problem if remedy is None else f"{problem}{remedy.text}.")
+        self.problem = problem
+        self.remedy = remedy
+
+    def advise(self, texts: Mapping[str, str]) -> str:
+        """Return the message with other advice than for Python.
+
+        Args:
+          texts: The advice by `Remedy.setting`; a setting without a text is left out.
+        """
+        if self.remedy is None:
+            return str(self)
+        return f"{self.problem}{texts.get(self.remedy.setting, '')}."
 
 
 class TooManyErrorsError(InputError):

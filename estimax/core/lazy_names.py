@@ -26,11 +26,11 @@ def modules_of_names(init_file: str) -> dict[str, str]:
 
 
 def public_names(folder: Path) -> set[str]:
-    """Return the names that a package lists in its stub or in its `__all__`.
+    """Return the names that a package or module lists in its stub or in `__all__`.
 
-    The package is not imported.
+    It is not imported.
     """
-    init = folder / "__init__.py"
+    init = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     if init.with_suffix(".pyi").exists():
         return set(modules_of_names(str(init)))
     found: set[str] = set()

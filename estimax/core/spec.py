@@ -126,11 +126,11 @@ class EstimatorSpec:
                 "give Estimator(warm_start_from=…) what init_fn loads, and a "
                 "CheckpointSaverHook in place of a saver."
             )
-        self._put("loss", _checked_loss(self.loss))
-        self._put("predictions", _checked_predictions(self.predictions))
-        self._put("eval_metric_ops", _checked_metrics(self.eval_metric_ops))
+        self._put("loss", _validate_loss(self.loss))
+        self._put("predictions", _validate_predictions(self.predictions))
+        self._put("eval_metric_ops", _validate_metrics(self.eval_metric_ops))
         for name in _HOOK_FIELDS:
-            self._put(name, _checked_hooks(name, getattr(self, name)))
+            self._put(name, _validate_hooks(name, getattr(self, name)))
         if self.mode in (ModeKeys.TRAIN, ModeKeys.EVAL) and self.loss is None:
             raise SpecError(f"EstimatorSpec: loss is missing in mode {self.mode!r}.")
         if self.mode == ModeKeys.TRAIN and self.train_op is None:
@@ -143,7 +143,7 @@ class EstimatorSpec:
                 raise SpecError(
                     "EstimatorSpec: predictions are missing in mode 'infer'."
                 )
-            self._put("export_outputs", _checked_exports(self))
+            self._put("export_outputs", _validate_exports(self))
 
     def _put(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -156,7 +156,7 @@ class EstimatorSpec:
                 isinstance(value, Mapping | tuple) and not value
             )
             if not is_unset:
-                parts.append(f"{field.name}={_shown(value)}")
+                parts.append(f"{field.name}={_format_field(value)}")
         lines = ["EstimatorSpec("]
         for i, part in enumerate(parts):
             end = ", " if i < len(parts) - 1 else ")"
@@ -210,7 +210,7 @@ class ClassificationOutput:
             raise SpecError("ClassificationOutput: give scores, classes, or both.")
 
     def __repr__(self) -> str:
-        return f"ClassificationOutput({_shown(self.as_outputs())})"
+        return f"ClassificationOutput({_format_field(self.as_outputs())})"
 
     def as_outputs(self) -> dict[str, Any]:
         """Return the arrays of the signature by name: `scores`, `classes`."""
@@ -236,7 +236,7 @@ class RegressionOutput:
     value: Any
 
     def __repr__(self) -> str:
-        return f"RegressionOutput({_shown(self.as_outputs())})"
+        return f"RegressionOutput({_format_field(self.as_outputs())})"
 
     def as_outputs(self) -> dict[str, Any]:
         """Return the array of the signature by its name, `outputs`."""
@@ -264,13 +264,13 @@ class PredictOutput:
     outputs: Any
 
     def __repr__(self) -> str:
-        return f"PredictOutput({_shown(self.as_outputs())})"
+        return f"PredictOutput({_format_field(self.as_outputs())})"
 
     def as_outputs(self) -> dict[str, Any]:
         """Return the arrays by name; a tuple as a key is joined with slashes."""
         if not isinstance(self.outputs, Mapping):
             return {"output": self.outputs}
-        return {_joined(key): value for key, value in self.outputs.items()}
+        return {_join_key(key): value for key, value in self.outputs.items()}
 
 
 ExportOutput = ClassificationOutput | RegressionOutput | PredictOutput
@@ -286,7 +286,7 @@ _HOOK_FIELDS = (
 RESERVED_METRICS = ("loss", "global_step")
 
 
-def _checked_loss(loss: Any) -> Any:
+def _validate_loss(loss: Any) -> Any:
     if loss is None:
         return None
     if not _is_array(loss):
@@ -301,7 +301,7 @@ def _checked_loss(loss: Any) -> Any:
     return jnp.reshape(loss, ())
 
 
-def _checked_predictions(predictions: Any) -> Any:
+def _validate_predictions(predictions: Any) -> Any:
     if predictions is None:
         return {}
     values = (
@@ -316,7 +316,7 @@ def _checked_predictions(predictions: Any) -> Any:
     return predictions
 
 
-def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
+def _validate_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
     if metrics is None:
         return {}
     if not isinstance(metrics, Mapping):
@@ -345,7 +345,7 @@ def _checked_metrics(metrics: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(metrics)
 
 
-def _checked_hooks(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
+def _validate_hooks(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
     for hook in hooks or ():
         # Checked by methods, because the `hooks` package is in a higher layer.
         if not (hasattr(hook, "begin") and hasattr(hook, "after_run")):
@@ -356,7 +356,7 @@ def _checked_hooks(name: str, hooks: Sequence[Any] | None) -> tuple[Any, ...]:
     return tuple(hooks or ())
 
 
-def _checked_exports(spec: EstimatorSpec) -> dict[str, ExportOutput]:
+def _validate_exports(spec: EstimatorSpec) -> dict[str, ExportOutput]:
     exports = spec.export_outputs
     if exports is None:
         return {"serving_default": PredictOutput(spec.predictions)}
@@ -387,14 +387,16 @@ def _is_empty(predictions: Any) -> bool:
     return isinstance(predictions, Mapping) and not predictions
 
 
-def _joined(key: Any) -> str:
+def _join_key(key: Any) -> str:
     return "/".join(key) if isinstance(key, tuple) else str(key)
 
 
-def _shown(value: Any) -> str:
+def _format_field(value: Any) -> str:
     """Return a short description of a field for `repr`; arrays as `float32[2, 3]`."""
     if isinstance(value, Mapping):
-        items = [f"{_joined(key)!r}: {_shown(item)}" for key, item in value.items()]
+        items = [
+            f"{_join_key(key)!r}: {_format_field(item)}" for key, item in value.items()
+        ]
         more = [f"… {len(items) - 8} more"] if len(items) > 8 else []
         return f"{{{', '.join(items[:8] + more)}}}"
     if isinstance(value, tuple) and not hasattr(value, "_fields"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.heads.confusion import table_of
+from estimax.heads.kept_sums import table_of
 from estimax.hooks.summary import curves
 from estimax.metrics.auc import curve_counts
 

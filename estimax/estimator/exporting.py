@@ -25,8 +25,7 @@ from estimax.core.spec import (
     RegressionOutput,
 )
 from estimax.export import selftest
-from estimax.export.csv_requests import CsvRequest, csv_request_of
-from estimax.export.examples import examples_request_of
+from estimax.export.text_requests import CsvRequest, csv_request_of, examples_request_of
 from estimax.feature_columns import transforms
 from estimax.heads.labels import ClassLabels, NumberLabels
 from estimax.input.examples.parsing import recorded_parsings

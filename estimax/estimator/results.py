@@ -13,7 +13,7 @@ import numpy as np
 from estimax.core.display import shown_path
 from estimax.core.errors import SpecError
 from estimax.estimator import curves
-from estimax.heads.baselines import constant_loss
+from estimax.heads.kept_sums import constant_loss
 from estimax.hooks import RunContext, summary
 from estimax.hooks.summary.encoding import tag_of
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.arrow import is_arrow
 from estimax.core.errors import BundleError
+from estimax.core.raw_values import is_arrow
 from estimax.core.sparse import Sparse
 from estimax.export.signature import STRING, Signature, TensorInfo
 

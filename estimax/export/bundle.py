@@ -32,17 +32,8 @@ from numpy.typing import NDArray
 from estimax.core.errors import BundleError, MissingFileError, did_you_mean
 from estimax.core.sparse import padded_length
 from estimax.export import functions, host_plan, manifest, selftest
-from estimax.export.csv_requests import CSV_FILE, CsvRequest
-from estimax.export.examples import (
-    EXAMPLES_FILE,
-    EXAMPLES_NAMES,
-    ParseExamples,
-    parser_from_json,
-    parser_of,
-    specs_of,
-)
 from estimax.export.functions import ArgumentSpec
-from estimax.export.hashed_columns import HashedColumns
+from estimax.export.host_plan import HashedColumns
 from estimax.export.manifest import BundleFiles
 from estimax.export.requests import RequestReader
 from estimax.export.signature import (
@@ -52,6 +43,16 @@ from estimax.export.signature import (
     input_name,
     origins_of,
     signature_from_json,
+)
+from estimax.export.text_requests import (
+    CSV_FILE,
+    EXAMPLES_FILE,
+    EXAMPLES_NAMES,
+    CsvRequest,
+    ParseExamples,
+    parser_from_json,
+    parser_of,
+    specs_of,
 )
 from estimax.formats import tensors
 from estimax.staging import host_plan as plans
@@ -236,7 +237,7 @@ class Bundle:
         if not plans.batch_size(batch):
             return called.without_rows()
         arrays, forwarded = self.transform(batch), self.forwarded(batch)
-        computed = self._computed(called, arrays, forwarded)
+        computed = self._compute_outputs(called, arrays, forwarded)
         return {
             spec.name: spec.to_python(computed[spec.name]) for spec in called.outputs
         }
@@ -339,7 +340,7 @@ class Bundle:
         arrays = host_plan.flat_inputs(self._columns.prepare(batch))
         sizes: dict[str, int] = {}
         return {
-            name: _fitted(name, spec, arrays.get(name), sizes)
+            name: _fit_argument(name, spec, arrays.get(name), sizes)
             for name, spec in self.arguments.items()
         }
 
@@ -377,10 +378,10 @@ class Bundle:
           of bytes, as in an answer of TensorFlow Serving.
         """
         called = self.signature(signature)
-        computed = self._computed(called, arrays, forwarded or {})
+        computed = self._compute_outputs(called, arrays, forwarded or {})
         return {spec.name: spec.to_wire(computed[spec.name]) for spec in called.outputs}
 
-    def _computed(
+    def _compute_outputs(
         self,
         signature: Signature,
         arrays: Mapping[str, NDArray[Any]],
@@ -564,7 +565,7 @@ class Bundle:
                 if name.startswith(extra)
             ],
             "size": sum(f["size"] for f in self.manifest["files"].values()),
-            "signatures": {n: _described(s) for n, s in self.signatures.items()},
+            "signatures": {n: _describe(s) for n, s in self.signatures.items()},
             "features": {
                 spec.name: {
                     "kind": spec.kind,
@@ -601,7 +602,7 @@ class Bundle:
         }
         return self._programs[signature].call(self.weights, padded), rows
 
-    def _test(self) -> tuple[dict[Origin, Any], selftest.Answers]:
+    def _test(self) -> tuple[dict[Origin, Any], selftest.AnswersBySignature]:
         record = self._files.read_json("selftest.json")
         example, answers = selftest.selftest_from_json(record)
         outputs = {
@@ -766,12 +767,12 @@ def _read_weights(
     return {name: weights[name] for name in specs}
 
 
-def _fitted(
+def _fit_argument(
     name: str, spec: ArgumentSpec, array: Any, sizes: dict[str, int]
 ) -> NDArray[Any]:
     """Return an array in the dtype that the program takes, or raise for its shape.
 
-    `sizes` has the free sizes of the arrays before; those of this one are added.
+    `sizes` has the free sizes of the arrays before; add the sizes of this array.
     """
     if array is None:
         raise BundleError(f"{name}: expected an array, found none.")
@@ -819,7 +820,7 @@ def _check_platform(files: BundleFiles) -> None:
         )
 
 
-def _described(signature: Signature) -> dict[str, Any]:
+def _describe(signature: Signature) -> dict[str, Any]:
     return {
         "method_name": signature.method_name,
         "inputs": {

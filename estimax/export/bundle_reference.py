@@ -87,20 +87,20 @@ class BundleReference:
 
     def load(self) -> tuple[Bundle, Signature]:
         """Return the bundle, loaded once per process, and its signature."""
-        bundle = _loaded(self.path, self.checksum)
+        bundle = _load_once(self.path, self.checksum)
         return bundle, bundle.signature(self.signature)
 
     def score_columns(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return kept columns as they are, and predictions as NumPy arrays."""
         answers = without_class_lists(self._predict(columns))
         arrays = {name: squeezed(array) for name, array in answers.items()}
-        return self._kept(columns) | arrays
+        return self._keep_columns(columns) | arrays
 
     def score_arrow(self, table: Any) -> dict[str, Any]:
         """Return kept columns and predictions of a pyarrow Table or RecordBatch."""
         columns = frame_columns(table) or {}
         answers = arrow_answers(self.load()[1], self._predict(columns))
-        return self._kept(columns) | answers
+        return self._keep_columns(columns) | answers
 
     def score_frame(self, frame: Any) -> Any:
         """Return kept columns and predictions of a data frame of pandas as another."""
@@ -118,7 +118,7 @@ class BundleReference:
         bundle, called = self.load()
         return bundle.predict(dict(columns), called.name, ignore_extra=True)
 
-    def _kept(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+    def _keep_columns(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return the columns to keep; raise BundleError if one is missing."""
         if self.keep == (ALL,):
             _check_keep(columns, self.load()[1])
@@ -141,7 +141,7 @@ def _check_keep(names: Sequence[str] | Mapping[str, Any], called: Signature) -> 
 
 
 @functools.lru_cache(maxsize=2)
-def _loaded(path: str, checksum: str) -> Bundle:
+def _load_once(path: str, checksum: str) -> Bundle:
     """Return the bundle at a path, once per process, if it is the expected one."""
     _use_assigned_threads()
     keep_compiled_programs(AUTO)

@@ -1,7 +1,7 @@
 """Which sizes of the arrays of an exported function are free, besides the batch.
 
     free = find_free_axes(plan, example, is_traceable)   # axes of dense features
-    symbolic_axes(plan, example, free)                   # those of all arrays
+    symbolic_axes(plan, example, free)                   # free axes of all arrays
 
 Rows of sparse features have any length, so the axes of padded ids are always free. A
 dense feature [B, T] may be padded rows, of any length as well, or a vector of T
@@ -159,9 +159,9 @@ def variable_axes(
     usual = dict(leaves_of(call.run(batch)))
     varying: dict[str, set[int]] = {path: set() for path in usual}
     changes = [
-        {o: _lengthened(batch[o]) for o in call.inputs},
-        {o: _blanked(batch[o]) for o in call.inputs},
-        {o: _widened(batch[o], [a for d, a in dense if d == o]) for o in call.inputs},
+        {o: _lengthen(batch[o]) for o in call.inputs},
+        {o: _blank_rows(batch[o]) for o in call.inputs},
+        {o: _widen(batch[o], [a for d, a in dense if d == o]) for o in call.inputs},
     ]
     for change in changes:
         try:
@@ -175,7 +175,7 @@ def variable_axes(
     return varying
 
 
-def _lengthened(value: Raw) -> Raw:
+def _lengthen(value: Raw) -> Raw:
     """Return a sparse value with more entries in each row; others unchanged."""
     if not isinstance(value, Sparse) or len(value.dense_shape) < 2:
         return value
@@ -193,12 +193,12 @@ def _lengthened(value: Raw) -> Raw:
         indices = np.concatenate([indices, added])
         shape[axis] = 2 * shape[axis] + longest
     more = len(indices) - len(value.values)
-    values = _joined(value.values, [filler] * more)
+    values = _concat_values(value.values, [filler] * more)
     order = np.lexsort(indices.T[::-1])
     return Sparse(indices[order], values[order], tuple(shape))
 
 
-def _blanked(value: Raw) -> Raw:
+def _blank_rows(value: Raw) -> Raw:
     """Return a dense value with no entries: columns drop '', -1 and a weight of 0."""
     if isinstance(value, Sparse):
         return value
@@ -208,7 +208,7 @@ def _blanked(value: Raw) -> Raw:
     return np.full_like(value, blank)
 
 
-def _widened(value: Raw, axes: Iterable[int]) -> Raw:
+def _widen(value: Raw, axes: Iterable[int]) -> Raw:
     """Return a dense value with its first entry repeated at the end of some axes."""
     for axis in axes:
         array = np.asarray(value)
@@ -225,7 +225,9 @@ def _first_or_default(values: NDArray[Any] | Strings) -> Any:
     return b"" if isinstance(values, Strings) else values.dtype.type(0)
 
 
-def _joined(values: NDArray[Any] | Strings, added: list[Any]) -> NDArray[Any] | Strings:
+def _concat_values(
+    values: NDArray[Any] | Strings, added: list[Any]
+) -> NDArray[Any] | Strings:
     if isinstance(values, Strings):
         return concatenate([values, Strings.of(np.array(added, dtype=object))])
     return np.concatenate([values, np.array(added, values.dtype)])

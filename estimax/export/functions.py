@@ -218,7 +218,7 @@ def read_function(read: Read, stem: str) -> export.Exported:
 
     Raises BundleError for a program that does more than compute.
     """
-    exported = _deserialized(read, stem)
+    exported = _deserialize(read, stem)
     try:
         check_program(exported, where=f"{FOLDER}/{stem}")
     except BundleError:
@@ -231,7 +231,7 @@ def read_function(read: Read, stem: str) -> export.Exported:
     return exported
 
 
-def _deserialized(read: Read, stem: str) -> export.Exported:
+def _deserialize(read: Read, stem: str) -> export.Exported:
     data = read(f"{FOLDER}/{stem}.jaxexport")
     try:
         return export.deserialize(bytearray(data))

@@ -15,9 +15,13 @@ from typing import Any
 
 from estimax.core.errors import SpecError
 from estimax.core.raw_values import as_raw
-from estimax.export.csv_requests import check_records
-from estimax.export.examples import EXAMPLES, blank_request, parser_of
 from estimax.export.signature import LONE_FEATURE
+from estimax.export.text_requests import (
+    EXAMPLES,
+    blank_request,
+    check_records,
+    parser_of,
+)
 from estimax.staging import host_plan as plans
 
 

@@ -20,7 +20,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.arrow import is_arrow
 from estimax.core.device_dtypes import cast
 from estimax.core.errors import (
     BundleError,
@@ -29,7 +28,7 @@ from estimax.core.errors import (
     SpecError,
     did_you_mean,
 )
-from estimax.core.raw_values import as_raw, is_plain
+from estimax.core.raw_values import as_raw, is_arrow, is_plain
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, is_missing
 from estimax.export.signature import LONE_FEATURE, STRING, TensorInfo, input_name
@@ -77,7 +76,7 @@ class RequestReader:
         self, features: Any, *, ignore_extra: bool = False
     ) -> dict[Origin, Any]:
         """Return the features as a raw batch; raise BundleError if one does not fit."""
-        named = self._named(features)
+        named = self._name_columns(features)
         rows = _row_count(features, named)
         check_names(
             self._specs, named, ignore_extra=ignore_extra, has_rows=rows is not None
@@ -90,12 +89,12 @@ class RequestReader:
             }
             plans.batch_size(batch)
         except MissingValueError as error:
-            raise self._all_missing(named) or error from None
+            raise self._find_all_missing(named) or error from None
         except SpecError as error:
             raise BundleError(str(error)) from None
         return batch
 
-    def _all_missing(self, named: Mapping[str, Any]) -> BundleError | None:
+    def _find_all_missing(self, named: Mapping[str, Any]) -> BundleError | None:
         """Return an error that names all features with a missing value, if several."""
         found: dict[str, int] = {}
         for name, value in named.items():
@@ -114,7 +113,7 @@ class RequestReader:
             f"{_NO_DEFAULT}"
         )
 
-    def _named(self, features: Any) -> Mapping[str, Any]:
+    def _name_columns(self, features: Any) -> Mapping[str, Any]:
         if self._is_nested and _has_structure(features):
             # Also a dict of the names in the signature, "user/age", is accepted.
             flat = plans.flatten(features, None)
@@ -183,12 +182,12 @@ def check_names(
     if unknown and not ignore_extra:
         near = did_you_mean(unknown[0], missing or list(specs))
         advice = "" if missing else ". Pass ignore_extra=True to ignore other columns."
-        raise BundleError(f"unknown {_listed(unknown)}{near}{advice}")
+        raise BundleError(f"unknown {_list_names(unknown)}{near}{advice}")
     needed = [name for name in missing if not has_rows or not is_filled(specs[name])]
     if needed:
         are = "is" if len(needed) == 1 else "are"
         raise BundleError(
-            f"{_listed(needed)} {are} missing; the signature needs "
+            f"{_list_names(needed)} {are} missing; the signature needs "
             f"{', '.join(specs)}, found {', '.join(features) or 'none'}."
         )
     for name in missing:
@@ -208,7 +207,7 @@ def _row_count(features: Any, named: Mapping[str, Any]) -> int | None:
     return next((len(column) for column in named.values()), None)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     word = "feature" if len(names) == 1 else "features"
     return f"{word} {', '.join(map(repr, names))}"
 
@@ -221,7 +220,7 @@ def column_from(spec: TensorInfo, value: Any) -> Any:  # ndarray, Strings or Spa
         raise _unfit(spec, "a sparse value")
     if spec.tail and _is_list(value):
         value = with_blank_rows(spec, value)
-    return _shaped(spec, _typed(spec, _array(spec, value)))
+    return _as_shape(spec, _as_dtype(spec, _array(spec, value)))
 
 
 def with_blank_rows(spec: TensorInfo, rows: Sequence[Any]) -> Sequence[Any]:
@@ -246,13 +245,13 @@ def _array(spec: TensorInfo, value: Any) -> NDArray[Any] | Strings:
     if isinstance(value, Strings) or is_plain(value):
         known: NDArray[Any] | Strings = value
         return known
-    direct = _direct(spec, value)
+    direct = _convert_directly(spec, value)
     if direct is not None:
         return direct
     if spec.dtype != STRING:
-        missing = _missing(value)
+        missing = _missing_mask(value)
         if missing is not None and (spec.default is not None or _is_list(value)):
-            return _filled(spec, value, missing)
+            return _fill_missing(spec, value, missing)
     try:
         array = as_raw(value)
     except InputError as error:
@@ -267,7 +266,7 @@ def _rectangle(spec: TensorInfo, lists: Sparse) -> NDArray[Any] | Strings:
     return lists.values.reshape(lists.dense_shape)
 
 
-def _direct(spec: TensorInfo, value: Any) -> NDArray[Any] | Strings | None:
+def _convert_directly(spec: TensorInfo, value: Any) -> NDArray[Any] | Strings | None:
     """Convert lists and arrays of text or numbers alone, fast; None for others."""
     if spec.dtype == STRING:
         if type(value) is np.ndarray and value.dtype == object and value.ndim == 1:
@@ -282,7 +281,7 @@ def _direct(spec: TensorInfo, value: Any) -> NDArray[Any] | Strings | None:
     return array if is_plain(array) else None
 
 
-def _missing(value: Any) -> NDArray[np.bool_] | None:
+def _missing_mask(value: Any) -> NDArray[np.bool_] | None:
     """Return where an array-like has a missing value that is not NaN; None: nowhere."""
     if is_arrow(value):
         found: Any = value.is_null() if value.null_count else None
@@ -321,7 +320,9 @@ def _objects(value: Any) -> NDArray[Any] | None:
     return array if array.dtype == object else None
 
 
-def _filled(spec: TensorInfo, value: Any, missing: NDArray[np.bool_]) -> NDArray[Any]:
+def _fill_missing(
+    spec: TensorInfo, value: Any, missing: NDArray[np.bool_]
+) -> NDArray[Any]:
     """Return the values as numbers, with the default for those that are missing."""
     if spec.default is None:
         row = int(np.argwhere(missing)[0][0])
@@ -341,7 +342,9 @@ def _filled(spec: TensorInfo, value: Any, missing: NDArray[np.bool_]) -> NDArray
     return filled
 
 
-def _typed(spec: TensorInfo, array: NDArray[Any] | Strings) -> NDArray[Any] | Strings:
+def _as_dtype(
+    spec: TensorInfo, array: NDArray[Any] | Strings
+) -> NDArray[Any] | Strings:
     """Return the same values in the dtype of the spec; raise if that loses any."""
     if array.size == 0:
         empty = np.empty(array.shape, object if spec.dtype == STRING else spec.dtype)
@@ -399,7 +402,7 @@ def _within(limits: np.iinfo[Any], value: int) -> bool:
     return int(limits.min) <= value <= int(limits.max)
 
 
-def _shaped(spec: TensorInfo, array: Any) -> Any:  # ndarray or Strings, as given
+def _as_shape(spec: TensorInfo, array: Any) -> Any:  # ndarray or Strings, as given
     if array.ndim == 0:
         raise _unfit(spec, "a single value; send a list, one per row")
     if len(array) == 0:  # of no rows, which do not show their shape
@@ -428,7 +431,7 @@ def _sparse_from(spec: TensorInfo, value: Any) -> Sparse:
     if isinstance(value, Sparse):
         if len(value.dense_shape) != len(spec.shape):
             raise _unfit(spec, f"a sparse value of shape {value.dense_shape}")
-        return value.with_values(_typed(spec, _array(spec, value.values)))
+        return value.with_values(_as_dtype(spec, _array(spec, value.values)))
     if len(spec.shape) > 2:
         return _sparse_from_nested(spec, value)
     if isinstance(value, np.ndarray | Strings):
@@ -447,13 +450,13 @@ def _sparse_from_rows(spec: TensorInfo, rows: Sequence[Any]) -> Sparse:
     lists = [_as_list(row) for row in rows]
     lengths = np.array([len(row) for row in lists], np.int64)
     flat = [item for row in lists for item in row]
-    values = _typed(spec, _array(spec, flat))
+    values = _as_dtype(spec, _array(spec, flat))
     if values.ndim != 1:
         raise _unfit(spec, "lists within lists")
     starts = np.cumsum(lengths) - lengths
     places = np.arange(len(flat)) - np.repeat(starts, lengths)
     indices = np.stack([np.repeat(np.arange(len(lists)), lengths), places], axis=1)
-    kept = np.flatnonzero(_present(values))
+    kept = np.flatnonzero(_present_mask(values))
     shape = (len(lists), int(lengths.max(initial=0)))
     return Sparse(indices[kept], values[kept], shape)
 
@@ -467,7 +470,7 @@ def _sparse_from_nested(spec: TensorInfo, rows: Any) -> Sparse:
     if len(found.values):
         return _sparse_from(spec, found)
     # Empty rows do not show how deeply they are nested; the spec does.
-    values = _typed(spec, np.empty(0))
+    values = _as_dtype(spec, np.empty(0))
     shape = (len(found), *(0 for _ in spec.shape[1:]))
     return Sparse(np.zeros((0, len(shape)), np.int64), values, shape)
 
@@ -485,19 +488,19 @@ def _sparse_from_dense(spec: TensorInfo, value: NDArray[Any] | Strings) -> Spars
     """Return a rectangle as a sparse value without '' and -1, as TensorFlow does."""
     if value.ndim == 1 and not isinstance(value, Strings) and value.dtype == object:
         return _sparse_from_rows(spec, value.tolist())
-    array = _typed(spec, _array(spec, value))
+    array = _as_dtype(spec, _array(spec, value))
     if array.ndim == 1:
         array = array.reshape((-1, 1))
     if array.ndim != 2:
         raise _unfit(spec, f"shape {_shape_text((None, *array.shape[1:]))}")
     rows, width = array.shape
     flat = array.reshape((-1,))
-    present = _present(flat)
+    present = _present_mask(flat)
     values = flat[np.flatnonzero(present)]
     return Sparse(np.argwhere(present.reshape(rows, width)), values, (rows, width))
 
 
-def _present(values: NDArray[Any] | Strings) -> NDArray[np.bool_]:
+def _present_mask(values: NDArray[Any] | Strings) -> NDArray[np.bool_]:
     """Return which values are not '' or -1. Floats are always present."""
     if isinstance(values, Strings) or values.dtype.kind == "i":
         return is_present(values)

@@ -172,7 +172,7 @@ class _Writer:
     ) -> Tensor:
         graph = self.graph
         if spec.forwards is not None:
-            given = inputs.get(_forwarded_input(spec.forwards))
+            given = inputs.get(_name_of_forwarded(spec.forwards))
             if given is None or given.dtype != spec.dtype:
                 raise BundleError(
                     f"output {spec.name!r} repeats a feature, which a SavedModel with "
@@ -253,7 +253,7 @@ class _Writer:
             )
 
 
-def _forwarded_input(forwards: str) -> str:
+def _name_of_forwarded(forwards: str) -> str:
     """Return the input that "forwarded/features/tags, default 0" names."""
     return forwards.removeprefix("forwarded/").removeprefix("features/")
 

@@ -1,18 +1,27 @@
-"""The self-test of a bundle: example rows and the answers that they must give.
+"""Rows and answers that a bundle carries: its self-test and its warm-up requests.
 
     record = selftest_to_json(example, expected)     # by the exporter's own function
     example, expected = selftest_from_json(record)
     check_answers("predict", expected["predict"], bundle.predict(example))
 
+    columns = request_columns(signature.inputs, rows)
+    write_requests(folder / WARM_UP_FILE, WarmUp(columns, answers))
+
 The expected answers are computed by the original function, not by the export. A passed
-test therefore shows that transforms, weights and program of the bundle match the model.
+self-test therefore shows that transforms, weights and program of the bundle match the
+model. Warm-up requests are in the file that TensorFlow Serving reads. A server sends
+them to a version before it answers anyone, and compares the answers with the recorded
+ones. Unlike the self-test they take the way of a real request, with the names and
+dtypes that a client sends.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +30,9 @@ from estimax.core.errors import BundleError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings, is_text
 from estimax.export.host_plan import origin_from_json
-from estimax.export.signature import check_dtype
+from estimax.export.signature import STRING, TensorInfo, check_dtype, input_name
+from estimax.formats.records import write_records
+from estimax.formats.saved_models import DTYPES, encode_predict_log
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import Origin
 from estimax.storage import json_text
@@ -33,7 +44,7 @@ RELATIVE, ABSOLUTE = 1e-4, 1e-5
 # For other platforms than a CPU, which multiply with fewer bits.
 _LOOSE = 2e-2
 
-Answers = dict[str, dict[str, NDArray[Any]]]  # signature -> output -> array
+AnswersBySignature = dict[str, dict[str, NDArray[Any]]]  # signature -> output -> array
 
 
 def first_rows(batch: plans.RawBatch) -> dict[Origin, Any]:
@@ -49,7 +60,9 @@ def head(batch: plans.RawBatch, rows: int) -> dict[Origin, Any]:
     return {origin: _head(value, rows) for origin, value in batch.items()}
 
 
-def selftest_to_json(example: plans.RawBatch, answers: Answers) -> dict[str, Any]:
+def selftest_to_json(
+    example: plans.RawBatch, answers: AnswersBySignature
+) -> dict[str, Any]:
     """Return the test as JSON values."""
     return {
         "example": [
@@ -63,7 +76,9 @@ def selftest_to_json(example: plans.RawBatch, answers: Answers) -> dict[str, Any
     }
 
 
-def selftest_from_json(record: Mapping[str, Any]) -> tuple[dict[Origin, Any], Answers]:
+def selftest_from_json(
+    record: Mapping[str, Any],
+) -> tuple[dict[Origin, Any], AnswersBySignature]:
     """Return what `selftest_to_json` described; raise BundleError if invalid."""
     try:
         example = {origin_from_json(r): _raw_from_json(r) for r in record["example"]}
@@ -86,7 +101,7 @@ def check_answers(
     *,
     platform: str = "cpu",
 ) -> None:
-    """Raise BundleError if answers differ: floats by more than rounding, others at all.
+    """Raise BundleError if answers differ; floats may differ by rounding.
 
     On other platforms than a CPU, integers and text are not compared: rounding may
     change which class wins a tie.
@@ -106,8 +121,8 @@ def check_answers(
         if not same:
             raise BundleError(
                 f"self-test of signature {signature!r}, output {name!r}: expected "
-                f"{_shown(wanted)}, found {_shown(got)}. The bundle does not do what "
-                f"the exported model did (on {platform})."
+                f"{_format_array(wanted)}, found {_format_array(got)}. The bundle does "
+                f"not do what the exported model did (on {platform})."
             )
 
 
@@ -167,6 +182,79 @@ def _word_from_json(word: Any) -> bytes:
     return base64.b64decode(word["b64"]) if isinstance(word, dict) else word.encode()
 
 
-def _shown(array: NDArray[Any]) -> str:
+def _format_array(array: NDArray[Any]) -> str:
     values = ", ".join(str(v) for v in array.reshape(-1)[:4].tolist())
     return f"{list(array.shape)} of {values}{', …' if array.size > 4 else ''}"
+
+
+# The path in a bundle at which TensorFlow Serving looks for warm-up requests.
+WARM_UP_FILE: Final = "assets.extra/tf_serving_warmup_requests"
+_FILLS: Final = {"S": b"", "i": -1}  # what a request pads lists with
+
+
+@dataclass(frozen=True, eq=False)
+class WarmUp:
+    """A request, and what each signature answers to it."""
+
+    columns: Mapping[str, NDArray[Any]]
+    answers: AnswersBySignature
+
+
+def request_columns(
+    inputs: Sequence[TensorInfo], rows: plans.RawBatch
+) -> dict[str, NDArray[Any]] | None:
+    """Return rows as the arrays of a request; None if arrays cannot hold them.
+
+    Lists are padded with '' or -1, which a model leaves out. Floats of different
+    numbers in a row have no such value.
+    """
+    by_name = {input_name(origin): value for origin, value in rows.items()}
+    columns = {}
+    for spec in inputs:
+        value = by_name[spec.name]
+        dense = _rectangle(value) if isinstance(value, Sparse) else value
+        if dense is None:
+            return None
+        if spec.dtype == STRING:
+            column = np.asarray(dense).astype(object)
+        else:
+            column = np.asarray(dense).astype(spec.dtype, copy=False)
+            if column.dtype not in DTYPES.values():
+                return None
+        columns[spec.name] = column
+    return columns
+
+
+def _rectangle(value: Sparse) -> NDArray[Any] | None:
+    flat = np.asarray(value.values)
+    if isinstance(value.values, Strings):
+        flat, kind = flat.astype(object), "S"
+    else:
+        kind = flat.dtype.kind
+    widths = value.indices[:, 1:].max(axis=0, initial=-1) + 1
+    shape = (len(value), *widths.tolist())
+    if len(flat) < np.prod(shape) and kind not in _FILLS:
+        return None
+    filled = np.full(shape, _FILLS.get(kind, 0), flat.dtype)
+    filled[tuple(value.indices.T)] = flat
+    return filled
+
+
+def write_requests(path: Path, warm_up: WarmUp) -> None:
+    """Write one request for each signature, with its answer.
+
+    An output that TensorFlow has no dtype for is left out of the answer.
+    """
+    path.parent.mkdir(exist_ok=True)
+    known = (*DTYPES.values(), np.dtype(object))
+    write_records(
+        path,
+        [
+            encode_predict_log(
+                signature,
+                warm_up.columns,
+                {name: array for name, array in found.items() if array.dtype in known},
+            )
+            for signature, found in warm_up.answers.items()
+        ],
+    )

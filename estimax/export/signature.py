@@ -14,17 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, did_you_mean
-from estimax.export.csv_requests import CsvRequest
 from estimax.formats import tensors
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import Origin
 from estimax.storage import json_text
+
+if TYPE_CHECKING:  # `text_requests` imports this module
+    from estimax.export.text_requests import CsvRequest
 
 PREDICT: Final = "tensorflow/serving/predict"
 """The method of a signature that returns its outputs by name."""
@@ -111,7 +113,7 @@ class TensorInfo:
           >>> spec.to_wire(np.array([1, 0])).tolist()
           [b'yes', b'no']
         """
-        return self._converted(computed, self._encoded_words)
+        return self._convert(computed, self._words_as_bytes)
 
     def to_python(self, computed: NDArray[Any]) -> NDArray[Any]:
         """Convert a computed array as `to_wire` does, but text to `str`.
@@ -131,18 +133,18 @@ class TensorInfo:
           ['yes', 'no']
         """
         if self.forwards is not None and self.dtype == STRING:
-            return _decoded(computed)
-        return self._converted(computed, self._words)
+            return _decode_words(computed)
+        return self._convert(computed, self._words)
 
     @cached_property
     def _words(self) -> NDArray[Any]:
         return np.array(self.vocabulary or (), dtype=object)
 
     @cached_property
-    def _encoded_words(self) -> NDArray[Any]:
+    def _words_as_bytes(self) -> NDArray[Any]:
         return np.array([word.encode() for word in self._words], dtype=object)
 
-    def _converted(self, computed: NDArray[Any], words: NDArray[Any]) -> NDArray[Any]:
+    def _convert(self, computed: NDArray[Any], words: NDArray[Any]) -> NDArray[Any]:
         if self.forwards is not None:
             return computed
         if self.vocabulary is None:
@@ -159,7 +161,7 @@ class TensorInfo:
         return found
 
 
-def _decoded(texts: NDArray[Any]) -> NDArray[Any]:
+def _decode_words(texts: NDArray[Any]) -> NDArray[Any]:
     """Return text as `str`; what is not UTF-8 stays bytes."""
     decoded = np.empty(texts.size, object)
     for place, text in enumerate(texts.reshape(-1)):
@@ -445,7 +447,7 @@ def _shape(record: Mapping[str, Any]) -> tuple[int | None, ...]:
 
 def _counting_rows(plan: plans.HostPlan, example: plans.RawBatch) -> plans.HostPlan:
     """Return a plan that reads one feature, for a function that reads none."""
-    # The number of rows of the answer is that of the features.
+    # The answer has as many rows as the features.
     for origin, value in example.items():
         if origin.part == "features" and isinstance(value, np.ndarray):
             return replace(plan, raw=(origin,))

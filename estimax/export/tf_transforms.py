@@ -56,7 +56,7 @@ class TransformWriter:
         keys = dict(zip(transform.keys, call.inputs, strict=True))
         features = {key: self._inputs[origin] for key, origin in keys.items()}
         if isinstance(transform, transforms.PadIds):
-            return self._padded(transform.source, features)
+            return self._pad(transform.source, features)
         if isinstance(transform, transforms.Numbers):
             tensor = features[transform.key]
             return {"": self._cast(self._matrix(tensor), tensor.dtype, _FLOAT)}
@@ -66,7 +66,7 @@ class TransformWriter:
             return {"": self._cast(ids, _INT64, _INT32)}
         raise NoCounterpartError(type(transform).__name__)
 
-    def _padded(self, source: Any, features: Mapping[str, Tensor]) -> dict[str, str]:
+    def _pad(self, source: Any, features: Mapping[str, Tensor]) -> dict[str, str]:
         weights = None
         if isinstance(source, transforms.Weighted):
             given = features[source.weight_key]
@@ -82,12 +82,12 @@ class TransformWriter:
         outside = self._add("GreaterEqual", ids, limit, T=_INT64)
         ids = self._where(outside, self._minus_one(), ids, _INT64)
         ids = self._add("Maximum", ids, self._minus_one(), T=_INT64)
-        found = {"ids": self._widened(self._cast(ids, _INT64, _INT32), width, -1)}
+        found = {"ids": self._widen(self._cast(ids, _INT64, _INT32), width, -1)}
         if weights is not None:
             nothing = self._graph.constant(np.float32(0))
             absent = self._add("Less", ids, self._zero(), T=_INT64)
             kept = self._where(absent, nothing, weights, _FLOAT)
-            found["weights"] = self._widened(kept, width, 0.0)
+            found["weights"] = self._widen(kept, width, 0.0)
         return found
 
     def _ids(self, source: Any, tensor: Tensor) -> str:
@@ -99,7 +99,7 @@ class TransformWriter:
         if not is_text:
             values = self._cast(values, tensor.dtype, _INT64)
         if isinstance(source, transforms.HashBucket):
-            ids = self._hashed(values, source.num_buckets, is_text)
+            ids = self._hash(values, source.num_buckets, is_text)
         elif isinstance(source, transforms.Vocabulary):
             ids = self._vocabulary(source, values)
         elif isinstance(source, transforms.Identity):
@@ -151,7 +151,7 @@ class TransformWriter:
         shape = self._graph.constant(np.array([-1, width], np.int32))
         return self._add("Reshape", f"{crossed}:1", shape, T=_INT64), width
 
-    def _hashed(self, values: str, buckets: int, is_text: bool) -> str:
+    def _hash(self, values: str, buckets: int, is_text: bool) -> str:
         words = values if is_text else self._add("AsString", values, T=_INT64)
         return self._add("StringToHashBucketFast", words, num_buckets=buckets)
 
@@ -183,7 +183,7 @@ class TransformWriter:
         )
         if not source.num_oov_buckets:
             return found
-        hashed = self._hashed(values, source.num_oov_buckets, not words.is_integer)
+        hashed = self._hash(values, source.num_oov_buckets, not words.is_integer)
         first = self._graph.constant(np.int64(len(words)))
         beyond = self._add("AddV2", hashed, first, T=_INT64)
         is_oov = self._add("Equal", found, missing, T=_INT64)
@@ -204,14 +204,14 @@ class TransformWriter:
     ) -> str:
         numbers = self._cast(values, tensor.dtype, _FLOAT)
         if source.normalizer is not None:
-            numbers = self._scaled(source.normalizer, numbers)
+            numbers = self._scale(source.normalizer, numbers)
         edges = [float(edge) for edge in source.boundaries]
         found = self._add("Bucketize", numbers, T=_FLOAT, boundaries=edges)
         steps = np.arange(source.width) * (len(edges) + 1)
         wide = self._cast(found, _INT32, _INT64)
         return self._add("AddV2", wide, self._graph.constant(steps), T=_INT64)
 
-    def _scaled(self, scaling: Any, numbers: str) -> str:
+    def _scale(self, scaling: Any, numbers: str) -> str:
         if not isinstance(scaling, transforms.Scaling):
             raise NoCounterpartError("a normalizer_fn")
         if scaling.fill is not None:
@@ -235,7 +235,7 @@ class TransformWriter:
         shape = self._graph.constant(np.array([-1, width], np.int32))
         return self._add("Reshape", tensor.node, shape, T=Dtype(tensor.dtype))
 
-    def _widened(self, node: str, width: int | None, fill: float) -> str:
+    def _widen(self, node: str, width: int | None, fill: float) -> str:
         """Pad [B, W] to the power of two that the program takes."""
         if width is None:
             return node  # the program takes any length

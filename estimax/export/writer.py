@@ -48,12 +48,16 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import functions, host_plan, manifest, selftest
 from estimax.export.bundle import EVAL_FOLDER, WEIGHTS, load
-from estimax.export.csv_requests import CSV_FILE
-from estimax.export.examples import EXAMPLES_FILE, specs_to_json
 from estimax.export.free_axes import FreeAxes, find_free_axes, symbolic_axes
 from estimax.export.functions import BATCH, ArgumentSpec
 from estimax.export.manifest import write_manifest
 from estimax.export.requests import RequestReader
+from estimax.export.selftest import (
+    WARM_UP_FILE,
+    WarmUp,
+    request_columns,
+    write_requests,
+)
 from estimax.export.signature import (
     DEFAULT_SIGNATURE,
     EVALUATE,
@@ -67,12 +71,7 @@ from estimax.export.signature import (
     origins_of,
     signature_to_json,
 )
-from estimax.export.warm_up import (
-    WARM_UP_FILE,
-    WarmUp,
-    request_columns,
-    write_requests,
-)
+from estimax.export.text_requests import CSV_FILE, EXAMPLES_FILE, specs_to_json
 from estimax.formats import tensors
 from estimax.staging import host_plan as plans
 from estimax.staging.trace import Origin
@@ -132,7 +131,7 @@ def write_bundle(
       ...     print(load(folder).predict({"age": [1.0, 2.0, 3.0]}))
       {'y': array([2., 4., 6.], dtype=float32)}
     """
-    extra = _checked_extra(assets_extra or {})
+    extra = _check_extra(assets_extra or {})
     base = Path(base_dir)
     base.mkdir(parents=True, exist_ok=True)
     atomic.remove_leftovers(base)
@@ -202,7 +201,7 @@ class _Program:
     stems: Mapping[str, str]  # signature -> the file of its function
     exported: Mapping[str, export.Exported]  # file -> function
     example: Mapping[Origin, Any]
-    answers: selftest.Answers
+    answers: selftest.AnswersBySignature
     warm_up: WarmUp | None  # a request and its answers
 
 
@@ -225,17 +224,13 @@ def _export(servable: Servable, platforms: tuple[str, ...]) -> _Program:
     is_fixed = has_form or EVALUATE in servable.methods.values()
     free = {} if is_fixed else find_free_axes(servable.plan, example, is_traceable)
     try:
-        exported = _lowered(
-            servable, outputs, prepared, weights, inputs(free), platforms
-        )
+        exported = _lower(servable, outputs, prepared, weights, inputs(free), platforms)
     except Exception:
         if not free:
             raise
         # Some operations can be traced but not lowered for free sizes.
         free = {}
-        exported = _lowered(
-            servable, outputs, prepared, weights, inputs(free), platforms
-        )
+        exported = _lower(servable, outputs, prepared, weights, inputs(free), platforms)
     features = tuple(_feature_spec(o, example[o], servable.plan, free) for o in example)
     signatures, stems = {}, {}
     kept: dict[str, export.Exported] = {}
@@ -243,7 +238,7 @@ def _export(servable: Servable, platforms: tuple[str, ...]) -> _Program:
         results = functions.results_of(exported[name])
         method = servable.methods.get(name, PREDICT)
         specs = tuple(
-            _forwarded_spec(k, value, features)
+            _spec_of_forwarded(k, value, features)
             if isinstance(value, Forwarded)
             else _output_spec(name, k, value, results[k], by_row=method != EVALUATE)
             for k, value in answer.items()
@@ -258,7 +253,7 @@ def _export(servable: Servable, platforms: tuple[str, ...]) -> _Program:
     return _Program(signatures, stems, kept, rows, answers_of(rows), warm_up)
 
 
-def _lowered(
+def _lower(
     servable: Servable,
     signatures: Iterable[str],
     like: plans.PreparedBatch,
@@ -420,7 +415,7 @@ def _output_spec(
     return TensorInfo(name, dtype, shape, "dense", result.dtype)
 
 
-def _forwarded_spec(
+def _spec_of_forwarded(
     name: str, answer: Forwarded, features: Sequence[TensorInfo]
 ) -> TensorInfo:
     """Return an output with the dtype and shape of the feature that it repeats."""
@@ -433,7 +428,7 @@ def _forwarded_spec(
 def _stem_for(
     signature: str, exported: export.Exported, kept: Mapping[str, export.Exported]
 ) -> str:
-    """Return the file name of a function, that of an equal function if there is one."""
+    """Return the file name of a function; equal functions share one file."""
     for stem, other in kept.items():
         same_results = functions.results_of(other) == functions.results_of(exported)
         same_program = other.mlir_module_serialized == exported.mlir_module_serialized
@@ -442,14 +437,18 @@ def _stem_for(
     return quote(signature, safe="")
 
 
-def _answering(servable: Servable) -> Callable[[plans.RawBatch], selftest.Answers]:
+def _answering(
+    servable: Servable,
+) -> Callable[[plans.RawBatch], selftest.AnswersBySignature]:
     """Return the function that answers a raw batch, compiled once for each shape."""
     function = jax.jit(servable.function)
 
-    def answer(batch: plans.RawBatch) -> selftest.Answers:
+    def answer(batch: plans.RawBatch) -> selftest.AnswersBySignature:
         prepared = servable.plan.prepare(batch)
         outputs = function(dict(servable.weights), prepared)
-        answers: selftest.Answers = materialize(outputs, servable.plan.forward(batch))
+        answers: selftest.AnswersBySignature = materialize(
+            outputs, servable.plan.forward(batch)
+        )
         return answers
 
     return answer
@@ -458,7 +457,7 @@ def _answering(servable: Servable) -> Callable[[plans.RawBatch], selftest.Answer
 def _warm_up(
     inputs: Sequence[TensorInfo],
     rows: plans.RawBatch,
-    answers_of: Callable[[plans.RawBatch], selftest.Answers],
+    answers_of: Callable[[plans.RawBatch], selftest.AnswersBySignature],
 ) -> WarmUp | None:
     """Return a request of these rows, or of the first, with the answers to it."""
     for batch in (rows, selftest.head(rows, 1)):
@@ -532,7 +531,7 @@ def _own_version() -> str:
         return "unknown, not installed"
 
 
-def _checked_extra(given: Mapping[str, str | os.PathLike[str]]) -> dict[str, Path]:
+def _check_extra(given: Mapping[str, str | os.PathLike[str]]) -> dict[str, Path]:
     for name, source in given.items():
         try:
             files.check_name(name)

@@ -2,6 +2,7 @@
 
 from estimax.core.parse_spec import FixedLenFeature as FixedLenFeature
 from estimax.core.parse_spec import VarLenFeature as VarLenFeature
+from estimax.feature_columns.categorical import CrossedColumn as CrossedColumn
 from estimax.feature_columns.categorical import (
     HashedCategoricalColumn as HashedCategoricalColumn,
 )
@@ -15,6 +16,9 @@ from estimax.feature_columns.categorical import (
     VocabularyListCategoricalColumn as VocabularyListCategoricalColumn,
 )
 from estimax.feature_columns.categorical import (
+    WeightedCategoricalColumn as WeightedCategoricalColumn,
+)
+from estimax.feature_columns.categorical import (
     categorical_column_with_hash_bucket as categorical_column_with_hash_bucket,
 )
 from estimax.feature_columns.categorical import (
@@ -26,6 +30,10 @@ from estimax.feature_columns.categorical import (
 from estimax.feature_columns.categorical import (
     categorical_column_with_vocabulary_list as categorical_column_with_vocabulary_list,
 )
+from estimax.feature_columns.categorical import crossed_column as crossed_column
+from estimax.feature_columns.categorical import (
+    weighted_categorical_column as weighted_categorical_column,
+)
 from estimax.feature_columns.column import CategoricalColumn as CategoricalColumn
 from estimax.feature_columns.column import Column as Column
 from estimax.feature_columns.column import DenseColumn as DenseColumn
@@ -33,16 +41,10 @@ from estimax.feature_columns.column import SequenceColumn as SequenceColumn
 from estimax.feature_columns.column import is_categorical as is_categorical
 from estimax.feature_columns.column import is_dense as is_dense
 from estimax.feature_columns.column import is_sequence as is_sequence
-from estimax.feature_columns.composed import CrossedColumn as CrossedColumn
-from estimax.feature_columns.composed import (
-    WeightedCategoricalColumn as WeightedCategoricalColumn,
-)
-from estimax.feature_columns.composed import crossed_column as crossed_column
-from estimax.feature_columns.composed import (
-    weighted_categorical_column as weighted_categorical_column,
-)
 from estimax.feature_columns.embedding import EmbeddingColumn as EmbeddingColumn
+from estimax.feature_columns.embedding import IndicatorColumn as IndicatorColumn
 from estimax.feature_columns.embedding import embedding_column as embedding_column
+from estimax.feature_columns.embedding import indicator_column as indicator_column
 from estimax.feature_columns.embedding import (
     shared_embedding_columns as shared_embedding_columns,
 )
@@ -53,8 +55,6 @@ from estimax.feature_columns.embedding_lookups import (
 from estimax.feature_columns.embedding_lookups import (
     embedding_lookup_sparse as embedding_lookup_sparse,
 )
-from estimax.feature_columns.indicator import IndicatorColumn as IndicatorColumn
-from estimax.feature_columns.indicator import indicator_column as indicator_column
 from estimax.feature_columns.layers import DenseFeatures as DenseFeatures
 from estimax.feature_columns.layers import LinearModel as LinearModel
 from estimax.feature_columns.layers import SequenceFeatures as SequenceFeatures

@@ -269,12 +269,12 @@ def check_categorical(column: object, function: str) -> None:
     """Raise unless a column is categorical."""
     if not is_categorical(column):
         raise FeatureError(
-            f"{function}: needs a categorical column, got {_shown(column)}. A "
+            f"{function}: needs a categorical column, got {_format_value(column)}. A "
             "numeric_column becomes one through bucketized_column."
         )
 
 
-def sorted_columns(feature_columns: Any, layer: str) -> tuple[Any, ...]:
+def sort_columns(feature_columns: Any, layer: str) -> tuple[Any, ...]:
     """Check what a user gave as columns; return them in order of their names."""
     if isinstance(feature_columns, Mapping):
         raise FeatureError(
@@ -287,8 +287,8 @@ def sorted_columns(feature_columns: Any, layer: str) -> tuple[Any, ...]:
     for column in columns:
         if not is_column(column):
             raise FeatureError(
-                f"{layer}: {_shown(column)} is no feature column; build one with "
-                "numeric_column, embedding_column, …"
+                f"{layer}: {_format_value(column)} is no feature column; build one "
+                "with numeric_column, embedding_column, …"
             )
     columns.sort(key=lambda column: column.name)
     names = [column.name for column in columns]
@@ -350,7 +350,7 @@ def check_batches(blocks: Mapping[str, variables.ColumnBlock], layer: str) -> No
             )
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     name = getattr(value, "name", None)
     kind = type(value).__name__
     return f"{kind} {name!r}" if isinstance(name, str) else f"{value!r} ({kind})"

@@ -1,9 +1,10 @@
-"""Embedding columns: a row of a table for each id, combined to one row per example.
+"""Dense columns of categorical ones: embeddings, and indicators that count ids.
 
-The path of an embedding in training:
+An embedding is a row of a table for each id, combined to one row per example. Its path
+in training:
 
     ids = categorical_column.ids(features, …)         computed on the host
-    rows = variables.gathered_rows(path, ids)         those that the step has gathered
+    rows = variables.gathered_rows(path, ids)       the rows that the step gathered
     block = combine(rows, ids, combiner)              or `side_by_side`, see `layers.py`
 
 The step then updates the gathered rows (`training/steps.py`).
@@ -25,6 +26,7 @@ from estimax import checkpoints
 from estimax.core.display import shown
 from estimax.core.errors import FeatureError, MissingFileError, did_you_mean
 from estimax.core.sparse import Ids
+from estimax.feature_columns.categorical import WeightedCategoricalColumn
 from estimax.feature_columns.column import (
     CategoricalColumn,
     Features,
@@ -32,12 +34,12 @@ from estimax.feature_columns.column import (
     check_categorical,
     variable_scope,
 )
-from estimax.feature_columns.composed import WeightedCategoricalColumn
 from estimax.feature_columns.lookup import (
     VariablePlace,
     check_combiner,
     clip_norm,
     combine,
+    count,
     table_rows,
     weight_rows,
 )
@@ -67,9 +69,9 @@ class EmbeddingTable:
     row_updates: bool = True
 
     def __repr__(self) -> str:
-        return f"EmbeddingTable({', '.join(self._given())})"
+        return f"EmbeddingTable({', '.join(self._format_arguments())})"
 
-    def _given(self) -> list[str]:
+    def _format_arguments(self) -> list[str]:
         """Return the arguments that are not the default, as text."""
         values = [(field, getattr(self, field.name)) for field in fields(self)]
         return [f"{f.name}={shown(value)}" for f, value in values if value != f.default]
@@ -111,11 +113,11 @@ class EmbeddingColumn(WrapperColumn):
 
     def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         ids = self.categorical_column.ids(features, self._out_of_range)
-        return self._combined(layer, ids, trainable)
+        return self._combine_rows(layer, ids, trainable)
 
     def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
         ids = self._sequence.step_ids(features, self._out_of_range)
-        return self._combined(layer, ids, trainable)
+        return self._combine_rows(layer, ids, trainable)
 
     def gathered(
         self, layer: nn.Module, features: Features
@@ -140,7 +142,7 @@ class EmbeddingColumn(WrapperColumn):
             return None
         return variables.gathered_rows(self._place.path(layer), ids.ids)
 
-    def _combined(self, layer: nn.Module, ids: Ids, trainable: bool) -> jax.Array:
+    def _combine_rows(self, layer: nn.Module, ids: Ids, trainable: bool) -> jax.Array:
         """Look up ids [..., L], and combine their rows to [..., dimension]."""
         table, place = self.table, self._place
         name = self.categorical_column.name
@@ -158,7 +160,7 @@ class EmbeddingColumn(WrapperColumn):
 
     def __repr__(self) -> str:
         shared = self.shared_embedding_collection_name
-        parts = [repr(self.categorical_column), *self.table._given()]
+        parts = [repr(self.categorical_column), *self.table._format_arguments()]
         parts += [f"shared_embedding_collection_name={shared!r}"] if shared else []
         return f"EmbeddingColumn({', '.join(parts)})"
 
@@ -291,7 +293,7 @@ def shared_embeddings(
         *(dimension, combiner, initializer, ckpt_to_load_from, tensor_name_in_ckpt),
         *(max_norm, trainable, use_safe_embedding_lookup, row_updates),
     )
-    columns = _checked_alike(categorical_columns, "shared_embeddings")
+    columns = _validate_alike(categorical_columns, "shared_embeddings")
     _check_table(table, "shared_embeddings")
     name = shared_embedding_collection_name or _collection_of(columns)
     return [EmbeddingColumn(column, table, name) for column in columns]
@@ -379,7 +381,7 @@ def _check_table(table: EmbeddingTable, where: str) -> None:
         )
 
 
-def _checked_alike(
+def _validate_alike(
     given: Sequence[CategoricalColumn], function: str
 ) -> list[CategoricalColumn]:
     columns = list(given)
@@ -387,7 +389,7 @@ def _checked_alike(
         raise FeatureError(f"{function}: categorical_columns must not be empty.")
     for column in columns:
         check_categorical(column, function)
-    plain = [_unwrapped(column) for column in columns]
+    plain = [_unwrap_column(column) for column in columns]
     kinds = {type(column).__name__ for column in plain}
     if len(kinds) > 1:
         raise FeatureError(
@@ -403,7 +405,7 @@ def _checked_alike(
     return columns
 
 
-def _unwrapped(column: CategoricalColumn) -> CategoricalColumn:
+def _unwrap_column(column: CategoricalColumn) -> CategoricalColumn:
     if isinstance(column, WeightedCategoricalColumn | SequenceCategoricalColumn):
         return column.categorical_column
     return column
@@ -411,14 +413,14 @@ def _unwrapped(column: CategoricalColumn) -> CategoricalColumn:
 
 def _initializer(table: EmbeddingTable, place: VariablePlace) -> Initializer:
     if table.ckpt_to_load_from is not None:
-        return lambda key, shape, dtype: _loaded(table, place, shape)
+        return lambda key, shape, dtype: _load_rows(table, place, shape)
     if table.initializer is not None:
         return table.initializer
     # Drawn again beyond ±2σ and not rescaled, as in TensorFlow.
     return _by_blocks(nn.initializers.truncated_normal(table.dimension**-0.5))
 
 
-def _loaded(
+def _load_rows(
     table: EmbeddingTable, place: VariablePlace, shape: tuple[int, int]
 ) -> jax.Array:
     """Return the rows of a checkpoint, or of the newest one of a directory."""
@@ -478,3 +480,60 @@ def _by_blocks(initializer: Initializer) -> Initializer:
         return table
 
     return start
+
+
+@dataclass(frozen=True)
+class IndicatorColumn(WrapperColumn):
+    """Counts of ids; made by `indicator_column`.
+
+    Args:
+      categorical_column: The column whose ids are counted.
+    """
+
+    categorical_column: CategoricalColumn
+
+    @property
+    def name(self) -> str:
+        """The categorical column's name, with `_indicator` behind it."""
+        return f"{self.categorical_column.name}_indicator"
+
+    @property
+    def variable_shape(self) -> tuple[int, ...]:
+        """The shape of one row, (1, num_buckets)."""
+        return (1, self.categorical_column.num_buckets)
+
+    def block(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        # "drop": an id out of range is not counted.
+        ids = self.categorical_column.ids(features, "drop")
+        return count(ids, self.categorical_column.num_buckets)
+
+    def steps(self, layer: nn.Module, features: Features, trainable: bool) -> jax.Array:
+        ids = self._sequence.step_ids(features, "drop")
+        return count(ids, self.categorical_column.num_buckets)
+
+
+def indicator_column(categorical_column: CategoricalColumn) -> IndicatorColumn:
+    """Turn a categorical column into counts: one-hot, or multi-hot for several ids.
+
+    Use it to feed a categorical column with few ids to a dense layer; for many ids,
+    `embedding_column` is smaller. A weighted column gives the total weight of each id.
+
+    Args:
+      categorical_column: Any categorical column, also of sequences.
+
+    Returns:
+      A dense column of width `num_buckets`.
+
+    Raises:
+      FeatureError: The column is not categorical.
+
+    Example:
+      >>> import jax
+      >>> from estimax import feature_columns as fc
+      >>> size = fc.categorical_column_with_vocabulary_list("size", ["S", "M", "L"])
+      >>> layer = fc.DenseFeatures([fc.indicator_column(size)])
+      >>> layer.apply({}, {"size": [["M"], ["S"]]}).tolist()
+      [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    check_categorical(categorical_column, "indicator_column")
+    return IndicatorColumn(categorical_column)

@@ -25,7 +25,7 @@ from estimax.core.sparse import Ids, Sparse
 from estimax.core.spec import ModeKeys
 from estimax.feature_columns.lookup import check_combiner, clip_norm, combine
 from estimax.feature_columns.transforms import Vocabulary
-from estimax.feature_columns.transforms.lookups import TableBags, TableIds
+from estimax.feature_columns.transforms.embedding_lookups import TableBags, TableIds
 from estimax.staging import variables
 
 
@@ -79,7 +79,7 @@ def embedding_lookup(
     """
     _check_table(table, "embedding_lookup")
     where = _ids_of(table, ids)
-    return _clipped(_rows_of(table, where), where.ndim, max_norm)
+    return _clip_rows(_rows_of(table, where), where.ndim, max_norm)
 
 
 def embedding_lookup_sparse(
@@ -123,7 +123,7 @@ def embedding_lookup_sparse(
     _check_table(table, "embedding_lookup_sparse")
     check_combiner(combiner, "embedding_lookup_sparse")
     bags = _bags_of(table, ids, weights)
-    rows = _clipped(_rows_of(table, bags.ids), bags.ids.ndim, max_norm)
+    rows = _clip_rows(_rows_of(table, bags.ids), bags.ids.ndim, max_norm)
     row_shape = table.shape[1:]
     flat = rows.reshape(*bags.ids.shape, math.prod(row_shape))
     combined = combine(flat, bags, combiner, prune=False)
@@ -144,7 +144,7 @@ def _ids_of(table: jax.Array, ids: Any) -> jax.Array:
         key = _label(ids, "ids")
         staged: jax.Array = staging.stage(TableIds(key, table.shape[0]), {key: ids})
         return staged
-    return _computed(table, ids, "embedding_lookup", lowest=0)
+    return _clamp_ids(table, ids, "embedding_lookup", lowest=0)
 
 
 def _bags_of(table: jax.Array, ids: Any, weights: Any) -> Ids:
@@ -161,7 +161,7 @@ def _bags_of(table: jax.Array, ids: Any, weights: Any) -> Ids:
     if is_staged:
         bags: Ids = staging.stage(TableBags(key, size), {key: ids})
     else:
-        bags = Ids(_computed(table, ids, "embedding_lookup_sparse", lowest=-1))
+        bags = Ids(_clamp_ids(table, ids, "embedding_lookup_sparse", lowest=-1))
     if bags.ids.ndim != 2:
         raise FeatureError(
             f"embedding_lookup_sparse: expected ids [B, L], got {bags.ids.shape}."
@@ -186,7 +186,7 @@ def _label(value: Any, otherwise: str) -> str:
     return origin.part if origin.key is None else str(origin.key)
 
 
-def _computed(table: jax.Array, ids: Any, function: str, *, lowest: int) -> jax.Array:
+def _clamp_ids(table: jax.Array, ids: Any, function: str, *, lowest: int) -> jax.Array:
     """Return ids of the model_fn as rows of the table.
 
     Positions in a vocabulary were found on the host, and are known to be in range.
@@ -224,7 +224,7 @@ def _rows_of(table: jax.Array, ids: jax.Array) -> jax.Array:
     return jnp.take(jnp.asarray(table), jnp.maximum(ids, 0), axis=0, mode="clip")
 
 
-def _clipped(rows: jax.Array, rank: int, max_norm: float | None) -> jax.Array:
+def _clip_rows(rows: jax.Array, rank: int, max_norm: float | None) -> jax.Array:
     """Limit the norm of rows; the first `rank` dimensions are those of the ids."""
     if max_norm is None:
         return rows

@@ -30,7 +30,7 @@ from estimax.feature_columns.column import (
     is_categorical,
     is_dense,
     is_sequence,
-    sorted_columns,
+    sort_columns,
 )
 from estimax.feature_columns.embedding import EmbeddingColumn, owns_table
 from estimax.feature_columns.lookup import (
@@ -71,7 +71,7 @@ class DenseFeatures(nn.Module):
     trainable: bool = True
 
     def __post_init__(self) -> None:
-        columns = sorted_columns(self.feature_columns, "DenseFeatures")
+        columns = sort_columns(self.feature_columns, "DenseFeatures")
         for column in columns:
             check_no_sequence(column, "DenseFeatures")
             if not is_dense(column):
@@ -186,7 +186,7 @@ class LinearModel(nn.Module):
     trainable: bool = True
 
     def __post_init__(self) -> None:
-        self.feature_columns = sorted_columns(self.feature_columns, "LinearModel")
+        self.feature_columns = sort_columns(self.feature_columns, "LinearModel")
         for column in self.feature_columns:
             check_no_sequence(column, "LinearModel")
             check_combiner(self.sparse_combiner, f"column {column.name!r}")
@@ -306,7 +306,7 @@ class SequenceFeatures(nn.Module):
     trainable: bool = True
 
     def __post_init__(self) -> None:
-        self.feature_columns = sorted_columns(self.feature_columns, "SequenceFeatures")
+        self.feature_columns = sort_columns(self.feature_columns, "SequenceFeatures")
         for column in self.feature_columns:
             _check_sequence(column)
         check_scopes(filter(owns_table, self.feature_columns), "SequenceFeatures")

@@ -159,9 +159,9 @@ def numeric_column(
       [[0.25], [0.5]]
     """
     check_key(key, "numeric_column")
-    checked_shape = _checked_shape(key, shape)
-    name = _checked_dtype(key, dtype)
-    default = _checked_default(key, default_value, checked_shape, name)
+    checked_shape = _validate_shape(key, shape)
+    name = _validate_dtype(key, dtype)
+    default = _validate_default(key, default_value, checked_shape, name)
     if normalizer_fn is not None and not callable(normalizer_fn):
         raise TypeError(
             f"numeric_column {key!r}: normalizer_fn must be callable, got "
@@ -205,7 +205,7 @@ def _not_numeric(key: str, found: str) -> FeatureError:
     )
 
 
-def _checked_shape(key: str, shape: int | Iterable[int]) -> tuple[int, ...]:
+def _validate_shape(key: str, shape: int | Iterable[int]) -> tuple[int, ...]:
     dims = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     for dim in dims:
         if not isinstance(dim, int | np.integer):
@@ -220,7 +220,7 @@ def _checked_shape(key: str, shape: int | Iterable[int]) -> tuple[int, ...]:
     return tuple(int(dim) for dim in dims)
 
 
-def _checked_dtype(key: str, dtype: Any) -> str:
+def _validate_dtype(key: str, dtype: Any) -> str:
     name = dtype_name(dtype)
     # NumPy does not count bfloat16 and the like as numbers; jnp does.
     kinds = (jnp.integer, jnp.floating)
@@ -231,7 +231,7 @@ def _checked_dtype(key: str, dtype: Any) -> str:
     return name
 
 
-def _checked_default(
+def _validate_default(
     key: str, default: Default, shape: tuple[int, ...], dtype: str
 ) -> Default:
     if default is None:
@@ -251,11 +251,11 @@ def _checked_default(
             f"numeric_column {key!r}: default_value has shape {array.shape}, the "
             f"column has {shape}."
         )
-    return _nested(np.broadcast_to(array, shape).tolist())
+    return _as_nested_tuples(np.broadcast_to(array, shape).tolist())
 
 
-def _nested(values: Any) -> Any:
-    return tuple(map(_nested, values)) if isinstance(values, list) else values
+def _as_nested_tuples(values: Any) -> Any:
+    return tuple(map(_as_nested_tuples, values)) if isinstance(values, list) else values
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from estimax.core.spec import (
     RegressionOutput,
 )
 from estimax.heads import checks
-from estimax.heads.baselines import average_loss
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
+from estimax.heads.kept_sums import average_loss
 from estimax.heads.labels import NumberLabels, all_class_ids, all_classes, words_of
-from estimax.heads.losses import sigmoid_cross_entropy
 from estimax.heads.weights import WeightColumn
+from estimax.metrics.losses import sigmoid_cross_entropy
 from estimax.v1 import metrics as v1_metrics
 
 
@@ -91,9 +91,9 @@ class BinaryClassHead(BaseHead):
             raise SpecError(
                 f"{self._title}: compat must be 'v1' or 'v2', got {self.compat!r}."
             )
-        thresholds = checks.checked_thresholds(self._title, self.thresholds)
+        thresholds = checks.validate_thresholds(self._title, self.thresholds)
         self._set("thresholds", thresholds)
-        words = checks.checked_vocabulary(self._title, self.label_vocabulary)
+        words = checks.validate_vocabulary(self._title, self.label_vocabulary)
         self._set("label_vocabulary", words)
         if words is not None and len(words) != 2:
             raise SpecError(

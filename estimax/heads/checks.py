@@ -25,7 +25,7 @@ def check_reduction(head: str, reduction: str) -> None:
         raise SpecError(f"{head}: unknown loss_reduction {reduction!r}{near}")
 
 
-def checked_thresholds(
+def validate_thresholds(
     head: str, thresholds: Iterable[float] | None
 ) -> tuple[float, ...]:
     """Return the thresholds as a tuple; raise unless each is between 0 and 1."""
@@ -38,7 +38,7 @@ def checked_thresholds(
     return given
 
 
-def checked_vocabulary(
+def validate_vocabulary(
     head: str, vocabulary: Sequence[str] | None, n_classes: int | None = None
 ) -> tuple[str, ...] | None:
     """Return the vocabulary as a tuple; None if there is none or it is empty."""
@@ -104,7 +104,7 @@ def call_loss_fn(
     return losses
 
 
-def checked_logits(head: str, logits: Any, dimension: int) -> jax.Array:
+def validate_logits(head: str, logits: Any, dimension: int) -> jax.Array:
     """Return the logits as float32 [..., dimension]; raise for another shape."""
     array = jnp.asarray(logits)
     if array.ndim < 2 or array.shape[-1] != dimension:
@@ -116,7 +116,7 @@ def checked_logits(head: str, logits: Any, dimension: int) -> jax.Array:
     return array.astype(jnp.float32)
 
 
-def selected(
+def select_predictions(
     head: str, predictions: Mapping[str, Any], keys: Iterable[str] | None
 ) -> dict[str, Any]:
     """Return the predictions with these keys; all of them if no keys are given."""

@@ -27,8 +27,8 @@ from estimax.core.errors import SpecError
 from estimax.core.spec import EstimatorSpec, ExportOutput, ModeKeys, PredictOutput
 from estimax.heads import checks
 from estimax.heads.labels import LabelRule, NumberLabels, labels_for
-from estimax.heads.losses import reduce_losses
 from estimax.heads.weights import WeightColumn, check_weight_column, weights_for
+from estimax.metrics.losses import reduce_losses
 from estimax.optimizers.minimize import VarList
 
 # Labels, logits and features are Any in these signatures: they are arrays, tracers,
@@ -453,13 +453,13 @@ class BaseHead(Head):
     ) -> jax.Array:
         batch = self._score(labels, logits, features)
         loss = reduce_losses(batch.losses, batch.weights, self.loss_reduction)
-        return regularized(loss, regularization_losses)
+        return add_regularization(loss, regularization_losses)
 
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
     ) -> dict[Any, Any]:
-        x = checks.checked_logits(self._title, logits, self.logits_dimension)
-        return checks.selected(self._title, self.all_predictions(x), keys)
+        x = checks.validate_logits(self._title, logits, self.logits_dimension)
+        return checks.select_predictions(self._title, self.all_predictions(x), keys)
 
     def metrics(self, regularization_losses: Losses = None) -> dict[str, Any]:
         # Compute the metrics of one row of zeros to learn their names and shapes, then
@@ -528,7 +528,7 @@ class BaseHead(Head):
 
     def _score(self, labels: Labels, logits: Logits, features: Any) -> ScoredBatch:
         """Check a batch and compute the loss of every example."""
-        x = checks.checked_logits(self._title, logits, self.logits_dimension)
+        x = checks.validate_logits(self._title, logits, self.logits_dimension)
         ready = labels_for(self.label_rule, labels, x, self.label_dimension)
         weights = self._weights(features, x)
         return self._score_checked(ready, x, features, weights)
@@ -578,7 +578,7 @@ class BaseHead(Head):
         return predictions
 
 
-def regularized(loss: jax.Array, regularization_losses: Losses) -> jax.Array:
+def add_regularization(loss: jax.Array, regularization_losses: Losses) -> jax.Array:
     """Return the loss plus the sum of the regularization losses."""
     penalty = total_regularization(regularization_losses)
     return loss if penalty is None else loss + penalty

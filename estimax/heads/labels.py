@@ -111,7 +111,9 @@ class NumberLabels:
             inside = (numbers >= self.low) & (numbers <= self.high)
             expected = f"within [{self.low:g}, {self.high:g}]"
             if self.vocabulary is not None:
-                expected = f"one of {_shortened(self.vocabulary[: int(self.high) + 1])}"
+                expected = (
+                    f"one of {_shorten_words(self.vocabulary[: int(self.high) + 1])}"
+                )
             check_all(self.head, inside, given, expected, rows)
 
     def on_device(self, labels: jax.Array) -> jax.Array:
@@ -120,7 +122,7 @@ class NumberLabels:
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
         """Convert, then check."""
-        return _checked(self, raw[KEY])
+        return _check_labels(self, raw[KEY])
 
 
 @dataclass(frozen=True)
@@ -161,12 +163,12 @@ class ClassLabels:
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
         """Convert, then check."""
-        return _checked(self, raw[KEY])
+        return _check_labels(self, raw[KEY])
 
     @property
     def _expected(self) -> str:
         if self.vocabulary is not None:
-            return f"one of {_shortened(self.vocabulary)}"
+            return f"one of {_shorten_words(self.vocabulary)}"
         return f"class ids from 0 to {self.n_classes - 1}"
 
 
@@ -216,7 +218,7 @@ class IndicatorLabels:
 
     def __call__(self, raw: Mapping[str, staging.Raw]) -> NDArray[Any]:
         """Convert, then check."""
-        return _checked(self, raw[KEY])
+        return _check_labels(self, raw[KEY])
 
     def _spread(self, given: Sparse) -> NDArray[np.float32]:
         rows = given.indices[:, :-1]
@@ -228,7 +230,7 @@ class IndicatorLabels:
         return spread
 
 
-def _checked(rule: LabelRule, given: staging.Raw) -> NDArray[Any]:
+def _check_labels(rule: LabelRule, given: staging.Raw) -> NDArray[Any]:
     numbers = rule.convert(given)
     rule.check(numbers, given)
     return cast(numbers, rule.dtype)
@@ -369,7 +371,7 @@ def _word(strings: Strings, index: int) -> str:
     return str(strings.reshape((-1,))[index].decode(errors="replace"))
 
 
-def _shortened(words: tuple[str, ...]) -> str:
+def _shorten_words(words: tuple[str, ...]) -> str:
     shown = ", ".join(map(repr, words[:_SHOWN]))
     more = f", … ({len(words)} words)" if len(words) > _SHOWN else ""
     return f"[{shown}{more}]"

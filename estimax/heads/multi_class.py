@@ -17,12 +17,11 @@ from estimax.core.device_dtypes import Int64, Words
 from estimax.core.errors import SpecError
 from estimax.core.spec import ClassificationOutput, ExportOutput, PredictOutput
 from estimax.heads import checks
-from estimax.heads.baselines import average_loss
-from estimax.heads.confusion import accuracy_with_table
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
+from estimax.heads.kept_sums import accuracy_with_table, average_loss
 from estimax.heads.labels import ClassLabels, all_class_ids, all_classes, words_of
-from estimax.heads.losses import sparse_softmax_cross_entropy
 from estimax.heads.weights import WeightColumn
+from estimax.metrics.losses import sparse_softmax_cross_entropy
 
 
 @final
@@ -79,7 +78,7 @@ class MultiClassHead(BaseHead):
             )
         super().__post_init__()
         checks.check_loss_fn(self._title, self.loss_fn)
-        words = checks.checked_vocabulary(
+        words = checks.validate_vocabulary(
             self._title, self.label_vocabulary, self.n_classes
         )
         self._set("label_vocabulary", words)

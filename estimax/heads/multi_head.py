@@ -25,9 +25,9 @@ from estimax.heads.head import (
     Logits,
     Losses,
     Metrics,
+    add_regularization,
     merge,
     named,
-    regularized,
     total_regularization,
 )
 
@@ -137,7 +137,7 @@ class MultiHead(BaseHead):
         losses = self._losses(labels, logits, features, mode)
         weights = self.head_weights or (1.0,) * len(losses)
         weighted = [w * loss for w, loss in zip(weights, losses.values(), strict=True)]
-        return regularized(sum(weighted[1:], weighted[0]), regularization_losses)
+        return add_regularization(sum(weighted[1:], weighted[0]), regularization_losses)
 
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
@@ -156,7 +156,7 @@ class MultiHead(BaseHead):
         """
         return {
             (name, key): value
-            for name, x in self._split(logits).items()
+            for name, x in self._split_logits(logits).items()
             for key, value in self._by_name[name].predictions(x).items()
         }
 
@@ -178,7 +178,7 @@ class MultiHead(BaseHead):
     ) -> dict[str, Any]:
         batch: dict[str, Any] = {}
         losses = self._losses(labels, logits, features)
-        for name, x in self._split(logits).items():
+        for name, x in self._split_logits(logits).items():
             head, loss = self._by_name[name], losses[name]
             seen = head.update_metrics(head.metrics(), features, x, labels[name])
             batch |= {named("loss", name): metrics.mean(loss), **seen}
@@ -202,7 +202,7 @@ class MultiHead(BaseHead):
         for name, head in self._by_name.items():
             own = {key: v for (of, key), v in predictions.items() if of == name}
             signatures[name] = head.export_outputs(own)
-        return joined_signatures(signatures, predictions)
+        return join_signatures(signatures, predictions)
 
     def _training_scalars(
         self,
@@ -233,7 +233,7 @@ class MultiHead(BaseHead):
             name: self._by_name[name].loss(
                 labels=labels[name], logits=x, features=features, mode=mode
             )
-            for name, x in self._split(logits).items()
+            for name, x in self._split_logits(logits).items()
         }
 
     def _check_labels(self, labels: Labels) -> None:
@@ -245,13 +245,13 @@ class MultiHead(BaseHead):
             )
         _check_all(self._by_name, labels, "labels", LabelError)
 
-    def _split(self, logits: Logits) -> dict[str, Any]:
+    def _split_logits(self, logits: Logits) -> dict[str, Any]:
         """Return the logits of each head, in the order of the heads."""
         if isinstance(logits, Mapping):
             _check_all(self._by_name, logits, "logits", SpecError)
             return {name: logits[name] for name in self._by_name}
         title = f"MultiHead {self.name!r}"
-        x = checks.checked_logits(title, logits, self.logits_dimension)
+        x = checks.validate_logits(title, logits, self.logits_dimension)
         parts, start = {}, 0
         for name, head in self._by_name.items():
             parts[name] = x[..., start : start + head.logits_dimension]
@@ -274,7 +274,7 @@ def _check_all(
         raise error(f"MultiHead: {what} of {word} {names} missing{near}")
 
 
-def joined_signatures(
+def join_signatures(
     signatures: Mapping[str, Mapping[str, ExportOutput]], predictions: Mapping[Any, Any]
 ) -> dict[str, ExportOutput]:
     """Return the signatures of several heads, by name, as those of one model.

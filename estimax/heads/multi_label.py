@@ -18,8 +18,8 @@ from estimax.heads import checks
 from estimax.heads.binary_class import metrics_at_thresholds
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
 from estimax.heads.labels import IndicatorLabels, all_classes, words_of
-from estimax.heads.losses import multi_label_cross_entropy
 from estimax.heads.weights import WeightColumn
+from estimax.metrics.losses import multi_label_cross_entropy
 
 
 @final
@@ -84,9 +84,9 @@ class MultiLabelHead(BaseHead):
             )
         super().__post_init__()
         checks.check_loss_fn(self._title, self.loss_fn)
-        thresholds = checks.checked_thresholds(self._title, self.thresholds)
+        thresholds = checks.validate_thresholds(self._title, self.thresholds)
         self._set("thresholds", thresholds)
-        words = checks.checked_vocabulary(
+        words = checks.validate_vocabulary(
             self._title, self.label_vocabulary, self.n_classes
         )
         self._set("label_vocabulary", words)

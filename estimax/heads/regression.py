@@ -22,11 +22,11 @@ from estimax import metrics
 from estimax.core.errors import SpecError
 from estimax.core.spec import ExportOutput, PredictOutput, RegressionOutput
 from estimax.heads import checks
-from estimax.heads.baselines import average_loss
 from estimax.heads.head import BaseHead, BatchMetrics, LossFn
+from estimax.heads.kept_sums import average_loss
 from estimax.heads.labels import NumberLabels
-from estimax.heads.losses import poisson, sigmoid_cross_entropy, squared_error
 from estimax.heads.weights import WeightColumn, weights_for
+from estimax.metrics.losses import poisson, sigmoid_cross_entropy, squared_error
 
 InverseLink = Callable[[jax.Array], jax.Array]
 

@@ -35,12 +35,12 @@ from estimax.heads.head import (
     Losses,
     Metrics,
     ScoredBatch,
+    add_regularization,
     loss_scalars,
-    regularized,
 )
 from estimax.heads.labels import KEY, LabelRule, check_given
-from estimax.heads.losses import reduce_losses
 from estimax.heads.multi_head import MultiHead
+from estimax.metrics.losses import reduce_losses
 
 
 @final
@@ -155,7 +155,7 @@ class SequentialHeadWrapper(BaseHead):
             # The reduction divided by B * T; rescale to the number of unmasked steps.
             steps = jnp.sum(mask, dtype=jnp.float32)
             loss = loss * (mask.size / jnp.maximum(steps, 1.0))
-        return regularized(loss, regularization_losses)
+        return add_regularization(loss, regularization_losses)
 
     def predictions(
         self, logits: Logits, keys: Sequence[str] | None = None
@@ -215,17 +215,17 @@ class SequentialHeadWrapper(BaseHead):
         """
         head = self.static_head
         mask = self._mask(features)
-        x = checks.checked_logits(head._title, logits, head.logits_dimension)
+        x = checks.validate_logits(head._title, logits, head.logits_dimension)
         if x.ndim < 3 or x.shape[:2] != mask.shape:
             raise SpecError(
                 f"{head._title}: logits must have shape [B, T, "
                 f"{head.logits_dimension}] with the [B, T] {list(mask.shape)} of the "
                 f"mask {self.sequence_length_mask!r}, got {list(x.shape)}."
             )
-        flat_x = _rows(_unmasked(x, mask))
+        flat_x = _rows(_zero_padding(x, mask))
         raw_mask = features[self.sequence_length_mask]
         steps = step_labels(head.label_rule, labels, raw_mask, mask)
-        flat_labels = _rows(_unmasked(steps, mask))
+        flat_labels = _rows(_zero_padding(steps, mask))
         own = self._own_features(features, mask)
         weights = head._weights(own, flat_x)
         is_counted = _rows(mask.astype(jnp.float32))
@@ -281,7 +281,7 @@ def _keys(columns: object) -> tuple[str, ...]:
     return keys
 
 
-def _unmasked(values: jax.Array, mask: jax.Array) -> jax.Array:
+def _zero_padding(values: jax.Array, mask: jax.Array) -> jax.Array:
     """Return 0 where the mask is false, so that a NaN there reaches no gradient."""
     spread = mask.reshape(mask.shape + (1,) * (values.ndim - 2))
     return jnp.where(spread, values, jnp.zeros((), values.dtype))

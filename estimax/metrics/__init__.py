@@ -43,12 +43,6 @@ from estimax.metrics.multi_class import (
     sparse_top_k_categorical_accuracy,
     top_k_categorical_accuracy,
 )
-from estimax.metrics.operating_point import (
-    precision_at_recall,
-    recall_at_precision,
-    sensitivity_at_specificity,
-    specificity_at_sensitivity,
-)
 from estimax.metrics.ranking import mean_reciprocal_rank, ndcg_at_k
 from estimax.metrics.regression import (
     binary_crossentropy,
@@ -62,6 +56,12 @@ from estimax.metrics.regression import (
     poisson,
     root_mean_squared_error,
     sparse_categorical_crossentropy,
+)
+from estimax.metrics.thresholds import (
+    precision_at_recall,
+    recall_at_precision,
+    sensitivity_at_specificity,
+    specificity_at_sensitivity,
 )
 
 __all__ = [

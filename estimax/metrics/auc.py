@@ -34,9 +34,9 @@ from estimax.metrics.thresholds import (
     check_unit_interval,
     confusion,
     count,
+    count_passed_even,
+    count_passed_sorted,
     is_even,
-    passed_even,
-    passed_sorted,
     score_pair,
 )
 
@@ -115,7 +115,7 @@ def auc(
         scores = jax.nn.sigmoid(scores)
     if not multi_label:
         truth, scores, weighted = truth.ravel(), scores.ravel(), weighted.ravel()
-    passed = _passed(scores, inner, even=thresholds is None)
+    passed = _count_passed(scores, inner, even=thresholds is None)
     sums = {"counts": count(truth, passed, weighted, len(inner) + 2)}
     return from_sums(
         sums,
@@ -175,13 +175,13 @@ def group_auc(
     check_choice("average", average, _AVERAGES)
     if min(num_groups, num_buckets) < 1:
         raise MetricError("num_groups and num_buckets must be at least 1")
-    truth, scores, ids, weighted = _grouped(labels, predictions, groups, weights)
+    truth, scores, ids, weighted = _flatten_groups(labels, predictions, groups, weights)
     inside = (ids >= 0) & (ids < num_groups)
     problem = f"groups must be ids from 0 to {num_groups - 1}"
     weighted = guarded(weighted, inside, problem)
     bins = num_buckets + 1
     # One bin for each pair of group and bucket, numbered group by group.
-    own = jnp.where(inside, ids, 0) * bins + passed_even(scores, bins)
+    own = jnp.where(inside, ids, 0) * bins + count_passed_even(scores, bins)
     flat = count(truth, own, weighted, num_groups * bins - 1)
     sums = {"counts": flat.reshape(2, num_groups, bins)}
     return from_sums(sums, _mean_area, average=average)
@@ -225,7 +225,7 @@ def batch_group_auc(
       0.5
     """
     check_choice("average", average, _AVERAGES)
-    truth, scores, ids, weighted = _grouped(labels, predictions, groups, weights)
+    truth, scores, ids, weighted = _flatten_groups(labels, predictions, groups, weights)
     order = jnp.lexsort((scores, ids))
     truth, scores, ids, weighted = (x[order] for x in (truth, scores, ids, weighted))
     # A run is the examples of one group with one score. Runs are numbered by group,
@@ -305,11 +305,13 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
-def _passed(scores: jax.Array, inner: tuple[float, ...], *, even: bool) -> jax.Array:
+def _count_passed(
+    scores: jax.Array, inner: tuple[float, ...], *, even: bool
+) -> jax.Array:
     """Return how many thresholds each score passes, counting the two ends."""
     if even or is_even([0.0, *inner, 1.0]):
-        return jnp.maximum(passed_even(scores, len(inner) + 2), 1)
-    return passed_sorted(scores, [-EPSILON, *inner, 1 + EPSILON])
+        return jnp.maximum(count_passed_even(scores, len(inner) + 2), 1)
+    return count_passed_sorted(scores, [-EPSILON, *inner, 1 + EPSILON])
 
 
 def _column_weights(weights: Sequence[float] | None) -> tuple[float, ...] | None:
@@ -359,7 +361,7 @@ def curve_counts(metric: object) -> NDArray[np.float64] | None:
     return np.stack([tp, fp, np.cumsum(negatives[:-1]), np.cumsum(positives[:-1])])
 
 
-def _grouped(
+def _flatten_groups(
     labels: Data | None,
     predictions: Data | None,
     groups: Data | None,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from estimax.metrics.inputs import Data, times_weights
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums, safe_div
-from estimax.metrics.thresholds import count, passed_even, score_pair, unit_scores
+from estimax.metrics.thresholds import count, count_passed_even, score_pair, unit_scores
 
 
 def expected_calibration_error(
@@ -219,7 +219,7 @@ def _histogram(
     if num_buckets < 1:
         raise MetricError(f"num_buckets must be at least 1, got {num_buckets}")
     truth, scores, weighted = score_pair(labels, predictions, weights)
-    passed = passed_even(scores.ravel(), num_buckets + 1)
+    passed = count_passed_even(scores.ravel(), num_buckets + 1)
     return {"counts": count(truth.ravel(), passed, weighted.ravel(), num_buckets)}
 
 

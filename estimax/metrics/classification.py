@@ -77,9 +77,11 @@ def precision(
       0.5
     """
     if top_k is not None or class_id is not None:
-        labels, predictions = _selected(labels, predictions, top_k, class_id)
+        labels, predictions = _select_scores(labels, predictions, top_k, class_id)
     default = 0.5 if top_k is None else _LOWEST
-    return _counted(labels, predictions, weights, thresholds, default, precision_ratio)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, default, precision_ratio
+    )
 
 
 def recall(
@@ -122,9 +124,11 @@ def recall(
       0.5
     """
     if top_k is not None or class_id is not None:
-        labels, predictions = _selected(labels, predictions, top_k, class_id)
+        labels, predictions = _select_scores(labels, predictions, top_k, class_id)
     default = 0.5 if top_k is None else _LOWEST
-    return _counted(labels, predictions, weights, thresholds, default, recall_ratio)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, default, recall_ratio
+    )
 
 
 def true_positives(
@@ -160,7 +164,9 @@ def true_positives(
       >>> float(true_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
       1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, true_positive_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, 0.5, true_positive_count
+    )
 
 
 def false_positives(
@@ -196,7 +202,9 @@ def false_positives(
       >>> float(false_positives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
       1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, false_positive_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, 0.5, false_positive_count
+    )
 
 
 def true_negatives(
@@ -232,7 +240,9 @@ def true_negatives(
       >>> float(true_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
       0.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, true_negative_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, 0.5, true_negative_count
+    )
 
 
 def false_negatives(
@@ -268,10 +278,12 @@ def false_negatives(
       >>> float(false_negatives([1, 1, 0], [0.9, 0.1, 0.9]).compute())
       1.0
     """
-    return _counted(labels, predictions, weights, thresholds, 0.5, false_negative_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, 0.5, false_negative_count
+    )
 
 
-def _counted(
+def _count_at_thresholds(
     labels: Data | None,
     predictions: Data | None,
     weights: Data | None,
@@ -294,7 +306,7 @@ def _counted(
     return from_sums(sums, result, order=order)
 
 
-def _selected(
+def _select_scores(
     labels: Data | None,
     predictions: Data | None,
     top_k: int | None,

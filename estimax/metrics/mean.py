@@ -54,7 +54,7 @@ def mean(values: Data | None = None, weights: Data | None = None) -> Sums:
       >>> float(mean([1.0, 100.0, 3.0], [1.0, 0.0, 1.0]).compute())
       2.0
     """
-    return from_sums(_sums(_averaged(values, weights), weights), ratio)
+    return from_sums(_sums(_average_missing_axes(values, weights), weights), ratio)
 
 
 def total(values: Data | None = None, weights: Data | None = None) -> Sums:
@@ -212,7 +212,7 @@ def accuracy_baseline(labels: Data | None = None, weights: Data | None = None) -
       >>> float(accuracy_baseline([0, 0, 0, 1]).compute())
       0.75
     """
-    return from_sums(_sums(_averaged(labels, weights), weights), _baseline)
+    return from_sums(_sums(_average_missing_axes(labels, weights), weights), _baseline)
 
 
 def strict_mean(values: Data, weights: Data | None) -> Sums:
@@ -220,7 +220,7 @@ def strict_mean(values: Data, weights: Data | None) -> Sums:
     return from_sums(_sums(jnp.asarray(values), weights), ratio)
 
 
-def _averaged(values: Data | None, weights: Data | None) -> jax.Array:
+def _average_missing_axes(values: Data | None, weights: Data | None) -> jax.Array:
     """Return the values, averaged over the axes that the weights lack."""
     return _without_surplus_axes(values, weights, jnp.mean)
 

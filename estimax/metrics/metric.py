@@ -132,7 +132,7 @@ class Sums:
     def __repr__(self) -> str:
         """Show the result function, the accumulators and the options."""
         name = display.shown(self.result).lstrip("_")
-        sums = [f"{key}={_shown(value)}" for key, value in self.sums.items()]
+        sums = [f"{key}={_format_array(value)}" for key, value in self.sums.items()]
         options = [f"{key}={value!r}" for key, value in self.options]
         return f"Sums({', '.join([name, *sums, *options])})"
 
@@ -196,7 +196,7 @@ def ratio(sums: Accumulators) -> jax.Array:
     return safe_div(sums["total"], sums["count"])
 
 
-def _shown(array: jax.Array) -> str:
+def _format_array(array: jax.Array) -> str:
     """Return a concrete scalar as a number, anything else as dtype and shape."""
     if isinstance(array, jax.core.Tracer) or np.ndim(array):
         return f"{array.dtype}{list(array.shape)}"

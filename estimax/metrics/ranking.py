@@ -49,8 +49,8 @@ def ndcg_at_k(
       0.5
     """
     relevance, ranked = _by_score(labels, predictions, weights, k)
-    gained = _discounted(ranked[..., :k])
-    ideal = _discounted(-jnp.sort(-relevance, axis=-1)[..., :k])
+    gained = _discount_gains(ranked[..., :k])
+    ideal = _discount_gains(-jnp.sort(-relevance, axis=-1)[..., :k])
     has_relevant = ideal > 0
     value = gained / jnp.where(has_relevant, ideal, 1.0)
     return _mean_of_lists(value, has_relevant, weights)
@@ -110,7 +110,7 @@ def _by_score(
     return relevance, jnp.take_along_axis(relevance, order, axis=-1)
 
 
-def _discounted(ranked: jax.Array) -> jax.Array:
+def _discount_gains(ranked: jax.Array) -> jax.Array:
     ranks = jnp.arange(1, ranked.shape[-1] + 1)
     return jnp.sum((jnp.exp2(ranked) - 1.0) / jnp.log2(ranks + 1.0), axis=-1)
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from estimax.core.strings import Strings
 from estimax.native import loading
-from estimax.native.checks import text_of
 from estimax.native.reference import csv_records as reference
 from estimax.native.reference.csv_records import (
     FLOAT32,
@@ -26,6 +25,7 @@ from estimax.native.reference.csv_records import (
     RecordField,
     nearest,
 )
+from estimax.native.string_arrays import text_of
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def distinct_ids(ids: _Ids, limits: _Ids) -> tuple[_Ids, _Ids]:
     if ids.ndim != 2 or limits.shape != (len(ids),):
         raise ValueError(f"expected ids [R, S], limits [R]; got {limits.shape}")
     ids, limits = np.asarray(ids, np.int32), np.ascontiguousarray(limits, np.int32)
-    packed, shift = _packed(ids, limits)
+    packed, shift = _pack_ids(ids, limits)
     packed.sort(axis=1)
     kernels = loading.kernels("distinct", _agrees)
     if kernels is None:
@@ -40,7 +40,7 @@ def distinct_ids(ids: _Ids, limits: _Ids) -> tuple[_Ids, _Ids]:
     return distinct, places
 
 
-def _packed(ids: _Ids, limits: _Ids) -> tuple[NDArray[Any], int]:
+def _pack_ids(ids: _Ids, limits: _Ids) -> tuple[NDArray[Any], int]:
     """Return `id << shift | position` for each id, and the shift.
 
     Sorting these integers also sorts the positions. It is several times faster than an
@@ -76,7 +76,7 @@ def _agrees(kernels: ModuleType) -> bool:
     ids = np.array([[5, 2, 5, -1, 0], [-1, -1, -1, -1, -1], [4, 3, 2, 1, 0]], np.int32)
     for limit in (7, 2**30):  # packed into 32 and into 64 bits
         limits = np.full(len(ids), limit, np.int32)
-        packed, shift = _packed(ids, limits)
+        packed, shift = _pack_ids(ids, limits)
         packed.sort(axis=1)
         found = np.empty((2, *ids.shape), np.int32)
         kernels.number_distinct(packed, shift, limits, found[0], found[1])

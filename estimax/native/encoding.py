@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings, concatenate
 from estimax.native import loading
-from estimax.native.checks import check_spans, text_of
 from estimax.native.example_types import FLOAT, INT, TEXT, FeatureValues
-from estimax.native.reference import encoding as reference
-from estimax.native.reference.encoding import Lists
+from estimax.native.reference import examples as reference
+from estimax.native.reference.examples import Lists
+from estimax.native.string_arrays import check_spans, text_of
 
 _EMPTY = {FLOAT: np.empty(0, np.float32), INT: np.empty(0, np.int64)}
 
@@ -52,7 +52,7 @@ def encode_examples(columns: Sequence[EncodedColumn]) -> Strings:
     """
     if not columns:
         raise InputError("expected at least one column to encode, found none.")
-    lists = [_checked(column) for column in columns]
+    lists = [_validate_column(column) for column in columns]
     rows = {column.key: len(column.splits) - 1 for column in columns}
     if len(set(rows.values())) > 1:
         shown = ", ".join(f"{key}: {n}" for key, n in rows.items())
@@ -65,7 +65,7 @@ def encode_examples(columns: Sequence[EncodedColumn]) -> Strings:
     return _encode(kernels, lists)
 
 
-def _checked(column: EncodedColumn) -> Lists:
+def _validate_column(column: EncodedColumn) -> Lists:
     """Return the column in the form that the kernels and the reference expect."""
     values, kind = _typed(column)
     splits = np.asarray(column.splits)
@@ -140,5 +140,5 @@ def _agrees(kernels: ModuleType) -> bool:
         EncodedColumn("s", Strings.of([b"", b"x" * 200, b"abc"]), splits),
         EncodedColumn("t", Strings.of([b"a", b"b", b"c", b"d"])[1:], splits),
     ]
-    lists = [_checked(column) for column in columns]
+    lists = [_validate_column(column) for column in columns]
     return _encode(kernels, lists).tolist() == reference.encode(lists).tolist()

@@ -26,18 +26,18 @@ from numpy.typing import NDArray
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.native.buffers import Scratch
-from estimax.native.checks import outside
 from estimax.native.example_types import (
     FLOAT,
     INT,
     KINDS,
     TEXT,
+    FeatureRequest,
     FeatureValues,
     Flaw,
     Problem,
     Variable,
-    Wanted,
 )
+from estimax.native.string_arrays import outside
 
 # Items between two columns in a flat array. Without them, columns of batches of 2^n
 # rows would be a power of two apart, map to the same few sets of the first-level cache,
@@ -62,10 +62,10 @@ class CompiledPlan:
 
     Args:
       kernels: The module of kernels for Examples.
-      wanted: The features, which `check_wanted` has checked.
+      wanted: The features, which `check_requests` has checked.
     """
 
-    def __init__(self, kernels: ModuleType, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, kernels: ModuleType, wanted: Sequence[FeatureRequest]) -> None:
         self._kernels = kernels
         self._wanted = wanted
         self._key_table = key_table(kernels, tuple(one.key for one in wanted))
@@ -153,7 +153,7 @@ class CompiledPlan:
         if len(places):
             raw.counts[self._variable] = splits[places + rows]
             self._fill(raw, done, data, texts, where)
-            raw.listed = _listed(table)
+            raw.listed = _as_lists(table)
         return raw
 
     def _scan_and_fill(self, raw: RawColumns, arguments: tuple[Any, ...]) -> int:
@@ -178,7 +178,7 @@ class CompiledPlan:
             table[self._variable, kernels.SPLITS] = places
             sizes = np.maximum(table[self._texts, kernels.SIZE] * rows, 0) + 1
             _lay_out(table, kernels.OFFSETS, self._texts, sizes)
-            known = self._layout = _Layout(rows, table, _listed(table), places)
+            known = self._layout = _Layout(rows, table, _as_lists(table), places)
         return known
 
     def _fixed_capacity(self, kind: int, rows: int) -> int:
@@ -310,7 +310,7 @@ def problem_of(
     return Problem(Flaw(flaw), row, None if feature < 0 else feature, *rest)
 
 
-def _listed(table: NDArray[np.int64]) -> list[list[int]]:
+def _as_lists(table: NDArray[np.int64]) -> list[list[int]]:
     listed: list[list[int]] = table[:, :6].tolist()
     return listed
 
@@ -354,7 +354,7 @@ def key_table(
     return encoded.data, encoded.offsets, slots
 
 
-def heads_of(wanted: Sequence[Wanted]) -> NDArray[np.int64]:
+def heads_of(wanted: Sequence[FeatureRequest]) -> NDArray[np.int64]:
     """Return the bytes that precede the values of each feature, for `match_head`.
 
     Item f of the array is the index at which the description of feature f begins:

@@ -1,12 +1,12 @@
 """The request and the result types of the Example parsers.
 
-    wanted = [Wanted("age", "float32", size=1), Wanted("tags", "string")]
-    found = ExamplePlan(wanted).run(records)      # Columns, or a Problem
+    age, tags = FeatureRequest("age", "float32", 1), FeatureRequest("tags", "string")
+    found = ExamplePlan([age, tags]).run(records)     # Columns, or a Problem
     found.fixed(0, ()), found.variable(1)
 
-`Wanted` describes a feature to parse. A parser returns `Columns` (or `FeatureLists` for
-SequenceExamples), or the first `Problem` of the batch. The compiled parsers and the
-reference in Python share these types.
+`FeatureRequest` describes a feature to parse. A parser returns `Columns` (or a
+`FeatureListBatch` for SequenceExamples), or the first `Problem` of the batch. The
+compiled parsers and the reference in Python share these types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FeatureValues = NDArray[Any] | Strings
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class FeatureRequest:
     """A feature to read from every record.
 
     Args:
@@ -54,7 +54,7 @@ class Wanted:
     indices: bool = False
 
 
-def check_wanted(wanted: Sequence[Wanted]) -> None:
+def check_requests(wanted: Sequence[FeatureRequest]) -> None:
     """Raise `InputError` if a description is invalid or a key is repeated."""
     seen = set()
     for one in wanted:
@@ -97,7 +97,7 @@ class Variable:
 
 
 class ParsedColumns(Protocol):
-    """A parsed batch; features are numbered as in the list of `Wanted`."""
+    """A parsed batch; features are numbered as in the list of `FeatureRequest`."""
 
     @property
     def rows(self) -> int:
@@ -122,7 +122,7 @@ class Steps:
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureLists:
+class FeatureListBatch:
     """The feature lists of a batch of SequenceExamples.
 
     Record r has the steps `splits[f, r]` to `splits[f, r + 1]` of feature f.
@@ -143,7 +143,7 @@ class Flaw(enum.IntEnum):
     WRONG_KIND = 2  # expected and found are kinds
     WRONG_COUNT = 3  # expected and found are numbers of values
     MISSING = 4  # expected is a kind; there is no default
-    NOT_MULTIPLE = 5  # expected is `Wanted.multiple`, found the number of values
+    NOT_MULTIPLE = 5  # expected is the multiple, found the number of values
     OUTSIDE = 6  # the record's offsets are not within the data
 
 

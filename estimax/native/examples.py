@@ -1,6 +1,7 @@
 """Parse Example messages to columns, a batch at a time.
 
-    plan = ExamplePlan([Wanted("age", "float32", size=1), Wanted("tags", "string")])
+    age, tags = FeatureRequest("age", "float32", 1), FeatureRequest("tags", "string")
+    plan = ExamplePlan([age, tags])
     found = plan.run(records)                 # Columns, or a Problem
     found.fixed(0, ()), found.variable(1)
 
@@ -19,20 +20,20 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import loading
-from estimax.native.checks import text_of
 from estimax.native.example_batches import CompiledPlan
 from estimax.native.example_types import (
     FLOAT,
     INT,
     TEXT,
+    FeatureRequest,
     FeatureValues,
     ParsedColumns,
     Problem,
-    Wanted,
-    check_wanted,
+    check_requests,
 )
 from estimax.native.reference import examples as reference
 from estimax.native.reference.protos import encode_varint, entry, field
+from estimax.native.string_arrays import text_of
 
 
 class ExamplePlan:
@@ -45,8 +46,8 @@ class ExamplePlan:
       InputError: A description in `wanted` is invalid.
     """
 
-    def __init__(self, wanted: Sequence[Wanted]) -> None:
-        check_wanted(wanted)
+    def __init__(self, wanted: Sequence[FeatureRequest]) -> None:
+        check_requests(wanted)
         self.wanted = tuple(wanted)
         # Made at first use. Two threads may both make it, which is harmless.
         self._compiled: CompiledPlan | None = None
@@ -106,20 +107,20 @@ def is_same(one: FeatureValues, other: FeatureValues) -> bool:
 
 _LONG_KEY = "a key of more than a hundred bytes " * 4
 _SIZED = (
-    Wanted("f", "float32", 1),
-    Wanted("g", "float32", 2, [0.5, float("nan")]),
-    Wanted("i", "int64", 1),
-    Wanted("j", "int64", 2, [-1, 1 << 40]),
-    Wanted("s", "string", 1, [b"a default"]),
-    Wanted(_LONG_KEY, "string", 2, [b"", b"b"]),
+    FeatureRequest("f", "float32", 1),
+    FeatureRequest("g", "float32", 2, [0.5, float("nan")]),
+    FeatureRequest("i", "int64", 1),
+    FeatureRequest("j", "int64", 2, [-1, 1 << 40]),
+    FeatureRequest("s", "string", 1, [b"a default"]),
+    FeatureRequest(_LONG_KEY, "string", 2, [b"", b"b"]),
 )
 _ANY = (
-    Wanted("f", "float32"),
-    Wanted("g", "float32", multiple=2, indices=True),
-    Wanted("i", "int64", indices=True),
-    Wanted("j", "int64", 2, [3, 4]),
-    Wanted("s", "string", indices=True),
-    Wanted(_LONG_KEY, "string", 2, [b"", b"b"]),
+    FeatureRequest("f", "float32"),
+    FeatureRequest("g", "float32", multiple=2, indices=True),
+    FeatureRequest("i", "int64", indices=True),
+    FeatureRequest("j", "int64", 2, [3, 4]),
+    FeatureRequest("s", "string", indices=True),
+    FeatureRequest(_LONG_KEY, "string", 2, [b"", b"b"]),
 )
 
 
@@ -174,7 +175,7 @@ def _proof_batches() -> list[list[bytes]]:
 def _is_same_batch(
     found: ParsedColumns | Problem,
     expected: ParsedColumns | Problem,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[FeatureRequest],
 ) -> bool:
     if isinstance(found, Problem) or isinstance(expected, Problem):
         return found == expected

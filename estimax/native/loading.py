@@ -9,24 +9,32 @@ A module of kernels is used only if it gives the result of the reference on a ti
 If it cannot be imported, fails or differs, it is switched off for the rest of the
 process, with one warning that names the versions. `ESTIMAX_NATIVE=off` switches all of
 them off.
+
+Numba keeps compiled code beside the source, in `__pycache__`, which `pip install`
+removes. A copy in the cache folder of the user is named by the content of the source,
+so that other environments and versions find it as well. Numba compares the content and
+its own version before it uses a file, and the processor too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib
 import logging
 import os
 import platform
+import shutil
+import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
 from estimax.core.errors import ConfigError
-from estimax.native import kept_kernels
+from estimax.core.machine import user_cache_folder
 
 _KERNELS = Path(__file__).parent / "kernels"
 # Modules whose functions and constants are compiled into several modules of kernels.
@@ -91,14 +99,14 @@ def _proven(name: str, proof: Proof) -> ModuleType | None:
         if proof(module):
             _announce()
             if not is_compiled:
-                kept_kernels.keep(source, _SHARED)
+                keep(source, _SHARED)
             return module
         reason = "a test case gave another result than the reference"
     # Any exception: a compiler, or the code that it made, may fail in many ways, and
     # the reference works in all of them.
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-    turned_off(name, reason)
+    log_turned_off(name, reason)
     return None
 
 
@@ -107,7 +115,7 @@ def _announce() -> None:
     _log.debug("native kernels are on: test cases agree (%s)", versions())
 
 
-def turned_off(name: str, reason: str) -> None:
+def log_turned_off(name: str, reason: str) -> None:
     """Log that kernels are switched off for the rest of the process."""
     _log.warning(
         "native kernels %r are off for this process: %s (%s). Results are the same "
@@ -156,5 +164,45 @@ def is_cached(source: Path) -> bool:
             file.unlink()
     if len(stale) < len(indices):
         return True
-    kept_kernels.fetch(source, _SHARED)
+    fetch(source, _SHARED)
     return any(_indices(source))
+
+
+def fetch(source: Path, shared: Iterable[Path]) -> None:
+    """Copy what was compiled from this source to where Numba looks for it."""
+    with contextlib.suppress(OSError, RuntimeError):  # a cache that cannot be used
+        _copy(_folder(source, shared), _beside(source), source.stem)
+
+
+def keep(source: Path, shared: Iterable[Path]) -> None:
+    """Copy what Numba has compiled from this source to the cache folder."""
+    with contextlib.suppress(OSError, RuntimeError):
+        _copy(_beside(source), _folder(source, shared), source.stem)
+
+
+def _beside(source: Path) -> Path:
+    return source.parent / "__pycache__"
+
+
+def _folder(source: Path, shared: Iterable[Path]) -> Path:
+    digest = hashlib.sha256()
+    for path in (source, *shared):
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    with contextlib.suppress(PackageNotFoundError):
+        digest.update(version("numba").encode())
+    name = f"{source.stem}-{digest.hexdigest()[:16]}"
+    return user_cache_folder() / "estimax" / "kernels" / name
+
+
+def _copy(here: Path, there: Path, stem: str) -> None:
+    # Data first: an index without its data would be compiled again.
+    files = [*here.glob(f"{stem}.*.nbc"), *here.glob(f"{stem}.*.nbi")]
+    if not files:
+        return
+    there.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for file in files:
+        # Renamed when it is complete: other processes read the folder meanwhile.
+        handle, made = tempfile.mkstemp(dir=there)
+        os.close(handle)
+        shutil.copyfile(file, made)
+        os.replace(made, there / file.name)

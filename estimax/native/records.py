@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from estimax.core.strings import Strings
 from estimax.native import loading
-from estimax.native.checks import check_spans, outside, text_of
 from estimax.native.reference import records as reference
 from estimax.native.reference.records import (
     ABSURD_LENGTH,
@@ -26,6 +25,7 @@ from estimax.native.reference.records import (
     HEADER,
     NEEDS_MORE,
 )
+from estimax.native.string_arrays import check_spans, outside, text_of
 
 __all__ = ["ABSURD_LENGTH", "BAD_DATA_CRC", "BAD_LENGTH_CRC", "NEEDS_MORE"]
 

@@ -1,6 +1,6 @@
 """Parse the feature lists of SequenceExamples, a batch at a time.
 
-    lists = find_lists([Wanted("clicks", "int64")], records)    # or a Problem
+    lists = find_lists([FeatureRequest("clicks", "int64")], records)    # or a Problem
     lists.splits[0]                     # where the steps of each record begin
     lists.read(0, None)                 # the values of all steps, or a Problem
 
@@ -19,32 +19,34 @@ from numpy.typing import NDArray
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import loading
-from estimax.native.checks import text_of
 from estimax.native.example_batches import key_table, problem_of, work_arrays
 from estimax.native.example_types import (
     FLOAT,
     INT,
     KINDS,
     TEXT,
-    FeatureLists,
+    FeatureListBatch,
+    FeatureRequest,
     FeatureValues,
     Problem,
     Steps,
-    Wanted,
-    check_wanted,
+    check_requests,
 )
 from estimax.native.examples import example_kernels, is_same, record_arrays
-from estimax.native.reference import sequences as reference
+from estimax.native.reference import examples as reference
 from estimax.native.reference.protos import feature, field
+from estimax.native.string_arrays import text_of
 
 
-def find_lists(wanted: Sequence[Wanted], records: Strings) -> FeatureLists | Problem:
-    """Find the wanted feature lists; only key and dtype of each `Wanted` are used.
+def find_lists(
+    wanted: Sequence[FeatureRequest], records: Strings
+) -> FeatureListBatch | Problem:
+    """Find the wanted feature lists; only key and dtype of each request are used.
 
     Raises:
       InputError: The offsets of the records do not increase within their data.
     """
-    check_wanted(wanted)
+    check_requests(wanted)
     data, offsets = record_arrays(records)
     filling = example_kernels()  # `fill` of these writes the values of the steps
     kernels = None if filling is None else loading.kernels("sequences", _agrees)
@@ -55,10 +57,10 @@ def find_lists(wanted: Sequence[Wanted], records: Strings) -> FeatureLists | Pro
 
 def _find_lists(
     kernels: tuple[ModuleType, ModuleType],
-    wanted: Sequence[Wanted],
+    wanted: Sequence[FeatureRequest],
     data: NDArray[np.uint8],
     offsets: NDArray[np.int64],
-) -> FeatureLists | Problem:
+) -> FeatureListBatch | Problem:
     scanning, filling = kernels
     features, rows = len(wanted), len(offsets) - 1
     splits = np.empty((features, rows + 1), np.int64)
@@ -84,7 +86,7 @@ def _find_lists(
             return problem_of(problem, data, offsets)
         return Steps(_fill(filling, kind, data, counts, places), counts)
 
-    return FeatureLists(splits, where[:, :, 0] < 0, read)
+    return FeatureListBatch(splits, where[:, :, 0] < 0, read)
 
 
 def _fill(
@@ -121,7 +123,11 @@ def _agrees(kernels: ModuleType) -> bool:
     filling = example_kernels()
     if filling is None:
         return False
-    wanted = [Wanted("f", "float32"), Wanted("i", "int64"), Wanted("s", "string")]
+    wanted = [
+        FeatureRequest("f", "float32"),
+        FeatureRequest("i", "int64"),
+        FeatureRequest("s", "string"),
+    ]
     for records in _proof_batches():
         data, offsets = text_of(Strings.of(records))
         found = _find_lists((kernels, filling), wanted, data, offsets)
@@ -150,7 +156,9 @@ def _list(key: bytes, steps: Sequence[bytes]) -> bytes:
 
 
 def _is_same_batch(
-    found: FeatureLists | Problem, expected: FeatureLists | Problem, features: int
+    found: FeatureListBatch | Problem,
+    expected: FeatureListBatch | Problem,
+    features: int,
 ) -> bool:
     if isinstance(found, Problem) or isinstance(expected, Problem):
         return found == expected

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from estimax.optimizers.checks import check_positive
+from estimax.optimizers.rules import check_positive
 
 Tree = TypeVar("Tree")
 Regularizer = Callable[[ArrayLike], jax.Array]

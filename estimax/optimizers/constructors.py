@@ -25,10 +25,9 @@ import jax.numpy as jnp
 from estimax.core.display import shown
 from estimax.core.errors import did_you_mean
 from estimax.optimizers import rules
-from estimax.optimizers.checks import check_at_least_zero
 from estimax.optimizers.clipping import Clip
 from estimax.optimizers.optimizer import Optimizer, Schedule
-from estimax.optimizers.rules import Generation
+from estimax.optimizers.rules import Generation, check_at_least_zero
 from estimax.optimizers.schedules import NamedSchedule
 
 Rate = float | Schedule | jax.Array  # an array that a `model_fn` computes
@@ -575,7 +574,7 @@ def _optimizer(
 ) -> Optimizer:
     _check_generation(generation)
     _check_options(name, options)
-    rate = _decayed(options.get("lr", learning_rate), options.get("decay", 0.0))
+    rate = _decay_by_step(options.get("lr", learning_rate), options.get("decay", 0.0))
     _check_rate(name, rate)
     clip = Clip(
         value=options.get("clipvalue"),
@@ -615,7 +614,7 @@ def _check_rate(name: str, rate: Rate) -> None:
         )
 
 
-def _decayed(rate: Rate, decay: float) -> Rate:
+def _decay_by_step(rate: Rate, decay: float) -> Rate:
     """Return `rate` divided by 1 + decay * step, which is Keras' option `decay`."""
     if not decay:
         return rate

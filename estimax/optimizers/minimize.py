@@ -114,7 +114,9 @@ class TrainOp:
 
         They are arrays of the trace in which the train op was made.
         """
-        rates = {str(i): made.optimizer.learning_rate for i, made in self._enumerated}
+        rates = {
+            str(i): made.optimizer.learning_rate for i, made in self._groups_with_index
+        }
         return {i: r for i, r in rates.items() if isinstance(r, jax.Array)}
 
     def with_rates(self, rates: Mapping[str, jax.Array]) -> TrainOp:
@@ -129,12 +131,12 @@ class TrainOp:
             )
             if str(i) in rates
             else made
-            for i, made in self._enumerated
+            for i, made in self._groups_with_index
         ]
         return replace(self, groups=tuple(groups))
 
     @property
-    def _enumerated(self) -> Sequence[tuple[int, Group]]:
+    def _groups_with_index(self) -> Sequence[tuple[int, Group]]:
         return list(enumerate(self.groups))
 
 

@@ -251,7 +251,7 @@ def _can_update_in_place(
 ) -> bool:
     arrays = (table, row_grads, *slots.values())
     fits = all(array.dtype == jnp.float32 and array.ndim == 2 for array in arrays)
-    return fits and table_rows.can_update()
+    return fits and table_rows.has_update_kernel()
 
 
 def _scatter(table: jax.Array, ids: jax.Array, rows: jax.Array) -> jax.Array:

@@ -29,8 +29,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from estimax.optimizers.checks import check_at_least_zero, check_positive
-
 Generation = Literal["v1", "legacy", "keras"]
 Slots = dict[str, jax.Array]
 Untouched = Literal["keep", "decay", "decay_slots"]
@@ -475,3 +473,17 @@ def _seen(decay: float, step: jax.Array) -> jax.Array:
     """
     count = jnp.asarray(step, jnp.float32) + 1
     return 1 - jnp.power(jnp.float32(decay), count)
+
+
+def check_positive(where: str = "", **values: float) -> None:
+    """Raise ValueError for the first value that is 0, negative or NaN."""
+    for name, value in values.items():
+        if not value > 0:
+            raise ValueError(f"{where}{name} must be positive, got {value}.")
+
+
+def check_at_least_zero(where: str = "", **values: float) -> None:
+    """Raise ValueError for the first negative value."""
+    for name, value in values.items():
+        if value < 0:
+            raise ValueError(f"{where}{name} must be 0 or more, got {value}.")

@@ -20,8 +20,8 @@ from typing import Any
 
 import jax
 
-from estimax.core.addresses import is_address
 from estimax.core.errors import ClusterError, ConfigError, did_you_mean
+from estimax.core.machine import is_address
 from estimax.parallel.starting import join_detected
 
 CHIEF, MASTER, WORKER, PS, EVALUATOR = "chief", "master", "worker", "ps", "evaluator"

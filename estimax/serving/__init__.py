@@ -7,15 +7,14 @@ versions and `batching.py` for batches. It needs `pip install estimax[serve]`.
 from estimax.serving.config import (
     BatchingConfig,
     ModelConfig,
+    RestLimits,
+    ServerConfig,
     VersionPolicy,
-    read_batching_config,
-    read_model_configs,
 )
-from estimax.serving.preparing import prepare
-from estimax.serving.rest import RestLimits
+from estimax.serving.config_files import read_batching_config, read_model_configs
 from estimax.serving.server import Server
-from estimax.serving.server_config import ServerConfig
 from estimax.serving.status import Code, ServingError
+from estimax.serving.versions import prepare
 
 __all__ = [
     "BatchingConfig",

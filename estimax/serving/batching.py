@@ -2,7 +2,7 @@
 
     scheduler = Scheduler(threads=2)
     queue = scheduler.queue(run, BatchingConfig())
-    queue.submit(Task(batch, rows, "predict", deliver=print))
+    queue.submit(BatchTask(batch, rows, "predict", deliver=print))
 
 A thread takes the tasks of one key that wait in a queue, oldest first and up to the
 largest batch, and runs them together. With a timeout of 0 it does not wait for more, so
@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from estimax.core.errors import EstimaxError
 from estimax.input.streams import columns
 from estimax.serving.config import BatchingConfig
-from estimax.serving.json_rows import JsonRows
 from estimax.serving.programs import NotCompiledError
+from estimax.serving.requests import PendingRows
 from estimax.serving.status import Code, ServingError, invalid
 from estimax.staging import host_plan as plans
 
@@ -39,15 +39,15 @@ _WORTH_A_THREAD: Final = 32  # rows that do not wait for a batch that runs
 _SOON: Final = 0.001  # seconds
 _MOST_APART: Final = 64  # batches that may wait for the compiler
 Answers = dict[str, NDArray[Any]]
-Features = plans.RawBatch | JsonRows
+RequestFeatures = plans.RawBatch | PendingRows
 Deliver = Callable[[Answers | Exception], None]
 # signature, rows of all tasks, whether to compile for a new shape -> answers
 RunBatch = Callable[[str, plans.RawBatch, bool], Answers]
-ObserveBatch = Callable[["BatchQueue", Sequence["Task"], float, float], None]
+ObserveBatch = Callable[["BatchQueue", Sequence["BatchTask"], float, float], None]
 
 
 @dataclass(eq=False)
-class Task:
+class BatchTask:
     """Rows that wait for their answers.
 
     Args:
@@ -59,7 +59,7 @@ class Task:
       is_wanted: Returns whether anyone still waits for the answer.
     """
 
-    batch: Features
+    batch: RequestFeatures
     rows: int
     signature: str
     deliver: Deliver
@@ -71,13 +71,16 @@ class Task:
 
     def __post_init__(self) -> None:
         batch = self.batch
-        values = batch.others if isinstance(batch, JsonRows) else batch
+        values = batch.others if isinstance(batch, PendingRows) else batch
         shapes = (getattr(value, "shape", ())[1:] for value in values.values())
-        reader = type(batch.reader) if isinstance(batch, JsonRows) else None
+        reader = type(batch.reader) if isinstance(batch, PendingRows) else None
+        # The reader too: rows of JSON are Python values and rows of gRPC are bytes,
+        # which cannot be converted together.
         self.key = (self.signature, reader, *shapes)
 
     def tell(self, found: Answers | Exception) -> None:
         """Deliver answers or an error, unless something has been delivered."""
+        # One thread at a time has the task, so no lock is needed.
         if not self._is_told:
             self.deliver(found)
             self._is_told = True
@@ -91,7 +94,7 @@ class LargeRequest:
       piece: The rows of a piece.
     """
 
-    def __init__(self, whole: Task, piece: int) -> None:
+    def __init__(self, whole: BatchTask, piece: int) -> None:
         self._whole = whole
         self._piece = piece
         self._next = 0
@@ -106,7 +109,7 @@ class LargeRequest:
         is_over = self._is_over or not self._whole.is_wanted()
         return 0 if is_over else self._whole.rows - self._next
 
-    def next_task(self) -> Task:
+    def next_task(self) -> BatchTask:
         """Return a task of the next rows."""
         whole, start = self._whole, self._next
         self._next = stop = min(start + self._piece, whole.rows)
@@ -115,7 +118,7 @@ class LargeRequest:
         def deliver(answers: Answers | Exception) -> None:
             self._receive(index, answers)
 
-        return Task(
+        return BatchTask(
             slice_rows(whole.batch, start, stop),
             stop - start,
             whole.signature,
@@ -126,6 +129,7 @@ class LargeRequest:
 
     def _receive(self, index: int, answers: Answers | Exception) -> None:
         """Take the answers of a piece; deliver all of them, or the first error."""
+        # Pieces of one request may run in several threads at the same time.
         with self._lock:
             if self._is_over:
                 return
@@ -137,9 +141,10 @@ class LargeRequest:
                 return
         if not isinstance(answers, Exception):
             try:
-                answers = joined_answers(self._found)
+                answers = concat_answers(self._found)
             except Exception as error:  # widths that differ, or no memory
                 answers = error
+        # Without the lock: `deliver` runs code of others.
         self._whole.tell(answers)
 
 
@@ -158,7 +163,9 @@ class BatchQueue:
         self._run = run
         self._config = config
         self._scheduler = scheduler
-        self._waiting: deque[Task] = deque()
+        # All of these belong to the lock of the scheduler, `changed`. `ready_at`,
+        # `take` and `end_run` are called with it, `run` without it.
+        self._waiting: deque[BatchTask] = deque()
         self._rows = 0
         self._large: deque[LargeRequest] = deque()
         self._is_turn_of_large = False
@@ -174,7 +181,7 @@ class BatchQueue:
         with self._scheduler.changed:
             return self._rows + sum(large.rows_left for large in self._large)
 
-    def submit(self, task: Task) -> None:
+    def submit(self, task: BatchTask) -> None:
         """Add a request, or raise `ServingError` if the queue is full.
 
         A large request, which may have more rows than the queue, is taken or refused as
@@ -194,6 +201,7 @@ class BatchQueue:
                 )
             if is_large:
                 self._large.append(LargeRequest(task, config.piece_size))
+                # Every idle thread may take a piece of it.
                 self._scheduler.changed.notify_all()
             else:
                 self._waiting.append(task)
@@ -216,7 +224,7 @@ class BatchQueue:
             at = max(at, self._started + _SOON)
         return at
 
-    def take(self) -> list[Task]:
+    def take(self) -> list[BatchTask]:
         """Remove and return the tasks of the next batch; large requests take turns."""
         self._running += 1
         self._started = time.monotonic()
@@ -226,8 +234,8 @@ class BatchQueue:
         self._is_turn_of_large = True
         first = self._waiting[0]
         most = self._config.max_batch_size if self._config.is_enabled else first.rows
-        taken: list[Task] = []
-        left = deque[Task]()
+        taken: list[BatchTask] = []
+        left = deque[BatchTask]()
         rows = 0
         while self._waiting:
             task = self._waiting.popleft()
@@ -244,7 +252,7 @@ class BatchQueue:
         self._rows -= rows
         return taken
 
-    def _take_piece(self) -> list[Task]:
+    def _take_piece(self) -> list[BatchTask]:
         large = self._large.popleft()
         if not large.rows_left:  # it failed, or nobody waits for it
             return []
@@ -257,7 +265,7 @@ class BatchQueue:
         """Note that a batch which `take` returned has been run."""
         self._running -= 1
 
-    def run(self, tasks: Sequence[Task]) -> None:
+    def run(self, tasks: Sequence[BatchTask]) -> None:
         """Run tasks together and deliver their answers."""
         late = self._run_compiled(tasks)
         # A new shape takes the compiler's time; other batches do not wait for it.
@@ -266,16 +274,20 @@ class BatchQueue:
             for task in late:
                 task.tell(ServingError(Code.UNAVAILABLE, busy))
 
-    def _run_compiled(self, tasks: Sequence[Task]) -> list[Task]:
-        """Run tasks, as far as this needs no compiler; return the others."""
-        current = [task for task in tasks if task.is_wanted() and not _expired(task)]
+    def _run_compiled(self, tasks: Sequence[BatchTask]) -> list[BatchTask]:
+        """Run tasks, as far as this needs no compiler; return the tasks that do."""
+        current = [
+            task for task in tasks if task.is_wanted() and not _give_up_if_late(task)
+        ]
         if not current:
             return []
         try:
+            # First all together. Only if that fails is each task run alone, since
+            # requests are checked before they are queued and failures are rare.
             answers = self._answers(current, may_compile=False)
         except Exception as error:
             if len(current) > 1:
-                # One of them is bad, or of a new shape; the others get their answers.
+                # One task is bad or has a new shape; the other tasks get their answers.
                 return [late for task in current for late in self._run_compiled([task])]
             if isinstance(error, NotCompiledError):
                 return current
@@ -284,8 +296,10 @@ class BatchQueue:
             _deliver(current, answers)
         return []
 
-    def _run_alone(self, given: Sequence[Task]) -> None:
-        tasks = [task for task in given if task.is_wanted() and not _expired(task)]
+    def _run_alone(self, given: Sequence[BatchTask]) -> None:
+        tasks = [
+            task for task in given if task.is_wanted() and not _give_up_if_late(task)
+        ]
         if not tasks:
             return
         try:
@@ -294,8 +308,10 @@ class BatchQueue:
             for task in tasks:
                 task.tell(error)
 
-    def _answers(self, tasks: Sequence[Task], *, may_compile: bool) -> Answers:
-        batch = _joined([task.batch for task in tasks])
+    def _answers(self, tasks: Sequence[BatchTask], *, may_compile: bool) -> Answers:
+        # Here and not when a request arrives: one conversion for the rows of all tasks
+        # takes a fraction of one for each.
+        batch = _concat_features([task.batch for task in tasks])
         self.batches += 1
         self.batched_rows += sum(task.rows for task in tasks)
         return self._run(tasks[0].signature, batch, may_compile)
@@ -397,7 +413,7 @@ class Scheduler:
                     if queue.waiting_rows:  # another thread may have left them to this
                         self.changed.notify()
 
-    def _run(self, queue: BatchQueue, tasks: Sequence[Task]) -> None:
+    def _run(self, queue: BatchQueue, tasks: Sequence[BatchTask]) -> None:
         start = time.monotonic()
         try:
             queue.run(tasks)
@@ -409,9 +425,10 @@ class Scheduler:
         if self._observe is not None:
             self._observe(queue, tasks, start, time.monotonic() - start)
 
-    def _take(self) -> tuple[BatchQueue, list[Task]] | None:
+    def _take(self) -> tuple[BatchQueue, list[BatchTask]] | None:
         """Wait for a batch and return it with its queue; None when closed."""
         with self.changed:
+            # The lock is released while this waits, and while the batch runs.
             while not self._is_closed:
                 now = time.monotonic()
                 queue, at = self._first_ready(now)
@@ -427,6 +444,8 @@ class Scheduler:
             index = (self._next + turn) % len(self._queues)
             at = self._queues[index].ready_at(now)
             if at is not None and at <= now:
+                # The search begins behind the queue that was served last, so that a
+                # busy model cannot starve the others.
                 self._next = index + 1
                 return self._queues[index], at
             if at is not None and (found is None or at < earliest):
@@ -434,7 +453,7 @@ class Scheduler:
         return found, earliest
 
 
-def _expired(task: Task) -> bool:
+def _give_up_if_late(task: BatchTask) -> bool:
     """Tell a task whose deadline has passed, and return whether it has."""
     if task.deadline is None or time.monotonic() < task.deadline:
         return False
@@ -448,12 +467,12 @@ def _expired(task: Task) -> bool:
     return True
 
 
-def _joined(given: Sequence[Features]) -> plans.RawBatch:
+def _concat_features(given: Sequence[RequestFeatures]) -> plans.RawBatch:
     """Return the rows of tasks that have the same key as one batch."""
-    rows = [batch for batch in given if isinstance(batch, JsonRows)]
+    rows = [batch for batch in given if isinstance(batch, PendingRows)]
     if rows:
         return rows[0].reader.raw_batch(rows)
-    batches = [batch for batch in given if not isinstance(batch, JsonRows)]
+    batches = [batch for batch in given if not isinstance(batch, PendingRows)]
     if len(batches) == 1:
         return batches[0]
     return {
@@ -462,14 +481,14 @@ def _joined(given: Sequence[Features]) -> plans.RawBatch:
     }
 
 
-def row_count(batch: Features) -> int:
+def row_count(batch: RequestFeatures) -> int:
     """Return the number of rows of a request."""
-    return batch.rows if isinstance(batch, JsonRows) else plans.batch_size(batch)
+    return batch.rows if isinstance(batch, PendingRows) else plans.batch_size(batch)
 
 
-def slice_rows(features: Features, start: int, stop: int) -> Features:
+def slice_rows(features: RequestFeatures, start: int, stop: int) -> RequestFeatures:
     """Return some rows of a request."""
-    if isinstance(features, JsonRows):
+    if isinstance(features, PendingRows):
         return features.slice_rows(start, stop)
     return {
         origin: columns.slice_rows(value, start, stop)
@@ -485,18 +504,19 @@ def answer_in_pieces(
     if rows <= most:
         return run(signature, batch, True)
     pieces = [slice_rows(batch, i, min(i + most, rows)) for i in range(0, rows, most)]
-    return joined_answers([run(signature, _joined([p]), True) for p in pieces])
+    return concat_answers([run(signature, _concat_features([p]), True) for p in pieces])
 
 
-def joined_answers(parts: Sequence[Answers]) -> Answers:
+def concat_answers(parts: Sequence[Answers]) -> Answers:
     """Return the answers to the pieces of a batch as the answers to the batch."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _deliver(tasks: Sequence[Task], answers: Answers) -> None:
+def _deliver(tasks: Sequence[BatchTask], answers: Answers) -> None:
     start = 0
     for task in tasks:
         stop = start + task.rows
+        # No copy and no slice for a request that was alone.
         if len(tasks) == 1:
             task.tell(answers)
         else:
@@ -508,6 +528,8 @@ def as_serving_error(error: Exception) -> ServingError:
     """Return an error with a status code: errors of estimax are the request's."""
     if isinstance(error, ServingError):
         return error
+    # Whatever estimax raises about a request names what the client can change; any
+    # other exception is a bug of the server.
     if isinstance(error, EstimaxError):
         return invalid(str(error))
     return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}")

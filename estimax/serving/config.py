@@ -1,10 +1,9 @@
-"""Which models to serve, and the limits of the server.
+"""Which models to serve, and the limits of the server, checked before it starts.
 
-    ModelConfig("ctr", "/models/ctr", VersionPolicy.latest(2), {"stable": 7})
-    read_model_configs(Path("models.config"))
+    ModelConfig("ctr", "/models/ctr", VersionPolicy("latest", 2), {"stable": 7})
+    ServerConfig(models=(ModelConfig("ctr", "/models/ctr"),), rest_port=8080)
 
-A file of models is TensorFlow Serving's own text format, or YAML or JSON with the same
-keys; its suffix decides (.yaml, .yml, .json).
+`config_files.py` reads the files that describe the same.
 """
 
 from __future__ import annotations
@@ -12,18 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal
-
-import yaml
-from google.protobuf import json_format, text_format
 
 from estimax.core.errors import ConfigError
 from estimax.core.sparse import padded_length
-from estimax.serving.protos import message
 
-# "tensorflow" is accepted so that configurations of TensorFlow Serving work unchanged.
-PLATFORMS: Final = ("", "estimax", "tensorflow")
 METRICS_PATH: Final = "/monitoring/prometheus/metrics"
 
 
@@ -42,7 +34,7 @@ class VersionPolicy:
     versions: tuple[int, ...] = ()
 
     def choose(self, found: Sequence[int]) -> list[int]:
-        """Return those of the versions found on disk that are to be served.
+        """Return the versions to serve, of the versions found on disk.
 
         >>> VersionPolicy(count=2).choose([1, 5, 3])
         [3, 5]
@@ -66,7 +58,7 @@ class ModelConfig:
 
     Raises:
       ConfigError: The name is empty or has a "/" or ":", or the path is missing or
-        that of an object store.
+        points to an object store.
 
     Example:
       >>> ModelConfig("ctr", "/models/ctr").version_policy.choose([1, 2])
@@ -85,6 +77,8 @@ class ModelConfig:
             )
         if not self.base_path:
             raise ConfigError(f"model {self.name!r}: base_path is missing.")
+        # Versions are read as files, by `os.listdir` and memory maps: an object store
+        # would fail at every poll, so it is refused at the start.
         scheme, found, _ = self.base_path.partition("://")
         if found:
             raise ConfigError(
@@ -166,6 +160,8 @@ class BatchingConfig:
         (8, 32, 128, 512, 1024)
         """
         lengths = [padded_length(self.list_length)]
+        # Factor 4: five lengths up to 1024, each a compiler run of every long size.
+        # Factor 2 would be eight.
         most = padded_length(self.max_list_length)
         while lengths[-1] < most:
             lengths.append(min(4 * lengths[-1], most))
@@ -190,13 +186,135 @@ class BatchingConfig:
         return next((n for n in self.batch_sizes if n >= 256), self.max_batch_size)
 
 
-def read_model_configs(path: Path) -> tuple[ModelConfig, ...]:
-    """Read the models of a configuration file.
+@dataclass(frozen=True)
+class RestLimits:
+    """The limits of REST requests.
 
-    Raises:
-      ConfigError: The file cannot be read or is invalid.
+    Args:
+      timeout: Seconds until a request is answered with 504.
+      max_body: The largest body in bytes, after decompression.
+      token: The bearer token that requests must carry. None: none.
+      allows_cors: Whether pages of other origins may send requests.
     """
-    return model_configs_from_proto(read_proto(path, "ModelServerConfig"), str(path))
+
+    timeout: float = 30.0
+    max_body: int = 64 * 1024 * 1024
+    token: str | None = None
+    allows_cors: bool = False
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """The settings of a server.
+
+    Args:
+      models: The models to serve.
+      model_config_file: A file of models, read again when it changes. Give this or
+        `models`.
+      model_config_poll_seconds: How often that file is looked at; 0 reads it once.
+        None is as often as `poll_seconds`.
+      host: The address to listen on. "::" is all addresses of IPv6 and IPv4.
+      grpc_port: The port of gRPC; 0 turns gRPC off.
+      grpc_socket: The path of a Unix socket of gRPC, besides the port.
+      grpc_options: Options of gRPC, e.g. `("grpc.max_connection_age_ms=2000",)`.
+      rest_port: The port of REST; 0 turns REST off.
+      batching: How requests are joined into batches.
+      poll_seconds: How often folders are searched for new versions; 0 looks once.
+      rest: The limits of REST requests.
+      max_rows: The most rows of a request.
+      max_connections: The most connections of each protocol at one time. At the limit
+        of REST, a new connection replaces the one that has been idle longest.
+      request_read_seconds: A REST connection is closed if a request has not arrived as
+        a whole after this time, or an answer is left unread for so long.
+      load_retries: How often a version that cannot be loaded is tried again.
+      load_retry_seconds: The time between two tries.
+      load_timeout: Seconds after which loading a version counts as failed.
+      load_threads: How many versions are loaded at the same time. None: one for each
+        processor, at least 2 and at most 4.
+      runs_warm_up: Whether the warm-up requests of a bundle are sent before its version
+        is available.
+      reads_batching_params: Whether the file `batching_params.pbtxt` in the folder of a
+        version, or in its `assets.extra`, replaces `batching` for it.
+      allows_pending_labels: Whether a reload may name a label of a version that is not
+        loaded yet; requests with it fail until then.
+      drain_delay: Seconds between the end of readiness and the end of accepting.
+      shutdown_grace: Seconds for requests under way after that.
+      ssl_key: The file of the private key; turns TLS on, with `ssl_certificate`.
+      ssl_certificate: The file of the certificate chain.
+      ssl_client_ca: The file with the certificates of authorities. Clients must then
+        have a certificate that one of them has signed (mutual TLS).
+      ssl_config_file: An `SSLConfig` of TensorFlow Serving, in place of these three. As
+        there, it turns TLS on for gRPC only.
+      as_content: Whether gRPC answers use `tensor_content`.
+      reuse_port: Whether other processes may listen on the same ports.
+      monitoring_config_file: A `MonitoringConfig` of TensorFlow Serving, which sets the
+        path of the metrics or turns them off.
+      request_log: A file for a sample of the requests. None: none is written.
+      request_log_rate: The part of the requests that is written there.
+    """
+
+    models: tuple[ModelConfig, ...] = ()
+    model_config_file: str | None = None
+    model_config_poll_seconds: float | None = None
+    host: str = "0.0.0.0"
+    grpc_port: int = 8500
+    grpc_socket: str | None = None
+    grpc_options: tuple[str, ...] = ()
+    rest_port: int = 8501
+    batching: BatchingConfig = field(default_factory=BatchingConfig)
+    poll_seconds: float = 1.0
+    rest: RestLimits = field(default_factory=RestLimits)
+    max_rows: int = 100_000
+    max_connections: int = 1000
+    request_read_seconds: float = 60.0
+    load_retries: int = 5
+    load_retry_seconds: float = 60.0
+    load_timeout: float = 900.0
+    load_threads: int | None = None
+    runs_warm_up: bool = True
+    reads_batching_params: bool = False
+    allows_pending_labels: bool = True
+    drain_delay: float = 2.0
+    shutdown_grace: float = 25.0
+    ssl_key: str | None = None
+    ssl_certificate: str | None = None
+    ssl_client_ca: str | None = None
+    ssl_config_file: str | None = None
+    as_content: bool = False
+    reuse_port: bool = False
+    monitoring_config_file: str | None = None
+    request_log: str | None = None
+    request_log_rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        if bool(self.models) == bool(self.model_config_file):
+            raise ConfigError("expected models or a model_config_file, one of the two.")
+        check_names(self.models, "models")
+        if not self.grpc_port and not self.rest_port and self.grpc_socket is None:
+            raise ConfigError("gRPC and REST are both off; expected one of the ports.")
+        for name in ("grpc_port", "rest_port"):
+            if not 0 <= getattr(self, name) <= 65535:
+                raise ConfigError(
+                    f"{name}: expected a port from 0 to 65535, found "
+                    f"{getattr(self, name)}."
+                )
+        if self.grpc_port and self.grpc_port == self.rest_port:
+            raise ConfigError(
+                f"grpc_port and rest_port are both {self.grpc_port}; expected two "
+                "different ports."
+            )
+        if self.max_connections < 1 or self.request_read_seconds <= 0:
+            raise ConfigError(
+                "expected max_connections of at least 1 and request_read_seconds "
+                f"above 0, found {self.max_connections} and "
+                f"{self.request_read_seconds:g}."
+            )
+        if bool(self.ssl_key) != bool(self.ssl_certificate):
+            raise ConfigError("TLS needs both ssl_key and ssl_certificate.")
+        if self.ssl_client_ca and not self.ssl_key:
+            raise ConfigError("ssl_client_ca needs ssl_key and ssl_certificate.")
+        if self.ssl_config_file and self.ssl_key:
+            raise ConfigError("expected ssl_config_file or ssl_key, found both.")
 
 
 def check_names(configs: Sequence[ModelConfig], where: str) -> None:
@@ -228,114 +346,3 @@ def models_from_json(values: Sequence[Mapping[str, Any]]) -> tuple[ModelConfig, 
         )
         for value in values
     )
-
-
-def model_configs_from_proto(proto: Any, where: str) -> tuple[ModelConfig, ...]:
-    """Return the models of a `ModelServerConfig` message."""
-    if proto.WhichOneof("config") != "model_config_list":
-        raise ConfigError(f"{where}: expected a model_config_list, found none.")
-    configs = tuple(_model_config(c, where) for c in proto.model_config_list.config)
-    check_names(configs, where)
-    return configs
-
-
-def read_batching_config(path: Path) -> BatchingConfig:
-    """Read a file of `BatchingParameters` as TensorFlow Serving has them.
-
-    Raises:
-      ConfigError: The file cannot be read, or a value is out of range.
-    """
-    proto = read_proto(path, "BatchingParameters")
-    largest = proto.max_batch_size.value if proto.HasField("max_batch_size") else 1000
-    sizes = tuple(proto.allowed_batch_sizes) or _sizes_up_to(largest)
-    if sizes[-1] != largest:
-        raise ConfigError(
-            f"{path}: the last of allowed_batch_sizes must be max_batch_size, "
-            f"{largest}, found {sizes[-1]}."
-        )
-    given = {
-        name: getattr(proto, key).value
-        for name, key in (
-            ("timeout_micros", "batch_timeout_micros"),
-            ("max_enqueued_batches", "max_enqueued_batches"),
-            ("threads", "num_batch_threads"),
-        )
-        if proto.HasField(key)
-    }
-    return BatchingConfig(batch_sizes=sizes, **given)
-
-
-def read_metrics_path(path: Path) -> str | None:
-    """Read the path of the metrics in a `MonitoringConfig` of TensorFlow Serving.
-
-    Returns:
-      The path, or None if the file turns metrics off.
-
-    Raises:
-      ConfigError: The file cannot be read, or its path does not begin with "/".
-    """
-    found = read_proto(path, "MonitoringConfig").prometheus_config
-    if not found.enable:
-        return None
-    if found.path and not found.path.startswith("/"):
-        raise ConfigError(
-            f"{path}: prometheus_config.path: expected a path that begins with '/', "
-            f"found {found.path!r}."
-        )
-    return found.path or METRICS_PATH
-
-
-def _sizes_up_to(largest: int) -> tuple[int, ...]:
-    if largest < 1:
-        raise ConfigError(f"max_batch_size: expected at least 1, found {largest}.")
-    powers = [2**i for i in range(largest.bit_length()) if 2**i < largest]
-    return (*powers, largest)
-
-
-def _model_config(proto: Any, where: str) -> ModelConfig:
-    if proto.model_platform not in PLATFORMS:
-        raise ConfigError(
-            f"{where}: model {proto.name!r} has model_platform "
-            f"{proto.model_platform!r}; expected 'estimax' or 'tensorflow'."
-        )
-    return ModelConfig(
-        proto.name,
-        proto.base_path,
-        _policy(proto.model_version_policy),
-        dict(proto.version_labels),
-    )
-
-
-def _policy(proto: Any) -> VersionPolicy:
-    match proto.WhichOneof("policy_choice"):
-        case "all":
-            return VersionPolicy("all")
-        case "specific":
-            return VersionPolicy("specific", versions=tuple(proto.specific.versions))
-        case _:
-            return VersionPolicy("latest", count=proto.latest.num_versions or 1)
-
-
-def read_proto(path: Path, kind: str) -> Any:
-    """Read a message of TensorFlow Serving from a file.
-
-    Raises:
-      ConfigError: The file cannot be read or is no such message.
-    """
-    made = message(kind)()
-    try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix in (".yaml", ".yml", ".json"):
-            json_format.ParseDict(yaml.safe_load(text) or {}, made)
-        else:
-            text_format.Parse(text, made)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
-    except (text_format.ParseError, json_format.ParseError, yaml.YAMLError) as error:
-        raise ConfigError(
-            f"{path}: expected a {kind} in protobuf's text format, or in YAML or JSON "
-            f"if the name ends in .yaml or .json; {error}"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: expected UTF-8 text; {error}.") from error
-    return made

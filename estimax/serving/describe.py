@@ -1,23 +1,34 @@
-"""Status and metadata of models, as JSON and as messages.
+"""Status and metadata of models as JSON, and the built-in page.
 
     status_json(manager, Target("ctr"))
     metadata_json(manager, Target("ctr"))
+    page()                           # one HTML file without anything from outside
+    page_state(manager, totals)      # what the page asks for every two seconds
 
-int64 numbers are strings in this JSON, as protobuf's JSON format has it.
+int64 numbers are strings in the JSON of status and metadata, because protobuf's JSON
+format writes them so and clients of TensorFlow Serving expect it.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from typing import Any
 
+import numpy as np
+
+from estimax.core.sparse import Sparse
 from estimax.export import CLASSIFY, REGRESS, TensorInfo
-from estimax.export.signature import DEFAULT_SIGNATURE, PREDICT, Signature
+from estimax.export.signature import DEFAULT_SIGNATURE, PREDICT, Signature, input_name
 from estimax.serving.inference import Target
-from estimax.serving.lifecycle import Model, Version
+from estimax.serving.lifecycle import ServedModel, Version
 from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code
 from estimax.serving.tensors import dtype_name
+from estimax.staging.trace import Origin
 
 # The input of a signature over serialized Examples.
 _EXAMPLES = TensorInfo("inputs", "string", (None,))
@@ -47,7 +58,7 @@ def models_json(manager: ModelManager) -> dict[str, Any]:
     }
 
 
-def versions_json(model: Model) -> dict[str, Any]:
+def versions_json(model: ServedModel) -> dict[str, Any]:
     """Return the states of all versions of a model, newest first."""
     versions = sorted(model.versions.values(), key=lambda version: -version.number)
     return {"model_version_status": [_version_json(version) for version in versions]}
@@ -124,4 +135,78 @@ def _infos_json(infos: tuple[TensorInfo, ...]) -> Mapping[str, Any]:
             "name": f"{info.name}:0",
         }
         for info in infos
+    }
+
+
+@cache
+def page() -> bytes:
+    """Return the page."""
+    return (resources.files("estimax.serving") / "page.html").read_bytes()
+
+
+def page_state(
+    manager: ModelManager, totals: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Return the models, their signatures and their counters as JSON values."""
+    return {
+        "time": time.time(),
+        "models": [
+            {
+                "name": name,
+                "base_path": model.config.base_path,
+                "labels": dict(model.config.version_labels),
+                "totals": totals.get(name, {}),
+                "versions": versions_json(model)["model_version_status"],
+                "error": str(model.listing_error or ""),
+                "signatures": _signatures(model.available()),
+            }
+            for name, model in manager.models().items()
+        ],
+    }
+
+
+def _signatures(available: list[Version]) -> dict[str, Any]:
+    """Return the signatures of the version that answers by default."""
+    if not available or available[-1].loaded is None:
+        return {}
+    loaded = available[-1].loaded
+    return {
+        name: {
+            "inputs": [
+                {**_info(spec), "example": _example(loaded.example, spec)}
+                for spec in signature.inputs
+            ],
+            "outputs": [_info(spec) for spec in signature.outputs],
+        }
+        for name, signature in loaded.bundle.signatures.items()
+    }
+
+
+def _example(example: Mapping[Origin, Any], spec: TensorInfo) -> Any:
+    """Return the value of a feature in the first row of the bundle's example."""
+    for origin, value in example.items():
+        if input_name(origin) == spec.name:
+            first = value.rows(0, 1).values if isinstance(value, Sparse) else value[:1]
+            plain = np.asarray(first).tolist()
+            return _text(plain if isinstance(value, Sparse) else plain[0])
+    return None
+
+
+def _text(value: Any) -> Any:
+    """Return a value with bytes as text, and with numbers that JSON lacks as text."""
+    if isinstance(value, list):
+        return [_text(one) for one in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value).replace("inf", "Infinity")
+    return value
+
+
+def _info(spec: TensorInfo) -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "dtype": spec.dtype,
+        "shape": list(spec.shape),
+        "kind": spec.kind,
     }

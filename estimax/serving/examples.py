@@ -22,9 +22,9 @@ from estimax.core.device_dtypes import as_float32
 from estimax.core.errors import BundleError, InputError
 from estimax.core.strings import Strings
 from estimax.export import Bundle, TensorInfo
-from estimax.export.examples import blank_request, example_dtype, specs_of
 from estimax.export.requests import is_filled
 from estimax.export.signature import DEFAULT_SIGNATURE, STRING
+from estimax.export.text_requests import blank_request, example_dtype, specs_of
 from estimax.formats.messages import FeatureParts, decode_example, encode_example
 from estimax.native import loading
 from estimax.serving.status import invalid
@@ -49,10 +49,12 @@ def columns_from_examples(
     specs = bundle.signature(DEFAULT_SIGNATURE).inputs
     try:
         try:
+            # The compiled parser first. Only what it refuses is decoded in Python,
+            # slowly.
             parsed = bundle.parse_examples(Strings.of(list(serialized)))
         except BundleError as error:
             repaired = [
-                _repaired(data, specs, row, error)
+                _repair_example(data, specs, row, error)
                 for row, data in enumerate(serialized)
             ]
             parsed = bundle.parse_examples(Strings.of(repaired))
@@ -68,7 +70,8 @@ def examples_from_proto(given: Any) -> list[bytes]:
         return list(given.example_list.examples)
     if kind == "example_list_with_context":
         lists = given.example_list_with_context
-        # The later of two features with one name wins: that of the example.
+        # The later of two features with one name wins, so the example overrides
+        # the context.
         return [lists.context + example for example in lists.examples]
     return []
 
@@ -95,10 +98,10 @@ def example_from_json(features: Mapping[str, Any]) -> bytes:
     Raises:
       ServingError: A value is of no such kind, or a list mixes kinds.
     """
-    return encode_example({name: _parts(name, v) for name, v in features.items()})
+    return encode_example({name: _parts_of(name, v) for name, v in features.items()})
 
 
-def decoded_base64(text: Any, where: str) -> bytes:
+def decode_base64(text: Any, where: str) -> bytes:
     """Return the bytes of base64 text."""
     try:
         return base64.b64decode(text, validate=True)
@@ -117,7 +120,7 @@ def _as_declared(spec: TensorInfo, column: Any) -> Any:
     return column
 
 
-def _repaired(
+def _repair_example(
     data: bytes, specs: Sequence[TensorInfo], row: int, error: BundleError
 ) -> bytes:
     """Return an Example with floats where the model wants floats, and with defaults.
@@ -133,6 +136,7 @@ def _repaired(
     missing = []
     for spec in specs:
         kind, values = features.get(spec.name, (None, ()))
+        # TensorFlow refuses it; here the declared dtype is known.
         if kind == "int64_list" and example_dtype(spec) == "float32":
             features[spec.name] = "float_list", [float(value) for value in values]
         if len(values) or spec.kind == "sparse" or None in spec.tail:
@@ -161,11 +165,11 @@ def _default(spec: TensorInfo) -> FeatureParts:
     return kind, every
 
 
-def _parts(name: str, value: Any) -> FeatureParts:
+def _parts_of(name: str, value: Any) -> FeatureParts:
     if value is None:
         return None, []
     values = value if isinstance(value, list) else [value]
-    kinds = {_kind(name, v) for v in values}
+    kinds = {_kind_of(name, v) for v in values}
     if len(kinds) > 1:
         raise invalid(
             f"feature {name!r}: expected values of one kind, found "
@@ -179,7 +183,7 @@ def _parts(name: str, value: Any) -> FeatureParts:
     return kind, values
 
 
-def _kind(name: str, value: Any) -> str:
+def _kind_of(name: str, value: Any) -> str:
     if isinstance(value, str) or is_base64(value):
         return "bytes_list"
     if isinstance(value, float):
@@ -196,4 +200,4 @@ def _kind(name: str, value: Any) -> str:
 def _as_bytes(name: str, value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode()
-    return decoded_base64(value["b64"], f"feature {name!r}")
+    return decode_base64(value["b64"], f"feature {name!r}")

@@ -19,27 +19,28 @@ import grpc.aio
 
 from estimax.core.errors import ConfigError
 from estimax.export import CLASSIFY, REGRESS, TensorInfo
-from estimax.serving.config import ModelConfig, model_configs_from_proto
+from estimax.serving.config import ModelConfig
+from estimax.serving.config_files import model_configs_from_proto
 from estimax.serving.describe import error_of, inputs_of, method_of
 from estimax.serving.examples import examples_from_proto
 from estimax.serving.inference import Answer, InferenceService, Target
 from estimax.serving.metrics import Observed
-from estimax.serving.off_loop import SMALL, OffLoop
 from estimax.serving.protos import message, request_message
-from estimax.serving.reload_threads import ReloadThreads
 from estimax.serving.requests import CLASSES, REGRESSION, SCORES
 from estimax.serving.status import Code, ServingError, check_token, invalid
 from estimax.serving.tensors import check_inputs, dtype_number, field, tensor_bytes
+from estimax.serving.threads import SMALL, DecodeThreads, ReloadThreads
 from estimax.serving.versions import LoadedVersion
 
 _log = logging.getLogger("estimax.serving")
 _MOST_DETAILS: Final = 1024  # characters of an error, as in TensorFlow Serving
+# Clients unpack the metadata by this name, which is not ours.
 _TYPE_URL: Final = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 _RELOAD_SECONDS: Final = 600.0
 
 _INFERENCE: Final = ("predict", "classify", "regress", "multi_inference")
 
-Handler = Callable[[Any, float | None], Awaitable[Any]]
+RpcHandler = Callable[[Any, float | None], Awaitable[Any]]
 Reload = Callable[[Sequence[ModelConfig], float], Awaitable[None]]
 
 
@@ -50,7 +51,7 @@ class GrpcApi:
       service: Runs the requests.
       as_content: Answer with `tensor_content` instead of typed fields.
       token: The bearer token that calls must carry as metadata. None: none.
-      reload: Replaces all models. None: only those of the manager of `service`.
+      reload: Replaces all models. None: only the manager of `service` replaces its own.
       observe: Called after a request that failed before it reached a model.
     """
 
@@ -90,7 +91,7 @@ class GrpcApi:
                         run,
                         request,
                         self._token,
-                        self._service.off_loop,
+                        self._service.decode_threads,
                         self._observe,
                     )
                     for name, (run, request) in methods.items()
@@ -109,6 +110,7 @@ class GrpcApi:
         size = sum(map(len, inputs.values()))
 
         def read(specs: Sequence[TensorInfo], loaded: LoadedVersion) -> Any:
+            # The short way of one row; None means any other form, not a mistake.
             row = loaded.tensor_reader.from_inputs(inputs) if size <= SMALL else None
             if row is not None:
                 return row
@@ -129,8 +131,8 @@ class GrpcApi:
             timeout=timeout,
             size=size,
         )
-        return await self._service.off_loop.run(
-            _size(answer), predict_response, answer, self._as_content
+        return await self._service.decode_threads.run(
+            _size_of(answer), predict_response, answer, self._as_content
         )
 
     async def classify(self, request: Any, timeout: float | None) -> Any:
@@ -140,7 +142,9 @@ class GrpcApi:
         )
         response = message("ClassificationResponse")()
         fill = _fill_classes
-        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
+        await self._service.decode_threads.run(
+            _size_of(answer), fill, response.result, answer
+        )
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -151,7 +155,9 @@ class GrpcApi:
         )
         response = message("RegressionResponse")()
         fill = _fill_regressions
-        await self._service.off_loop.run(_size(answer), fill, response.result, answer)
+        await self._service.decode_threads.run(
+            _size_of(answer), fill, response.result, answer
+        )
         _fill_spec(response.model_spec, answer)
         return response
 
@@ -165,6 +171,7 @@ class GrpcApi:
         ) as held:  # one version answers all tasks
             response = message("MultiInferenceResponse")()
             for task, target in zip(request.tasks, targets, strict=True):
+                # By number: "latest" may be another version by the second task.
                 same = Target(target.name, held.number, signature=target.signature)
                 result = response.results.add()
                 if task.method_name == CLASSIFY:
@@ -179,6 +186,7 @@ class GrpcApi:
     async def get_model_metadata(self, request: Any, timeout: float | None) -> Any:
         """Answer a GetModelMetadata request."""
         target = _target(request.model_spec)
+        # The only field that TensorFlow Serving knows.
         if list(request.metadata_field) != ["signature_def"]:
             raise invalid(
                 "metadata_field: expected 'signature_def', found "
@@ -225,6 +233,7 @@ class GrpcApi:
             raise invalid(str(error)) from None
         if not configs:
             raise invalid("config: expected at least one model, found none.")
+        # A client without a deadline must not keep the one reload busy for ever.
         seconds = min(timeout or _RELOAD_SECONDS, _RELOAD_SECONDS)
         await self._reload(configs, seconds)
         response = message("ReloadConfigResponse")()
@@ -249,10 +258,10 @@ def add_services(
 
 
 def _unary(
-    run: Handler,
+    run: RpcHandler,
     request_name: str,
     token: str | None,
-    off_loop: OffLoop,
+    threads: DecodeThreads,
     observe: Callable[[Observed], None],
 ) -> grpc.RpcMethodHandler:
     request_class = request_message(request_name)
@@ -273,20 +282,22 @@ def _unary(
                 check_token(
                     token, given if isinstance(given, bytes) else given.encode()
                 )
-            request = await off_loop.run(len(data), _parsed, request_class, data)
+            request = await threads.run(len(data), _parse_request, request_class, data)
             response = await run(request, context.time_remaining())
             if isinstance(response, bytes):
                 return response
             size = response.ByteSize()
-            serialized: bytes = await off_loop.run(size, response.SerializeToString)
+            serialized: bytes = await threads.run(size, response.SerializeToString)
         except ServingError as error:
+            # Before `abort`, which raises and does not return.
             count(error)
-            await context.abort(_grpc_code(error.code), _shortened(str(error)))
+            await context.abort(_grpc_code(error.code), _shorten_details(str(error)))
         except Exception as error:  # a bug: the server lives on
+            # `context.abort` raises it: the answer was sent.
             if isinstance(error, grpc.aio.AbortError):
                 raise
             _log.exception("request failed")
-            text = _shortened(f"{type(error).__name__}: {error}")
+            text = _shorten_details(f"{type(error).__name__}: {error}")
             await context.abort(grpc.StatusCode.INTERNAL, text)
         return serialized
 
@@ -294,7 +305,7 @@ def _unary(
     return grpc.unary_unary_rpc_method_handler(handle)
 
 
-def _parsed(request_class: Any, data: bytes) -> Any:
+def _parse_request(request_class: Any, data: bytes) -> Any:
     from google.protobuf.message import DecodeError
 
     try:
@@ -308,7 +319,7 @@ def _grpc_code(code: Code) -> grpc.StatusCode:
     return grpc.StatusCode[code.name]
 
 
-def _shortened(text: str) -> str:
+def _shorten_details(text: str) -> str:
     # A name that a client sent may be no valid text.
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _MOST_DETAILS else text[: _MOST_DETAILS - 3] + "..."
@@ -329,6 +340,7 @@ def _target(spec: Any) -> Target:
 def _check_tasks(tasks: Sequence[Any], targets: Sequence[Target]) -> None:
     if not tasks:
         raise invalid("tasks: expected at least one, found none.")
+    # These rules, and UNIMPLEMENTED below, are TensorFlow Serving's.
     if len({target.name for target in targets}) > 1:
         raise invalid("tasks: all tasks of a request must name the same model.")
     names = [target.signature for target in targets]
@@ -342,7 +354,7 @@ def _check_tasks(tasks: Sequence[Any], targets: Sequence[Target]) -> None:
             )
 
 
-def _size(answer: Answer) -> int:
+def _size_of(answer: Answer) -> int:
     """Return about how many bytes an answer has."""
     return sum(array.nbytes for array in answer.outputs.values())
 
@@ -353,6 +365,8 @@ def predict_response(answer: Answer, as_content: bool) -> bytes:
     Its parts are put together from bytes: a message of protobuf would convert every
     number to an object, which takes ten times as long.
     """
+    # Field 1 of PredictResponse is `outputs` and field 2 the spec of the model; in an
+    # entry of the map, 1 is the key and 2 the value.
     entries = [
         field(1, field(1, name.encode()) + field(2, tensor_bytes(array, as_content)))
         for name, array in answer.outputs.items()

@@ -44,6 +44,7 @@ class Health(health_pb2_grpc.HealthServicer):
         self._loop = asyncio.get_running_loop()
         self._watchers: set[asyncio.Event] = set()
         self._is_closed = False
+        # Called by any thread, with the lock of the manager, so it must not wait.
         manager.add_listener(self._tell_from_thread)
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 (gRPC's)
@@ -64,6 +65,8 @@ class Health(health_pb2_grpc.HealthServicer):
         self._watchers.add(changed)
         try:
             while True:
+                # Before the state is read: a change after it sets the event again, and
+                # none is missed.
                 changed.clear()
                 status = self.status(request.service)
                 if status != last:

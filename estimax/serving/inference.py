@@ -18,25 +18,30 @@ from typing import Any
 
 from estimax.export import Bundle, TensorInfo
 from estimax.export.signature import DEFAULT_SIGNATURE, Signature
-from estimax.serving.batching import Answers, Features, as_serving_error, row_count
+from estimax.serving.batching import (
+    Answers,
+    RequestFeatures,
+    as_serving_error,
+    row_count,
+)
 from estimax.serving.examples import (
     EXAMPLE_NAMES,
     columns_from_examples,
     compile_parser,
     is_parser_loaded,
 )
-from estimax.serving.json_rows import JsonRows
-from estimax.serving.lifecycle import Served
+from estimax.serving.lifecycle import AcquiredVersion
 from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import Observed
-from estimax.serving.off_loop import LARGE, OffLoop
 from estimax.serving.requests import (
     REGRESSION,
+    PendingRows,
     check_classify,
     check_regress,
     check_request,
 )
 from estimax.serving.status import Code, ServingError, invalid
+from estimax.serving.threads import LARGE, DecodeThreads
 from estimax.serving.versions import LoadedVersion
 
 
@@ -46,7 +51,7 @@ class Target:
 
     Args:
       name: The name of the model.
-      version: The version. None: the highest that is ready, or that of the label.
+      version: The version. None: the version of the label, or the highest ready one.
       label: The label of a version.
       signature: The name of the signature. Empty: "serving_default".
     """
@@ -68,11 +73,11 @@ class Answer:
     rows: int
 
 
-Columns = Mapping[str, Any] | JsonRows
+RequestColumns = Mapping[str, Any] | PendingRows
 # The inputs of a signature, and the version -> features of a request, or a function
 # that decodes them if that takes long.
 ReadFeatures = Callable[
-    [Sequence[TensorInfo], LoadedVersion], Columns | Callable[[], Columns]
+    [Sequence[TensorInfo], LoadedVersion], RequestColumns | Callable[[], RequestColumns]
 ]
 
 
@@ -94,12 +99,12 @@ class InferenceService:
         max_rows: int = 100_000,
         entry: str = "",
         observe: Callable[[Observed], None] | None = None,
-        record: Callable[[Answer, Columns], None] | None = None,
+        record: Callable[[Answer, RequestColumns], None] | None = None,
     ) -> None:
         self.manager = manager
         self._record = record
         self.max_rows = max_rows
-        self.off_loop = OffLoop()
+        self.decode_threads = DecodeThreads()
         self._parser_loading: asyncio.Task[None] | None = None
         self._entry = entry
         self._observe = observe
@@ -126,13 +131,20 @@ class InferenceService:
           ServingError: FAILED_PRECONDITION if there is no such signature,
             INVALID_ARGUMENT if features or the filter do not fit it.
         """
-        async with self._observed(target, "predict") as run:
-            signature = _signature(run.served, target, Code.FAILED_PRECONDITION)
+        async with self._begin_run(target, "predict") as run:
+            # TensorFlow Serving answers an unknown signature with FAILED_PRECONDITION
+            # in Predict and with INVALID_ARGUMENT in Classify and Regress; over REST
+            # both are 400.
+            signature = _find_signature(run.served, target, Code.FAILED_PRECONDITION)
             _check_filter(signature, output_filter)
             loaded = run.served.loaded
-            columns = await self.off_loop.run(size, read, signature.inputs, loaded)
+            columns = await self.decode_threads.run(
+                size, read, signature.inputs, loaded
+            )
+            # The message was small, but its tensors repeat values: only now is it known
+            # that decoding them takes long.
             if callable(columns):
-                columns = await self.off_loop.run(LARGE, columns)
+                columns = await self.decode_threads.run(LARGE, columns)
                 size = LARGE
             outputs = await self._run(run, signature, columns, timeout, size)
             if output_filter:
@@ -146,10 +158,10 @@ class InferenceService:
         self, target: Target, examples: Sequence[bytes], timeout: float | None = None
     ) -> Answer:
         """Return "classes" [B, K] and "scores" [B, K] for serialized Examples."""
-        async with self._observed(target, "classify") as run:
-            signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
+        async with self._begin_run(target, "classify") as run:
+            signature = _find_signature(run.served, target, Code.INVALID_ARGUMENT)
             check_classify(signature)
-            columns, size = await self._parsed(run, examples, timeout)
+            columns, size = await self._parse_examples(run, examples, timeout)
             outputs = await self._run(run, signature, columns, timeout, size)
             return run.answer(outputs, signature)
 
@@ -157,15 +169,15 @@ class InferenceService:
         self, target: Target, examples: Sequence[bytes], timeout: float | None = None
     ) -> Answer:
         """Return "outputs" [B] for serialized Examples."""
-        async with self._observed(target, "regress") as run:
-            signature = _signature(run.served, target, Code.INVALID_ARGUMENT)
+        async with self._begin_run(target, "regress") as run:
+            signature = _find_signature(run.served, target, Code.INVALID_ARGUMENT)
             check_regress(signature)
-            columns, size = await self._parsed(run, examples, timeout)
+            columns, size = await self._parse_examples(run, examples, timeout)
             outputs = await self._run(run, signature, columns, timeout, size)
             flat = outputs[REGRESSION].reshape(len(examples))
             return run.answer({REGRESSION: flat}, signature)
 
-    async def _parsed(
+    async def _parse_examples(
         self, run: _Run, examples: Sequence[bytes], timeout: float | None
     ) -> tuple[Mapping[str, Any], int]:
         """Return the columns of serialized Examples, and the size of the Examples."""
@@ -176,7 +188,7 @@ class InferenceService:
         bundle = run.served.loaded.bundle
         await self._load_parser(bundle, timeout)
         parse = columns_from_examples
-        return await self.off_loop.run(size, parse, bundle, examples), size
+        return await self.decode_threads.run(size, parse, bundle, examples), size
 
     async def _load_parser(self, bundle: Bundle, timeout: float | None) -> None:
         """Load the parser of Examples, which most servers never need.
@@ -185,10 +197,12 @@ class InferenceService:
         """
         if is_parser_loaded():
             return
+        # One task for all requests: the first one starts it, and all wait for it.
         if self._parser_loading is None:
             loading = asyncio.to_thread(compile_parser, bundle)
             self._parser_loading = asyncio.create_task(loading)
         try:
+            # Shielded: the request that began it may give up, the others still wait.
             await asyncio.wait_for(asyncio.shield(self._parser_loading), timeout)
         except TimeoutError:
             raise ServingError(
@@ -208,7 +222,7 @@ class InferenceService:
         self,
         run: _Run,
         signature: Signature,
-        columns: Columns,
+        columns: RequestColumns,
         timeout: float | None,
         size: int,
     ) -> Answers:
@@ -216,19 +230,23 @@ class InferenceService:
         bundle = run.served.loaded.bundle
         if isinstance(columns, Mapping) and next(iter(columns), "") in EXAMPLE_NAMES:
             await self._load_parser(bundle, timeout)
-        batch: Features = (
+        batch: RequestFeatures = (
             columns
-            if isinstance(columns, JsonRows)
-            else await self.off_loop.run(
+            if isinstance(columns, PendingRows)
+            else await self.decode_threads.run(
                 size, check_request, bundle, signature, columns
             )
         )
+        # Before the check of the rows, so that metrics have the size of a refused
+        # request.
         run.rows = row_count(batch)
         self._check_rows(run.rows)
         if not run.rows:
             return signature.without_rows()
+        # The queue drops a task whose deadline has passed before it is run; the timer
+        # below answers the client if the batch itself takes too long.
         deadline = None if timeout is None else time.monotonic() + timeout
-        waiting = _submitted(run.served, signature.name, batch, deadline)
+        waiting = _submit(run.served, signature.name, batch, deadline)
         if timeout is None:
             return await waiting
         # `asyncio.wait_for` would do the same in four times the time.
@@ -240,7 +258,7 @@ class InferenceService:
         finally:
             timer.cancel()
 
-    def _observed(self, target: Target, method: str) -> _Run:
+    def _begin_run(self, target: Target, method: str) -> _Run:
         return _Run(self.manager, target, method, self._entry, self._observe)
 
 
@@ -259,10 +277,12 @@ class _Run:
         self._method = method
         self._entry = entry
         self._report = observe
+        # Held until the answer is complete: a version that is replaced meanwhile is
+        # unloaded only after its last request.
         self._held = manager.acquire(target.name, target.version, target.label)
         self._start = time.perf_counter()
         self.rows = 0
-        self.served: Served
+        self.served: AcquiredVersion
         self._version: int | None = None
 
     async def __aenter__(self) -> _Run:
@@ -280,6 +300,8 @@ class _Run:
         if error is None:
             self._tell(Code.OK)
         elif isinstance(error, Exception):
+            # Marked as counted, because REST and gRPC count the failures that never
+            # came here.
             found = as_serving_error(error)
             self._tell(found.code)
             found.is_counted = True
@@ -314,7 +336,7 @@ class _Run:
             )
 
 
-def _signature(served: Served, target: Target, code: Code) -> Signature:
+def _find_signature(served: AcquiredVersion, target: Target, code: Code) -> Signature:
     name = target.signature or DEFAULT_SIGNATURE
     signatures = served.loaded.bundle.signatures
     if name not in signatures:
@@ -343,13 +365,17 @@ def _give_up(waiting: asyncio.Future[Answers], timeout: float) -> None:
         )
 
 
-def _submitted(
-    served: Served, signature: str, batch: Features, deadline: float | None
+def _submit(
+    served: AcquiredVersion,
+    signature: str,
+    batch: RequestFeatures,
+    deadline: float | None,
 ) -> asyncio.Future[Answers]:
     """Queue a batch; return a future of the running event loop."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Answers] = loop.create_future()
 
+    # Runs in the event loop, the only thread that may touch the future.
     def resolve(found: Answers | Exception) -> None:
         if future.done():  # the client has gone, or its time is up
             return
@@ -358,11 +384,14 @@ def _submitted(
         else:
             future.set_result(found)
 
+    # Runs in a thread of the scheduler, and only hands the answer over.
     def deliver(found: Answers | Exception) -> None:
         loop.call_soon_threadsafe(resolve, found)
 
     def is_wanted() -> bool:
         return not future.done()
 
+    # Raises at once if the queue is full: a client that is told so can try another
+    # server, one that waits in vain cannot.
     served.loaded.submit(signature, batch, deliver, deadline, is_wanted)
     return future

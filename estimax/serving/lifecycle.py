@@ -1,32 +1,95 @@
-"""The states of versions, and which versions of a model are wanted.
+"""The records of models: versions found on disk, their states, and a staged reload.
 
-    model = Model(ModelConfig("ctr", "/models/ctr"))
+    model = ServedModel(ModelConfig("ctr", "/models/ctr"))
     model.found = list_versions(Path("/models/ctr"))
-    model.wanted()                  # the versions to serve, from policy and disk
-    model.available()               # the versions that answer requests now
+    model.wanted()                      # the versions to serve, from policy and disk
+    model.available()                   # the versions that answer requests now
 
-These are plain records. `manager.py` changes them, under its lock only.
+    staged = StagedReload(configs, models)
+    ...                                 # list folders, load what is wanted
+    staged.holds()                      # False: wait; raises: refuse
+    gone = staged.commit(models)        # now it is in force; unload what is gone
+    staged.withdraw()                   # does nothing after `commit`
+
+These are plain records and decisions. `manager.py` changes them, under its lock only.
 """
 
 from __future__ import annotations
 
 import copy
 import enum
-from collections.abc import Callable, Mapping
+import os
+import stat
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from estimax.export.manifest import MANIFEST, version_names
 from estimax.serving.config import ModelConfig
-from estimax.serving.listing import Stamp, VersionFolder
-from estimax.serving.loading import StopSignal
-from estimax.serving.status import ServingError
+from estimax.serving.status import Code, ServingError, not_found
+from estimax.serving.threads import StopSignal
 from estimax.serving.versions import LoadedVersion
+
+Stamp = tuple[int, int, int]  # inode, time and size of a manifest
+
+
+@dataclass(frozen=True)
+class VersionFolder:
+    """The folder of a version that is complete.
+
+    Attributes:
+      path: The folder.
+      stamp: Changes when the manifest is written again; None if it cannot be read.
+    """
+
+    path: Path
+    stamp: Stamp | None
+
+
+def list_versions(base: Path) -> dict[int, VersionFolder]:
+    """Return the complete versions under a folder, or the one bundle that it is.
+
+    Raises:
+      OSError: The folder cannot be read.
+      ValueError: The path has a zero byte.
+    """
+    # The manifest is written last, so a folder with one is complete.
+    own = _stamp(base / MANIFEST)
+    if own is not None:
+        return {
+            int(base.name) if base.name.isdecimal() else 1: VersionFolder(base, own)
+        }
+    found = {}
+    for number, name in version_names(os.listdir(base)).items():
+        path = base / name
+        try:
+            stamp = _stamp(path / MANIFEST)
+        except OSError:
+            # Listed all the same: loading it fails with the reason, which the status of
+            # the model shows.
+            found[number] = VersionFolder(path, None)
+        else:
+            if stamp is not None:
+                found[number] = VersionFolder(path, stamp)
+    return found
+
+
+def _stamp(manifest: Path) -> Stamp | None:
+    """Return the stamp of a manifest; None if there is no such file."""
+    try:
+        found = os.stat(manifest)
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # the folder is still being copied, or is no folder
+    if not stat.S_ISREG(found.st_mode):
+        return None  # reading a pipe would never end
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
 
 _ENDED_KEPT: Final = 20  # ended versions that the status of a model still lists
 
 
-class State(enum.IntEnum):
+class VersionState(enum.IntEnum):
     """The states of a version, with TensorFlow Serving's numbers."""
 
     START = 10
@@ -59,7 +122,7 @@ class Version:
     number: int
     path: Path
     stamp: Stamp | None = None
-    state: State = State.START
+    state: VersionState = VersionState.START
     error: ServingError | None = None
     loaded: LoadedVersion | None = None
     requests: int = 0
@@ -79,7 +142,7 @@ class Version:
         One that was unloaded does. One that could not be loaded does if its folder was
         written again, or if it was unwanted in between.
         """
-        if self.state is State.END and not self.failures:
+        if self.state is VersionState.END and not self.failures:
             return True
         return self.has_failed and (self.begins_again or self.stamp != stamp)
 
@@ -87,19 +150,19 @@ class Version:
         """Return whether it is time to load the version, or to try again."""
         if self.is_loading or self.loaded is not None:
             return False
-        return self.state is State.START or (
-            self.state is State.LOADING and now >= self.retry_at
+        return self.state is VersionState.START or (
+            self.state is VersionState.LOADING and now >= self.retry_at
         )
 
 
 @dataclass(eq=False)
-class Model:
+class ServedModel:
     """A model and its versions.
 
     Attributes:
       config: The configuration in force.
       asked: A configuration that a reload asks for. Its versions are loaded beside
-        those of `config`, and answer no request until all that was asked for holds.
+        the versions of `config`. They answer no request until all of them are loaded.
       is_joining: Whether `config` itself is only asked for.
       found: The versions on disk when it was last read; None before.
       listing_error: Why the folder cannot be read at present.
@@ -115,7 +178,7 @@ class Model:
 
     def available(self) -> list[Version]:
         """Return the versions that answer requests, lowest first."""
-        ready = (v for v in self.versions.values() if v.state is State.AVAILABLE)
+        ready = (v for v in self.versions.values() if v.state is VersionState.AVAILABLE)
         return sorted(ready, key=lambda version: version.number)
 
     def in_force(self) -> list[int]:
@@ -123,7 +186,8 @@ class Model:
         return [] if self.is_joining else self.chosen_by(self.config)
 
     def wanted(self) -> list[int]:
-        """Return the versions on disk to be loaded, also those of a reload."""
+        """Return the versions on disk to load, for `config` and for a reload."""
+        # Both are loaded: the versions in force answer until the reload is complete.
         asked = [] if self.asked is None else self.chosen_by(self.asked)
         return sorted({*self.in_force(), *asked})
 
@@ -137,7 +201,7 @@ class Model:
             return True
         if self.found is None and self.listing_error is None:
             return False
-        tried = (State.START, State.LOADING)
+        tried = (VersionState.START, VersionState.LOADING)
         return not any(
             version.state in tried and not version.failures
             for version in self.versions.values()
@@ -147,12 +211,16 @@ class Model:
         """Add a version, and forget those that ended long ago and are not wanted."""
         versions = {**self.versions, version.number: version}
         unwanted = versions.keys() - self.wanted()
-        ended = [n for n in unwanted if versions[n].state is State.END]
+        ended = [n for n in unwanted if versions[n].state is VersionState.END]
+        # TensorFlow Serving lists ended versions for ever; a server that gets one every
+        # hour would answer ever longer lists.
         for number in sorted(ended)[:-_ENDED_KEPT]:
             del versions[number]
+        # Replaced as a whole: `snapshot` and status pages may still iterate over the
+        # dict before.
         self.versions = versions
 
-    def snapshot(self) -> Model:
+    def snapshot(self) -> ServedModel:
         """Return a copy that does not change when the model does."""
         copied = copy.copy(self)
         copied.versions = {n: copy.copy(v) for n, v in self.versions.items()}
@@ -181,9 +249,128 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Served:
+class AcquiredVersion:
     """A version that a request uses."""
 
     model: str
     number: int
     loaded: LoadedVersion
+
+
+class StagedReload:
+    """The models of a configuration that is asked for.
+
+    Args:
+      configs: The configuration.
+      current: The models in force. Those that are asked to change are marked.
+    """
+
+    def __init__(
+        self, configs: Sequence[ModelConfig], current: Mapping[str, ServedModel]
+    ) -> None:
+        self.models: dict[str, ServedModel] = {}
+        self.joining: list[ServedModel] = []
+        self._asked: list[ServedModel] = []
+        self._configs = configs
+        for config in configs:
+            model = current.get(config.name)
+            if model is None or model.config.base_path != config.base_path:
+                model = ServedModel(config, asked=config, is_joining=True)
+                self.joining.append(model)
+                self._asked.append(model)
+            elif model.config != config or not model.available():
+                self._ask(model, config)
+            self.models[config.name] = model
+
+    def paths(self) -> list[str]:
+        """Return the folders to read before anything is decided."""
+        asked = (model for model in self._asked if not _is_relabelled(model))
+        return list(dict.fromkeys(model.config.base_path for model in asked))
+
+    def holds(self) -> bool:
+        """Return whether everything that was asked for is loaded.
+
+        Raises:
+          ServingError: It will not be.
+        """
+        # Look at every model: a failure is told without waiting for other models.
+        held = [_holds(model) for model in self._asked]
+        return all(held)
+
+    def commit(self, current: Mapping[str, ServedModel]) -> list[ServedModel]:
+        """Put the configuration in force; return the models that are gone."""
+        for config in self._configs:
+            model = self.models[config.name]
+            model.config, model.asked, model.is_joining = config, None, False
+        kept = list(self.models.values())
+        return [model for model in current.values() if model not in kept]
+
+    def withdraw(self) -> None:
+        """Ask for nothing any more."""
+        for model in self._asked:
+            model.asked = None
+
+    def _ask(self, model: ServedModel, config: ModelConfig) -> None:
+        model.asked = config
+        self._asked.append(model)
+        for version in model.versions.values():
+            # Who asks for a version that failed before wants to see it tried again.
+            version.begins_again |= version.has_failed
+
+
+def _holds(model: ServedModel) -> bool:
+    asked = model.asked
+    assert asked is not None
+    if _is_relabelled(model):
+        _check_labels(model, asked, [version.number for version in model.available()])
+        return True
+    if model.listing_error is not None:
+        error = model.listing_error
+        raise ServingError(error.code, f"model {asked.name!r}: {error}")
+    found = model.found or {}
+    wanted = model.chosen_by(asked)
+    policy = asked.version_policy
+    # A version that is named must exist; "latest" and "all" take what there is.
+    missing = set(policy.versions) - found.keys() if policy.kind == "specific" else ()
+    if missing or not wanted:
+        what = f"version {min(missing)}" if missing else "a version"
+        raise not_found(
+            f"model {asked.name!r}: expected {what} in {asked.base_path}, found: "
+            f"{', '.join(map(str, found)) or 'none'}."
+        )
+    _check_labels(model, asked, wanted)
+    for number in wanted:
+        version = model.versions[number]
+        if version.has_failed and version.error is not None:
+            error = version.error
+            raise ServingError(error.code, f"model {asked.name!r}: {error}")
+    return all(model.versions[number].loaded is not None for number in wanted)
+
+
+def _is_relabelled(model: ServedModel) -> bool:
+    """Return whether a model that answers is asked for new labels only.
+
+    Then a newer version that cannot be loaded is no reason to refuse them.
+    """
+    return (
+        model.asked is not None
+        and not model.is_joining
+        and model.asked.version_policy == model.config.version_policy
+        and bool(model.available())
+    )
+
+
+def _check_labels(
+    model: ServedModel, asked: ModelConfig, wanted: Sequence[int]
+) -> None:
+    """Raise if a label in use would move to a version that is not served."""
+    ready = {version.number for version in model.available()}
+    for label, number in asked.version_labels.items():
+        before = model.config.version_labels.get(label)
+        # Clients that use the label would get errors from now on.
+        if before in ready and number != before and number not in wanted:
+            raise ServingError(
+                Code.FAILED_PRECONDITION,
+                f"model {asked.name!r}: label {label!r} points to version {before}, "
+                f"which is ready, and cannot move to version {number}, which is not.",
+            )

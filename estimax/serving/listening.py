@@ -22,7 +22,7 @@ import grpc
 import grpc.aio
 
 from estimax.core.errors import ConfigError
-from estimax.serving.config import read_proto
+from estimax.serving.config_files import read_proto
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ def bind(host: str, port: int, *, shared: bool) -> socket.socket:
     except OSError as error:
         raise ConfigError(f"host {host!r}: expected an address; {error}.") from None
     try:
+        # A server that starts again need not wait a minute for old connections.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -32,17 +32,18 @@ from typing import Final
 from estimax.serving.batching import as_serving_error
 from estimax.serving.config import ModelConfig
 from estimax.serving.lifecycle import (
+    AcquiredVersion,
     Load,
     LoadFunction,
-    Model,
-    Served,
-    State,
+    ServedModel,
+    StagedReload,
     Version,
+    VersionFolder,
+    VersionState,
+    list_versions,
 )
-from estimax.serving.listing import VersionFolder, list_versions
-from estimax.serving.loading import run_in_thread
-from estimax.serving.reloading import StagedReload
 from estimax.serving.status import Code, ServingError, invalid, not_found
+from estimax.serving.threads import run_in_thread
 
 _log = logging.getLogger("estimax.serving")
 # A load that takes longer no longer counts among `load_threads`: it probably waits for
@@ -85,9 +86,14 @@ class ModelManager:
         self._listing_seconds = listing_seconds
         self._load_threads = load_threads or max(2, min(4, os.cpu_count() or 1))
         self._clock = clock
+        # Guards every record below. Reentrant, because ending a request reconciles,
+        # which may end a version. Never held while a folder is read or a version is
+        # loaded: storage may hang for minutes, and every request takes this lock.
         self._changed = threading.Condition(threading.RLock())
-        self._models = {config.name: Model(config) for config in configs}
-        self._joining: list[Model] = []  # of the reload under way
+        self._models = {config.name: ServedModel(config) for config in configs}
+        self._joining: list[ServedModel] = []  # of the reload under way
+        # Held for a whole reload, minutes long; one reload at a time. Taken before
+        # `_changed`, never after.
         self._reload_lock = threading.Lock()
         self._loads: dict[Path, Load] = {}  # one thread for each folder at most
         self._listings: dict[str, float] = {}  # folders being read, since when
@@ -100,7 +106,7 @@ class ModelManager:
 
     # What requests, status pages and probes ask for.
 
-    def models(self) -> dict[str, Model]:
+    def models(self) -> dict[str, ServedModel]:
         """Return copies of the models by name, in the order of the configuration."""
         with self._changed:
             return {name: model.snapshot() for name, model in self._models.items()}
@@ -123,7 +129,7 @@ class ModelManager:
     @contextmanager
     def acquire(
         self, name: str, version: int | None = None, label: str | None = None
-    ) -> Iterator[Served]:
+    ) -> Iterator[AcquiredVersion]:
         """Hold a version for a request; it is not unloaded before the block ends.
 
         Raises:
@@ -133,14 +139,17 @@ class ModelManager:
         with self._changed:
             found = _find(self._model(name), version, label)
             assert found.loaded is not None
+            # Counted under the same lock that chose it: between the choice and the
+            # count nobody can unload it.
             found.requests += 1
-            served = Served(name, found.number, found.loaded)
+            served = AcquiredVersion(name, found.number, found.loaded)
         try:
             yield served
         finally:
             with self._changed:
                 found.requests -= 1
-                if found.state is State.UNLOADING:
+                # The last request of a version that was replaced frees it.
+                if found.state is VersionState.UNLOADING:
                     self._end_if_drained(name, found)
                     self._reconcile()
 
@@ -151,7 +160,7 @@ class ModelManager:
         with self._changed:
             model = self._model(name)
             if label is not None:
-                version = _labelled(model, label)
+                version = _version_of_label(model, label)
             versions = model.snapshot().versions
         if version is None:
             return sorted(versions.values(), key=lambda v: -v.number)
@@ -179,7 +188,7 @@ class ModelManager:
     def begin_with(self, configs: Sequence[ModelConfig]) -> None:
         """Replace the models to serve before the first `poll`, when none is loaded."""
         with self._changed:
-            self._models = {config.name: Model(config) for config in configs}
+            self._models = {config.name: ServedModel(config) for config in configs}
 
     def poll(self) -> None:
         """Read the folders of all models; load and unload versions.
@@ -200,7 +209,7 @@ class ModelManager:
                 is_overdue = self._clock() - load.started > self._load_seconds
                 if is_overdue and not load.signal.is_stopped:
                     load.signal.stop()
-                    self._fail(load, self._overdue(load.version))
+                    self._fail(load, self._overdue_error(load.version))
             self._reconcile()
 
     def reload(self, configs: Sequence[ModelConfig], timeout: float) -> None:
@@ -249,6 +258,8 @@ class ModelManager:
     def stop_loading(self) -> None:
         """Load nothing more, and tell loads under way to stop."""
         with self._changed:
+            # Also wakes `wait_until_ready`, so that a server can be stopped while its
+            # first load hangs.
             self._is_stopping = True
             for load in self._loads.values():
                 load.signal.stop()
@@ -265,6 +276,8 @@ class ModelManager:
             for model in self._known():
                 self._remove(model)
             self._is_closed = True
+            # A load may not see its signal, e.g. while its disk hangs. The server then
+            # ends without waiting for it.
             return self._changed.wait_for(lambda: not self._loads, timeout)
 
     # Listing folders.
@@ -275,10 +288,13 @@ class ModelManager:
         A folder that is being read already is not waited for.
         """
         with self._changed:
+            # A folder that hangs has one thread, not one more at each poll.
             fresh = set(paths) - self._listings.keys()
             self._listings.update(dict.fromkeys(fresh, time.monotonic()))
         for path in fresh:
             try:
+                # The lock is free here: `os.listdir` of a network disk may take
+                # seconds.
                 run_in_thread(partial(self._list, path), "list")
             except RuntimeError as error:  # there are too many threads
                 self._end_listing(path, None, str(error))
@@ -311,7 +327,7 @@ class ModelManager:
         self, path: str, found: Mapping[int, VersionFolder] | None, reason: object
     ) -> None:
         """Record what is in a folder, or the reason why nobody knows."""
-        shown = _shortened(path)
+        shown = _shorten_path(path)
         for model in self._known():
             name = model.config.name
             if model.config.base_path != path:
@@ -356,11 +372,13 @@ class ModelManager:
             return
         for model in self._known():
             self._reconcile_model(model)
+        # Sticky: from now on loads compile in a child, to spare the requests.
         self._has_started |= self._is_settled()
+        # After every model was reconciled, so that the loads can be put in order.
         self._start_loads()
         self._tell_changed()
 
-    def _reconcile_model(self, model: Model) -> None:
+    def _reconcile_model(self, model: ServedModel) -> None:
         wanted, answers = model.wanted(), model.in_force()
         for number in wanted:
             assert model.found is not None
@@ -368,21 +386,21 @@ class ModelManager:
         for number in answers:
             version = model.versions[number]
             # Loaded just now, or still answering its last requests.
-            is_loaded = version.state in (State.LOADING, State.UNLOADING)
+            is_loaded = version.state in (VersionState.LOADING, VersionState.UNLOADING)
             if is_loaded and version.loaded is not None:
-                version.state = State.AVAILABLE
+                version.state = VersionState.AVAILABLE
         # Until a wanted version answers, another one has to.
         can_answer = any(v.number in answers for v in model.available())
         for version in model.versions.values():
             version.begins_again |= version.number not in wanted
-            if version.state is State.AVAILABLE:
+            if version.state is VersionState.AVAILABLE:
                 is_needed = version.number in answers or not can_answer
             else:
                 is_needed = version.number in wanted
             if not is_needed:
                 self._unload(model, version)
 
-    def _want(self, model: Model, number: int, folder: VersionFolder) -> None:
+    def _want(self, model: ServedModel, number: int, folder: VersionFolder) -> None:
         version = model.versions.get(number)
         if version is None or version.starts_over(folder.stamp):
             version = Version(number, folder.path, folder.stamp)
@@ -409,11 +427,11 @@ class ModelManager:
             if version.path not in self._loads:  # two models may share a folder
                 self._start_load(model, version)
 
-    def _start_load(self, model: Model, version: Version) -> None:
+    def _start_load(self, model: ServedModel, version: Version) -> None:
         load = self._loads[version.path] = Load(
             model.config.name, version, self._clock()
         )
-        version.state = State.LOADING
+        version.state = VersionState.LOADING
         version.is_loading = True
         _log.info("model %s: loading version %d", model.config.name, version.number)
         is_serving = self._has_started and any(
@@ -431,6 +449,7 @@ class ModelManager:
         version = load.version
         loaded, error = None, None
         try:
+            # Without the lock, for seconds or minutes.
             loaded = self._load_version(version.path, is_serving, load.signal)
         except Exception as caught:
             error = caught
@@ -444,6 +463,8 @@ class ModelManager:
             elif error is not None:
                 self._fail(load, error)
             else:
+                # Still LOADING: `_reconcile` makes it available, unless it belongs to a
+                # reload that is not in force yet.
                 version.loaded, version.error, version.failures = loaded, None, 0
                 seconds = self._clock() - load.started
                 _log.info(
@@ -459,36 +480,38 @@ class ModelManager:
         version.error = as_serving_error(error)
         version.retry_at = self._clock() + self._retry_seconds
         if version.failures > self._retries:
-            version.state = State.END
+            version.state = VersionState.END
         _log.error("model %s: version %d: %s", load.model, version.number, error)
 
-    def _overdue(self, version: Version) -> ServingError:
+    def _overdue_error(self, version: Version) -> ServingError:
         return ServingError(
             Code.DEADLINE_EXCEEDED,
             f"{version.path} was not loaded within {self._load_seconds:g} s; is its "
             "storage slow? The option --load-timeout allows more time.",
         )
 
-    def _unload(self, model: Model, version: Version) -> None:
-        if version.state >= State.UNLOADING:
+    def _unload(self, model: ServedModel, version: Version) -> None:
+        if version.state >= VersionState.UNLOADING:
             return
         load = self._loads.get(version.path)
         if load is not None and load.version is version:
             load.signal.stop()
-        version.state = State.UNLOADING
+        # First no new requests (only AVAILABLE versions get them), then the end of
+        # those under way, then the memory.
+        version.state = VersionState.UNLOADING
         self._end_if_drained(model.config.name, version)
 
     def _end_if_drained(self, name: str, version: Version) -> None:
         if version.requests:
             return
-        version.state = State.END
+        version.state = VersionState.END
         if version.loaded is not None:
             version.loaded.close()
             version.loaded = None
             _log.info("model %s: version %d is unloaded", name, version.number)
         self._tell_changed()
 
-    def _remove(self, model: Model) -> None:
+    def _remove(self, model: ServedModel) -> None:
         for version in model.versions.values():
             self._unload(model, version)
 
@@ -496,6 +519,10 @@ class ModelManager:
 
     def _reload(self, configs: Sequence[ModelConfig], deadline: float) -> None:
         with self._changed:
+            # The order of a reload: mark what is asked for, list the folders afresh,
+            # load beside the versions in force, and only when everything is loaded
+            # replace the models at once. Any failure before that withdraws the marks,
+            # and clients never notice.
             staged = StagedReload(configs, self._models)
             self._joining = staged.joining
         try:
@@ -504,6 +531,8 @@ class ModelManager:
                 self._reconcile()
                 while not staged.holds():
                     self._wait_for_change(deadline)
+                # No request can come between these lines: the lock is held since
+                # `holds` returned True.
                 for model in staged.commit(self._models):
                     self._remove(model)
                 self._models = staged.models
@@ -529,7 +558,7 @@ class ModelManager:
         if hung:
             raise ServingError(
                 Code.DEADLINE_EXCEEDED,
-                f"{_shortened(hung[0])} was not read in time; its storage hangs.",
+                f"{_shorten_path(hung[0])} was not read in time; its storage hangs.",
             )
 
     def _wait_for_change(self, deadline: float) -> None:
@@ -544,7 +573,7 @@ class ModelManager:
 
     # Small things.
 
-    def _known(self) -> list[Model]:
+    def _known(self) -> list[ServedModel]:
         return [*self._models.values(), *self._joining]
 
     def _is_settled(self) -> bool:
@@ -555,18 +584,18 @@ class ModelManager:
         for listener in self._listeners:
             listener()
 
-    def _model(self, name: str) -> Model:
+    def _model(self, name: str) -> ServedModel:
         if name not in self._models:
             known = ", ".join(self._models) or "none"
             raise not_found(f"model {name!r} is not served here; models: {known}.")
         return self._models[name]
 
 
-def _find(model: Model, version: int | None, label: str | None) -> Version:
+def _find(model: ServedModel, version: int | None, label: str | None) -> Version:
     """Return the version that answers a request."""
     name = model.config.name
     if label is not None:
-        version = _labelled(model, label)
+        version = _version_of_label(model, label)
     ready = {v.number: v for v in model.available()}
     if version is None and ready:
         return ready[max(ready)]
@@ -581,7 +610,7 @@ def _find(model: Model, version: int | None, label: str | None) -> Version:
     return ready[version]
 
 
-def _labelled(model: Model, label: str) -> int:
+def _version_of_label(model: ServedModel, label: str) -> int:
     labels = model.config.version_labels
     if label not in labels:
         raise invalid(
@@ -591,6 +620,6 @@ def _labelled(model: Model, label: str) -> int:
     return labels[label]
 
 
-def _shortened(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """Return a path for a message: one that is too long is a reason for errors."""
     return path if len(path) <= 200 else f"{path[:200]}..."

@@ -52,7 +52,7 @@ class Family:
 
 
 def merge(given: Iterable[Iterable[Family]]) -> list[Family]:
-    """Return the families of several processes as those of one.
+    """Merge the families of several processes, as if one process had counted.
 
     >>> one = Family("rows", "Rows.", "counter", [Sample("rows_total", {}, 2.0)])
     >>> merge([[one], [one]])[0].samples
@@ -62,6 +62,7 @@ def merge(given: Iterable[Iterable[Family]]) -> list[Family]:
     values: dict[str, dict[Any, list[Sample]]] = {}
     for families in given:
         for family in families:
+            # All processes run one program, so the first description holds for all.
             kinds.setdefault(family.name, family)
             found = values.setdefault(family.name, {})
             for sample in family.samples:
@@ -89,6 +90,7 @@ def lasting(ended: Iterable[Family], live: Iterable[Iterable[Family]]) -> list[F
     Counters must not fall when a process ends. Those of a version of a model are
     dropped when no process knows the version any more.
     """
+    # What a living process still reports; the series of other versions end.
     versions = {
         (sample.labels.get("model_name"), sample.labels["version"])
         for families in live

@@ -4,8 +4,8 @@
     metrics.observe(Observed("ctr", 7, "predict", "predict", "REST", Code.OK, 64, 0.1))
     text_of(metrics.families(manager))
 
-Names with ":tensorflow:serving:" are those of TensorFlow Serving, with its units, so
-that existing dashboards work. The series of a version end with it, because a server
+Names with ":tensorflow:serving:" are TensorFlow Serving's own, with its units, so that
+existing dashboards work. The series of a version end with it, because a server
 that is given a new version every hour would otherwise have ever more of them.
 """
 
@@ -19,7 +19,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import Metric
 
-from estimax.serving.lifecycle import Model, State
+from estimax.serving.lifecycle import ServedModel, VersionState
 from estimax.serving.manager import ModelManager
 from estimax.serving.metric_families import Family, Sample
 from estimax.serving.status import Code
@@ -65,7 +65,7 @@ class Observed:
     seconds: float
 
 
-class _Answered(NamedTuple):
+class _AnswerSeries(NamedTuple):
     """The series that an answered request is counted in, besides its status."""
 
     rows: tuple[Counter, Counter]
@@ -74,7 +74,7 @@ class _Answered(NamedTuple):
     seconds: Histogram
 
 
-class _Batched(NamedTuple):
+class _BatchSeries(NamedTuple):
     """The series that a batch is counted in."""
 
     waits: Histogram
@@ -84,7 +84,7 @@ class _Batched(NamedTuple):
     rows: Histogram
 
 
-_Series = tuple[tuple[Counter, Counter], _Answered | None]
+_Series = tuple[tuple[Counter, Counter], _AnswerSeries | None]
 
 
 class ServerMetrics:
@@ -191,7 +191,7 @@ class ServerMetrics:
         }
         # Looking for a series by its labels takes longer than counting.
         self._series: dict[tuple[Any, ...], _Series] = {}
-        self._batches: dict[tuple[str, int], _Batched] = {}
+        self._batches: dict[tuple[str, int], _BatchSeries] = {}
         self._process = prometheus_client.ProcessCollector(registry=None)
 
     def observe(self, request: Observed) -> None:
@@ -206,6 +206,8 @@ class ServerMetrics:
         counts, answered = series
         for count in counts:
             count.inc()
+        # As in TensorFlow Serving, only successes are in the latencies: refusals in
+        # microseconds would hide slow answers.
         if answered is None:
             return
         for count in answered.rows:
@@ -228,7 +230,7 @@ class ServerMetrics:
         # TensorFlow Serving writes the method in lower case for REST only.
         is_rest = request.entry == "REST"
         api = request.method if is_rest else _camel(request.method)
-        return counts, _Answered(
+        return counts, _AnswerSeries(
             rows=(self._tf_rows.labels(model), self._rows.labels(model, version)),
             row_counts=self._tf_row_counts.labels(model),
             microseconds=self._tf_latency.labels(model, api, request.entry),
@@ -255,7 +257,7 @@ class ServerMetrics:
         found = self._batches.get((model, version))
         if found is None:
             labels = model, str(version)
-            found = self._batches[model, version] = _Batched(
+            found = self._batches[model, version] = _BatchSeries(
                 self._queue_seconds.labels(*labels),
                 self._tf_queuing.labels(_POOL),
                 self._run_seconds.labels(*labels),
@@ -282,10 +284,10 @@ class ServerMetrics:
         self._responses.labels(str(status)).inc()
 
     def families(self, manager: ModelManager) -> list[Family]:
-        """Return all metrics, those of the models of a manager included."""
+        """Return all metrics, with the state of the models of a manager."""
         self._forget_versions(manager)
-        own = [_family(metric) for metric in self._registry.collect()]
-        process = [_family(metric) for metric in self._process.collect()]
+        own = [_family_of(metric) for metric in self._registry.collect()]
+        process = [_family_of(metric) for metric in self._process.collect()]
         return [*own, *process, *_manager_families(manager)]
 
     def _forget_versions(self, manager: ModelManager) -> None:
@@ -293,30 +295,32 @@ class ServerMetrics:
         known = {
             (name, str(number))
             for name, model in manager.models().items()
-            for number in _counted(model)
+            for number in _versions_to_keep(model)
         }
         for metric, names in self._of_version.items():
             samples = next(iter(metric.collect())).samples
             for values in {tuple(s.labels[name] for name in names) for s in samples}:
                 if values[1] and values[:2] not in known:
                     metric.remove(*values)
+                    # The cached series are detached now, and counts in them would be
+                    # lost.
                     self._series.clear()
                     self._batches.clear()
 
 
-def _counted(model: Model) -> list[int]:
+def _versions_to_keep(model: ServedModel) -> list[int]:
     """Return the versions whose series are kept; a scrape must see their last counts.
 
     The hundred series of a version take a millisecond of a scrape.
     """
-    ended = [v.number for v in model.versions.values() if v.state is State.END]
+    ended = [v.number for v in model.versions.values() if v.state is VersionState.END]
     dropped = set(sorted(ended)[:-_ENDED_KEPT])
     return [number for number in model.versions if number not in dropped]
 
 
 def text_of(families: Iterable[Family]) -> str:
     """Return metrics in Prometheus' text format."""
-    text = prometheus_client.generate_latest(_Given(families)).decode()
+    text = prometheus_client.generate_latest(_CollectedFamilies(families)).decode()
     # The library appends "_total" to the name of every counter.
     return text.replace(f"{_REQUEST_COUNT}_total", _REQUEST_COUNT)
 
@@ -342,7 +346,7 @@ def totals_of(families: Iterable[Family]) -> dict[str, dict[str, float]]:
     return found
 
 
-class _Given(prometheus_client.registry.Collector):
+class _CollectedFamilies(prometheus_client.registry.Collector):
     """Metrics that have been collected, for the library's text writer."""
 
     def __init__(self, families: Iterable[Family]) -> None:
@@ -356,7 +360,7 @@ class _Given(prometheus_client.registry.Collector):
             yield metric
 
 
-def _family(metric: Metric) -> Family:
+def _family_of(metric: Metric) -> Family:
     samples = [Sample(s.name, s.labels, s.value) for s in metric.samples]
     return Family(metric.name, metric.documentation, metric.type, samples)
 
@@ -390,7 +394,7 @@ def _manager_families(manager: ModelManager) -> Iterator[Family]:
     loaded = [
         (labels, version.loaded, version.requests)
         for labels, version in served
-        if version.state is State.AVAILABLE and version.loaded is not None
+        if version.state is VersionState.AVAILABLE and version.loaded is not None
     ]
     yield _gauge(
         "estimax_queue_rows",

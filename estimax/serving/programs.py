@@ -32,8 +32,10 @@ from estimax.serving.config import BatchingConfig
 from estimax.serving.status import ServingError, invalid
 from estimax.staging import host_plan as plans
 
-Arrays = Mapping[str, NDArray[Any]]
-Shapes = tuple[tuple[int, ...], ...]  # of the arrays, in the order of their names
+NamedArrays = Mapping[str, NDArray[Any]]
+ArgumentShapes = tuple[
+    tuple[int, ...], ...
+]  # of the arrays, in the order of their names
 NamedShapes = Mapping[str, tuple[int, ...]]
 MOST_LEARNED: Final = 64  # shapes that are compiled while requests are answered
 
@@ -58,10 +60,12 @@ class Programs:
             name: index for index, group in enumerate(self._groups) for name in group
         }
         self._fills = _list_fills(bundle)
-        self._compiled: dict[tuple[int, Shapes], Any] = {}
+        self._compiled: dict[tuple[int, ArgumentShapes], Any] = {}
+        # Serializes compiling. Reading `_compiled` needs no lock: entries are only
+        # added, and a program never changes.
         self._lock = threading.Lock()
         self.late_compiles = 0  # while requests were answered; see the module
-        self._learned: dict[Shapes, None] = {}
+        self._learned: dict[ArgumentShapes, None] = {}
         self._is_ready = False
 
     def compile(
@@ -81,15 +85,15 @@ class Programs:
         batching = self._batching
         for size in batching.batch_sizes:
             check()
-            self._warm(self._padded(row, size, batching.list_lengths[0]))
+            self._run_once(self._pad(row, size, batching.list_lengths[0]))
         if (length := self._length(example)) > batching.list_lengths[0]:
             for size in batching.sizes_of_long_lists:  # the model's lists are long
                 check()
-                self._warm(self._padded(row, size, length))
+                self._run_once(self._pad(row, size, length))
         for wanted in shapes:
             if self._fits(wanted):
                 check()
-                self._warm(
+                self._run_once(
                     {
                         name: np.zeros(wanted[name], spec.dtype)
                         for name, spec in self._bundle.arguments.items()
@@ -103,7 +107,7 @@ class Programs:
         names = list(self._bundle.arguments)
         return [dict(zip(names, s, strict=True)) for s in list(self._learned)]
 
-    def _warm(self, arrays: Arrays) -> None:
+    def _run_once(self, arrays: NamedArrays) -> None:
         for group in self._groups:
             name = next(iter(group))
             for answer in self._compute(name, arrays, may_compile=True).values():
@@ -134,6 +138,8 @@ class Programs:
         """
         arrays = self._bundle.transform(batch)
         rows = len(next(iter(arrays.values())))
+        # All lists of a batch get one length. A length for each feature would multiply
+        # the number of shapes.
         length = self._length(arrays)
         is_long = length > self._batching.list_lengths[0]
         sizes = (
@@ -141,9 +147,11 @@ class Programs:
             if is_long
             else self._batching.batch_sizes
         )
+        # There is one: the queue makes no batch of more rows than the largest size.
         size = next(n for n in sizes if n >= rows)
-        padded = self._padded(arrays, size, length)
+        padded = self._pad(arrays, size, length)
         computed = self._compute(signature, padded, may_compile)
+        # From the batch as it came: forwarded features never go to the device.
         forwarded = self._bundle.forwarded(batch)
         return {
             spec.name: spec.to_wire(
@@ -154,10 +162,11 @@ class Programs:
             for spec in self._bundle.signature(signature).outputs
         }
 
-    def _compute(self, signature: str, arrays: Arrays, may_compile: bool) -> Any:
+    def _compute(self, signature: str, arrays: NamedArrays, may_compile: bool) -> Any:
         shapes = tuple(array.shape for array in arrays.values())
         index = self._group_of[signature]
         key = index, shapes
+        # Never `jit`, which would compile a new shape without asking.
         program = self._compiled.get(key)
         if program is None:
             if not may_compile:
@@ -166,7 +175,7 @@ class Programs:
         answers = program(self._bundle.weights, arrays)
         return answers[self._groups[index][signature]]
 
-    def _compile(self, key: tuple[int, Shapes], arrays: Arrays) -> Any:
+    def _compile(self, key: tuple[int, ArgumentShapes], arrays: NamedArrays) -> Any:
         with self._lock:
             if key not in self._compiled:
                 if self._is_ready:
@@ -176,7 +185,7 @@ class Programs:
                 self.late_compiles += self._is_ready
             return self._compiled[key]
 
-    def _learn(self, shapes: Shapes) -> None:
+    def _learn(self, shapes: ArgumentShapes) -> None:
         if shapes not in self._learned and len(self._learned) >= MOST_LEARNED:
             raise invalid(
                 f"expected one of the {MOST_LEARNED} shapes of features that were "
@@ -185,7 +194,7 @@ class Programs:
             )
         self._learned[shapes] = None
 
-    def _length(self, arrays: Arrays) -> int:
+    def _length(self, arrays: NamedArrays) -> int:
         """Return the length to which all lists of a batch are padded."""
         longest = max(
             (
@@ -202,13 +211,13 @@ class Programs:
             raise too_long(longest, self._batching.max_list_length)
         return found
 
-    def _padded(
-        self, arrays: Arrays, size: int, length: int
+    def _pad(
+        self, arrays: NamedArrays, size: int, length: int
     ) -> dict[str, NDArray[Any]]:
         """Pad to `size` rows, and all lists to `length`, so that few shapes exist."""
         return {
             name: with_last_row_repeated(
-                _with_lists(array, self._fills.get(name), length), size
+                _pad_lists(array, self._fills.get(name), length), size
             )
             for name, array in arrays.items()
         }
@@ -268,7 +277,7 @@ def _fill_value(transform: Any, spec: ArgumentSpec) -> float:
     return 0  # weights, and which numbers are present
 
 
-def _with_lists(
+def _pad_lists(
     array: NDArray[Any], fill: _ListFill | None, length: int
 ) -> NDArray[Any]:
     if fill is None or all(array.shape[axis] == length for axis in fill.axes):
@@ -277,7 +286,7 @@ def _with_lists(
     for axis in fill.axes:
         more[axis] = 0, max(length - array.shape[axis], 0)
     padded = np.pad(array, more, constant_values=fill.value)
-    # Longer lists are those of an example, whose first values are enough to compile.
+    # Only the example of a bundle has longer lists; to compile, its first values do.
     kept = (
         slice(length) if axis in fill.axes else slice(None)
         for axis in range(array.ndim)

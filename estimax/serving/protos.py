@@ -47,7 +47,7 @@ def request_message(name: str) -> Any:
 
     The fields of `_UNPARSED` have the same bytes as in `message(name)`, but are not
     parsed with the message: a server first checks which of them it needs, and parses
-    those of a large request in a thread.
+    the fields of a large request in a thread.
 
     >>> sent = message("PredictRequest")()
     >>> sent.inputs["age"].dtype = 1

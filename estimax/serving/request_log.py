@@ -29,16 +29,16 @@ from estimax.core.errors import ConfigError
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.streams.columns import slice_rows
-from estimax.serving import json_values
-from estimax.serving.inference import Answer, Columns
-from estimax.serving.json_rows import JsonRows
+from estimax.serving import json_bodies
+from estimax.serving.inference import Answer, RequestColumns
+from estimax.serving.requests import PendingRows
 
 _log = logging.getLogger("estimax.serving")
 _MOST_ROWS: Final = 100  # of a request, in its line
 _MOST_WAITING: Final = 100  # requests that have not been written yet
 _CLOSE_SECONDS: Final = 10.0  # to write what waits, at the end
 _LOG_SECONDS: Final = 60.0  # a line about lost requests at most this often
-_Recorded = tuple[float, Answer, Columns]  # when
+_Recorded = tuple[float, Answer, RequestColumns]  # when
 
 
 class RequestLog:
@@ -80,7 +80,7 @@ class RequestLog:
         )
         self._writer.start()
 
-    def record(self, answer: Answer, columns: Columns) -> None:
+    def record(self, answer: Answer, columns: RequestColumns) -> None:
         """Write a request soon, or not, at random."""
         if random.random() >= self._rate:
             return
@@ -124,7 +124,7 @@ class _RotatingFile:
         self._path = path
         self._max_bytes = max_bytes
         self._files = files
-        self._descriptor = self._opened()
+        self._descriptor = self._open()
 
     def write(self, line: bytes) -> None:
         """Append a line; raise OSError if it does not fit, and leave none of it."""
@@ -144,7 +144,7 @@ class _RotatingFile:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         # Readable by the group, as log files are; requests may be confidential.
         return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
 
@@ -153,14 +153,14 @@ class _RotatingFile:
             older = f"{self._path}.{number - 1}" if number > 1 else str(self._path)
             if os.path.exists(older):
                 os.replace(older, f"{self._path}.{number}")
-        descriptor = self._opened()
+        descriptor = self._open()
         os.close(self._descriptor)
         self._descriptor = descriptor
 
 
-def _line(at: float, answer: Answer, columns: Columns) -> bytes:
+def _line(at: float, answer: Answer, columns: RequestColumns) -> bytes:
     rows = min(answer.rows, _MOST_ROWS)
-    if isinstance(columns, JsonRows):
+    if isinstance(columns, PendingRows):
         columns = columns.slice_rows(0, rows).by_name()
     line = {
         "time": at,
@@ -171,7 +171,7 @@ def _line(at: float, answer: Answer, columns: Columns) -> bytes:
         "inputs": _first_rows(columns, rows),
         "outputs": _first_rows(answer.outputs, rows),
     }
-    return json_values.dumps(line, is_finite=False) + b"\n"
+    return json_bodies.dumps(line, is_finite=False) + b"\n"
 
 
 def _first_rows(columns: Mapping[str, Any], rows: int) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Strings):
         value = np.asarray(value)
     if isinstance(value, np.ndarray) and value.dtype == object:
-        return json_values.texts_json(value, is_bytes=False)
+        return json_bodies.texts_json(value, is_bytes=False)
     return value
 
 

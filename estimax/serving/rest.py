@@ -19,11 +19,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from estimax.serving import json_values, pages
-from estimax.serving.config import METRICS_PATH
+from estimax.serving import json_bodies
+from estimax.serving.config import METRICS_PATH, RestLimits
 from estimax.serving.describe import (
     metadata_json,
     models_json,
+    page,
+    page_state,
     status_json,
 )
 from estimax.serving.examples import example_from_json
@@ -32,13 +34,12 @@ from estimax.serving.inference import (
     InferenceService,
     Target,
 )
-from estimax.serving.json_pieces import JsonPieces, parse_in_pieces
-from estimax.serving.json_rows import features_from_json
+from estimax.serving.json_bodies import JsonPieces, parse_in_pieces
 from estimax.serving.metric_families import Family
 from estimax.serving.metrics import Observed, ServerMetrics, text_of, totals_of
-from estimax.serving.off_loop import LARGE, SMALL
-from estimax.serving.requests import CLASSES, REGRESSION, SCORES
+from estimax.serving.requests import CLASSES, REGRESSION, SCORES, features_from_json
 from estimax.serving.status import Code, ServingError, check_token, invalid
+from estimax.serving.threads import LARGE, SMALL
 from estimax.serving.versions import LoadedVersion
 
 _access = logging.getLogger("estimax.serving.access")
@@ -50,6 +51,8 @@ _INT64: Final = 2**63
 _LIVE: Final = ("/healthz", "/livez", "/v2/health/live")
 _READY: Final = ("/readyz", "/v2/health/ready")
 _HEALTH: Final = (*_LIVE, *_READY)
+# TensorFlow Serving matches the path without regard to case, and the verb after it with
+# regard: ":Predict" is a malformed request.
 _PATH: Final = re.compile(
     r"/v1/models(?:/(?P<name>[^/:]+)"
     r"(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?"
@@ -61,23 +64,6 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 # The target, the body, and its size in bytes.
 Verb = Callable[[Target, dict[str, Any], int], Awaitable["Response"]]
-
-
-@dataclass(frozen=True)
-class RestLimits:
-    """The limits of REST requests.
-
-    Args:
-      timeout: Seconds until a request is answered with 504.
-      max_body: The largest body in bytes, after decompression.
-      token: The bearer token that requests must carry. None: none.
-      allows_cors: Whether pages of other origins may send requests.
-    """
-
-    timeout: float = 30.0
-    max_body: int = 64 * 1024 * 1024
-    token: str | None = None
-    allows_cors: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +83,7 @@ class RestApp:
       metrics: Counts them.
       limits: Sizes, time and access.
       is_draining: Whether the server is about to stop, for `/readyz`.
-      families: Returns the metrics of the server. None: those of `metrics`.
+      families: Returns the metrics of the server. None: the families of `metrics`.
       metrics_path: The path of the metrics. None: there is none.
     """
 
@@ -142,11 +128,13 @@ class RestApp:
     async def _respond(self, scope: Mapping[str, Any], receive: Receive) -> Response:
         start = time.perf_counter()
         try:
+            # Before the path is looked at: without a token nobody learns which models
+            # exist.
             self._check_token(scope)
             return await self._route(scope, receive)
         except ServingError as error:
             if not error.is_counted:
-                self._count(scope, error.code, time.perf_counter() - start)
+                self._count_failure(scope, error.code, time.perf_counter() - start)
             return _error(error)
         except Exception as error:  # a bug: the connection and the server live on
             logging.getLogger("estimax.serving").exception("request failed")
@@ -155,8 +143,8 @@ class RestApp:
             )
 
     def _check_token(self, scope: Mapping[str, Any]) -> None:
-        # Only health checks need no token. Paths are compared whole, because those of
-        # models are matched without regard to case.
+        # Only health checks need no token. Compare the exact path: model routes ignore
+        # case, so "/LIVEZ" must not skip the check.
         # A browser asks with OPTIONS before it sends the token.
         is_open = scope["path"] in _HEALTH or scope["method"] == "OPTIONS"
         if self._limits.token is not None and not is_open:
@@ -170,12 +158,14 @@ class RestApp:
         if path == self._metrics_path and method == "GET":
             families = await self._families()
             # Thousands of lines, for which requests need not wait.
-            return _text(await self._service.off_loop.run(LARGE, text_of, families))
+            return _text(
+                await self._service.decode_threads.run(LARGE, text_of, families)
+            )
         if path == "/ui/state" and method == "GET":
             totals = totals_of(await self._families())
-            return _json(pages.state(self._service.manager, totals))
-        if (page := self._page(method, path)) is not None:
-            return page
+            return _json(page_state(self._service.manager, totals))
+        if (found := self._page(method, path)) is not None:
+            return found
         match = _PATH.fullmatch(path)
         if match is None and path.startswith("/v1/"):
             raise invalid(f"malformed request: {method} {path}")
@@ -195,13 +185,15 @@ class RestApp:
                 "ready\n" if is_ready else "not ready\n", 200 if is_ready else 503
             )
         if path in ("/", "/ui", "/ui/"):
-            return Response(200, pages.page(), b"text/html; charset=utf-8")
+            return Response(200, page(), b"text/html; charset=utf-8")
         return None
 
     async def _own_families(self) -> list[Family]:
         return self._metrics.families(self._service.manager)
 
-    def _count(self, scope: Mapping[str, Any], code: Code, seconds: float) -> None:
+    def _count_failure(
+        self, scope: Mapping[str, Any], code: Code, seconds: float
+    ) -> None:
         """Count a request that failed before it reached a model."""
         match = _PATH.fullmatch(_raw_path(scope))
         verb = (match["rest"] or "") if match is not None else ""
@@ -209,6 +201,7 @@ class RestApp:
         if is_question and code is not Code.UNAUTHENTICATED:
             return  # status and metadata are not inference
         name = urllib.parse.unquote(match["name"] or "") if match is not None else ""
+        # A label for each name that clients invent would fill the memory of Prometheus.
         known = name if name in self._service.manager.models() else ""
         method = verb[1:] if verb in self._verbs else ""
         self._metrics.observe(
@@ -257,36 +250,40 @@ class RestApp:
             timeout=self._limits.timeout,
             size=size,
         )
+        # After the run: only the outputs show whether they have a row for each
+        # instance.
         if is_row_form:
             _check_rows(answer)
-        write = json_values.predictions_json
-        return await self._written(answer, write, answer.outputs, is_row_form)
+        write = json_bodies.predictions_json
+        return await self._write(answer, write, answer.outputs, is_row_form)
 
     async def _classify(
         self, target: Target, body: dict[str, Any], size: int
     ) -> Response:
-        examples = await self._service.off_loop.run(size, _examples, body)
+        examples = await self._service.decode_threads.run(size, _examples, body)
         answer = await self._service.classify(
             _with_signature(target, body), examples, self._limits.timeout
         )
-        return await self._written(answer, _classes_json, answer)
+        return await self._write(answer, _classes_json, answer)
 
     async def _regress(
         self, target: Target, body: dict[str, Any], size: int
     ) -> Response:
-        examples = await self._service.off_loop.run(size, _examples, body)
+        examples = await self._service.decode_threads.run(size, _examples, body)
         answer = await self._service.regress(
             _with_signature(target, body), examples, self._limits.timeout
         )
         values = answer.outputs[REGRESSION]
-        return await self._written(answer, json_values.list_json, "results", values)
+        return await self._write(answer, json_bodies.list_json, "results", values)
 
-    async def _written(
+    async def _write(
         self, answer: Answer, write: Callable[..., bytes], *arguments: Any
     ) -> Response:
         """Return the answer that `write(*arguments)` writes, in a thread if large."""
-        size = json_values.SIZE_OF_NUMBER * sum(a.size for a in answer.outputs.values())
-        return Response(200, await self._service.off_loop.run(size, write, *arguments))
+        size = json_bodies.SIZE_OF_NUMBER * sum(a.size for a in answer.outputs.values())
+        return Response(
+            200, await self._service.decode_threads.run(size, write, *arguments)
+        )
 
     async def _body(
         self, scope: Mapping[str, Any], receive: Receive
@@ -296,17 +293,18 @@ class RestApp:
         encoding = (_header(scope, b"content-encoding") or b"").lower()
         if encoding == b"gzip":
             # A small body may become a large one.
-            run, most = self._service.off_loop.run, self._limits.max_body
-            data = await run(LARGE, _inflated, data, most)
+            run, most = self._service.decode_threads.run, self._limits.max_body
+            data = await run(LARGE, _inflate, data, most)
         elif encoding not in (b"", b"identity"):
             raise invalid(
                 f"Content-Encoding: expected gzip, found {encoding.decode()}."
             )
         size = len(data)
+        # In the event loop: handing a body to a thread takes 50 microseconds.
         if size <= SMALL:
-            return json_values.parse(data), size
-        parse = json_values.parse if size <= _PARSED_AT_ONCE else parse_in_pieces
-        return await self._service.off_loop.run(size, parse, data), size
+            return json_bodies.parse(data), size
+        parse = json_bodies.parse if size <= _PARSED_AT_ONCE else parse_in_pieces
+        return await self._service.decode_threads.run(size, parse, data), size
 
     async def _read(self, receive: Receive) -> bytes:
         pieces, size, more = [], 0, True
@@ -316,6 +314,7 @@ class RestApp:
                 raise ServingError(Code.CANCELLED, "the client closed the connection.")
             pieces.append(event.get("body", b""))
             size += len(pieces[-1])
+            # While it arrives, and not by Content-Length, which a client may leave out.
             if size > self._limits.max_body:
                 raise _too_large(self._limits.max_body)
             more = event.get("more_body", False)
@@ -329,13 +328,14 @@ class RestApp:
         if self._is_draining():
             # Clients open their next connection to a server that stays.
             headers.append((b"connection", b"close"))
+        # Both pass: a queue empties, and a model ends loading.
         if response.status in (429, 503):
             headers.append((b"retry-after", b"1"))
         if self._limits.allows_cors and _header(scope, b"origin"):
             headers += _CORS
         accepted = _header(scope, b"accept-encoding") or b""
         if len(body) > _COMPRESSED_FROM and b"gzip" in accepted:
-            body = await self._compressed(body)
+            body = await self._compress(body)
             headers.append((b"content-encoding", b"gzip"))
         headers.append((b"content-length", b"%d" % len(body)))
         start = {"type": "http.response.start", "status": response.status}
@@ -347,8 +347,8 @@ class RestApp:
             part = {"type": "http.response.body", "body": body[place:end]}
             await send({**part, "more_body": end < len(body)})
 
-    async def _compressed(self, body: bytes) -> bytes:
-        return await self._service.off_loop.run(len(body), gzip.compress, body, 1)
+    async def _compress(self, body: bytes) -> bytes:
+        return await self._service.decode_threads.run(len(body), gzip.compress, body, 1)
 
 
 _CORS: Final = [
@@ -415,12 +415,12 @@ def _examples(body: Mapping[str, Any]) -> list[bytes]:
 
 def _classes_json(answer: Answer) -> bytes:
     """Return `results`: [label, score] of every class of every row."""
-    rows = _classes(answer.outputs)
-    is_finite = json_values.are_finite(answer.outputs.values())
-    return json_values.list_json("results", rows, is_finite)
+    rows = _class_pairs(answer.outputs)
+    is_finite = json_bodies.are_finite(answer.outputs.values())
+    return json_bodies.list_json("results", rows, is_finite)
 
 
-def _classes(outputs: Mapping[str, Any]) -> list[list[list[Any]]]:
+def _class_pairs(outputs: Mapping[str, Any]) -> list[list[list[Any]]]:
     given = next(iter(outputs.values()))
     rows, width = given.shape[0], given.shape[-1] if given.ndim > 1 else 1
     labels = (
@@ -448,14 +448,16 @@ def _check_rows(answer: Answer) -> None:
             )
 
 
-def _inflated(data: bytes, most: int) -> bytes:
+def _inflate(data: bytes, most: int) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     try:
+        # At most one byte beyond the limit: a few kB of gzip may hold gigabytes.
         found = inflater.decompress(data, most + 1)
     except zlib.error as error:
         raise invalid(f"the body is not gzip: {error}.") from None
     if len(found) > most:
         raise _too_large(most)
+    # Without its end, the checksum of the body has not been compared.
     if not inflater.eof:
         raise invalid("the body is not gzip: it is cut off.")
     return found
@@ -473,17 +475,18 @@ def _preflight(scope: Mapping[str, Any]) -> Response:
     origin = _header(scope, b"origin") or b""
     if not origin.startswith((b"http://", b"https://")):
         raise invalid("OPTIONS: expected the header 'Origin' of a web page.")
+    # The CORS headers themselves are added by `_send`, to every answer.
     return _json({})
 
 
 def _error(error: ServingError) -> Response:
     # A name that a client sent may be no valid text.
     text = str(error).encode("utf-8", "backslashreplace").decode()
-    return Response(error.code.http, json_values.dumps({"error": text}))
+    return Response(error.code.http, json_bodies.dumps({"error": text}))
 
 
 def _json(value: Any) -> Response:
-    return Response(200, json_values.dumps(value))
+    return Response(200, json_bodies.dumps(value))
 
 
 def _text(text: str, status: int = 200) -> Response:

@@ -30,12 +30,9 @@ from grpc_health.v1 import health_pb2_grpc
 
 from estimax.core.errors import ConfigError
 from estimax.export.bundle import has_programs_in_use
-from estimax.serving.batching import BatchQueue, Scheduler, Task, as_serving_error
-from estimax.serving.config import (
-    METRICS_PATH,
-    ModelConfig,
-    read_metrics_path,
-)
+from estimax.serving.batching import BatchQueue, BatchTask, Scheduler, as_serving_error
+from estimax.serving.config import METRICS_PATH, ModelConfig, ServerConfig
+from estimax.serving.config_files import ModelsFile, batching_of, read_metrics_path
 from estimax.serving.connections import Connections
 from estimax.serving.grpc_api import add_services
 from estimax.serving.health import Health
@@ -47,20 +44,16 @@ from estimax.serving.listening import (
     grpc_options,
     listen_grpc,
 )
-from estimax.serving.loading import StopSignal, run_in_thread
 from estimax.serving.manager import ModelManager
 from estimax.serving.metric_families import Family, Sample, by_worker
 from estimax.serving.metrics import Observed, ServerMetrics
-from estimax.serving.model_batching import batching_of
-from estimax.serving.models_file import ModelsFile
 from estimax.serving.programs import NamedShapes
-from estimax.serving.reload_threads import ReloadThreads
 from estimax.serving.request_log import RequestLog
 from estimax.serving.rest import RestApp
-from estimax.serving.server_config import ServerConfig
 from estimax.serving.status import Code, ServingError
+from estimax.serving.threads import ReloadThreads, StopSignal, run_in_thread
 from estimax.serving.versions import LoadedVersion, compile_in_child, load_version
-from estimax.serving.worker_link import WorkerLink
+from estimax.serving.workers import WorkerLink
 
 _log = logging.getLogger("estimax.serving")
 _RELOAD_SECONDS: Final = 600.0
@@ -109,13 +102,16 @@ class Server:
             load_threads=config.load_threads,
         )
         self._reloads = ReloadThreads(self.manager.reload)
-        self._request_log = _request_log(config, link, self.metrics)
+        self._request_log = _open_request_log(config, link, self.metrics)
         self._connections = Connections(
             config.max_connections,
             config.request_read_seconds,
             lambda reason: self.metrics.closed_connections.labels(reason).inc(),
         )
+        # Owned by the event loop; other threads only ask.
         self._is_draining = False
+        # Belongs to the event loop: while it runs, other threads set it by
+        # `call_soon_threadsafe`.
         self._stop = asyncio.Event()
         self._stopped = threading.Event()  # the same for threads
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -170,11 +166,15 @@ class Server:
                     if on_ready is not None:
                         on_ready(self)
                 await self._stop.wait()
+                # The order of the end: not ready, wait for load balancers, close the
+                # ports, answer what is under way, unload, end the batch threads, close
+                # the log.
                 await self._drain()
         finally:
             self.stop()
             has_ended = await asyncio.to_thread(self.manager.close, self._grace_left())
             self.is_still_loading = not has_ended
+            # After REST and gRPC have ended: requests under way need the threads.
             self._scheduler.close()
             if self._request_log is not None:
                 self._request_log.close()
@@ -185,7 +185,9 @@ class Server:
         self.manager.notify()
         _log.info("stopping: waiting %g s before closing", self._config.drain_delay)
         await asyncio.sleep(self._config.drain_delay)
+        # One deadline for REST, gRPC and loads, which end at the same time.
         self._deadline = time.monotonic() + self._config.shutdown_grace
+        # At the same moment for all, or REST would use up the time of gRPC.
         for close in self._close_listeners:
             close()
 
@@ -208,6 +210,7 @@ class Server:
         Raises:
           ServingError: The models are refused, or not ready in time.
         """
+        # Once, by the worker that was asked, before any worker changes.
         if not self._config.allows_pending_labels:
             _check_labels(self.manager, configs)
         if self._link is None:
@@ -275,6 +278,7 @@ class Server:
             reads_file=self._config.reads_batching_params,
         )
         shapes = learned_shapes(self.manager, path)
+        # At the start nobody waits for answers, and a child only costs time.
         if is_serving and not has_programs_in_use(path):
             compile_in_child(path, batching, stop, shapes)
         base = str(path.parent)
@@ -323,22 +327,28 @@ class Server:
         while True:
             await asyncio.sleep(seconds)
             try:
-                configs = await asyncio.to_thread(self._models_file.changed)
+                configs = await asyncio.to_thread(self._models_file.read_if_changed)
                 if configs is not None:
                     await self.reload(configs, _RELOAD_SECONDS)
-                    self._models_file.applied()
+                    self._models_file.note_applied()
             except Exception as error:
                 _log.error("%s: %s", self._config.model_config_file, error)
 
     def _observe(self, request: Observed) -> None:
-        # Names come from clients: count only those of models that exist.
+        # Names come from clients: count only names of models that exist.
         if not self.manager.has_model(request.model):
             request = replace(request, model="", version=None)
         self.metrics.observe(request)
 
     def _observe_batch(
-        self, queue: BatchQueue, tasks: Sequence[Task], start: float, seconds: float
+        self,
+        queue: BatchQueue,
+        tasks: Sequence[BatchTask],
+        start: float,
+        seconds: float,
     ) -> None:
+        # Found at the first batch: a load knows its folder and not its model. Kept,
+        # because this runs after every batch.
         if queue.labels is None:
             queue.labels = _labels_of(queue, self.manager)
         if queue.labels is not None:
@@ -389,6 +399,7 @@ class Server:
         server = _Uvicorn(settings)
         serving = asyncio.create_task(server.serve(sockets=[bound]))
         serving.add_done_callback(lambda _: self.stop())
+        # uvicorn has no event for it.
         while not server.started:
             if serving.done():
                 await serving  # raises the reason
@@ -481,7 +492,7 @@ def _read_tls(config: ServerConfig) -> tuple[Tls | None, Tls | None]:
     return tls, tls
 
 
-def _request_log(
+def _open_request_log(
     config: ServerConfig, link: WorkerLink | None, metrics: ServerMetrics
 ) -> RequestLog | None:
     if config.request_log is None:
@@ -504,7 +515,7 @@ def learned_shapes(manager: ModelManager, path: Path) -> list[NamedShapes]:
     found = {
         tuple(shapes.items()): shapes
         for model in manager.models().values()
-        # The model is a folder of versions, or one bundle beside those of others.
+        # The model is a folder of versions, or the bundle itself.
         if Path(model.config.base_path) in (path, path.parent)
         for version in model.versions.values()
         if version.loaded is not None
@@ -523,7 +534,7 @@ def _labels_of(queue: BatchQueue, manager: ModelManager) -> tuple[str, int] | No
 
 
 def _check_labels(manager: ModelManager, configs: Sequence[ModelConfig]) -> None:
-    """Raise unless every label is that of a version that answers requests."""
+    """Raise unless every label points to a version that answers requests."""
     models = manager.models()
     for config in configs:
         model = models.get(config.name)

@@ -3,8 +3,8 @@
     raise ServingError(Code.NOT_FOUND, "model 'ctr' is not served here")
     Code.NOT_FOUND.http                    # 404
 
-The numbers are those of gRPC. TensorFlow Serving answers REST requests with the HTTP
-status that belongs to the code.
+The numbers are the status codes of gRPC. TensorFlow Serving answers REST requests with
+the HTTP status that belongs to the code.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ def check_token(token: str, given: bytes) -> None:
       token: The token of the server.
       given: The header or metadata "authorization".
     """
+    # The time of `==` would tell how many characters of a guess are right.
     if not hmac.compare_digest(given, b"Bearer " + token.encode()):
         raise ServingError(
             Code.UNAUTHENTICATED,

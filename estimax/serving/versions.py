@@ -1,8 +1,13 @@
 """A version of a model: loaded, compiled, and ready to answer requests.
 
-version = load_version(path, BatchingConfig(), scheduler)
-version.submit("predict", raw_batch, deliver)
-version.close()
+    version = load_version(path, BatchingConfig(), scheduler)
+    version.submit("predict", raw_batch, deliver)
+    version.close()
+
+    for path in prepare(config): ...    # fill the compilation cache, e.g. of an image
+
+A version is compiled before it answers: first in a child process of low priority, into
+the compilation cache that both share, and then again here, from the cache.
 """
 
 from __future__ import annotations
@@ -15,30 +20,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from estimax import export
+from estimax.core.errors import ConfigError
 from estimax.core.sparse import Sparse
 from estimax.export import Bundle
+from estimax.export.manifest import MANIFEST, version_folders
 from estimax.export.signature import input_name, origins_of
 from estimax.serving.batching import (
     Answers,
-    Features,
+    BatchTask,
+    RequestFeatures,
     Scheduler,
-    Task,
     answer_in_pieces,
     row_count,
 )
-from estimax.serving.config import BatchingConfig
-from estimax.serving.json_rows import FeatureReader, JsonRows
-from estimax.serving.loading import StopSignal, run_in_thread
+from estimax.serving.config import BatchingConfig, ModelConfig, ServerConfig
+from estimax.serving.config_files import batching_of, read_model_configs
+from estimax.serving.examples import compile_parser
 from estimax.serving.programs import NamedShapes, Programs, too_long
-from estimax.serving.requests import IdCheck
+from estimax.serving.requests import FeatureReader, IdCheck, PendingRows
 from estimax.serving.status import invalid
-from estimax.serving.tensor_rows import TensorReader
+from estimax.serving.tensors import TensorReader
+from estimax.serving.threads import StopSignal, run_in_thread
 from estimax.serving.warm_up import run_warm_up
 
 _log = logging.getLogger("estimax.serving")
@@ -77,7 +85,7 @@ class LoadedVersion:
     def submit(
         self,
         signature: str,
-        batch: Features,
+        batch: RequestFeatures,
         deliver: Callable[[Answers | Exception], None],
         deadline: float | None = None,
         is_wanted: Callable[[], bool] = lambda: True,
@@ -96,14 +104,18 @@ class LoadedVersion:
           FeatureError: An id is out of range.
         """
         rows = row_count(batch)
+        # Now, before the rows are queued: a batch must not fail for one of its
+        # requests.
         self._check_lists(batch)
         if rows <= self._batching.max_batch_size:  # a larger one shares no batch
             self._check_ids(batch)
-        self.queue.submit(Task(batch, rows, signature, deliver, deadline, is_wanted))
+        self.queue.submit(
+            BatchTask(batch, rows, signature, deliver, deadline, is_wanted)
+        )
 
-    def _check_lists(self, batch: Features) -> None:
+    def _check_lists(self, batch: RequestFeatures) -> None:
         """Refuse lists that no program takes, before others share their batch."""
-        others = batch.others if isinstance(batch, JsonRows) else batch
+        others = batch.others if isinstance(batch, PendingRows) else batch
         most = self._batching.max_list_length
         for origin, value in others.items():
             if (
@@ -152,6 +164,8 @@ def load_version(
             "them. Serve the folder of the version, which predicts."
         )
     programs = Programs(bundle, batching)
+    # From the cache, if a child has compiled it; the order is compile, self-test, warm-
+    # up, and only then a queue: no request can see a version that fails.
     programs.compile(shapes, check)
     # With these programs: the bundle would compile its own for one more batch size.
     bundle.self_test(
@@ -164,7 +178,7 @@ def load_version(
     if runs_warm_up:
         run_warm_up(bundle, programs, batching.max_batch_size, check)
     seconds = time.perf_counter() - start
-    programs.late_compiles = 0  # nobody waited for those of warm-up requests
+    programs.late_compiles = 0  # nobody waited while warm-up requests compiled
     loaded = LoadedVersion(bundle, programs, scheduler, batching)
     loaded.warm_up_seconds = seconds if runs_warm_up else None
     return loaded
@@ -204,6 +218,7 @@ def compile_in_child(
         try:
             # They may be more than an argument of a command can have.
             run_in_thread(partial(_send_line, child.stdin, list(shapes)), "shapes")
+            # Polled, to notice the signal of the load within 50 ms.
             while child.poll() is None:
                 signal.wait(0.05)
         finally:
@@ -222,3 +237,56 @@ def _send_line(pipe: IO[bytes] | None, value: Any) -> None:
     with contextlib.suppress(OSError, ValueError):  # the child, or the load, has ended
         pipe.write(json.dumps(value).encode() + b"\n")
         pipe.flush()
+
+
+def prepare(config: ServerConfig) -> Iterator[Path]:
+    """Compile the models of a server into the compilation cache.
+
+    Use it when an image is built, so that a server in it starts from a full cache. It
+    loads every version that a server would, and the parser of Examples.
+
+    Args:
+      config: The settings of the server.
+
+    Yields:
+      The folder of each version, after it has been compiled.
+
+    Raises:
+      EstimaxError: A version cannot be loaded, or a model has none.
+    """
+    scheduler = Scheduler(1)
+    try:
+        models = config.models or read_model_configs(
+            Path(config.model_config_file or "")
+        )
+        for model in models:
+            for path in _versions_to_serve(model):
+                batching = batching_of(
+                    path, config.batching, reads_file=config.reads_batching_params
+                )
+                loaded = load_version(path, batching, scheduler)
+                compile_parser(loaded.bundle)
+                loaded.close()
+                yield path
+    finally:
+        scheduler.close()
+
+
+def _versions_to_serve(config: ModelConfig) -> list[Path]:
+    """Return the folders of the versions of a model that its policy chooses.
+
+    Raises:
+      ConfigError: There is none.
+    """
+    base = Path(config.base_path)
+    if (base / MANIFEST).is_file():
+        return [base]
+    try:
+        folders = version_folders(base)
+    except OSError as error:
+        raise ConfigError(f"{base}: cannot be read: {error.strerror}.") from None
+    complete = {n: path for n, path in folders.items() if (path / MANIFEST).is_file()}
+    chosen = config.version_policy.choose(list(complete))
+    if not chosen:
+        raise ConfigError(f"model {config.name!r}: {base} has no version to serve.")
+    return [complete[number] for number in chosen]

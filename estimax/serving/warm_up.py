@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 
 from estimax.core.errors import BundleError, InputError
 from estimax.export import CLASSIFY, Bundle
-from estimax.export.selftest import check_answers
+from estimax.export.selftest import WARM_UP_FILE, check_answers
 from estimax.export.signature import DEFAULT_SIGNATURE, Signature
-from estimax.export.warm_up import WARM_UP_FILE
 from estimax.formats.records import iter_record_blocks
 from estimax.serving.batching import Answers, answer_in_pieces, as_serving_error
 from estimax.serving.examples import (
@@ -145,6 +144,8 @@ class _Runner:
         labels = [[one.label.encode() for one in row] for row in rows]
         scores = [[one.score for one in row] for row in rows]
         expected = {"classes": _table(labels, object), "scores": _table(scores, "f4")}
+        # A response has a label and a score for each class even if the signature has
+        # only one of the two outputs; the other is a filler.
         names = {one.name for one in signature.outputs} if rows else set()
         found = self._answers(signature, self._from_examples(given))
         kept = {name: expected[name] for name in names}
@@ -163,6 +164,7 @@ class _Runner:
         tasks, results = log.request.tasks, list(log.response.results)
         if results and len(results) != len(tasks):
             raise invalid(f"expected {len(tasks)} results, found {len(results)}.")
+        # A log without responses only warms up; nothing is compared.
         results = results or [message("InferenceResult")()] * len(tasks)
         for task, result in zip(tasks, results, strict=True):
             given = log.request.input
@@ -181,6 +183,8 @@ class _Runner:
         return columns_from_examples(self._bundle, examples)
 
     def _answers(self, signature: Signature, columns: Mapping[str, Any]) -> Answers:
+        # The same checks as a request of a client, but no queue: the version has none
+        # until it is ready.
         batch = check_request(self._bundle, signature, columns)
         if not plans.batch_size(batch):
             raise invalid("expected at least one row, found none.")

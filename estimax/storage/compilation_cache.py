@@ -27,7 +27,7 @@ from typing import Any
 import jax
 from jax.experimental.compilation_cache import compilation_cache as jax_cache
 
-from estimax.core.cache_folder import user_cache_folder
+from estimax.core.machine import user_cache_folder
 
 AUTO = "auto"  # the cache folder of the user
 MAX_BYTES = 512 * 1024 * 1024

@@ -21,6 +21,8 @@ __all__ = [
     "GradientDescentOptimizer",
     "LazyAdamOptimizer",
     "MomentumOptimizer",
+    "ProximalAdagradOptimizer",
+    "ProximalGradientDescentOptimizer",
     "RMSPropOptimizer",
 ]
 

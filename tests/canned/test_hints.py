@@ -7,7 +7,7 @@ import pytest
 
 import estimax as ex
 from estimax import feature_columns as fc
-from estimax.heads.baselines import average_loss, constant_loss
+from estimax.heads.kept_sums import average_loss, constant_loss
 
 QUIET = ex.RunConfig(save_summary_steps=0, tf_random_seed=1)
 

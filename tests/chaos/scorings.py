@@ -10,9 +10,15 @@ from typing import Any
 from chaos import mutations
 from chaos.attack import FileAttack
 from estimax.export.scoring import planning
-from estimax.export.scoring.folder import DONE, PLAN, Completed, OutputFolder
-from estimax.export.scoring.plan import ScoringJob, ShardPlan
-from estimax.export.scoring.tables import Wanted, read_part
+from estimax.export.scoring.plan import (
+    DONE,
+    PLAN,
+    CompleteShard,
+    OutputFolder,
+    ScoringJob,
+    ShardPlan,
+)
+from estimax.export.scoring.tables import InputColumns, read_part
 
 ROWS, SHARD_ROWS = 100, 20
 JOB = ScoringJob("bundle", "abc", "predict", ("id",), "csv", SHARD_ROWS)
@@ -33,7 +39,7 @@ class Scorings(FileAttack):
             [str(given)], None, SHARD_ROWS, processes=1
         )
         output = OutputFolder(folder / "scores")
-        with output.held():
+        with output.hold():
             plan = ShardPlan(JOB, files, shards)
             output.start(plan)
             for shard in (0, 1, 3):
@@ -58,14 +64,14 @@ class Scorings(FileAttack):
 
     def read(self, folder: Path) -> Any:
         output = OutputFolder(folder / "scores")
-        with output.held():
+        with output.hold():
             plan = output.plan()
             assert plan is not None, "held() refuses shards without a plan"
-            done = output.completed(plan)
+            done = output.complete_shards(plan)
             for shard in range(len(plan.shards)):
                 if shard not in done:
                     _write(output, plan, shard, folder / "in.csv")
-            output.finish(plan, output.completed(plan))
+            output.finish(plan, output.complete_shards(plan))
             return {
                 path.name: path.read_text()
                 for path in sorted(output.path.glob("part-*"))
@@ -76,12 +82,12 @@ def _write(output: OutputFolder, plan: ShardPlan, shard: int, given: Path) -> No
     """Write a shard: the rows of the input, as they are."""
     rows: list[bytes] = []
     for one in plan.shards[shard]:
-        for batch in read_part(str(given), one.part, Wanted({}, ["id"])):
+        for batch in read_part(str(given), one.part, InputColumns({}, ["id"])):
             rows += batch.columns["id"].tolist()
     path = output.path / plan.file_name(shard)
     _remove(path)
     path.write_bytes(b"\n".join(rows))
-    output.record(Completed(shard, len(rows), path.stat().st_size))
+    output.record(CompleteShard(shard, len(rows), path.stat().st_size))
 
 
 def _remove(path: Path) -> None:

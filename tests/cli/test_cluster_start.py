@@ -10,7 +10,7 @@ import pytest
 import xla_flags
 
 from estimax import checkpoints, config
-from estimax.cli.cluster_start import chief_first
+from estimax.cli.train import chief_first
 from estimax.hooks import summary
 
 CLUSTER = {"chief": ["127.0.0.1:1"]}

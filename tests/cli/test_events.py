@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from estimax.cli.events import emit, output
+from estimax.cli.console import emit, output
 
 
 def test_quiet_prints_the_result_alone(cli, trained):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from estimax.cli.progress import TrainingProgress
+from estimax.cli.training_progress import TrainingProgress
 from estimax.hooks import RunContext
 
 
@@ -61,7 +61,7 @@ def test_nothing_is_wider_than_the_terminal(width):
         for step in (5_000, 10_000):
             context.step, context.examples = step, step * 256
             progress.after_run(context, {"loss": np.float32(0.25)})
-            progress._bar.refresh()  # else ten times a second
+            progress._line._bar.refresh()  # else ten times a second
         progress.end(context)
     lines = re.split(
         r"[\r\n]+", re.sub(r"\x1b\[[\d;?]*\w", "", console.file.getvalue())

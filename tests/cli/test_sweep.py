@@ -84,27 +84,12 @@ def test_mistakes_are_found_before_the_first_trial(cli, run_file, options, words
     assert not (run_file.parent / "model-sweep").exists()
 
 
-def test_optuna_learns_from_results():
-    pytest.importorskip("optuna")
-    from estimax.cli.sweep_ask import ask_for
-    from estimax.config.schema.run import SpaceSection
-    from estimax.config.sweep import SweepPlan
-
-    space = {
-        "x": SpaceSection(uniform=(0.0, 1.0)),
-        "units": SpaceSection(choice=([8], [16, 8])),
-    }
-    plan = SweepPlan("optuna", 40, "loss", "min", space, 1, None)
-    asking = ask_for(plan)
-    tried = []
-    for trial in range(40):
-        values = asking.ask(trial)
-        assert values["units"] in ([8], [16, 8])
-        tried.append(values["x"])
-        asking.learn(trial, values, (values["x"] - 0.3) ** 2)
-    late = sum(abs(x - 0.3) for x in tried[20:]) / 20
-    early = sum(abs(x - 0.3) for x in tried[:10]) / 10
-    assert late < early
+def test_a_sweep_without_optuna_names_the_extra_to_install(cli, run_file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    answer = cli("sweep", run_file, "--space", SPACE)
+    assert answer.code == 2
+    assert "pip install 'estimax[sweep]'" in answer.err
+    assert not (run_file.parent / "model-sweep").exists()
 
 
 @pytest.mark.slow

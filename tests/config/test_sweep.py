@@ -3,8 +3,14 @@
 import pytest
 
 from estimax.config.load import load
-from estimax.config.schema.run import PruneSection
-from estimax.config.sweep import overrides, sweep_plan, sweep_section
+from estimax.config.schema.run import PruneSection, SpaceSection
+from estimax.config.sweep import (
+    SweepPlan,
+    TrialValues,
+    overrides,
+    sweep_plan,
+    sweep_section,
+)
 from estimax.core.errors import ConfigError
 from tests.cli.conftest import write_run
 
@@ -21,9 +27,10 @@ def plan_of(run, **changes):
 
 
 def test_a_random_trial_depends_on_seed_and_number_alone(run):
-    plan = plan_of(run)
-    values = [plan.sample(n)["optimizers.dnn.learning_rate"] for n in range(50)]
-    assert values == [plan_of(run).sample(n)[next(iter(RATE))] for n in range(50)]
+    draw = TrialValues(plan_of(run)).suggest
+    values = [draw(n)["optimizers.dnn.learning_rate"] for n in range(50)]
+    others = [TrialValues(plan_of(run)).suggest(n) for n in range(50)]
+    assert values == [other[next(iter(RATE))] for other in others]
     assert len(set(values)) == 50
     assert 0.01 <= min(values) < 0.1 < max(values) <= 1.0
 
@@ -32,8 +39,36 @@ def test_a_grid_has_every_combination_once(run):
     space = {"seed": {"choice": [1, 2]}, "train.max_steps": {"choice": [5, 6, 7]}}
     plan = plan_of(run, method="grid", space=space)
     assert plan.trials == 6
-    tried = [tuple(plan.sample(n).values()) for n in range(6)]
+    suggest = TrialValues(plan).suggest
+    tried = [tuple(suggest(n).values()) for n in range(6)]
+    assert [tuple(TrialValues(plan).suggest(n).values()) for n in range(6)] == tried
     assert sorted(tried) == [(1, 5), (1, 6), (1, 7), (2, 5), (2, 6), (2, 7)]
+
+
+def test_optuna_learns_from_results():
+    space = {
+        "x": SpaceSection(uniform=(0.0, 1.0)),
+        "units": SpaceSection(choice=([8], [16, 8])),
+    }
+    plan = SweepPlan("optuna", 40, "loss", "min", space, 1, None)
+    suggestions = TrialValues(plan)
+    tried = []
+    for trial in range(40):
+        values = suggestions.suggest(trial)
+        assert values["units"] in ([8], [16, 8])
+        tried.append(values["x"])
+        suggestions.learn(values, (values["x"] - 0.3) ** 2)
+    late = sum(abs(x - 0.3) for x in tried[20:]) / 20
+    early = sum(abs(x - 0.3) for x in tried[:10]) / 10
+    assert late < early
+
+
+def test_a_study_that_is_continued_draws_no_value_again(run):
+    plan = plan_of(run, method="optuna")
+    first = TrialValues(plan).suggest(0)
+    continued = TrialValues(plan)
+    continued.learn(first, 0.5)
+    assert continued.suggest(1) != first
 
 
 def test_values_are_written_as_set_reads_them():

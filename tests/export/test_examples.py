@@ -10,7 +10,7 @@ import pytest
 import estimax as ex
 from estimax import export
 from estimax.core.errors import BundleError, SpecError
-from estimax.export import examples
+from estimax.export import text_requests
 from estimax.export.signature import TensorInfo
 from estimax.input import (
     FixedLenFeature,
@@ -142,10 +142,10 @@ INPUTS = [
 
 
 def test_every_kind_of_feature_survives_json():
-    text = json.dumps(examples.specs_to_json(ALL_KINDS))
-    parse = examples.parser_from_json(json.loads(text), INPUTS)
-    records = examples.blank_request(ALL_KINDS)
-    found, expected = parse(records), examples.parser_of(ALL_KINDS)(records)
+    text = json.dumps(text_requests.specs_to_json(ALL_KINDS))
+    parse = text_requests.parser_from_json(json.loads(text), INPUTS)
+    records = text_requests.blank_request(ALL_KINDS)
+    found, expected = parse(records), text_requests.parser_of(ALL_KINDS)(records)
     assert found.keys() == expected.keys()
     assert found["word"].tolist() == [b"\xff\x00"]
     assert found["fixed"].tolist() == [[0.5, 1.5]]
@@ -165,16 +165,16 @@ def test_every_kind_of_feature_survives_json():
     ],
 )
 def test_a_damaged_spec_is_refused(change, words):
-    record = examples.specs_to_json({"fixed": ALL_KINDS["fixed"]})
+    record = text_requests.specs_to_json({"fixed": ALL_KINDS["fixed"]})
     record["fixed"] |= change
     with pytest.raises(ValueError, match=words):
-        examples.parser_from_json(record, INPUTS[:1])
+        text_requests.parser_from_json(record, INPUTS[:1])
 
 
 def test_a_spec_of_other_features_is_refused():
-    record = examples.specs_to_json({"fixed": ALL_KINDS["fixed"]})
+    record = text_requests.specs_to_json({"fixed": ALL_KINDS["fixed"]})
     with pytest.raises(ValueError, match="expected the features"):
-        examples.parser_from_json(record, INPUTS)
+        text_requests.parser_from_json(record, INPUTS)
 
 
 def test_features_that_cannot_be_parsed_are_refused_when_the_receiver_is_built():

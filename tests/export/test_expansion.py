@@ -10,11 +10,11 @@ import pytest
 from estimax.core.errors import InputError
 from estimax.export import TensorInfo
 from estimax.export.scoring import tables
-from estimax.export.scoring.tables import Wanted, read_tables
+from estimax.export.scoring.tables import InputColumns, read_tables
 
 
 def _wanted(name):
-    return Wanted({name: TensorInfo(name, "float32", ())})
+    return InputColumns({name: TensorInfo(name, "float32", ())})
 
 
 def _read(path):

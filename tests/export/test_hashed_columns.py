@@ -6,7 +6,7 @@ import pytest
 
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.export.hashed_columns import HashedColumns
+from estimax.export.host_plan import HashedColumns
 from estimax.feature_columns import transforms
 from estimax.staging.host_plan import HostPlan
 from estimax.staging.trace import HostCall, Origin

@@ -12,11 +12,11 @@ import pytest
 import estimax as ex
 from estimax.core.errors import InputError
 from estimax.export import TensorInfo
-from estimax.export.scoring.parts import content_checksum, cut
 from estimax.export.scoring.plan import FilePart
-from estimax.export.scoring.tables import Wanted, read_part
+from estimax.export.scoring.planning import content_checksum, cut
+from estimax.export.scoring.tables import InputColumns, read_part
 
-WANTED = Wanted({"x": TensorInfo("x", "float32", (None,))}, ["id"])
+WANTED = InputColumns({"x": TensorInfo("x", "float32", (None,))}, ["id"])
 IDS = [f"row {i}" for i in range(1000)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import estimax as ex
 from estimax.core.errors import ConfigError, InputError
-from estimax.export.scoring.rows import CsvRows, JsonLines, JsonRows, open_rows
+from estimax.export.scoring.rows import CsvRows, JsonLines, JsonList, open_rows
 
 BATCH = {
     "probabilities": np.array([[0.25, 0.75], [0.5, 0.5]]),
@@ -43,7 +43,7 @@ def test_json_lines_keep_vectors():
 
 def test_json_is_one_list_over_all_batches():
     file = io.StringIO()
-    rows = JsonRows(file)
+    rows = JsonList(file)
     rows.write(BATCH)
     rows.write(BATCH)
     rows.close()

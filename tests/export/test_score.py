@@ -15,8 +15,7 @@ import pytest
 
 from estimax.core.errors import BundleError, ConfigError, InputError
 from estimax.export.scoring import ChangedScoringError, ScoringError, score_files
-from estimax.export.scoring.folder import MANIFEST
-from estimax.export.scoring.plan import SHARD_ROWS
+from estimax.export.scoring.plan import MANIFEST, SHARD_ROWS
 from tests.export import bundles
 
 ROWS = 1500

@@ -7,7 +7,7 @@ import sys
 
 import pyarrow.parquet as pq
 
-from estimax.export.scoring import parts
+from estimax.export.scoring import planning
 from tests.export import bundles
 
 # Scores one shard, then prints the modules that were imported.
@@ -41,7 +41,7 @@ def test_every_format_is_read_and_written_without_training_code(tmp_path):
     tasks = []
     for number, form in enumerate(("csv", "jsonl", "parquet", "tfrecord")):
         path = bundles.write(table, tmp_path / f"in.{form}")
-        (part,) = parts.cut(str(path), form, rows=100)
+        (part,) = planning.cut(str(path), form, rows=100)
         about = path.stat()
         tasks.append(
             {

@@ -10,7 +10,7 @@ from estimax.core.errors import InputError
 from estimax.core.strings import Strings
 from estimax.native import encoding, examples, loading, sequences
 from estimax.native.encoding import EncodedColumn, encode_examples
-from estimax.native.example_types import Flaw, Problem, Wanted
+from estimax.native.example_types import FeatureRequest, Flaw, Problem
 from estimax.native.examples import ExamplePlan
 from estimax.native.reference.protos import entry, field
 from estimax.native.sequences import find_lists
@@ -21,14 +21,20 @@ RECORDS = Strings.of([field(1, entry(b"n", 3, [n])) for n in (7, 300)])
 @pytest.mark.parametrize(
     ("wanted", "match"),
     [
-        ([Wanted("n", "int64"), Wanted("n", "string")], "every key once"),
-        ([Wanted("n", "float64")], "expected dtype string, float32, int64"),
-        ([Wanted("n", "int64", size=-1)], "expected 0 to .* values, found -1"),
-        ([Wanted("n", "int64", size=2, default=[1])], "default of 2 values, found 1"),
-        ([Wanted("n", "int64", default=[1])], "default of None values"),
-        ([Wanted("n", "int64", multiple=0)], "positive multiple, found 0"),
-        ([Wanted("n", "int64", size=1, indices=True)], "has no indices"),
-        ([Wanted(b"n", "int64")], "type str, found bytes"),
+        (
+            [FeatureRequest("n", "int64"), FeatureRequest("n", "string")],
+            "every key once",
+        ),
+        ([FeatureRequest("n", "float64")], "expected dtype string, float32, int64"),
+        ([FeatureRequest("n", "int64", size=-1)], "expected 0 to .* values, found -1"),
+        (
+            [FeatureRequest("n", "int64", size=2, default=[1])],
+            "default of 2 values, found 1",
+        ),
+        ([FeatureRequest("n", "int64", default=[1])], "default of None values"),
+        ([FeatureRequest("n", "int64", multiple=0)], "positive multiple, found 0"),
+        ([FeatureRequest("n", "int64", size=1, indices=True)], "has no indices"),
+        ([FeatureRequest(b"n", "int64")], "type str, found bytes"),
     ],
 )
 def test_features_that_no_parser_can_read_are_refused(wanted, match):
@@ -39,14 +45,16 @@ def test_features_that_no_parser_can_read_are_refused(wanted, match):
 
 
 def test_a_problem_says_where_it_is():
-    found = ExamplePlan([Wanted("m", "int64"), Wanted("n", "string")]).run(RECORDS)
+    found = ExamplePlan(
+        [FeatureRequest("m", "int64"), FeatureRequest("n", "string")]
+    ).run(RECORDS)
     assert found == Problem(Flaw.WRONG_KIND, 0, 1, 9, expected=1, found=3)
 
 
 def test_a_shape_that_is_not_that_of_the_offsets_is_refused():
     lying = Strings(RECORDS.data, RECORDS.offsets, (3,))
     with pytest.raises(InputError, match=r"each of the 2 pairs .* found shape \(3,\)"):
-        ExamplePlan([Wanted("n", "int64")]).run(lying)
+        ExamplePlan([FeatureRequest("n", "int64")]).run(lying)
 
 
 # Which kernel is made to be wrong, and which of its arguments it then spoils.
@@ -81,7 +89,7 @@ def test_kernels_that_disagree_are_left_off(module, name, spoilt, monkeypatch, c
 
 
 def _check_results():
-    for plan in (Wanted("n", "int64", 1), Wanted("n", "int64")):
+    for plan in (FeatureRequest("n", "int64", 1), FeatureRequest("n", "int64")):
         raw = ExamplePlan([plan]).run(RECORDS)
         values = raw.fixed(0, ()) if plan.size else raw.variable(0).values
         assert values.tolist() == [7, 300]
@@ -89,7 +97,7 @@ def _check_results():
         1, field(3, field(1, b"\x06"))
     )
     record = field(2, field(1, field(1, b"n") + field(2, steps)))
-    lists = find_lists([Wanted("n", "int64")], Strings.of([record]))
+    lists = find_lists([FeatureRequest("n", "int64")], Strings.of([record]))
     assert lists.splits.tolist() == [[0, 2]]
     assert lists.read(0, 1).values.tolist() == [5, 6]
     splits = np.array([0, 1, 2])

@@ -5,8 +5,8 @@ import pytest
 
 from estimax.core.errors import InputError
 from estimax.core.strings import Strings
-from estimax.native import gather_strings, hashing, records
-from estimax.native.words import WordTable
+from estimax.native import hashing, records, string_arrays
+from estimax.native.hashing import WordTable
 
 RNG = np.random.default_rng(5)
 LENGTHS = [*range(70), 127, 128, 129, 192, 200, 500, 1000]
@@ -33,7 +33,7 @@ def both(monkeypatch, compute):
         lambda: hashing.hash_integers(INTS, 97, drop_minus_one=True),
         lambda: np.concatenate(hashing.hash_columns([WORDS, WORDS[3:9]], [7, 11])),
         lambda: records.frame(WORDS),
-        lambda: gather_strings.gather(WORDS, np.array([5, 0, 69, 5])).tolist(),
+        lambda: string_arrays.gather(WORDS, np.array([5, 0, 69, 5])).tolist(),
         lambda: WordTable(WORDS[:50]).find(WORDS, oov_buckets=0, default=-3, drop=True),
         lambda: WordTable(WORDS[:50]).find(
             WORDS, oov_buckets=10, default=-3, drop=False
@@ -84,7 +84,7 @@ BAD_OFFSETS = {
             bad, oov_buckets=0, default=0, drop=False
         ),
         records.frame,
-        lambda bad: gather_strings.gather(bad, np.arange(3)),
+        lambda bad: string_arrays.gather(bad, np.arange(3)),
     ],
 )
 def test_a_string_outside_its_data_is_an_error(use, offsets, native, monkeypatch):

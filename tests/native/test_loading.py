@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from estimax.native import kept_kernels, loading
+from estimax.native import loading
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_without_numba_the_reference_is_used():
     code = """
 import sys
 sys.modules["numba"] = None
-from estimax.feature_columns.transforms.fingerprint import fingerprint64
+from estimax.feature_columns.transforms.words import fingerprint64
 print(hex(fingerprint64(["hello"])[0]))
 """
     done = subprocess.run(
@@ -96,14 +96,14 @@ def test_what_was_compiled_is_found_after_a_new_installation(
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     _index(source).write_text("compiled")
-    kept_kernels.keep(source, [])
+    loading.keep(source, [])
     shutil.rmtree(source.parent / "__pycache__")
     assert not loading.is_cached(source)  # other shared modules
-    kept_kernels.fetch(source, [])
+    loading.fetch(source, [])
     assert _index(source).read_text() == "compiled"
     _index(source).unlink()
     source.write_text("another content")
-    kept_kernels.fetch(source, [])
+    loading.fetch(source, [])
     assert not _index(source).exists()
 
 
@@ -111,8 +111,8 @@ def test_a_cache_that_cannot_be_written_is_left_alone(source, tmp_path, monkeypa
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     _index(source).write_text("compiled")
-    kept_kernels.keep(source, [])
-    kept_kernels.fetch(source, [])
+    loading.keep(source, [])
+    loading.fetch(source, [])
     assert loading.is_cached(source)
 
 

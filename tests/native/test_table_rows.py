@@ -51,25 +51,25 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
 def test_a_call_with_other_buffers_is_an_error(case):
-    assert table_rows.can_lay()
-    assert table_rows.can_update()
+    assert table_rows.has_lookup_kernels()
+    assert table_rows.has_update_kernel()
     with pytest.raises(jax.errors.JaxRuntimeError, match="was not written for"):
         jax.block_until_ready(call(*case))
 
 
 def test_functions_refuse_arrays_before_a_program_is_made():
     with pytest.raises(ValueError, match=r"ids: expected int32 .2., got float32 .2."):
-        table_rows.lay_rows([(TABLE, ROWS[:, 0])])
+        table_rows.concat_rows([(TABLE, ROWS[:, 0])])
     with pytest.raises(ValueError, match=r"grads: expected float32 .1, 3."):
         table_rows.update_adagrad(TABLE, TABLE, ids(0), ROWS, ONE, (0, 0))
     with pytest.raises(ValueError, match=r"columns 2.3 are not in"):
-        table_rows.add_rows(ROWS, 2, ids(0, 1), ids(0, 1), (4, 3), ROWS)
+        table_rows.sum_row_gradients(ROWS, 2, ids(0, 1), ids(0, 1), (4, 3), ROWS)
 
 
 def test_the_proof_runs_while_a_model_is_traced(fresh):
     def model(table):
-        assert table_rows.can_lay()
-        assert table_rows.can_update()
+        assert table_rows.has_lookup_kernels()
+        assert table_rows.has_update_kernel()
         return 2 * table
 
     text = jax.jit(model).lower(TABLE).as_text()
@@ -79,21 +79,23 @@ def test_the_proof_runs_while_a_model_is_traced(fresh):
 def test_a_kernel_that_disagrees_is_left_off_with_one_warning(
     fresh, monkeypatch, caplog
 ):
-    right = table_rows.add_rows
-    monkeypatch.setattr(table_rows, "add_rows", lambda *given: 2 * right(*given))
+    right = table_rows.sum_row_gradients
+    monkeypatch.setattr(
+        table_rows, "sum_row_gradients", lambda *given: 2 * right(*given)
+    )
     caplog.set_level(logging.WARNING, "estimax")
-    assert not table_rows.can_lay()
-    assert not table_rows.can_lay()
+    assert not table_rows.has_lookup_kernels()
+    assert not table_rows.has_lookup_kernels()
     (record,) = caplog.records
     assert "'lookups' are off for this process" in record.message
     assert f"jax {jax.__version__}" in record.message
-    assert table_rows.can_update()
+    assert table_rows.has_update_kernel()
 
 
 def test_off_leaves_all_to_xla(monkeypatch, caplog):
     monkeypatch.setattr("estimax.native.loading.setting", "off")
-    assert not table_rows.can_lay()
-    assert not table_rows.can_update()
+    assert not table_rows.has_lookup_kernels()
+    assert not table_rows.has_update_kernel()
     assert not caplog.records
 
 

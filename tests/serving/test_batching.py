@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from estimax.serving.batching import BatchQueue, Scheduler, Task
+from estimax.serving.batching import BatchQueue, BatchTask, Scheduler
 from estimax.serving.config import BatchingConfig
 from estimax.serving.programs import NotCompiledError
 from estimax.serving.status import Code, ServingError
@@ -65,7 +65,7 @@ def scheduler():
 
 def task(values, deliver, signature="predict", deadline=None):
     batch = {X: np.array(values, np.float32)}
-    return Task(batch, len(values), signature, deliver, deadline)
+    return BatchTask(batch, len(values), signature, deliver, deadline)
 
 
 def held_queue(scheduler, model, inbox, **options) -> BatchQueue:

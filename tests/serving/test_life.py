@@ -18,10 +18,10 @@ from serving.servers import free_port, running_server
 from serving.test_manager import Loaded, add_version, settle
 
 from estimax.serving.config import BatchingConfig, ModelConfig
-from estimax.serving.loading import LoadStoppedError, StopSignal
 from estimax.serving.manager import ModelManager
 from estimax.serving.protos import message
 from estimax.serving.server import learned_shapes
+from estimax.serving.threads import LoadStoppedError, StopSignal
 from estimax.serving.versions import compile_in_child
 
 SERVING = health_pb2.HealthCheckResponse.SERVING

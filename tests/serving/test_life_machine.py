@@ -36,7 +36,7 @@ from estimax.serving.config import BatchingConfig, ModelConfig, VersionPolicy
 from estimax.serving.grpc_api import GrpcApi
 from estimax.serving.health import Health
 from estimax.serving.inference import InferenceService
-from estimax.serving.lifecycle import State
+from estimax.serving.lifecycle import VersionState
 from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import ServerMetrics, text_of
 from estimax.serving.protos import message, request_message
@@ -326,7 +326,7 @@ class Life(RuleBasedStateMachine):
             rows = await self._status(name)
             for number, (state, code) in rows.items():
                 of = f'{{model_name="{name}",version="{number}"}}'
-                line = f"estimax_model_state{of} {float(State[state])}"
+                line = f"estimax_model_state{of} {float(VersionState[state])}"
                 assert line in metrics.splitlines()
                 if state in ("START", "LOADING"):
                     path = Path(self.configs[name].base_path) / str(number)
@@ -351,7 +351,7 @@ class Life(RuleBasedStateMachine):
         request.model_spec.name = name
         found = await self.grpc.get_model_status(request, None)
         rows = {
-            row.version: (State(row.state).name, row.status.error_message)
+            row.version: (VersionState(row.state).name, row.status.error_message)
             for row in found.model_version_status
         }
         _, body = await self._rest("GET", f"/v1/models/{name}")
@@ -421,7 +421,10 @@ class Life(RuleBasedStateMachine):
         for model in self.manager.models().values():
             for version in model.versions.values():
                 if version.loaded is not None:
-                    assert version.state in (State.AVAILABLE, State.UNLOADING)
+                    assert version.state in (
+                        VersionState.AVAILABLE,
+                        VersionState.UNLOADING,
+                    )
                     needed.add(id(version.loaded))
         assert len(self.scheduler._queues) == len(needed)
 

@@ -9,7 +9,7 @@ import pytest
 
 from estimax.core.errors import BundleError
 from estimax.serving.config import ModelConfig, VersionPolicy
-from estimax.serving.lifecycle import State
+from estimax.serving.lifecycle import VersionState
 from estimax.serving.manager import ModelManager
 from estimax.serving.status import Code, ServingError
 
@@ -75,7 +75,8 @@ def settle(manager, condition=lambda: True) -> None:
             version
             for model in manager.models().values()
             for version in model.versions.values()
-            if version.state in (State.START, State.LOADING) and not version.failures
+            if version.state in (VersionState.START, VersionState.LOADING)
+            and not version.failures
         ]
         if not busy and condition():
             return
@@ -140,14 +141,14 @@ def test_a_failed_load_is_tried_again_and_then_ends(tmp_path):
     loader.broken.add("1")
     settle(manager)
     (version,) = manager.versions("m")
-    assert (version.state, version.failures) == (State.LOADING, 1)
+    assert (version.state, version.failures) == (VersionState.LOADING, 1)
     clock.now = 59.0
     settle(manager)
     assert manager.versions("m")[0].failures == 1
     clock.now = 61.0
     settle(manager, lambda: manager.versions("m")[0].failures == 2)
     (version,) = manager.versions("m")
-    assert version.state is State.END
+    assert version.state is VersionState.END
     assert version.error.code is Code.INVALID_ARGUMENT
     assert "damaged" in str(version.error)
 

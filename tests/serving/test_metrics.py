@@ -12,7 +12,7 @@ from serving.bundles import export_clicks
 from serving.servers import running_server
 
 from estimax.serving.config import ModelConfig
-from estimax.serving.lifecycle import Model, State, Version
+from estimax.serving.lifecycle import ServedModel, Version, VersionState
 from estimax.serving.manager import ModelManager
 from estimax.serving.metric_families import (
     Family,
@@ -70,7 +70,7 @@ def test_names_and_units_are_tensorflow_servings():
 
 def test_versions_are_counted_apart_and_forgotten_with_the_version():
     metrics, manager = ServerMetrics(), no_models()
-    model = Model(ModelConfig("ctr", "/models/ctr"))
+    model = ServedModel(ModelConfig("ctr", "/models/ctr"))
     model.versions = {n: Version(n, Path(f"/models/ctr/{n}")) for n in (7, 8)}
     manager._models = {"ctr": model}
     for version in (7, 8, 8):
@@ -197,10 +197,10 @@ def test_the_dashboard_asks_for_metrics_that_exist():
 
 def test_only_the_last_ended_versions_keep_their_series():
     metrics, manager = ServerMetrics(), no_models()
-    model = Model(ModelConfig("ctr", "/models/ctr"))
+    model = ServedModel(ModelConfig("ctr", "/models/ctr"))
     model.versions = {n: Version(n, Path(f"/models/ctr/{n}")) for n in range(1, 9)}
     for number in range(1, 8):
-        model.versions[number].state = State.END
+        model.versions[number].state = VersionState.END
     manager._models = {"ctr": model}
     for number in model.versions:
         metrics.observe(observed(version=number))

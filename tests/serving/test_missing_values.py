@@ -12,9 +12,13 @@ from estimax.cli.main import app
 from estimax.export.signature import origins_of
 from estimax.feature_columns.transforms import Scaling
 from estimax.serving.examples import columns_from_examples, example_from_json
-from estimax.serving.json_rows import FeatureReader, JsonRows, features_from_json
 from estimax.serving.protos import message
-from estimax.serving.requests import check_request
+from estimax.serving.requests import (
+    FeatureReader,
+    PendingRows,
+    check_request,
+    features_from_json,
+)
 from estimax.serving.status import ServingError
 from estimax.serving.tensors import check_inputs, fill_proto
 
@@ -53,7 +57,7 @@ def by_rest(bundle, rows):
     specs = bundle.signature("predict").inputs
     reader = FeatureReader(specs, origins_of(bundle.plan))
     features, _ = features_from_json({"instances": rows}, specs, reader)
-    assert isinstance(features, JsonRows)
+    assert isinstance(features, PendingRows)
     return reader.raw_batch([features])
 
 
@@ -62,7 +66,7 @@ def by_columns(bundle, rows):
     specs = bundle.signature("predict").inputs
     reader = FeatureReader(specs, origins_of(bundle.plan))
     features, _ = features_from_json({"inputs": columns}, specs, reader)
-    if isinstance(features, JsonRows):
+    if isinstance(features, PendingRows):
         return reader.raw_batch([features])
     return check_request(bundle, bundle.signature("predict"), features)
 

@@ -12,7 +12,7 @@ from serving.servers import running_server
 
 from estimax import export
 from estimax.export.signature import TensorInfo
-from estimax.serving.pages import _example, page
+from estimax.serving.describe import _example, page
 
 
 def run_script(code):

@@ -10,8 +10,7 @@ from serving.servers import ESTIMAX
 
 from estimax.core.errors import ConfigError
 from estimax.serving import BatchingConfig, ModelConfig, ServerConfig, prepare
-from estimax.serving.config import read_batching_config
-from estimax.serving.model_batching import batching_of
+from estimax.serving.config_files import batching_of, read_batching_config
 
 
 def test_prepare_fills_the_cache_and_ends(tmp_path):

@@ -12,8 +12,8 @@ from estimax.core.errors import ConfigError
 from estimax.export import TensorInfo
 from estimax.serving import request_log
 from estimax.serving.inference import Answer
-from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.request_log import RequestLog
+from estimax.serving.requests import FeatureReader, PendingRows
 from estimax.staging.trace import Origin
 
 ANSWER = Answer({"y": np.array([1.5], np.float32)}, "ctr", 7, "predict", 1)
@@ -35,13 +35,13 @@ def test_only_the_writer_converts_and_a_line_has_a_few_rows(tmp_path, monkeypatc
     rows, converts = 1000, []
     columns = reader.from_rows([{"x": i, "z": 0} for i in range(rows)])
     answer = Answer({"y": np.arange(rows)}, "ctr", 7, "predict", rows)
-    by_name = JsonRows.by_name
+    by_name = PendingRows.by_name
 
     def convert(found):
         converts.append((threading.current_thread().name, found.rows))
         return by_name(found)
 
-    monkeypatch.setattr(JsonRows, "by_name", convert)
+    monkeypatch.setattr(PendingRows, "by_name", convert)
     for rate in (0.0, 1.0):
         log = RequestLog(str(tmp_path / "requests.jsonl"), rate)
         log.record(answer, columns)

@@ -19,10 +19,10 @@ from serving.test_manager import (
 from estimax.serving.config import ModelConfig, VersionPolicy
 from estimax.serving.grpc_api import GrpcApi
 from estimax.serving.inference import InferenceService
+from estimax.serving.lifecycle import StagedReload
 from estimax.serving.manager import ModelManager
 from estimax.serving.metrics import ServerMetrics
 from estimax.serving.protos import message
-from estimax.serving.reloading import StagedReload
 from estimax.serving.rest import RestApp
 from estimax.serving.status import Code, ServingError
 

@@ -7,11 +7,10 @@ import pytest
 
 from estimax.export import TensorInfo
 from estimax.export.requests import RequestReader
-from estimax.serving.json_rows import FeatureReader, JsonRows
 from estimax.serving.protos import message
+from estimax.serving.requests import FeatureReader, PendingRows
 from estimax.serving.status import ServingError
-from estimax.serving.tensor_rows import TensorReader
-from estimax.serving.tensors import check_inputs, fill_proto, tensor_bytes
+from estimax.serving.tensors import TensorReader, check_inputs, fill_proto, tensor_bytes
 from estimax.staging.trace import Origin
 
 SPECS = (
@@ -72,7 +71,7 @@ def assert_same(found, expected):
 def test_a_row_is_cut_out_as_protobuf_reads_it(reader, as_content):
     given = inputs(as_content, hours=np.array([2**40]))
     row = reader.from_inputs(given)
-    assert isinstance(row, JsonRows)
+    assert isinstance(row, PendingRows)
     assert_same(reader.raw_batch([row]), slowly(given))
 
 

@@ -10,7 +10,7 @@ from serving.bundles import export_clicks, logit, probability
 import estimax as ex
 from estimax.core.errors import BundleError
 from estimax.export.manifest import MANIFEST, write_manifest
-from estimax.export.warm_up import WARM_UP_FILE
+from estimax.export.selftest import WARM_UP_FILE
 from estimax.formats.messages import encode_example
 from estimax.formats.records import read_records, write_records
 from estimax.serving.batching import Scheduler

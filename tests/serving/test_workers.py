@@ -17,10 +17,9 @@ from serving.servers import running_server
 
 from estimax.cli.serve_workers import Keeper
 from estimax.serving import ModelConfig, Server, ServerConfig
-from estimax.serving.channel import Channel, ChannelError
 from estimax.serving.config import models_from_json, models_to_json
 from estimax.serving.protos import message
-from estimax.serving.worker_link import WorkerLink
+from estimax.serving.workers import Channel, ChannelError, WorkerLink
 
 ROW = {"age": 1.5, "hours": 2, "city": "Oslo", "tags": ["a"]}
 
@@ -115,7 +114,7 @@ def test_workers_share_configuration_metrics_and_come_back(folder):
 WORKER = """
 import asyncio, json, os, socket, sys
 from estimax.cli.tf_serving_flags import WORKER
-from estimax.serving.channel import Channel, ChannelError
+from estimax.serving.workers import Channel, ChannelError
 
 index, descriptor = os.environ[WORKER].split(":")
 told = open(sys.argv[1] + index, "a", buffering=1)

@@ -8,7 +8,7 @@ from estimax.core.errors import InputError
 from estimax.input import Dataset, as_batches
 from estimax.staging import host_plan as plans
 from estimax.staging.feed import Feed
-from estimax.staging.trace import Call, Origin
+from estimax.staging.trace import HostCall, Origin
 
 X = Origin("features", "x")
 
@@ -27,7 +27,7 @@ class Prepared:
 
 
 def plan_of(function):
-    return plans.Plan((), (Call("x", Prepared(function), (X,)),))
+    return plans.HostPlan((), (HostCall("x", Prepared(function), (X,)),))
 
 
 def feed_of(*numbers):
@@ -45,7 +45,7 @@ def test_each_batch_comes_with_the_position_behind_it():
         return Dataset.range(20).shuffle(20).batch(3).map(lambda x: {"x": x})
 
     with Feed(numbers) as feed:
-        plan = plans.Plan((X,), ())
+        plan = plans.HostPlan((X,), ())
         given = [(values_of(b), b.position) for b in feed.batches(plan, depth=4)]
     remaining = [values for values, _ in given]
     assert len(remaining) == 7

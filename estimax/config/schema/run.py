@@ -475,7 +475,8 @@ class SweepSection:
 
     Args:
       method: random: independent trials; grid: every combination of the choices;
-        optuna: trials that learn from earlier ones (pip install estimax[sweep]).
+        optuna: trials that learn from earlier ones. All need optuna (pip install
+        estimax[sweep]).
       trials: Number of trials; a grid has as many as combinations.
       processes: Trials that run at the same time.
       metric: The metric to improve; by default that of the head, such as auc.

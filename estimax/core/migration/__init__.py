@@ -7,8 +7,14 @@ One table serves the errors of `ex.NAME` (`missing`) and `estimax port` (`counte
 `Retired` is for methods. Read `table.py` first.
 """
 
-from estimax.core.migration.counterparts import Counterpart, counterpart, look_up
-from estimax.core.migration.errors import Retired, missing, missing_package
+from estimax.core.migration.counterparts import (
+    Counterpart,
+    Retired,
+    counterpart,
+    look_up,
+    missing,
+    missing_package,
+)
 from estimax.core.migration.programs import ARGUMENTS, METHODS, RENAMED_METHODS
 from estimax.core.migration.table import is_module, meanings
 

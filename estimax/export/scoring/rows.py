@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimax import input as inputs
-from estimax.core.arrow import arrow_column, is_arrow
 from estimax.core.errors import ConfigError, InputError, did_you_mean
-from estimax.core.raw_values import as_raw
+from estimax.core.raw_values import arrow_column, as_raw, is_arrow
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export.arrow_tables import as_arrow, as_list, without_class_lists
@@ -37,7 +36,7 @@ _ADVICE = (
 PredictionBatch = Mapping[str, Any]
 
 
-class Rows(Protocol):
+class RowWriter(Protocol):
     """A writer of predictions; `count` is the number of rows written."""
 
     count: int
@@ -55,7 +54,7 @@ class Rows(Protocol):
 @contextlib.contextmanager
 def open_rows(
     path: Path | None, form: str | None = None, schema: Any = None
-) -> Iterator[Rows]:
+) -> Iterator[RowWriter]:
     """Return a writer for a file, or for standard output if `path` is None or "-".
 
     The file appears under its name when it is complete.
@@ -72,21 +71,21 @@ def open_rows(
     """
     if path is None or str(path) == "-":
         make = _writer(form or "csv", "--output-format", schema)
-        yield from _written(make, sys.stdout)
+        yield from _run_writer(make, sys.stdout)
         return
     make = _writer(form or path.suffix.removeprefix("."), "--output", schema)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.file(path) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
-        yield from _written(make, text)
+        yield from _run_writer(make, text)
         text.detach()  # it would close the file, which is yet to be flushed to disk
 
 
-def _writer(form: str, option: str, schema: Any) -> Callable[[IO[str]], Rows]:
-    kinds: dict[str, Callable[[IO[str]], Rows]]
+def _writer(form: str, option: str, schema: Any) -> Callable[[IO[str]], RowWriter]:
+    kinds: dict[str, Callable[[IO[str]], RowWriter]]
     kinds = {
         "csv": CsvRows,
-        "json": JsonRows,
+        "json": JsonList,
         "jsonl": JsonLines,
         "parquet": lambda file: ParquetRows(file, schema),
         "tfrecord": TFRecordRows,
@@ -97,7 +96,9 @@ def _writer(form: str, option: str, schema: Any) -> Callable[[IO[str]], Rows]:
     return kinds[form]
 
 
-def _written(make: Callable[[IO[str]], Rows], file: IO[str]) -> Iterator[Rows]:
+def _run_writer(
+    make: Callable[[IO[str]], RowWriter], file: IO[str]
+) -> Iterator[RowWriter]:
     rows = make(file)
     try:
         yield rows
@@ -156,7 +157,7 @@ class JsonLines:
         self._file.write("\n".join(texts) + "\n")
 
 
-class JsonRows(JsonLines):
+class JsonList(JsonLines):
     """Writes JSON, one list with an object per row."""
 
     def close(self) -> None:

@@ -4,7 +4,7 @@
     result.rows, result.folder
 
 The processes load the bundle while this one cuts the input into shards. Then each is
-given the next shard whenever it has completed one. `folder.py` says why nothing is lost
+given the next shard whenever it has completed one. `plan.py` says why nothing is lost
 or written twice if any of the processes is killed.
 """
 
@@ -14,18 +14,33 @@ import dataclasses
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from estimax.core.errors import ConfigError, InputError, did_you_mean
-from estimax.export.scoring.folder import Completed, OutputFolder
-from estimax.export.scoring.plan import SHARD_ROWS, ScoringJob, ShardPlan
-from estimax.export.scoring.pool import ScoringPool
+from estimax.core import errors
+from estimax.core.errors import ConfigError, EstimaxError, InputError, did_you_mean
+from estimax.export.scoring.plan import (
+    SHARD_ROWS,
+    CompleteShard,
+    OutputFolder,
+    ScoringJob,
+    ShardPlan,
+)
+from estimax.storage.worker_pool import WorkerEnd, WorkerPool
 
+_WORKER = "estimax.export.scoring.worker"
 OUTPUT_FORMATS = ("csv", "jsonl", "parquet", "tfrecord")
 
 PathLike = str | os.PathLike[str]
+
+
+class ScoringError(EstimaxError, RuntimeError):
+    """A scoring process has ended before its work was done.
+
+    The shards that are complete stay. The same call continues with the others.
+    """
 
 
 class ChangedScoringError(InputError):
@@ -133,7 +148,9 @@ def score_files(
     keep = tuple(dict.fromkeys(keep))
     setup = {"bundle": os.fspath(bundle), "signature": signature, "keep": keep}
     asked = _Asked(files, input_format, keep, output_format, shard_rows, processes)
-    with folder.held(), ScoringPool(processes, setup) as pool:
+    with folder.hold(), WorkerPool(_WORKER, processes) as pool:
+        for number in range(processes):
+            pool.send(number, setup)
         plan = _plan(asked, pool, folder)
         tell = on_progress or (lambda progress: None)
         return _Scoring(plan, folder, pool, tell).run()
@@ -163,7 +180,7 @@ class _Asked:
     processes: int
 
 
-def _plan(asked: _Asked, pool: ScoringPool, folder: OutputFolder) -> ShardPlan:
+def _plan(asked: _Asked, pool: WorkerPool, folder: OutputFolder) -> ShardPlan:
     """Return the plan in the folder, if it is of the same scoring, or a new one."""
     # Imported while the processes load the bundle.
     from estimax.export.scoring import planning
@@ -173,7 +190,7 @@ def _plan(asked: _Asked, pool: ScoringPool, folder: OutputFolder) -> ShardPlan:
     check_format(asked.input_format)
     paths = expand(asked.files)
     before = folder.plan()
-    if before is not None and not folder.completed(before):
+    if before is not None and not folder.complete_shards(before):
         # Nothing to continue, and the mistake that ended it may have been corrected.
         folder.discard(before)
         before = None
@@ -191,14 +208,14 @@ def _plan(asked: _Asked, pool: ScoringPool, folder: OutputFolder) -> ShardPlan:
         first = shards[0][0]
         path, part = files[first.file].path, dataclasses.asdict(first.part)
         pool.send(0, {"schema_of": {"path": path, "part": part}})
-        plan = replace(plan, schema=pool.receive()[2])
+        plan = replace(plan, schema=_receive(pool)[2])
     folder.start(plan)
     return plan
 
 
-def _job(asked: _Asked, pool: ScoringPool) -> ScoringJob:
+def _job(asked: _Asked, pool: WorkerPool) -> ScoringJob:
     """Wait until all processes have loaded the bundle; return what is asked for."""
-    loaded = [pool.receive()[2] for _ in range(pool.size)]
+    loaded = [_receive(pool)[2] for _ in range(pool.size)]
     first = loaded[0]
     for about in loaded:
         if about != first:
@@ -222,13 +239,55 @@ def _job(asked: _Asked, pool: ScoringPool) -> ScoringJob:
 def _changed(
     folder: OutputFolder, plan: ShardPlan, found: Sequence[str]
 ) -> ChangedScoringError:
-    done = len(folder.completed(plan))
+    done = len(folder.complete_shards(plan))
     return ChangedScoringError(
         f"{folder.path}: the folder has {done} of {len(plan.shards)} shards of another "
         "scoring, which this one would not continue:\n  "
         + "\n  ".join(found)
         + "\nRestore what has changed to continue that scoring. To start a new one, "
         "delete the folder or choose another one."
+    )
+
+
+def _receive(pool: WorkerPool) -> tuple[int, str, Any]:
+    """Return the next message: the number of the process, its kind, its content.
+
+    Raises:
+      EstimaxError, OSError: The process reports an error.
+      ScoringError: The process has ended, or reports an unexpected error.
+    """
+    number, message = pool.receive()
+    if isinstance(message, WorkerEnd):
+        raise _end_error(message, f"{number + 1} of {pool.size}")
+    ((kind, value),) = message.items()
+    if kind == "error":
+        raise _error_from_json(value)
+    return number, kind, value
+
+
+def _end_error(end: WorkerEnd, which: str) -> ScoringError:
+    if end.signal is None:
+        how, advice = f"ended with status {end.status}", " Its messages are above."
+    else:
+        how, advice = f"was killed by {end.signal}", ""
+        if end.signal == "SIGKILL":
+            advice = " If the machine ran out of memory, use fewer processes."
+    return ScoringError(
+        f"scoring process {which} (process id {end.pid}) {how}.{advice} The shards "
+        "that are complete stay; run the same again to continue."
+    )
+
+
+def _error_from_json(value: Mapping[str, Any]) -> Exception:
+    """Return the error that a process reports, of the same class if it is known."""
+    kind = getattr(errors, value["kind"], None)
+    if isinstance(kind, type) and issubclass(kind, EstimaxError):
+        return kind(value["message"])
+    if "system" in value:  # such as a full disk
+        return OSError(*value["system"])
+    return ScoringError(
+        f"a scoring process failed: {value['kind']}: {value['message']}\n"
+        f"{value['traceback']}"
     )
 
 
@@ -239,14 +298,14 @@ class _Scoring:
         self,
         plan: ShardPlan,
         folder: OutputFolder,
-        pool: ScoringPool,
+        pool: WorkerPool,
         tell: Callable[[ScoringProgress], None],
     ) -> None:
         self._plan = plan
         self._folder = folder
         self._pool = pool
         self._tell_caller = tell
-        self._done = folder.completed(plan)
+        self._done = folder.complete_shards(plan)
         self._done_rows = sum(one.rows for one in self._done.values())
         self._total_rows = plan.total_rows
         self._waiting = deque(n for n in range(len(plan.shards)) if n not in self._done)
@@ -259,11 +318,11 @@ class _Scoring:
         for number in range(self._pool.size):
             self._assign(number)
         while self._rows:
-            number, kind, value = self._pool.receive()
+            number, kind, value = _receive(self._pool)
             if kind == "rows":
                 self._rows[number] += value
             else:
-                self._complete(Completed(**value))
+                self._complete(CompleteShard(**value))
                 del self._rows[number]
                 self._assign(number)
             self._tell()
@@ -302,7 +361,7 @@ class _Scoring:
         }
         self._pool.send(number, task)
 
-    def _complete(self, found: Completed) -> None:
+    def _complete(self, found: CompleteShard) -> None:
         self._folder.record(found)
         self._done[found.shard] = found
         self._done_rows += found.rows

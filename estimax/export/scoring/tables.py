@@ -1,7 +1,8 @@
 """Read rows to predict, in batches, from files of several formats or standard input.
 
-    for batch in read_tables("new-*.parquet", None, Wanted(features, keep=["id"])):
+    for batch in read_tables("new-*.parquet", None, InputColumns(features, ["id"])):
         batch.columns, batch.where(0)     # columns by name, "new-1.parquet, row 1"
+        predict_batch(bundle, signature, batch)     # output name -> array
     read_part("new.csv", part, wanted)    # the rows of one `FilePart`
 
 The format is given, or follows from the suffix, or else from the first bytes. One batch
@@ -15,17 +16,17 @@ import difflib
 import gzip
 import itertools
 import json
-import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from estimax import export
 from estimax import input as inputs
 from estimax.core.errors import ConfigError, EstimaxError, InputError, did_you_mean
 from estimax.core.parse_spec import FixedLenFeature, VarLenFeature
@@ -33,8 +34,7 @@ from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.export import TensorInfo
 from estimax.export.requests import is_filled
-from estimax.export.scoring.parts import is_compressed
-from estimax.export.scoring.plan import BATCH_ROWS, FilePart
+from estimax.export.scoring.plan import BATCH_ROWS, FilePart, is_compressed
 from estimax.formats.records import RecordReader
 from estimax.input.sources.csv_blocks import CsvFormat
 from estimax.input.sources.csv_reader import CsvReader
@@ -83,63 +83,17 @@ class TableBatch:
         return f"{self.path}, {self.unit} {number}"
 
 
-@dataclass(frozen=True)
-class CsvForm:
-    """How CSV files are written; `columns` names those of files without a header.
-
-    `keys` is where a run file says so, for messages; None if nothing does.
-    """
-
-    header: bool = True
-    columns: Sequence[str] | None = None
-    delimiter: str = ","
-    null_values: Sequence[str] = ("",)
-    quote: str | None = '"'
-    keys: str | None = None
-
-    def advised(self, text: str) -> str:
-        """Return an error of `csv_files` with advice for run files, not for Python.
-
-        >>> CsvForm().advised("found 'old' (as given in dtypes).")
-        "found 'old'."
-        >>> text = "Quote it; pass delimiter='…' if another one separates fields."
-        >>> CsvForm().advised(text)
-        'Quote it.'
-        >>> CsvForm(keys="data.csv").advised(text)
-        'Quote it; set data.csv.delimiter if another one separates fields.'
-        """
-        for pattern, advice in _ADVICE.items():
-            instead = advice if self.keys or "{0}" not in advice else ""
-            text = re.sub(pattern, lambda _, put=instead: put.format(self.keys), text)  # type: ignore[misc]
-        return text
-
-
-# What errors of `csv_files` advise in Python, and the same for a run file, whose key is
-# {0}. Without a run file, advice with a key is left out.
+# What a user of the command line can do where a caller in Python passes an argument.
 _ADVICE = {
-    r" \(as given in dtypes\)": "",
-    r"; or pass dtypes=\{[^}]*\}": "",
-    r"(; or|, or) pass quote=None if quotes are ordinary characters in this file": (
-        "; or set {0}.quote to null if quotes are ordinary characters in this file"
-    ),
-    r" Pass columns=\[…\] with a distinct name for each\.": " Rename one of them.",
-    r" Pass defaults=\{'([^']*)': …\} to replace missing values\.": (
-        " If values may be missing, set a default for its feature and train again."
-    ),
-    r"; pass delimiter='…' if another one separates fields": (
-        "; set {0}.delimiter if another one separates fields"
-    ),
-    r"; or, if it means a missing value, add it to null_values": (
-        "; or, if it means a missing value, add it to {0}.null_values"
-    ),
-    r" For files without a header, pass header=False and columns=\[…\]\.": (
-        " For files without a header, set {0}.header: false and {0}.columns."
+    "columns": ". Rename one of them",
+    "defaults": (
+        ". If values may be missing, set a default for its feature and train again"
     ),
 }
 
 
 @dataclass(frozen=True)
-class Wanted:
+class InputColumns:
     """The columns to read: the features of a model, and others to pass through.
 
     `reader` is what needs the features, for messages.
@@ -147,7 +101,6 @@ class Wanted:
 
     features: Mapping[str, TensorInfo]
     keep: Sequence[str] = ()
-    csv: CsvForm = CsvForm()
     reader: str = "the bundle"
 
     @property
@@ -260,10 +213,12 @@ class _Opened:
         return "GZIP" if is_compressed(self.path) else None
 
 
-Reader = Callable[[_Opened, Wanted], Iterator[TableBatch]]
+Reader = Callable[[_Opened, InputColumns], Iterator[TableBatch]]
 
 
-def read_tables(files: str, form: str | None, wanted: Wanted) -> Iterator[TableBatch]:
+def read_tables(
+    files: str, form: str | None, wanted: InputColumns
+) -> Iterator[TableBatch]:
     """Yield the rows of all files that match, or of standard input for "-".
 
     Args:
@@ -283,7 +238,7 @@ def read_tables(files: str, form: str | None, wanted: Wanted) -> Iterator[TableB
         yield from read_part(path, FilePart(format_of(path, form)), wanted)
 
 
-def read_part(path: str, part: FilePart, wanted: Wanted) -> Iterator[TableBatch]:
+def read_part(path: str, part: FilePart, wanted: InputColumns) -> Iterator[TableBatch]:
     """Yield the rows of a part of a file.
 
     Raises:
@@ -301,12 +256,12 @@ def read_part(path: str, part: FilePart, wanted: Wanted) -> Iterator[TableBatch]
         )
 
 
-def _read(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
+def _read(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
     """Yield the rows of a file; errors have advice for users of the command line."""
     try:
         yield from _READERS[file.part.form](file, wanted)
     except InputError as error:
-        raise InputError(wanted.csv.advised(str(error))) from error
+        raise InputError(error.advise(_ADVICE)) from error
 
 
 def check_format(form: str | None) -> None:
@@ -328,7 +283,9 @@ def format_of(path: str, given: str | None) -> str:
         return _sniff(file.read(16))
 
 
-def _read_standard_input(form: str | None, wanted: Wanted) -> Iterator[TableBatch]:
+def _read_standard_input(
+    form: str | None, wanted: InputColumns
+) -> Iterator[TableBatch]:
     given: Any = sys.stdin.buffer  # a BufferedReader
     form = form or _sniff(given.peek(16)[:16])
     if form == "jsonl":
@@ -358,22 +315,14 @@ def _sniff(start: bytes) -> str:
     return "tfrecord" if start[3:8] == bytes(5) else "csv"
 
 
-def _read_csv(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
-    given = wanted.csv
-    form = CsvFormat(
-        delimiter=given.delimiter,
-        quote=given.quote,
-        null_values=("", *given.null_values),
-        header=given.header,
-        compression=file.compression,
-    )
+def _read_csv(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
+    form = CsvFormat(compression=file.compression)
     is_empty = not Path(file.path).stat().st_size
     header = () if is_empty else read_header(file.path, form) or ()
-    wanted.check(file.name, given.columns or header)
+    wanted.check(file.name, header)
     schema = make_schema(
         (file.path,),
         form,
-        columns=given.columns,
         select=wanted.names,
         dtypes=dict.fromkeys(wanted.keep, "string")
         | {n: spec.dtype for n, spec in wanted.features.items()},
@@ -383,6 +332,8 @@ def _read_csv(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
             if (d := _missing(spec)) is not None
         },
     )
+    fields = tuple(replace(f, origin="by the model") for f in schema.fields)
+    schema = replace(schema, fields=fields)
 
     def reader() -> BlockReader:
         whole = CsvReader(schema, form, file.path, file.part.end or None)
@@ -423,7 +374,7 @@ def _missing(spec: TensorInfo) -> Any:
     return float("nan") if spec.dtype.startswith("float") else spec.default
 
 
-def _read_parquet(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
+def _read_parquet(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -456,14 +407,14 @@ def _record_batches(file: Any, part: FilePart, names: list[str]) -> Iterator[Any
             yield kept
 
 
-def _read_json_lines(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
+def _read_json_lines(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
     open_file: Any = gzip.open if is_compressed(file.path) else open
     with open_file(file.path, "rb") as opened:
         yield from _json_lines(opened, file.name, wanted, file.part)
 
 
 def _json_lines(
-    file: IO[bytes], name: str, wanted: Wanted, part: FilePart
+    file: IO[bytes], name: str, wanted: InputColumns, part: FilePart
 ) -> Iterator[TableBatch]:
     numbered = ((n, text) for n, text in _lines(file, name, part) if text.strip())
     is_checked = part.first > 1
@@ -510,7 +461,7 @@ def _json_row(text: bytes, name: str, line: int) -> dict[str, Any]:
     return row
 
 
-def _read_npz(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
+def _read_npz(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
     name = file.name
     try:
         with np.load(file.path, allow_pickle=False) as arrays:
@@ -544,7 +495,7 @@ def _check_expansion(arrays: Any, names: Iterable[str]) -> None:
             )
 
 
-def _read_tfrecord(file: _Opened, wanted: Wanted) -> Iterator[TableBatch]:
+def _read_tfrecord(file: _Opened, wanted: InputColumns) -> Iterator[TableBatch]:
     parse: inputs.ExampleParser | None = None
     first = file.part.first
     for texts in _records(file):
@@ -575,7 +526,7 @@ def _records(file: _Opened) -> Iterator[Strings]:
 _KINDS = {"int64_list": "int64", "float_list": "float32", "bytes_list": "string"}
 
 
-def _example_specs(file: _Opened, wanted: Wanted) -> dict[str, Any]:
+def _example_specs(file: _Opened, wanted: InputColumns) -> dict[str, Any]:
     """Return how to parse the columns; those to keep, as in the first Example."""
     with RecordReader(file.path, file.compression) as reader:
         block = reader.read_block(1)
@@ -583,7 +534,7 @@ def _example_specs(file: _Opened, wanted: Wanted) -> dict[str, Any]:
     found = inputs.Example.parse(block.records[0]).features
     specs = {n: _spec_of(spec) for n, spec in wanted.features.items()}
     kept = [n for n in wanted.keep if n not in specs]
-    Wanted({}, kept).check(f"{file.name}, row 1", found)
+    InputColumns({}, kept).check(f"{file.name}, row 1", found)
     return specs | {
         n: VarLenFeature(_KINDS[found[n].kind or "bytes_list"]) for n in kept
     }
@@ -604,3 +555,22 @@ _READERS: dict[str, Reader] = {
     "parquet": _read_parquet,
     "tfrecord": _read_tfrecord,
 }
+
+
+def predict_batch(
+    bundle: export.Bundle, called: export.Signature, batch: TableBatch
+) -> dict[str, Any]:
+    """Return the answers of a signature by output name.
+
+    Raises:
+      InputError: The bundle refuses a row. The message names the file and the row.
+    """
+    features = {spec.name: batch.columns[spec.name] for spec in called.inputs}
+    try:
+        return bundle.predict(features, called.name)
+    except EstimaxError as error:
+
+        def read(some: dict[str, Any]) -> object:
+            return bundle.transform(bundle.check(some))
+
+        raise first_refused(batch, features, read, error) from error

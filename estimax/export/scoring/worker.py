@@ -1,7 +1,7 @@
 """A process that scores shards: `python -m estimax.export.scoring.worker`.
 
-`pool.py` starts it. The first line of standard input names the bundle; every other line
-is a shard to score. Answers go to standard output, one JSON object per line:
+`score.py` starts it. The first line of standard input names the bundle; every other
+line is a shard to score. Answers go to standard output, one JSON object per line:
 
     {"ready": {"bundle": …, "checksum": …, "signature": …, "outputs": […]}}
     {"rows": 4096}                     # more rows of the shard are predicted
@@ -14,24 +14,20 @@ The process ends when standard input is closed. No training code is imported.
 from __future__ import annotations
 
 import base64
-import json
 import os
-import queue
-import sys
-import threading
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from estimax import export
 from estimax.core.errors import EstimaxError, InputError
 from estimax.export.arrow_tables import arrow_types, as_arrow
 from estimax.export.scoring.plan import FilePart
-from estimax.export.scoring.predicting import predict_batch
 from estimax.export.scoring.rows import open_rows
-from estimax.export.scoring.tables import Wanted, read_part
+from estimax.export.scoring.tables import InputColumns, predict_batch, read_part
 from estimax.storage.compilation_cache import AUTO, keep_compiled_programs
+from estimax.storage.worker_pool import ParentPipe
 
 
 class ScoringWorker:
@@ -49,7 +45,7 @@ class ScoringWorker:
             signature or self._bundle.default_signature
         )
         features = {spec.name: spec for spec in self._called.inputs}
-        self._wanted = Wanted(features, keep)
+        self._wanted = InputColumns(features, keep)
 
     def about(self) -> dict[str, Any]:
         """Return what the process that makes the plan needs to know."""
@@ -68,7 +64,7 @@ class ScoringWorker:
         """
         import pyarrow as pa
 
-        wanted = Wanted({}, self._wanted.keep)
+        wanted = InputColumns({}, self._wanted.keep)
         types: dict[str, Any] = dict.fromkeys(wanted.keep, pa.string())
         batch = next(read_part(path, part, wanted), None) if wanted.keep else None
         if batch is not None:
@@ -118,53 +114,29 @@ def _check_unchanged(given: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Answer the messages on standard input until it is closed."""
-    # Messages have the pipe for themselves: what libraries print goes to the log.
-    pipe = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def send(message: Mapping[str, Any]) -> None:
-        pipe.write(json.dumps(message) + "\n")
-        pipe.flush()
-
-    messages = _messages(sys.stdin)
+    pipe = ParentPipe()
     try:
-        _serve(messages, send)
-    except BrokenPipeError:
-        os._exit(1)  # nobody listens any more
+        _serve(pipe)
     except Exception as error:
-        send({"error": _described(error)})
-        messages.get()  # ends the process when the input is closed
+        pipe.send({"error": _describe_error(error)})
+        pipe.receive()  # ends the process when the input is closed
 
 
-def _serve(messages: queue.Queue[dict[str, Any]], send: Any) -> None:
+def _serve(pipe: ParentPipe) -> None:
     keep_compiled_programs(AUTO)
-    worker = ScoringWorker(**messages.get())
-    send({"ready": worker.about()})
+    worker = ScoringWorker(**pipe.receive())
+    pipe.send({"ready": worker.about()})
     while True:
-        task = messages.get()
+        task = pipe.receive()
         if "schema_of" in task:
             given = task["schema_of"]
             part = FilePart.from_json(given["part"])
-            send({"schema": worker.schema(given["path"], part)})
+            pipe.send({"schema": worker.schema(given["path"], part)})
         else:
-            send({"done": worker.score(task, send)})
+            pipe.send({"done": worker.score(task, pipe.send)})
 
 
-def _messages(lines: IO[str]) -> queue.Queue[dict[str, Any]]:
-    """Return a queue of the messages; the process ends when there are no more."""
-    found: queue.Queue[dict[str, Any]] = queue.Queue()
-
-    def listen() -> None:
-        for line in lines:
-            found.put(json.loads(line))
-        # At once, also in the middle of a shard, whose file is not yet in place.
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
-    return found
-
-
-def _described(error: Exception) -> dict[str, Any]:
+def _describe_error(error: Exception) -> dict[str, Any]:
     # The class that callers know: a subclass may have other arguments.
     known = next(
         (kind for kind in type(error).__mro__ if kind.__module__ == _ERRORS),

@@ -12,19 +12,14 @@ from estimax.feature_columns.transforms.categorical import (
     Vocabulary,
     Weighted,
 )
-from estimax.feature_columns.transforms.dense import (
+from estimax.feature_columns.transforms.embedding_lookups import TableBags, TableIds
+from estimax.feature_columns.transforms.labels import LabelNumbers
+from estimax.feature_columns.transforms.numeric import (
     Bucketize,
     Numbers,
     RowCount,
     Scaling,
 )
-from estimax.feature_columns.transforms.fingerprint import (
-    fingerprint64,
-    fingerprint_cat64,
-    hash_buckets,
-)
-from estimax.feature_columns.transforms.labels import LabelNumbers
-from estimax.feature_columns.transforms.lookups import TableBags, TableIds
 from estimax.feature_columns.transforms.sequence import (
     TIME_AXIS,
     SequenceIds,
@@ -38,7 +33,14 @@ from estimax.feature_columns.transforms.transform import (
     Transform,
     pad_ids,
 )
-from estimax.feature_columns.transforms.words import WordList, count_words, load_words
+from estimax.feature_columns.transforms.words import (
+    WordList,
+    count_words,
+    fingerprint64,
+    fingerprint_cat64,
+    hash_buckets,
+    load_words,
+)
 
 __all__ = [
     "TIME_AXIS",

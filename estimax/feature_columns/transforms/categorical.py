@@ -18,7 +18,6 @@ from estimax.core.device_dtypes import as_float32
 from estimax.core.errors import FeatureError
 from estimax.core.sparse import Ids, Sparse
 from estimax.core.strings import Strings
-from estimax.feature_columns.transforms.fingerprint import fingerprint64
 from estimax.feature_columns.transforms.transform import (
     BundleFormat,
     IdArray,
@@ -33,7 +32,12 @@ from estimax.feature_columns.transforms.transform import (
     pad_rows,
     widen,
 )
-from estimax.feature_columns.transforms.words import WordList, read_words, write_words
+from estimax.feature_columns.transforms.words import (
+    WordList,
+    fingerprint64,
+    read_words,
+    write_words,
+)
 from estimax.native import hashing
 from estimax.native.example_types import FeatureValues
 from estimax.native.hashing import MISSING

@@ -32,10 +32,10 @@ from estimax.feature_columns.transforms.transform import (
     Record,
     Transform,
     check_bucket_count,
-    checked_ids,
     column_of,
     is_present,
     pad_rows,
+    validate_ids,
 )
 
 TIME_AXIS = 1
@@ -82,7 +82,7 @@ class SequenceIds(Transform):
     def __call__(self, raw: Mapping[str, Any]) -> Ids:
         """Return the ids of a batch, step by step."""
         entries = self.source.entries(raw)
-        ids = checked_ids(self.source, np.asarray(entries.values), self.out_of_range)
+        ids = validate_ids(self.source, np.asarray(entries.values), self.out_of_range)
         batch, steps = entries.dense_shape[:2]
         places = np.asarray(entries.indices)
         if len(entries.dense_shape) == 2:

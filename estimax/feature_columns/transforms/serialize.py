@@ -22,9 +22,9 @@ from estimax.feature_columns.transforms.categorical import (
     Vocabulary,
     Weighted,
 )
-from estimax.feature_columns.transforms.dense import Bucketize, Numbers, RowCount
+from estimax.feature_columns.transforms.embedding_lookups import TableBags, TableIds
 from estimax.feature_columns.transforms.labels import LabelNumbers
-from estimax.feature_columns.transforms.lookups import TableBags, TableIds
+from estimax.feature_columns.transforms.numeric import Bucketize, Numbers, RowCount
 from estimax.feature_columns.transforms.sequence import (
     SequenceIds,
     SequenceLengths,

@@ -352,14 +352,14 @@ def check_type(source: IdSource, values: FeatureValues) -> None:
 
 def ids_of_matrix(source: IdSource, ids: IdArray, out_of_range: OutOfRange) -> Ids:
     """Return ids [B, W] checked and padded to [B, L]."""
-    return Ids(widen(checked_ids(source, ids, out_of_range), -1))
+    return Ids(widen(validate_ids(source, ids, out_of_range), -1))
 
 
 def ids_of_rows(
     source: IdSource, ids: Any, starts: IdArray, out_of_range: OutOfRange
 ) -> Ids:
     """Return flat ids, row i being `ids[starts[i]:starts[i + 1]]`, as [B, L]."""
-    checked = checked_ids(source, np.asarray(ids), out_of_range)
+    checked = validate_ids(source, np.asarray(ids), out_of_range)
     return Ids(pad_rows(checked, starts, -1))
 
 
@@ -372,7 +372,7 @@ def check_bucket_count(source: IdSource) -> None:
         )
 
 
-def checked_ids(
+def validate_ids(
     source: IdSource, ids: IdArray, out_of_range: OutOfRange
 ) -> NDArray[np.int32]:
     """Return a source's ids as int32, -1 for those that are missing or dropped."""

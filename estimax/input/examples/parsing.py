@@ -51,11 +51,11 @@ from estimax.input.streams.ragged import Ragged
 from estimax.input.streams.row_forms import ROW, RowForm
 from estimax.native.example_types import (
     KINDS,
+    FeatureRequest,
     FeatureValues,
     ParsedColumns,
     Problem,
     Variable,
-    Wanted,
 )
 from estimax.native.examples import ExamplePlan
 
@@ -224,7 +224,7 @@ class ExampleParser:
         if not features:
             raise InputError("parse_example: `features` must not be empty.")
         self.features = dict(features)
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, FeatureRequest] = {}
         self._groups: dict[str, str] = {}
         self._places: dict[str, int] = {}
         self._makers: dict[str, _Make] = {}
@@ -264,13 +264,13 @@ class ExampleParser:
             return self._indexed(key, feature)
         if isinstance(feature, RaggedFeature):
             return self._ragged(key, feature)
-        place = self._want(Wanted(key, feature.dtype, indices=True), "sparse")
+        place = self._want(FeatureRequest(key, feature.dtype, indices=True), "sparse")
         return lambda raw, names: raw.sparse(place)
 
     def _fixed(self, key: str, feature: FixedLenFeature) -> _Make:
         size = size_of(key, feature.shape)
         default = _default_of(key, feature.default_value, feature.dtype, size)
-        place = self._want(Wanted(key, feature.dtype, size, default), "dense")
+        place = self._want(FeatureRequest(key, feature.dtype, size, default), "dense")
         return lambda raw, names: raw.fixed(place, feature.shape)
 
     def _padded(self, key: str, feature: FixedLenSequenceFeature) -> _Make:
@@ -285,7 +285,7 @@ class ExampleParser:
                 f"feature {key!r}: a step of shape {feature.shape} has no values."
             )
         default = _default_of(key, feature.default_value, feature.dtype, 1)
-        place = self._want(Wanted(key, feature.dtype, multiple=step), "dense")
+        place = self._want(FeatureRequest(key, feature.dtype, multiple=step), "dense")
         blank = default[0] if default else blank_of(feature.dtype)
 
         def make(raw: ParsedColumns, names: Names) -> FeatureValues:
@@ -296,8 +296,10 @@ class ExampleParser:
         return make
 
     def _indexed(self, key: str, feature: SparseFeature) -> _Make:
-        values = self._want(Wanted(feature.value_key, feature.dtype), "sparse")
-        indices = [self._want(Wanted(k, "int64"), "sparse") for k in feature.index_keys]
+        values = self._want(FeatureRequest(feature.value_key, feature.dtype), "sparse")
+        indices = [
+            self._want(FeatureRequest(k, "int64"), "sparse") for k in feature.index_keys
+        ]
 
         def make(raw: ParsedColumns, names: Names) -> Sparse:
             found = [raw.variable(place) for place in indices]
@@ -307,11 +309,11 @@ class ExampleParser:
 
     def _ragged(self, key: str, feature: RaggedFeature) -> _Make:
         value_key = feature.value_key or key
-        values = self._want(Wanted(value_key, feature.dtype), "ragged")
+        values = self._want(FeatureRequest(value_key, feature.dtype), "ragged")
         places = [
             None
             if isinstance(partition, UniformRowLength)
-            else self._want(Wanted(partition.key, "int64"), "ragged")
+            else self._want(FeatureRequest(partition.key, "int64"), "ragged")
             for partition in feature.partitions
         ]
 
@@ -322,7 +324,7 @@ class ExampleParser:
 
         return make
 
-    def _want(self, wanted: Wanted, group: str) -> int:
+    def _want(self, wanted: FeatureRequest, group: str) -> int:
         """Register a key, once for all features that share it; return its number."""
         key = wanted.key
         known = self._wanted.get(key)

@@ -43,7 +43,7 @@ from estimax.input.examples.specs import (
 )
 from estimax.input.streams.ragged import Ragged
 from estimax.native import sequences
-from estimax.native.example_types import FeatureValues, Problem, Steps, Wanted
+from estimax.native.example_types import FeatureRequest, FeatureValues, Problem, Steps
 
 _SEQUENCES = VarLenFeature | FixedLenSequenceFeature | RaggedFeature
 
@@ -159,7 +159,9 @@ class _Lists:
         self._records = records
         self._names = names
         self._features = [_checked(key, feature) for key, feature in features.items()]
-        self._wanted = [Wanted(key, feature.dtype) for key, feature in features.items()]
+        self._wanted = [
+            FeatureRequest(key, feature.dtype) for key, feature in features.items()
+        ]
         found = sequences.find_lists(self._wanted, records)
         if isinstance(found, Problem):
             raise_problem(found, self._wanted, records, names)

@@ -24,7 +24,7 @@ from estimax.core.parse_spec import VarLenFeature as VarLenFeature
 from estimax.core.parse_spec import dtype_name
 from estimax.core.strings import Strings
 from estimax.formats import messages
-from estimax.native.example_types import Flaw, Problem, Wanted
+from estimax.native.example_types import FeatureRequest, Flaw, Problem
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class AttachData:
 
 
 def raise_problem(
-    problem: Problem, wanted: Sequence[Wanted], records: Strings, names: Names
+    problem: Problem, wanted: Sequence[FeatureRequest], records: Strings, names: Names
 ) -> NoReturn:
     """Raise an `ExampleError` for a problem that a parser found."""
     text, key = _described(problem, wanted, records), None
@@ -272,7 +272,9 @@ def raise_problem(
     raise ExampleError(f"{where}: {text}", problem.row, key, problem.offset)
 
 
-def _described(problem: Problem, wanted: Sequence[Wanted], records: Strings) -> str:
+def _described(
+    problem: Problem, wanted: Sequence[FeatureRequest], records: Strings
+) -> str:
     """Return a sentence on what is wrong, without the name of the example."""
     offset, expected, found = problem.offset, problem.expected, problem.found
     if problem.feature is None:

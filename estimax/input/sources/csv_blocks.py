@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.errors import InputError
+from estimax.core.errors import InputError, Remedy
 from estimax.input.sources.file_blocks import (
     LONGEST_ROW,
     BlockStart,
@@ -29,6 +29,9 @@ from estimax.input.sources.file_blocks import (
 # How much is read to find the header; more if the first row is longer.
 _HEADER_BYTES = 1 << 14
 _LF, _CR = 0x0A, 0x0D
+_NO_QUOTES = Remedy(
+    "quote", "; or pass quote=None if quotes are ordinary characters in this file"
+)
 
 
 @dataclass(frozen=True)
@@ -118,21 +121,6 @@ def read_first_row(file: ByteFile, form: CsvFormat) -> tuple[bytes, int, int]:
     end = int(row_ends(first, form)[0]) if first.end else 0
     row = first.data[:end]
     return row.rstrip(b"\r\n"), start + end, 1 + count_lines(row, end)
-
-
-def check_quotes(path: str, form: CsvFormat) -> None:
-    """Raise `UnreadableError` for the first misplaced or open quote of a file.
-
-    For readers that let pyarrow parse a whole file: it takes everything from such a
-    quote to the next one for a field, without an error.
-    """
-    file = ByteFile(path, form.compression)
-    try:
-        _, offset, line = read_first_row(file, form)
-        while (block := read_rows(file, offset, line, form)).end:
-            offset, line = block.start_at(block.end)
-    finally:
-        file.close()
 
 
 def row_ends(block: Block, form: CsvFormat) -> NDArray[np.int64]:
@@ -338,7 +326,7 @@ def _quote_error(block: Block, bad: _BadQuote, form: CsvFormat) -> UnreadableErr
             "the quotes inside it"
         )
     return UnreadableError(
-        f"{block.where(bad.opened)}: {problem}; or pass quote=None if quotes are "
-        "ordinary characters in this file.",
+        f"{block.where(bad.opened)}: {problem}",
         block.start_at(after) if after else None,
+        _NO_QUOTES,
     )

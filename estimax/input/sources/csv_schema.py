@@ -14,6 +14,7 @@ parses blocks of rows, and finds the row and column at fault when pyarrow fails.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from estimax.core.encodings import is_utf_8
-from estimax.core.errors import InputError, did_you_mean
-from estimax.core.strings import Strings
+from estimax.core.errors import InputError, Remedy, did_you_mean
+from estimax.core.strings import Strings, is_utf_8
 from estimax.input.sources.csv_blocks import (
     Block,
     CsvFormat,
@@ -52,6 +52,7 @@ class CsvField:
     dtype: str  # "" while it is still to be inferred
     default: Any = None  # replaces a missing value; None makes it an error
     inferred: bool = False  # whether the dtype was inferred and not given
+    origin: str = dataclasses.field(default="as given in dtypes", repr=False)
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,23 @@ def make_schema(
     return replace(schema, fields=tuple(_with_default(f) for f in schema.fields))
 
 
-def read_header(path: str, form: CsvFormat) -> tuple[str, ...] | None:
+def read_header(given: str | ByteFile, form: CsvFormat) -> tuple[str, ...] | None:
     """Return the names in the first row of a file; None if files have no header."""
     if not form.header:
         return None
-    file = ByteFile(path, form.compression)
+    file = ByteFile(given, form.compression) if isinstance(given, str) else given
     row, _, _ = read_first_row(file, form)
-    file.close()
+    path = file.path
+    if isinstance(given, str):
+        file.close()
     if not row:
         raise InputError(
             f"{path}, line 1: expected a header with the names of the columns, found "
-            "nothing. For files without a header, pass header=False and columns=[…]."
+            "nothing",
+            Remedy(
+                "header",
+                ". For files without a header, pass header=False and columns=[…]",
+            ),
         )
     _check_encoding(path, row, form.encoding or "utf-8")
     return tuple(split_row(row, form))
@@ -179,8 +186,8 @@ def _names(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(
-            f"{path}, line 1: more than one column is named {twice[0]!r}. Pass "
-            "columns=[…] with a distinct name for each."
+            f"{path}, line 1: more than one column is named {twice[0]!r}",
+            Remedy("columns", ". Pass columns=[…] with a distinct name for each"),
         )
     return names
 
@@ -341,8 +348,14 @@ def _count_in(path: str, form: CsvFormat) -> int:
 class BadRowError(UnreadableError):
     """A row that cannot be parsed; `start` is the byte in its block where it begins."""
 
-    def __init__(self, message: str, start: int, after: BlockStart) -> None:
-        super().__init__(message, after)
+    def __init__(
+        self,
+        problem: str,
+        start: int,
+        after: BlockStart,
+        remedy: Remedy | None = None,
+    ) -> None:
+        super().__init__(problem, after, remedy)
         self.start = start
 
 
@@ -551,17 +564,17 @@ def _find_problem(block: Block, schema: Schema, form: CsvFormat) -> BadRowError 
     ends = row_ends(block, form)
     for number, row in enumerate(_rows(block, form)):
         start, end = int(ends[number - 1]) if number else 0, int(ends[number])
-        problem = _count_problem(row, schema)
-        if problem:
+        hint = ""
+        if len(row) != len(schema.names):
             hint, end = _check_lines(block, start, end)
-            problem += hint
+        problem, remedy = _count_problem(row, schema, hint)
         for field in schema.fields:
             if problem:
                 break
-            problem = _value_problem(row[place[field.name]], field, form)
+            problem, remedy = _value_problem(row[place[field.name]], field, form)
         if problem:
             words = f"{block.where(start)}: {problem}"
-            return BadRowError(words, start, block.start_at(end))
+            return BadRowError(words, start, block.start_at(end), remedy)
     return None
 
 
@@ -583,39 +596,49 @@ def _rows(block: Block, form: CsvFormat) -> Iterator[list[str]]:
         yield row or [""]
 
 
-def _count_problem(row: list[str], schema: Schema) -> str:
-    """Return what is wrong with the number of fields, or ""."""
+def _count_problem(
+    row: list[str], schema: Schema, hint: str
+) -> tuple[str, Remedy | None]:
+    """Return what is wrong with the number of fields, or "", and what would help."""
     if len(row) == len(schema.names):
-        return ""
+        return "", None
     if row == [""]:
-        return "the line is empty. Remove it."
+        return "the line is empty. Remove it.", None
     shown = ", ".join(repr(value) for value in row[:6]) + (", …" if row[6:] else "")
     return (
         f"expected {len(schema.names)} fields ({schema.names[0]} to "
-        f"{schema.names[-1]}), found {len(row)}: {shown}. A field that holds the "
-        "delimiter must be quoted; pass delimiter='…' if another one separates fields."
+        f"{schema.names[-1]}), found {len(row)}: {shown}.{hint} A field that holds the "
+        "delimiter must be quoted",
+        Remedy("delimiter", "; pass delimiter='…' if another one separates fields"),
     )
 
 
-def _value_problem(text: str, field: CsvField, form: CsvFormat) -> str:
-    """Return what is wrong with a value, or ""."""
+def _value_problem(
+    text: str, field: CsvField, form: CsvFormat
+) -> tuple[str, Remedy | None]:
+    """Return what is wrong with a value, or "", and what would help."""
     if field.dtype in ("string", ""):  # "": while dtypes are being inferred
-        return ""
+        return "", None
     if text in form.null_values:
         if field.default is not None:
-            return ""
+            return "", None
+        advice = f". Pass defaults={{{field.name!r}: …}} to replace missing values"
         return (
             f"column {field.name!r}: expected {field.dtype}, found a missing value "
-            f"({text!r}). Pass defaults={{{field.name!r}: …}} to replace missing "
-            "values."
+            f"({text!r})",
+            Remedy("defaults", advice),
         )
     if _parses(text, field.dtype):
-        return ""
-    how = "inferred from the first rows" if field.inferred else "as given in dtypes"
+        return "", None
+    how = "inferred from the first rows" if field.inferred else field.origin
     return (
         f"column {field.name!r}: expected {field.dtype} ({how}), found {text!r}. "
-        f"Correct the value; or pass dtypes={{{field.name!r}: "
-        f"{_wider(text)!r}}}; or, if it means a missing value, add it to null_values."
+        "Correct the value",
+        Remedy(
+            "dtypes",
+            f"; or pass dtypes={{{field.name!r}: {_wider(text)!r}}}; or, if it means a "
+            "missing value, add it to null_values",
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from estimax.core.errors import InputError
+from estimax.core.errors import InputError, Remedy
 from estimax.input.streams.chunks import Chunk
 from estimax.input.streams.stream import Context, Counters, State, check_same
 from estimax.storage import compression as compressed
@@ -40,8 +40,13 @@ class UnreadableError(InputError):
     the file cannot be read.
     """
 
-    def __init__(self, message: str, after: BlockStart | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        problem: str,
+        after: BlockStart | None = None,
+        remedy: Remedy | None = None,
+    ) -> None:
+        super().__init__(problem, remedy)
         self.after = after
 
 

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimax.core.arrow import arrow_column
 from estimax.core.errors import InputError
+from estimax.core.raw_values import arrow_column
 from estimax.input.sources.file_blocks import (
     LONGEST_ROW,
     BlockStart,

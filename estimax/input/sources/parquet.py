@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from estimax.core.arrow import arrow_column
 from estimax.core.errors import InputError, did_you_mean
+from estimax.core.raw_values import arrow_column
 from estimax.input.sources.file_blocks import BlockStart, UnreadableError
 from estimax.input.streams.background import Workers
 from estimax.input.streams.chunks import Columns

@@ -22,7 +22,7 @@ from estimax.core.raw_values import as_raw, is_plain
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
 from estimax.input.streams.ragged import Ragged
-from estimax.native import gather_strings
+from estimax.native import string_arrays
 
 # Fewer strings are gathered with NumPy, because importing Numba takes half a second.
 _MANY = 4096
@@ -89,7 +89,7 @@ def slice_rows(column: DataColumn, start: int, stop: int, step: int = 1) -> Data
 def take_rows(column: DataColumn, index: NDArray[np.int64]) -> DataColumn:
     """Return the rows at `index`, in that order."""
     if isinstance(column, Strings) and len(index) >= _MANY and column.ndim == 1:
-        return gather_strings.gather(column, index)
+        return string_arrays.gather(column, index)
     if isinstance(column, Ragged):
         return _take_ragged(column, index)
     if not isinstance(column, Sparse):

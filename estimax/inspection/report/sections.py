@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from estimax.inspection.report import columns, figures, measures
 from estimax.inspection.report.page import Page, Section
-from estimax.inspection.report.tasks import Task
+from estimax.inspection.report.tasks import HeadTask
 
 Array = NDArray[Any]
 
@@ -24,7 +24,7 @@ _LEAST_SHARE = 0.01  # of the rows, for a slice to be listed
 
 
 @dataclass(frozen=True)
-class Rows:
+class ReportRows:
     """The rows that a report looks at.
 
     Attributes:
@@ -42,7 +42,7 @@ class Rows:
     group_name: str = ""
 
 
-def add_task(page: Page, task: Task, rows: Rows) -> None:
+def add_task(page: Page, task: HeadTask, rows: ReportRows) -> None:
     """Append the sections of a task to a page."""
 
     def section(title: str) -> Section:
@@ -62,7 +62,7 @@ _TITLES = {
 }
 
 
-def _binary(section: Section, task: Task, rows: Rows) -> None:
+def _binary(section: Section, task: HeadTask, rows: ReportRows) -> None:
     curve = measures.threshold_curve(task.labels, task.scores, rows.weights)
     if curve is None:
         section.text("All labels of these rows are the same, so there are no curves.")
@@ -126,7 +126,7 @@ def _threshold_row(curve: measures.ThresholdCurve, threshold: float) -> list[str
     ]
 
 
-def _multi_class(section: Section, task: Task, rows: Rows) -> None:
+def _multi_class(section: Section, task: HeadTask, rows: ReportRows) -> None:
     assert task.probabilities is not None
     right = (task.guesses == task.labels).astype(float)
     labels, counts = np.unique(task.labels, return_counts=True)
@@ -157,7 +157,7 @@ def _multi_class(section: Section, task: Task, rows: Rows) -> None:
     _confusion(section, task, rows)
 
 
-def _class_row(task: Task, rows: Rows, label: int) -> list[str]:
+def _class_row(task: HeadTask, rows: ReportRows, label: int) -> list[str]:
     assert task.probabilities is not None
     is_label, is_guess = task.labels == label, task.guesses == label
     hit = rows.weights[is_label & is_guess].sum()
@@ -175,7 +175,7 @@ def _class_row(task: Task, rows: Rows, label: int) -> list[str]:
     ]
 
 
-def _confusion(section: Section, task: Task, rows: Rows) -> None:
+def _confusion(section: Section, task: HeadTask, rows: ReportRows) -> None:
     count = len(task.classes)
     if count > _MOST_CLASSES:
         section.text(f"Not drawn for {count} classes; at most {_MOST_CLASSES} are.")
@@ -192,7 +192,7 @@ def _confusion(section: Section, task: Task, rows: Rows) -> None:
     )
 
 
-def _regression(section: Section, task: Task, rows: Rows) -> None:
+def _regression(section: Section, task: HeadTask, rows: ReportRows) -> None:
     errors = task.scores - task.labels
     weights = rows.weights
     mean_label = measures.mean(task.labels, weights)
@@ -248,7 +248,7 @@ def _regression(section: Section, task: Task, rows: Rows) -> None:
 _ADD = {"binary": _binary, "multi_class": _multi_class, "regression": _regression}
 
 
-def _ranking(section: Section, task: Task, rows: Rows) -> None:
+def _ranking(section: Section, task: HeadTask, rows: ReportRows) -> None:
     assert rows.groups is not None
     found = measures.ranking(task.labels, task.scores, rows.groups)
     section.text(f"Rows of the same {rows.group_name} are ranked by prediction.")
@@ -284,7 +284,7 @@ def _ranking(section: Section, task: Task, rows: Rows) -> None:
     )
 
 
-def _slices(section: Section, task: Task, rows: Rows) -> None:
+def _slices(section: Section, task: HeadTask, rows: ReportRows) -> None:
     overall = measures.mean(task.losses, rows.weights)
     found = []
     for name in sorted(rows.features):
@@ -324,7 +324,9 @@ _METRICS = {
 }
 
 
-def _slice_row(task: Task, rows: Rows, title: str, inside: Array) -> list[str]:
+def _slice_row(
+    task: HeadTask, rows: ReportRows, title: str, inside: Array
+) -> list[str]:
     labels, scores, weights = (
         part[inside] for part in (task.labels, task.scores, rows.weights)
     )
@@ -347,7 +349,7 @@ def _slice_row(task: Task, rows: Rows, title: str, inside: Array) -> list[str]:
     ]
 
 
-def _errors(section: Section, task: Task, rows: Rows) -> None:
+def _errors(section: Section, task: HeadTask, rows: ReportRows) -> None:
     worst = np.argsort(-task.losses, kind="stable")[:_WORST_ROWS]
     section.text(
         "The rows with the largest "
@@ -370,7 +372,7 @@ def _errors(section: Section, task: Task, rows: Rows) -> None:
     )
 
 
-def _shown_guess(task: Task, row: int) -> str:
+def _shown_guess(task: HeadTask, row: int) -> str:
     if task.kind == "multi_class":
         return f"{task.shown(task.guesses[row])} ({task.scores[row]:.0%})"
     return f"{task.scores[row]:.4g}"

@@ -25,7 +25,7 @@ _MOST_OUTPUTS = 4  # numbers that a regression predicts, of which each is a task
 
 
 @dataclass(frozen=True)
-class Task:
+class HeadTask:
     """The labels and predictions of a head, of N rows.
 
     Attributes:
@@ -63,7 +63,7 @@ class Task:
         return self.classes[place] if value == place else f"{float(value):.4g}"
 
 
-def tasks_of(predictions: Mapping[Any, Any], labels: Any) -> list[Task]:
+def tasks_of(predictions: Mapping[Any, Any], labels: Any) -> list[HeadTask]:
     """Return the tasks of a model; none for predictions that no head makes.
 
     Args:
@@ -74,7 +74,7 @@ def tasks_of(predictions: Mapping[Any, Any], labels: Any) -> list[Task]:
     for key, value in predictions.items():
         head, name = key if isinstance(key, tuple) else ("", key)
         heads.setdefault(str(head), {})[str(name)] = value
-    tasks: list[Task] = []
+    tasks: list[HeadTask] = []
     for head, found in heads.items():
         given = labels.get(head) if head and isinstance(labels, Mapping) else labels
         if given is not None and not isinstance(given, Mapping):
@@ -82,7 +82,7 @@ def tasks_of(predictions: Mapping[Any, Any], labels: Any) -> list[Task]:
     return tasks
 
 
-def _tasks(name: str, found: Mapping[str, Any], labels: Any) -> list[Task]:
+def _tasks(name: str, found: Mapping[str, Any], labels: Any) -> list[HeadTask]:
     if "logistic" in found and np.shape(found["logistic"])[1:] in ((), (1,)):
         scores = np.asarray(found["logistic"], np.float64).reshape(-1)
         words = _words(found, 2)
@@ -90,7 +90,7 @@ def _tasks(name: str, found: Mapping[str, Any], labels: Any) -> list[Task]:
         if truth is None or len(truth) != len(scores):
             return []
         losses = measures.log_losses(truth, scores)
-        return [Task("binary", name, truth, scores, None, words, losses)]
+        return [HeadTask("binary", name, truth, scores, None, words, losses)]
     if "probabilities" in found and np.ndim(found["probabilities"]) == 2:
         p = np.asarray(found["probabilities"], np.float64)
         words = _words(found, p.shape[1])
@@ -98,19 +98,19 @@ def _tasks(name: str, found: Mapping[str, Any], labels: Any) -> list[Task]:
         if truth is None or len(truth) != len(p):
             return []
         losses = measures.log_losses(truth, p)
-        return [Task("multi_class", name, truth, p.max(axis=1), p, words, losses)]
+        return [HeadTask("multi_class", name, truth, p.max(axis=1), p, words, losses)]
     if "predictions" in found and not isinstance(labels, Mapping):
         return _regressions(name, found["predictions"], labels)
     return []
 
 
-def _regressions(name: str, predictions: Any, labels: Any) -> list[Task]:
+def _regressions(name: str, predictions: Any, labels: Any) -> list[HeadTask]:
     guesses, truth = (_columns(values) for values in (predictions, labels))
     if guesses is None or truth is None or guesses.shape != truth.shape:
         return []
     width = guesses.shape[1]
     return [
-        Task(
+        HeadTask(
             "regression",
             f"{name}[{i}]" if width > 1 else name,
             truth[:, i],

@@ -22,11 +22,11 @@ from estimax import input as inputs
 from estimax.core.errors import EstimaxError, FeatureError, did_you_mean
 from estimax.estimator import Estimator
 from estimax.hooks import summary
+from estimax.inspection.importance import RowSample, dataset, read_rows
 from estimax.inspection.report import columns, figures
 from estimax.inspection.report.page import Page
-from estimax.inspection.report.sections import Rows, add_learning_curves, add_task
+from estimax.inspection.report.sections import ReportRows, add_learning_curves, add_task
 from estimax.inspection.report.tasks import tasks_of
-from estimax.inspection.rows import RowSample, dataset, read_rows
 from estimax.storage import atomic
 
 InputFn = Callable[..., Any]
@@ -178,7 +178,7 @@ def _rows(
     features: Mapping[str, Any],
     group: str | None,
     weight: str | None,
-) -> Rows:
+) -> ReportRows:
     count = len(next(iter(features.values())))
     weights: NDArray[Any] = np.ones(count)
     for role, name in (("group", group), ("weight", weight)):
@@ -189,7 +189,7 @@ def _rows(
         weights = np.asarray(features[weight], np.float64).reshape(count, -1)[:, 0]
     groups = None if group is None else columns.flat(features[group])
     shown = {n: v for n, v in features.items() if n != weight}
-    return Rows(numbers, shown, weights, groups, group or "")
+    return ReportRows(numbers, shown, weights, groups, group or "")
 
 
 def _predictions(estimator: Estimator, sample_fn: InputFn) -> dict[Any, Any]:

@@ -128,7 +128,7 @@ def _decimal(data, start, end):
 
 
 @njit
-def _scaled(mantissa, power):
+def _scale_mantissa(mantissa, power):
     """Return mantissa * 10**power for a power that the table has."""
     if power < 0:
         return float64(mantissa) / _POWERS[-power]
@@ -149,7 +149,7 @@ def _number(data, start, end, kind, out, place):
     exact = state == PLAIN and mantissa <= uint64(_EXACT)
     if kind == FLOAT64 and not exact:
         return SLOW
-    value = _scaled(mantissa, power)
+    value = _scale_mantissa(mantissa, power)
     out[place] = -value if negative else value
     if kind == FLOAT32:
         # The 29 bits that a float32 drops. Rounding twice goes wrong only if they are

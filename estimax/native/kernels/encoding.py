@@ -82,7 +82,7 @@ def _with_head(length):
 
 
 @njit(forceinline=True)
-def _packed_size(kind, first, n, ints, ends):
+def _measure_values(kind, first, n, ints, ends):
     """Return the size of n values: packed numbers, or texts with tags and lengths."""
     size = int64(0)
     if kind == FLOAT:
@@ -119,7 +119,9 @@ def measure(keys, key_ends, table, splits, floats, ints, text, text_offsets, siz
             if n == 0:
                 continue
             kind, first = table[f, KIND], table[f, BASE] + splits[s]
-            packed = _packed_size(kind, first, n, address(ints), address(text_offsets))
+            packed = _measure_values(
+                kind, first, n, address(ints), address(text_offsets)
+            )
             key_size = key_ends[f + 1] - key_ends[f]
             total += _with_head(_entry_size(key_size, _list_size(kind, packed)))
         sizes[row] = total
@@ -144,7 +146,9 @@ def encode(
             if n == 0:
                 continue
             kind, first = table[f, KIND], table[f, BASE] + splits[s]
-            packed = _packed_size(kind, first, n, address(ints), address(text_offsets))
+            packed = _measure_values(
+                kind, first, n, address(ints), address(text_offsets)
+            )
             key_size = key_ends[f + 1] - key_ends[f]
             list_size = _list_size(kind, packed)
             # From the outside in: the entry, its key, its value, the list.

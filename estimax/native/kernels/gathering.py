@@ -1,7 +1,7 @@
 """Compiled loops that gather strings by row number.
 
-Two calls, because the size of the output is not known before: `gathered_offsets` sums
-the lengths, `gather` copies the bytes. `native/text.py` allocates the arrays.
+Two calls, because the size of the output is not known before: `measure_gathered` sums
+the lengths, `gather` copies the bytes. `native/string_arrays.py` allocates the arrays.
 """
 
 # Numba reads the types from the signatures, so annotations are left out.
@@ -18,7 +18,7 @@ _OUT_INT64 = types.Array(types.int64, 1, "C")
 
 
 @njit(types.int64(_INT64, _INT64, types.int64, _OUT_INT64), cache=True, nogil=True)
-def gathered_offsets(offsets, index, size, out):
+def measure_gathered(offsets, index, size, out):
     """Write where each gathered string begins; return the total number of bytes.
 
     Returns -1 - row if a row does not exist, or is not within the `size` bytes of data.

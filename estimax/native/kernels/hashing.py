@@ -7,7 +7,7 @@ each range of lengths: up to 3, 7, 16, 32 and 64 bytes, and a loop over blocks o
 bytes. Loads at the end of a string overlap those at its start, so no byte-wise tail is
 needed.
 
-`native/hashing.py` and `native/words.py` check the arguments and call these. Every
+`native/hashing.py` checks the arguments and calls these. Every
 public function has its signature written out, so all are compiled (or read from the
 cache) when the module is imported, and none during a request.
 

@@ -1,4 +1,4 @@
-"""Compiled embedding lookups: `lay` copies rows of tables, `add` sums their gradients.
+"""Compiled embedding lookups: `concat` copies rows, `sum_gradients` their gradients.
 
 XLA calls these through its foreign function interface (see `call_frames.py`);
 `native/table_rows.py` puts the calls into programs. All rows that an example looks up
@@ -8,8 +8,8 @@ of the tables' widths:
     example 0:  | row of table 0 | row of table 1 | … |
     example 1:  | row of table 0 | row of table 1 | … |
 
-`add` takes the gradient of that array and sums, for one table, the parts of all
-examples that looked up the same row.
+`sum_gradients` takes the gradient of that array and sums, for one table, the parts of
+all examples that looked up the same row.
 """
 
 # Numba reads the types from the signatures, so annotations are left out.
@@ -106,7 +106,7 @@ def _can_lay(frame):
 
 
 @cfunc(call_frames.SIGNATURE, cache=True)
-def lay(frame):
+def concat(frame):
     """Look up rows: (table [V, D], ids [B]) for each part -> all rows [B, N].
 
     A negative id gives zeros.
@@ -141,7 +141,7 @@ def _can_add(frame):
 
 
 @cfunc(call_frames.SIGNATURE, cache=True)
-def add(frame):
+def sum_gradients(frame):
     """Sum gradients: (grads [B, N], start, ids [B], places [B], …) -> sums [U, D].
 
     Columns `start` to `start + D` of `grads` belong to the table. Row places[i] of the
@@ -167,5 +167,5 @@ def add(frame):
     return 0
 
 
-call_frames.register("estimax_lay_rows", lay)
-call_frames.register("estimax_add_rows", add)
+call_frames.register("estimax_lay_rows", concat)
+call_frames.register("estimax_add_rows", sum_gradients)

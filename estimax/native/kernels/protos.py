@@ -47,8 +47,8 @@ from estimax.native.kernels.memory import (
 
 # The kind of a Feature is the number of the field that is set in it.
 UNSET, TEXT, FLOAT, INT = 0, 1, 2, 3
-# Values of `native.features.Flaw`. A kernel reports a problem as an int64 array: (flaw,
-# row, feature or -1, byte offset in the record, expected, found).
+# Values of `native.example_types.Flaw`. A kernel reports a problem as an int64 array:
+# (flaw, row, feature or -1, byte offset in the record, expected, found).
 FINE, MALFORMED, WRONG_KIND, WRONG_COUNT, MISSING, NOT_MULTIPLE, OUTSIDE = range(7)
 PROBLEM = 6  # items of that array
 

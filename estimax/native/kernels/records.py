@@ -160,7 +160,7 @@ _three_crcs = _three_by_instruction if _HAS_INSTRUCTION else _three_by_table
 
 
 @njit
-def _masked(crc):
+def _mask_crc(crc):
     """Return a CRC as TFRecord stores it: rotated right by 15 bits, plus a constant."""
     # No mask after the shift to the left: `& _LOW` at the end drops the high bits.
     return (((crc >> uint64(15)) | (crc << uint64(17))) + _MASK_DELTA) & _LOW
@@ -191,7 +191,7 @@ def _frame_start(offsets, i):
 @njit(forceinline=True)
 def _is_intact(buffer, end, crc):
     """Return whether the record that ends at `end` has this CRC stored behind it."""
-    return _masked(crc) == load32(buffer, end)
+    return _mask_crc(crc) == load32(buffer, end)
 
 
 @njit
@@ -245,7 +245,7 @@ def unframe(buffer, start, size, check, least, most, offsets):
     while count < most and at + HEADER <= size:
         length = load64(buffer, at)
         # The length is used as a distance below, so its own CRC is checked first.
-        if check and _masked(_crc(buffer, at, 8)) != load32(buffer, at + 8):
+        if check and _mask_crc(_crc(buffer, at, 8)) != load32(buffer, at + 8):
             status = BAD_LENGTH_CRC
             break
         # Without a check of CRCs, a damaged length must not overflow the sums below.
@@ -289,8 +289,8 @@ def frame(data, offsets, out):
     for i in range(len(offsets) - 1):
         start, n = offsets[i], offsets[i + 1] - offsets[i]
         store64(out, to, uint64(n))
-        store32(out, to + 8, _masked(_crc(out, to, 8)))
+        store32(out, to + 8, _mask_crc(_crc(out, to, 8)))
         move(out, to + HEADER, data, start, n)
-        store32(out, to + HEADER + n, _masked(_crc(data, start, n)))
+        store32(out, to + HEADER + n, _mask_crc(_crc(data, start, n)))
         to += HEADER + n + FOOTER
     return -1

@@ -71,7 +71,7 @@ def decode(
     """
     columns: list[list[Any]] = [[] for _ in fields]
     for record in records.tolist():
-        row = _split(record, delimiter, quote)
+        row = _split_fields(record, delimiter, quote)
         if row is None or len(row) != count:
             return None
         for field, column in zip(fields, columns, strict=True):
@@ -87,7 +87,7 @@ def decode(
     ]
 
 
-def _split(record: bytes, delimiter: bytes, quote: bytes) -> list[bytes] | None:
+def _split_fields(record: bytes, delimiter: bytes, quote: bytes) -> list[bytes] | None:
     """Return the fields of a record; None if a quote or a line break is misplaced."""
     if not record:
         return None

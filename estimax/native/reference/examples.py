@@ -1,9 +1,14 @@
-"""Parse batches of Examples in Python, with the results of the compiled parser."""
+"""Parse and encode batches of Example messages in Python.
+
+The results are those of the compiled code: of the parsers of Examples and of the
+feature lists of SequenceExamples, and of the encoder.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,25 +16,29 @@ from numpy.typing import NDArray
 
 from estimax.core.sparse import Sparse
 from estimax.core.strings import Strings
-from estimax.native.checks import outside
 from estimax.native.example_types import (
     FLOAT,
     KINDS,
     TEXT,
+    FeatureListBatch,
+    FeatureRequest,
     FeatureValues,
     Flaw,
     Problem,
+    Steps,
     Variable,
-    Wanted,
 )
 from estimax.native.reference import protos
-from estimax.native.reference.protos import BrokenMessageError, Span
+from estimax.native.reference.protos import BrokenMessageError, Span, entry, field
+from estimax.native.string_arrays import outside
 
 _Cell = list[Any]  # the values of a feature in a record, as `protos.values` returns
 
 
 def parse(
-    wanted: Sequence[Wanted], data: NDArray[np.uint8], offsets: NDArray[np.int64]
+    wanted: Sequence[FeatureRequest],
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
 ) -> ReferenceColumns | Problem:
     """Parse all records; return their columns, or the first problem.
 
@@ -94,7 +103,7 @@ def splits_of(counts: Sequence[int]) -> NDArray[np.int64]:
 def _read(
     record: bytes,
     span: Span | None,
-    one: Wanted,
+    one: FeatureRequest,
     default: _Cell | None,
     place: tuple[int, int],
 ) -> _Cell | Problem:
@@ -120,7 +129,7 @@ def _read(
     return cell
 
 
-def _default_of(one: Wanted) -> _Cell | None:
+def _default_of(one: FeatureRequest) -> _Cell | None:
     if one.default is None:
         return None
     if one.dtype == "string":
@@ -157,3 +166,89 @@ class ReferenceColumns:
         counts = [len(cell) for cell in self._cells[f]]
         values = array_of(self._kinds[f], self._cells[f])
         return Variable(values, splits_of(counts), max(counts, default=0))
+
+
+def find_lists(
+    wanted: Sequence[FeatureRequest],
+    data: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+) -> FeatureListBatch | Problem:
+    """Find the steps of the wanted lists in all records."""
+    records: list[bytes] = []
+    found: list[list[list[Span] | None]] = [[] for _ in wanted]  # by feature and row
+    for row, record in enumerate(records_of(data, offsets)):
+        records.append(record)
+        try:
+            lists = protos.entries(record, 2)
+        except BrokenMessageError as broken:
+            return Problem(Flaw.MALFORMED, row, None, broken.at)
+        for f, one in enumerate(wanted):
+            span = lists.get(one.key.encode())
+            try:
+                steps = None if span is None else protos.messages(record, span)
+            except BrokenMessageError as broken:
+                return Problem(Flaw.MALFORMED, row, f, broken.at)
+            found[f].append(steps)
+
+    def read(f: int, size: int | None) -> Steps | Problem:
+        return _read_steps(records, found[f], f, wanted[f], size)
+
+    splits = [splits_of([len(steps or ()) for steps in rows]) for rows in found]
+    missing = [[steps is None for steps in rows] for rows in found]
+    return FeatureListBatch(
+        np.array(splits, np.int64).reshape((len(wanted), len(records) + 1)),
+        np.array(missing, np.bool_).reshape((len(wanted), len(records))),
+        read,
+    )
+
+
+def _read_steps(
+    records: Sequence[bytes],
+    lists: Sequence[list[Span] | None],
+    f: int,
+    one: FeatureRequest,
+    size: int | None,
+) -> Steps | Problem:
+    cells = []
+    for row, steps in enumerate(lists):
+        for span in steps or ():
+            found = read_feature(records[row], span, one.dtype, (row, f))
+            if isinstance(found, Problem):
+                return found
+            cell = found[1]
+            if size is not None and len(cell) != size:
+                return Problem(
+                    Flaw.WRONG_COUNT, row, f, span[0], expected=size, found=len(cell)
+                )
+            cells.append(cell)
+    values = array_of(KINDS[one.dtype], cells)
+    return Steps(values, splits_of([len(cell) for cell in cells]))
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """A checked column: flat values (`Strings`, float32 or int64) and row splits."""
+
+    key: bytes
+    kind: int
+    values: FeatureValues
+    splits: NDArray[np.int64]
+
+
+def encode(columns: Sequence[Lists]) -> Strings:
+    """Return an Example for every row; features without values are left out."""
+    rows = [b""] * (len(columns[0].splits) - 1)
+    for column in columns:
+        values = _as_values(column)
+        for row, (start, stop) in enumerate(itertools.pairwise(column.splits.tolist())):
+            if start < stop:
+                rows[row] += entry(column.key, column.kind, values[start:stop])
+    return Strings.of([field(1, features) for features in rows])
+
+
+def _as_values(column: Lists) -> list[Any]:
+    """Return the values in the form that `protos.feature` expects."""
+    if column.kind != FLOAT:
+        return column.values.tolist()
+    packed = np.asarray(column.values, "<f4").tobytes()
+    return [packed[i : i + 4] for i in range(0, len(packed), 4)]

@@ -91,7 +91,7 @@ def _load(data: NDArray[np.uint8], at: _Int64s, size: int = 8) -> _Words:
     return bytes_.view("<u8").reshape(-1).astype(np.uint64)
 
 
-def _shifted(v: _Words, by: int) -> _Words:
+def _shift_right(v: _Words, by: int) -> _Words:
     return v << np.uint64(by)
 
 
@@ -113,13 +113,13 @@ def _factor(n: _Int64s) -> _Words:
 
 
 def _up_to_3(data: NDArray[np.uint8], s: _Int64s, n: _Int64s) -> _Words:
-    y = _load(data, s, 1) + _shifted(_load(data, s + n // 2, 1), 8)
-    z = n.astype(np.uint64) + _shifted(_load(data, s + n - 1, 1), 2)
+    y = _load(data, s, 1) + _shift_right(_load(data, s + n // 2, 1), 8)
+    z = n.astype(np.uint64) + _shift_right(_load(data, s + n - 1, 1), 2)
     return _fold((y * _K2) ^ (z * _K0)) * _K2
 
 
 def _up_to_7(data: NDArray[np.uint8], s: _Int64s, n: _Int64s) -> _Words:
-    first = n.astype(np.uint64) + _shifted(_load(data, s, 4), 3)
+    first = n.astype(np.uint64) + _shift_right(_load(data, s, 4), 3)
     return _mix(first, _load(data, s + n - 4, 4), _factor(n))
 
 
@@ -182,7 +182,7 @@ def _over_64(data: NDArray[np.uint8], s: _Int64s, n: _Int64s) -> _Words:
         place = s[which] + 64 * block
         state[:, which] = _mixed(data, place, state[:, which], _K1, np.uint64(1))
     z = state[2]
-    m = _K1 + _shifted(z & np.uint64(0xFF), 1)
+    m = _K1 + _shift_right(z & np.uint64(0xFF), 1)
     # The last 64 bytes, which may overlap the last block of the loop.
     state[5] += ((n - 1) & 63).astype(np.uint64)
     state[3] += state[5]

@@ -152,11 +152,11 @@ def values(
         if tag >> 3 != kind:
             kind, found = tag >> 3, []
         if wanted is None or kind == wanted:
-            found += _listed(data, start, stop, kind)
+            found += _read_list(data, start, stop, kind)
     return kind, found
 
 
-def _listed(data: bytes, at: int, end: int, kind: int) -> list[Any]:
+def _read_list(data: bytes, at: int, end: int, kind: int) -> list[Any]:
     found: list[Any] = []
     for tag, start, stop in fields(data, at, end):
         if kind == TEXT and tag == ONE:

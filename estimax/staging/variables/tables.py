@@ -191,7 +191,7 @@ def _merge_neighbours(blocks: Sequence[ColumnBlock]) -> list[ColumnBlock]:
 @jax.custom_vjp
 def _lay(blocks: list[ColumnBlock]) -> jax.Array:
     """Concatenate blocks, on a CPU by one kernel that copies each row once."""
-    if not table_rows.can_lay():
+    if not table_rows.has_lookup_kernels():
         return _by_xla(blocks)
     laid: jax.Array = jax.lax.platform_dependent(
         blocks, cpu=_by_kernel, default=_by_xla
@@ -210,7 +210,7 @@ def _backward(
     kept: tuple[list[ColumnBlock], jax.Array], grads: jax.Array
 ) -> tuple[list[Any]]:
     blocks, laid = kept
-    if table_rows.can_lay():
+    if table_rows.has_lookup_kernels():
         found = jax.lax.platform_dependent(
             blocks, grads, laid, cpu=_grads_by_kernel, default=_grads_by_xla
         )
@@ -237,7 +237,7 @@ def _by_kernel(blocks: Sequence[ColumnBlock]) -> jax.Array:
             pairs.append((block.table, block.ids.reshape(-1)))
         else:  # an array is a table with one row for each example
             pairs.append((block, jnp.arange(block.shape[0], dtype=jnp.int32)))
-    return table_rows.lay_rows(pairs)
+    return table_rows.concat_rows(pairs)
 
 
 def _grads_by_kernel(
@@ -255,7 +255,7 @@ def _grads_by_kernel(
         if isinstance(block, GatheredRows):
             which = block.ids.reshape(-1), block.places.reshape(-1)
             shape = (block.rows.shape[0], block.rows.shape[1])
-            sums = table_rows.add_rows(grads, start, *which, shape, after=laid)
+            sums = table_rows.sum_row_gradients(grads, start, *which, shape, after=laid)
             found.append(sums)
         else:
             found.append(grads[:, start:end])

@@ -5,34 +5,33 @@
 Names, positions of arguments, defaults and reductions are TensorFlow's. Each function
 returns a float32 scalar, and adds it to the losses that `get_total_loss` sums. The
 `loss_fn` of a head needs one loss for each example instead: see `ex.heads.losses`.
-Read `weighted.py` first.
+Read `reduction.py` first.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from estimax.core import migration
 from estimax.staging.variables import regularization_losses as get_regularization_losses
-from estimax.v1.losses.classification import (
+from estimax.v1.losses.functions import (
+    absolute_difference,
+    cosine_distance,
     hinge_loss,
+    huber_loss,
     log_loss,
+    mean_pairwise_squared_error,
+    mean_squared_error,
     sigmoid_cross_entropy,
     softmax_cross_entropy,
     sparse_softmax_cross_entropy,
 )
-from estimax.v1.losses.collection import (
+from estimax.v1.losses.reduction import (
+    Reduction,
     add_loss,
+    compute_weighted_loss,
     get_losses,
     get_regularization_loss,
     get_total_loss,
 )
-from estimax.v1.losses.regression import (
-    absolute_difference,
-    cosine_distance,
-    huber_loss,
-    mean_pairwise_squared_error,
-    mean_squared_error,
-)
-from estimax.v1.losses.weighted import Reduction, compute_weighted_loss
 
 __all__ = [
     "Reduction",

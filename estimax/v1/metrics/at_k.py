@@ -13,8 +13,10 @@ import numpy as np
 from estimax.metrics.inputs import Data, broadcast_weights, check_given, required
 from estimax.metrics.mean import strict_mean
 from estimax.metrics.metric import Accumulators, MetricError, Sums, from_sums
+from estimax.v1.docstrings import document_metric
 
 
+@document_metric("a scalar within [0, 1], NaN if nothing was retrieved")
 def precision_at_k(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -26,8 +28,6 @@ def precision_at_k(
 ) -> Sums:
     """Return the share of the k highest scores that are true classes.
 
-    It is `tf.compat.v1.metrics.precision_at_k`.
-
     Args:
       labels: True class ids, [B] or [B, L] for up to L classes of a row; negative ids
         are padding.
@@ -36,13 +36,6 @@ def precision_at_k(
       class_id: Count only this class, among the labels and among the k highest scores.
       weights: Weights of the rows: a scalar or an array [B]. By default every row
         weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1], NaN if nothing was retrieved. Without data, the metric
-      before any data.
 
     Raises:
       MetricError: `k` is not from 1 to K, shapes do not fit each other, or only some of
@@ -56,6 +49,7 @@ def precision_at_k(
     return _precision(best, ids, class_id, weights)
 
 
+@document_metric("a scalar within [0, 1], NaN if there were no labels")
 def recall_at_k(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -67,8 +61,6 @@ def recall_at_k(
 ) -> Sums:
     """Return the share of true classes among the k highest scores.
 
-    It is `tf.compat.v1.metrics.recall_at_k`.
-
     Args:
       labels: True class ids, [B] or [B, L] for up to L classes of a row; negative ids
         are padding.
@@ -77,13 +69,6 @@ def recall_at_k(
       class_id: Count only this class, among the labels and among the k highest scores.
       weights: Weights of the rows: a scalar or an array [B]. By default every row
         weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1], NaN if there were no labels. Without data, the metric before
-      any data.
 
     Raises:
       MetricError: `k` is not from 1 to K, shapes do not fit each other, or only some of
@@ -97,6 +82,7 @@ def recall_at_k(
     return _recall(best, ids, class_id, weights)
 
 
+@document_metric("a scalar within [0, 1]")
 def average_precision_at_k(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -107,9 +93,8 @@ def average_precision_at_k(
 ) -> Sums:
     """Return the mean over rows of the average precision at k.
 
-    It is `tf.compat.v1.metrics.average_precision_at_k`. For a row, it is the sum of the
-    precision at each true class among the k highest scores, divided by min(k, number of
-    labels). Ids of K or more are ignored.
+    For a row, it is the sum of the precision at each true class among the k highest
+    scores, divided by min(k, number of labels). Ids of K or more are ignored.
 
     Args:
       labels: True class ids, [B] or [B, L] for up to L classes of a row; negative ids
@@ -118,12 +103,6 @@ def average_precision_at_k(
       k: How many of the highest scores are retrieved, from 1 to K.
       weights: Weights of the rows: a scalar or an array [B]. By default every row
         weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1]. Without data, the metric before any data.
 
     Raises:
       MetricError: `k` is not from 1 to K, shapes do not fit each other, or only some of
@@ -143,6 +122,7 @@ def average_precision_at_k(
     return strict_mean(jnp.sum(precision * hits, axis=-1) / possible, weights)
 
 
+@document_metric("a scalar within [0, 1], NaN if nothing was retrieved")
 def precision_at_top_k(
     labels: Data | None = None,
     predictions_idx: Data | None = None,
@@ -154,8 +134,7 @@ def precision_at_top_k(
 ) -> Sums:
     """Return the share of retrieved class ids that are true classes.
 
-    It is `tf.compat.v1.metrics.precision_at_top_k`. Use it if the model has
-    ranked the classes already.
+    Use it if the model has ranked the classes already.
 
     Args:
       labels: True class ids, [B] or [B, L] for up to L classes of a row; negative ids
@@ -165,25 +144,16 @@ def precision_at_top_k(
       class_id: Count only this class, among the labels and among the ids.
       weights: Weights of the rows: a scalar or an array [B]. By default every row
         weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1], NaN if nothing was retrieved. Without data, the metric
-      before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(precision_at_top_k([[0, 2]], [[0, 1]]).compute())
       0.5
     """
-    best, ids = _retrieved_and_labels(labels, predictions_idx, weights)
+    best, ids = _align_ids(labels, predictions_idx, weights)
     return _precision(best, ids, class_id, weights)
 
 
+@document_metric("a scalar within [0, 1], NaN if there were no labels")
 def recall_at_top_k(
     labels: Data | None = None,
     predictions_idx: Data | None = None,
@@ -195,8 +165,7 @@ def recall_at_top_k(
 ) -> Sums:
     """Return the share of true classes among retrieved class ids.
 
-    It is `tf.compat.v1.metrics.recall_at_top_k`. Use it if the model has ranked
-    the classes already.
+    Use it if the model has ranked the classes already.
 
     Args:
       labels: True class ids, [B] or [B, L] for up to L classes of a row; negative ids
@@ -206,22 +175,12 @@ def recall_at_top_k(
       class_id: Count only this class, among the labels and among the ids.
       weights: Weights of the rows: a scalar or an array [B]. By default every row
         weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1], NaN if there were no labels. Without data, the metric before
-      any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(recall_at_top_k([[0, 2]], [[0, 1]]).compute())
       0.5
     """
-    best, ids = _retrieved_and_labels(labels, predictions_idx, weights)
+    best, ids = _align_ids(labels, predictions_idx, weights)
     return _recall(best, ids, class_id, weights)
 
 
@@ -239,17 +198,17 @@ def _best_and_labels(
     """Return the k classes with the highest scores [..., k] and the labels [..., L]."""
     size = required("k", k)
     if predictions is None:
-        return _retrieved_and_labels(labels, None, weights)
+        return _align_ids(labels, None, weights)
     scores = jnp.asarray(predictions)
     if not 1 <= size <= scores.shape[-1]:
         raise MetricError(
             f"k must be from 1 to {scores.shape[-1]} (classes), got {size}"
         )
     _, best = jax.lax.top_k(scores, size)
-    return _retrieved_and_labels(labels, best, weights)
+    return _align_ids(labels, best, weights)
 
 
-def _retrieved_and_labels(
+def _align_ids(
     labels: Data | None, retrieved: Data | None, weights: Data | None
 ) -> tuple[jax.Array, jax.Array]:
     """Return the retrieved ids [..., k] and the labels [..., L]."""

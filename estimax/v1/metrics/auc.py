@@ -27,11 +27,17 @@ from estimax.metrics.thresholds import (
     counts_at,
     unit_scores,
 )
+from estimax.v1.docstrings import document_metric
 
 # TF 1 adds this to the rates of the AUC, and EPSILON to those of operating points.
 _SMOOTHING = 1e-6
 
 
+@document_metric(
+    "the area, a scalar",
+    wrong_value="`curve`, `summation_method`, `num_thresholds` or `thresholds` is not "
+    "as described. A prediction is outside [0, 1] or NaN",
+)
 def auc(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -45,34 +51,17 @@ def auc(
 ) -> Sums:
     """Return the smoothed area under the ROC or the precision-recall curve.
 
-    It is `tf.compat.v1.metrics.auc`. Use it to reproduce the figures of TF 1; otherwise
-    `metrics.auc` is the better approximation. Small constants are added to the rates,
-    so that labels that are all negative give a ROC area near 1.
+    Use it to reproduce the figures of TF 1; otherwise `metrics.auc` is the better
+    approximation. Small constants are added to the rates, so that labels that are all
+    negative give a ROC area near 1.
 
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
       num_thresholds: How many thresholds approximate the curve, evenly spaced.
       curve: "ROC" or "PR" (precision-recall).
       thresholds: Thresholds within [0, 1] instead of the even ones. One below 0 and one
         above 1 are added.
       summation_method: "trapezoidal" (too optimistic for PR), "minoring" (lower bound),
         "majoring" (upper bound), or, for PR only, "careful_interpolation".
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for the
-      area, a scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: `curve`, `summation_method`, `num_thresholds` or `thresholds` is not
-        as described. A prediction is outside [0, 1] or NaN, shapes do not fit each
-        other, or only some of the arrays are given. Inside `jit`, where values cannot
-        be checked, the result is NaN instead.
 
     Example:
       >>> metric = auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
@@ -87,9 +76,14 @@ def auc(
     inner = inner_thresholds(num_thresholds, thresholds)
     grid = [-EPSILON, *inner, 1 + EPSILON]
     sums = counts_at(unit_scores(labels, predictions, weights), grid)
-    return from_sums(sums, _smoothed_area, curve=curve, method=method)
+    return from_sums(sums, _smooth_area, curve=curve, method=method)
 
 
+@document_metric(
+    "a scalar within [0, 1]",
+    wrong_value="`specificity` is missing or outside [0, 1]. "
+    "A prediction is outside [0, 1] or NaN",
+)
 def sensitivity_at_specificity(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -101,29 +95,12 @@ def sensitivity_at_specificity(
 ) -> Sums:
     """Return the sensitivity where the specificity is nearest to a value.
 
-    It is `tf.compat.v1.metrics.sensitivity_at_specificity`.
     `metrics.sensitivity_at_specificity` takes the best threshold instead of the
     nearest.
 
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
       specificity: The wanted specificity (true negative rate), within [0, 1].
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
       num_thresholds: How many thresholds are tried, evenly spaced.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: `specificity` is missing or outside [0, 1]. A prediction is outside
-        [0, 1] or NaN, shapes do not fit each other, or only some of the arrays are
-        given. Inside `jit`, where values cannot be checked, the result is NaN instead.
 
     Example:
       >>> metric = sensitivity_at_specificity([0, 1], [0.2, 0.8], specificity=1.0)
@@ -138,6 +115,11 @@ def sensitivity_at_specificity(
     return from_sums(sums, _nearest_sensitivity, target=target)
 
 
+@document_metric(
+    "a scalar within [0, 1]",
+    wrong_value="`sensitivity` is missing or outside [0, 1]. "
+    "A prediction is outside [0, 1] or NaN",
+)
 def specificity_at_sensitivity(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -149,29 +131,12 @@ def specificity_at_sensitivity(
 ) -> Sums:
     """Return the specificity where the sensitivity is nearest to a value.
 
-    It is `tf.compat.v1.metrics.specificity_at_sensitivity`.
     `metrics.specificity_at_sensitivity` takes the best threshold instead of the
     nearest.
 
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
       sensitivity: The wanted sensitivity (true positive rate), within [0, 1].
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
       num_thresholds: How many thresholds are tried, evenly spaced.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: `sensitivity` is missing or outside [0, 1]. A prediction is outside
-        [0, 1] or NaN, shapes do not fit each other, or only some of the arrays are
-        given. Inside `jit`, where values cannot be checked, the result is NaN instead.
 
     Example:
       >>> metric = specificity_at_sensitivity([0, 1], [0.2, 0.8], sensitivity=1.0)
@@ -187,7 +152,7 @@ def specificity_at_sensitivity(
     return from_sums(sums, _nearest_specificity, target=target)
 
 
-def _smoothed_area(sums: Accumulators, *, curve: str, method: str) -> jax.Array:
+def _smooth_area(sums: Accumulators, *, curve: str, method: str) -> jax.Array:
     counts = confusion(sums)
     if method == "careful_interpolation":
         return interpolated_pr_area(counts)

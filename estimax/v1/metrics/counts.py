@@ -26,8 +26,10 @@ from estimax.metrics.thresholds import (
     true_positive_count,
     unit_scores,
 )
+from estimax.v1.docstrings import document_metric
 
 
+@document_metric("a scalar")
 def true_positives(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -37,31 +39,18 @@ def true_positives(
 ) -> Sums:
     """Return the weight of positive labels predicted positive.
 
-    It is `tf.compat.v1.metrics.true_positives`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `true_positives_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(true_positives([1, 1, 0], [1, 0, 1]).compute())
       1.0
     """
-    return _decided(labels, predictions, weights, true_positive_count)
+    return _count_decisions(labels, predictions, weights, true_positive_count)
 
 
+@document_metric("a scalar")
 def false_positives(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -71,31 +60,18 @@ def false_positives(
 ) -> Sums:
     """Return the weight of negative labels predicted positive.
 
-    It is `tf.compat.v1.metrics.false_positives`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `false_positives_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(false_positives([1, 1, 0], [1, 0, 1]).compute())
       1.0
     """
-    return _decided(labels, predictions, weights, false_positive_count)
+    return _count_decisions(labels, predictions, weights, false_positive_count)
 
 
+@document_metric("a scalar")
 def true_negatives(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -105,31 +81,18 @@ def true_negatives(
 ) -> Sums:
     """Return the weight of negative labels predicted negative.
 
-    It is `tf.compat.v1.metrics.true_negatives`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `true_negatives_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(true_negatives([1, 1, 0], [1, 0, 1]).compute())
       0.0
     """
-    return _decided(labels, predictions, weights, true_negative_count)
+    return _count_decisions(labels, predictions, weights, true_negative_count)
 
 
+@document_metric("a scalar")
 def false_negatives(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -139,31 +102,18 @@ def false_negatives(
 ) -> Sums:
     """Return the weight of positive labels predicted negative.
 
-    It is `tf.compat.v1.metrics.false_negatives`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `false_negatives_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(false_negatives([1, 1, 0], [1, 0, 1]).compute())
       1.0
     """
-    return _decided(labels, predictions, weights, false_negative_count)
+    return _count_decisions(labels, predictions, weights, false_negative_count)
 
 
+@document_metric("tp / (tp + fp), a scalar that is 0 if nothing is predicted positive")
 def precision(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -173,32 +123,18 @@ def precision(
 ) -> Sums:
     """Return the share of positive predictions whose label is positive.
 
-    It is `tf.compat.v1.metrics.precision`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `precision_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
-      (tp + fp), a scalar that is 0 if nothing is predicted positive. Without data, the
-      metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(precision([1, 1, 0], [1, 0, 1]).compute())
       0.5
     """
-    return _decided(labels, predictions, weights, precision_ratio)
+    return _count_decisions(labels, predictions, weights, precision_ratio)
 
 
+@document_metric("tp / (tp + fn), a scalar that is 0 if no label is positive")
 def recall(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -208,32 +144,18 @@ def recall(
 ) -> Sums:
     """Return the share of positive labels that are predicted positive.
 
-    It is `tf.compat.v1.metrics.recall`.
-
     Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
       predictions: Decisions, in the shape of the labels. Any value but 0 is positive,
         so round scores first or use `recall_at_thresholds`.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for tp /
-      (tp + fn), a scalar that is 0 if no label is positive. Without data, the metric
-      before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(recall([1, 1, 0], [1, 0, 1]).compute())
       0.5
     """
-    return _decided(labels, predictions, weights, recall_ratio)
+    return _count_decisions(labels, predictions, weights, recall_ratio)
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def true_positives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -244,36 +166,18 @@ def true_positives_at_thresholds(
 ) -> Sums:
     """Return the weight of positive labels predicted positive at each threshold.
 
-    It is `tf.compat.v1.metrics.true_positives_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> limits = [0.3, 0.6]
       >>> metric = true_positives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
       >>> metric.compute().tolist()
       [2.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, true_positive_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, true_positive_count
+    )
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def false_positives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -284,36 +188,18 @@ def false_positives_at_thresholds(
 ) -> Sums:
     """Return the weight of negative labels predicted positive at each threshold.
 
-    It is `tf.compat.v1.metrics.false_positives_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> limits = [0.3, 0.6]
       >>> metric = false_positives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
       >>> metric.compute().tolist()
       [1.0, 0.0]
     """
-    return _counted(labels, predictions, weights, thresholds, false_positive_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, false_positive_count
+    )
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def true_negatives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -324,36 +210,18 @@ def true_negatives_at_thresholds(
 ) -> Sums:
     """Return the weight of negative labels predicted negative at each threshold.
 
-    It is `tf.compat.v1.metrics.true_negatives_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> limits = [0.3, 0.6]
       >>> metric = true_negatives_at_thresholds([0, 1], [0.4, 0.9], thresholds=limits)
       >>> metric.compute().tolist()
       [0.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, true_negative_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, true_negative_count
+    )
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def false_negatives_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -364,36 +232,18 @@ def false_negatives_at_thresholds(
 ) -> Sums:
     """Return the weight of positive labels predicted negative at each threshold.
 
-    It is `tf.compat.v1.metrics.false_negatives_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> limits = [0.3, 0.6]
       >>> metric = false_negatives_at_thresholds([1, 1], [0.4, 0.9], thresholds=limits)
       >>> metric.compute().tolist()
       [0.0, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, false_negative_count)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, false_negative_count
+    )
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def precision_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -404,35 +254,17 @@ def precision_at_thresholds(
 ) -> Sums:
     """Return tp / (tp + fp + 1e-7) at each threshold.
 
-    It is `tf.compat.v1.metrics.precision_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> metric = precision_at_thresholds([0, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
       >>> metric.compute().round(3).tolist()
       [0.5, 1.0]
     """
-    return _counted(labels, predictions, weights, thresholds, _smoothed_precision)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, _smooth_precision
+    )
 
 
+@document_metric("a vector [T]", wrong_value="A prediction is outside [0, 1] or NaN")
 def recall_at_thresholds(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -443,36 +275,17 @@ def recall_at_thresholds(
 ) -> Sums:
     """Return tp / (tp + fn + 1e-7) at each threshold.
 
-    It is `tf.compat.v1.metrics.recall_at_thresholds`.
-
-    Args:
-      labels: True labels, [B] or any shape. A label that is not 0 is positive.
-      predictions: Scores within [0, 1], in the shape of the labels up to one trailing
-        axis of size 1.
-      thresholds: T numbers. A score is positive if it is strictly greater.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      vector [T]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A prediction is outside [0, 1] or NaN, shapes do not fit each other,
-        or only some of the arrays are given. Inside `jit`, where values cannot be
-        checked, the result is NaN instead.
-
     Example:
       >>> metric = recall_at_thresholds([1, 1], [0.4, 0.9], thresholds=[0.3, 0.6])
       >>> metric.compute().round(3).tolist()
       [1.0, 0.5]
     """
-    return _counted(labels, predictions, weights, thresholds, _smoothed_recall)
+    return _count_at_thresholds(
+        labels, predictions, weights, thresholds, _smooth_recall
+    )
 
 
-def _decided(
+def _count_decisions(
     labels: Data | None, predictions: Data | None, weights: Data | None, result: Result
 ) -> Sums:
     """Return a metric of decisions: one threshold, which any value but 0 passes."""
@@ -483,7 +296,7 @@ def _decided(
     return from_sums({"counts": counts}, result, order=0)
 
 
-def _counted(
+def _count_at_thresholds(
     labels: Data | None,
     predictions: Data | None,
     weights: Data | None,
@@ -496,11 +309,11 @@ def _counted(
     return from_sums(sums, result, order=asked.order)
 
 
-def _smoothed_precision(sums: Accumulators, *, order: Order) -> jax.Array:
+def _smooth_precision(sums: Accumulators, *, order: Order) -> jax.Array:
     tp, fp, _, _ = confusion_at(sums, order)
     return tp / (tp + fp + EPSILON)
 
 
-def _smoothed_recall(sums: Accumulators, *, order: Order) -> jax.Array:
+def _smooth_recall(sums: Accumulators, *, order: Order) -> jax.Array:
     tp, _, _, fn = confusion_at(sums, order)
     return tp / (tp + fn + EPSILON)

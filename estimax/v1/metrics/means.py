@@ -22,8 +22,12 @@ from estimax.metrics.metric import (
 from estimax.metrics.multi_class import class_table
 from estimax.metrics.multi_class import mean_iou as keras_mean_iou
 from estimax.metrics.regression import number_pair, root
+from estimax.v1.docstrings import document_metric
 
 
+@document_metric(
+    "sum(weights * values) / sum(weights), a scalar that is 0 if the weights sum to 0"
+)
 def mean(
     values: Data | None = None,
     weights: Data | None = None,
@@ -32,20 +36,12 @@ def mean(
 ) -> Sums:
     """Return the weighted mean of all elements.
 
-    It is `tf.compat.v1.metrics.mean`. Unlike `metrics.mean`, it raises if the weights
-    lack an axis of the values.
+    Unlike `metrics.mean`, it raises if the weights lack an axis of the values.
 
     Args:
       values: Numbers, [B] or any shape.
       weights: A scalar, or an array that broadcasts to the values. By default every
         value weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for
-      sum(weights * values) / sum(weights), a scalar that is 0 if the weights sum to 0.
-      Without data, the metric before any data.
 
     Raises:
       MetricError: The weights do not fit the values, or are given without values.
@@ -58,6 +54,7 @@ def mean(
     return strict_mean(jnp.zeros(0) if values is None else values, weights)
 
 
+@document_metric("a scalar within [0, 1]")
 def accuracy(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -67,23 +64,10 @@ def accuracy(
 ) -> Sums:
     """Return how often the prediction equals the label.
 
-    It is `tf.compat.v1.metrics.accuracy`.
-
     Args:
       labels: True class ids, [B] or any shape.
       predictions: Predicted class ids, in the shape of the labels. They are cast to the
         dtype of the labels before the comparison.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(accuracy(jnp.array([1, 2]), jnp.array([1.9, 3.0])).compute())
@@ -93,6 +77,7 @@ def accuracy(
     return strict_mean(truth == guess.astype(truth.dtype), weights)
 
 
+@document_metric("an array of means in the shape of the values")
 def mean_tensor(
     values: Data | None = None,
     weights: Data | None = None,
@@ -102,20 +87,11 @@ def mean_tensor(
 ) -> Sums:
     """Return the mean of each element over batches of one shape.
 
-    It is `tf.compat.v1.metrics.mean_tensor`.
-
     Args:
       values: Numbers of any shape, the same in every batch.
       weights: A scalar, or an array that broadcasts to the values. By default every
         value weighs 1.
       shape: The shape of the values. Needed only if `values` is not given.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for an
-      array of means in the shape of the values. Without data, the metric before any
-      data.
 
     Raises:
       MetricError: Neither values nor `shape` is given, or the weights do not fit the
@@ -128,6 +104,7 @@ def mean_tensor(
     return keras_mean_tensor(values, weights, shape=shape)
 
 
+@document_metric("a scalar within [0, 1]")
 def percentage_below(
     values: Data | None = None,
     threshold: float | None = None,
@@ -137,19 +114,11 @@ def percentage_below(
 ) -> Sums:
     """Return the share of values strictly below a threshold.
 
-    It is `tf.compat.v1.metrics.percentage_below`.
-
     Args:
       values: Numbers, [B] or any shape.
       threshold: The number that values are compared with.
       weights: A scalar, or an array that broadcasts to the values. By default every
         value weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1]. Without data, the metric before any data.
 
     Raises:
       MetricError: The weights do not fit the values, or are given without values.
@@ -163,6 +132,7 @@ def percentage_below(
     return strict_mean(array < required("threshold", threshold), weights)
 
 
+@document_metric("a scalar")
 def mean_absolute_error(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -172,23 +142,10 @@ def mean_absolute_error(
 ) -> Sums:
     """Return the mean of |prediction - label| over all elements.
 
-    It is `tf.compat.v1.metrics.mean_absolute_error`.
-
     Args:
       labels: True numbers, [B] or any shape.
       predictions: Predicted numbers, in the shape of the labels up to one trailing axis
         of size 1.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(mean_absolute_error([1.0, 2.0], [1.5, 2.0]).compute())
@@ -198,6 +155,7 @@ def mean_absolute_error(
     return strict_mean(jnp.abs(values - truth), weights)
 
 
+@document_metric("a scalar")
 def mean_squared_error(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -207,23 +165,10 @@ def mean_squared_error(
 ) -> Sums:
     """Return the mean of (prediction - label)^2 over all elements.
 
-    It is `tf.compat.v1.metrics.mean_squared_error`.
-
     Args:
       labels: True numbers, [B] or any shape.
       predictions: Predicted numbers, in the shape of the labels up to one trailing axis
         of size 1.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(mean_squared_error([1.0, 2.0], [2.0, 2.0]).compute())
@@ -233,6 +178,7 @@ def mean_squared_error(
     return strict_mean(jnp.square(values - truth), weights)
 
 
+@document_metric("a scalar")
 def root_mean_squared_error(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -242,24 +188,12 @@ def root_mean_squared_error(
 ) -> Sums:
     """Return the root of the mean squared error over all elements.
 
-    It is `tf.compat.v1.metrics.root_mean_squared_error`. The root is taken once, of the
-    mean over all batches.
+    The root is taken once, of the mean over all batches.
 
     Args:
       labels: True numbers, [B] or any shape.
       predictions: Predicted numbers, in the shape of the labels up to one trailing axis
         of size 1.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(root_mean_squared_error([1.0, 2.0], [3.0, 4.0]).compute())
@@ -269,6 +203,7 @@ def root_mean_squared_error(
     return from_sums(squares.sums, root)
 
 
+@document_metric("a scalar")
 def mean_relative_error(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -279,8 +214,7 @@ def mean_relative_error(
 ) -> Sums:
     """Return the mean of |prediction - label| / normalizer.
 
-    It is `tf.compat.v1.metrics.mean_relative_error`. Elements whose normalizer is 0
-    count as 0.
+    Elements whose normalizer is 0 count as 0.
 
     Args:
       labels: True numbers, [B] or any shape.
@@ -288,17 +222,6 @@ def mean_relative_error(
         of size 1.
       normalizer: Divisors, in the shape of the labels; often the labels themselves.
         Needed whenever labels are given.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(mean_relative_error([2.0], [3.0], normalizer=[2.0]).compute())
@@ -310,6 +233,7 @@ def mean_relative_error(
     return strict_mean(safe_div(jnp.abs(truth - values), scale), weights)
 
 
+@document_metric("a scalar within [0, 2]")
 def mean_cosine_distance(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -320,8 +244,7 @@ def mean_cosine_distance(
 ) -> Sums:
     """Return 1 - the mean of sum(label * prediction) along an axis.
 
-    It is `tf.compat.v1.metrics.mean_cosine_distance`. Vectors must have length 1; they
-    are not normalized.
+    Vectors must have length 1; they are not normalized.
 
     Args:
       labels: True unit vectors, [B, D].
@@ -329,15 +252,6 @@ def mean_cosine_distance(
       dim: The axis of the vectors' components.
       weights: A scalar, or an array that broadcasts to the labels with size 1 at `dim`.
         By default every vector weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 2]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: Shapes do not fit each other, or only some of the arrays are given.
 
     Example:
       >>> float(mean_cosine_distance([[1.0, 0.0]], [[0.0, 1.0]], dim=1).compute())
@@ -351,6 +265,10 @@ def mean_cosine_distance(
     return from_sums(strict_mean(products, weights).sums, _distance)
 
 
+@document_metric(
+    "a scalar within [0, 1]",
+    wrong_value="A class id is out of range, `num_classes` is less than 1",
+)
 def mean_per_class_accuracy(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -361,26 +279,12 @@ def mean_per_class_accuracy(
 ) -> Sums:
     """Return the accuracy of each class, averaged over all classes.
 
-    It is `tf.compat.v1.metrics.mean_per_class_accuracy`. Classes without examples count
-    as 0.
+    Classes without examples count as 0.
 
     Args:
       labels: True class ids from 0 to `num_classes` - 1, any shape.
       predictions: Predicted class ids, in the shape of the labels.
       num_classes: The number of classes.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A class id is out of range, `num_classes` is less than 1, shapes do
-        not fit each other, or only some of the arrays are given. Inside `jit`, where
-        values cannot be checked, the result is NaN instead.
 
     Example:
       >>> metric = mean_per_class_accuracy([0, 0, 1], [0, 1, 1], num_classes=3)
@@ -393,6 +297,10 @@ def mean_per_class_accuracy(
     return from_sums(sums, _mean_accuracy)
 
 
+@document_metric(
+    "a scalar within [0, 1]",
+    wrong_value="A class id is out of range, `num_classes` is less than 1",
+)
 def mean_iou(
     labels: Data | None = None,
     predictions: Data | None = None,
@@ -403,26 +311,12 @@ def mean_iou(
 ) -> Sums:
     """Return intersection over union, averaged over the classes that occur.
 
-    It is `tf.compat.v1.metrics.mean_iou`. It differs from `metrics.mean_iou` in the
-    order of its arguments only.
+    It differs from `metrics.mean_iou` in the order of its arguments only.
 
     Args:
       labels: True class ids from 0 to `num_classes` - 1, any shape.
       predictions: Predicted class ids, in the shape of the labels.
       num_classes: The number of classes.
-      weights: Example weights: a scalar, or an array that broadcasts to the
-        predictions, such as [B]. By default every example weighs 1.
-      name: Not used, as the key in `eval_metric_ops` names the metric; accepted because
-        programs for TensorFlow give it.
-
-    Returns:
-      A `Sums` of this batch. Merge those of all batches, then call `compute` for a
-      scalar within [0, 1]. Without data, the metric before any data.
-
-    Raises:
-      MetricError: A class id is out of range, `num_classes` is less than 1, shapes do
-        not fit each other, or only some of the arrays are given. Inside `jit`, where
-        values cannot be checked, the result is NaN instead.
 
     Example:
       >>> round(float(mean_iou([0, 0, 1, 1], [0, 1, 1, 1], 3).compute()), 4)

@@ -1,0 +1,157 @@
+"""Commands that use a trained model: `estimax evaluate`, `predict` and `export`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from estimax import config
+from estimax.cli.console import (
+    emit,
+    log_to,
+    metrics_table,
+    note,
+    notes,
+    output,
+    results,
+    say,
+)
+from estimax.cli.data_errors import located
+from estimax.config.data_report import check_files
+from estimax.core.errors import ConfigError, MissingFileError, did_you_mean
+
+
+def evaluate(
+    path: Path,
+    overrides: Sequence[str],
+    model_dir: str | None,
+    source: str | None,
+    checkpoint: str | None,
+    *,
+    quiet: bool = False,
+    as_json: bool,
+) -> None:
+    """Evaluate the model and print its metrics, as a table or as an event."""
+    with output(quiet=quiet, as_json=as_json):
+        loaded = config.load(path, overrides, model_dir=model_dir)
+        run = loaded.run
+        name = _source(run, source)
+        check_files(run, [name])
+        with notes.status("starting"):
+            from estimax.config.baseline import baseline
+            from estimax.config.build import build, evaluation_name
+
+            log_to(notes)
+            built = build(loaded)
+        steps = run.eval.steps if run.eval else None
+        with located(run, [name]):
+            metrics = built.estimator.evaluate(
+                built.input_fn(name),
+                steps=steps,
+                checkpoint_path=checkpoint,
+                name=evaluation_name(run) if source is None else source,
+            )
+        constant = baseline(run, built.input_fn(name), steps)
+        if as_json:
+            step = metrics.pop("global_step")
+            found = {"step": step, "metrics": metrics, "baseline": constant}
+            emit("evaluation", source=name, **found)
+        else:
+            results.print(metrics_table(metrics, f"{run.name} on {name}", constant))
+
+
+def _source(run: config.Run, given: str | None) -> str:
+    if given is None:
+        if run.eval is None:
+            raise ConfigError("the run has no eval section; name a source: --source.")
+        return run.eval.source
+    if given not in run.data.sources:
+        hint = did_you_mean(given, run.data.sources)
+        raise ConfigError(f"--source: unknown source {given!r}{hint}")
+    source = run.data.sources[given]
+    if source.epochs is None:
+        raise ConfigError(f"--source: {given!r} repeats forever; set its epochs.")
+    return given
+
+
+def predict(
+    path: Path,
+    input_files: str,
+    output_path: Path | None,
+    output_form: str | None,
+    overrides: Sequence[str],
+    model_dir: str | None,
+    checkpoint: str | None,
+    *,
+    quiet: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Write the predictions of each row of the input, in its order."""
+    if as_json and output_path in (None, Path("-")):
+        raise ConfigError(
+            "--json: standard output has the events; name a file for the predictions "
+            "with --output. For predictions as JSON, use --output-format jsonl."
+        )
+    with output(quiet=quiet, as_json=as_json):
+        loaded = config.load(path, overrides, model_dir=model_dir)
+        with notes.status("starting"):
+            from estimax.config.build import build
+            from estimax.config.build_input import make_predict_input_fn
+            from estimax.core.spec import PredictOutput
+            from estimax.export.scoring.rows import open_rows
+
+            log_to(notes)
+            built = build(loaded)
+        batches = built.estimator.predict(
+            make_predict_input_fn(loaded.run, input_files),
+            checkpoint_path=checkpoint,
+            yield_single_examples=False,
+        )
+        with open_rows(output_path, output_form) as rows:
+            for batch in batches:
+                rows.write(PredictOutput(batch).as_outputs())  # as a bundle names them
+                emit("rows", rows=rows.count)
+        emit("end", rows=rows.count, output=output_path)
+        where = "" if output_path is None else f" in {output_path}"
+        note(f"{rows.count:,} rows{where}")
+
+
+def export(
+    run: Path,
+    overrides: Sequence[str],
+    model_dir: str | None,
+    checkpoint: str | None,
+    output: Path | None,
+) -> None:
+    """Export a checkpoint; print the path of the bundle.
+
+    Args:
+      run: A model directory, or a run file.
+      overrides: Values of --set.
+      model_dir: Replaces the model directory of a run file.
+      checkpoint: The checkpoint; the latest one if None.
+      output: The folder of versions; `export/manual` in the model directory if None.
+    """
+    if run.is_dir():
+        file = run / "config" / "resolved.yaml"
+        if not file.is_file():
+            raise MissingFileError(
+                f"{run}: expected a run file, or a model directory of `estimax train`, "
+                "which has config/resolved.yaml."
+            )
+        loaded = config.load(file, overrides, model_dir=str(run))
+    else:
+        loaded = config.load(run, overrides, model_dir=model_dir)
+    folder = Path(loaded.run.run.model_dir)
+    with notes.status("starting"):
+        from estimax.config.build import build
+
+        log_to(notes)
+        built = build(loaded)
+    target = folder / "export" / "manual" if output is None else output
+    bundle = built.estimator.export_saved_model(target, checkpoint_path=checkpoint)
+    say(bundle)
+    note("next, try:")
+    note(f"  estimax show {shlex.quote(str(target))}", "cyan")
+    note(f"  estimax serve {shlex.quote(str(target))}", "cyan")
