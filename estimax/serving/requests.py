@@ -340,8 +340,10 @@ class FeatureReader:
         """Return the columns with defaults in place of null, where there are any."""
         specs = self.plain[group.start : group.stop]
         return [
-            _replace_nulls(column, [json_default(spec).item()] * len(column))
-            if None in column and is_filled(spec)
+            [default if value is None else value for value in column]
+            if None in column
+            and is_filled(spec)
+            and (default := json_default(spec).item()) is not None
             else column
             for spec, column in zip(specs, columns, strict=True)
         ]
@@ -569,11 +571,7 @@ def _fill_nulls(
     if default.ndim and default.shape != shape[1:]:
         return values
     every = np.broadcast_to(default, shape).reshape(-1).tolist()
-    return _replace_nulls(values, every)
-
-
-def _replace_nulls(values: JsonColumn, defaults: Sequence[Any]) -> list[Any]:
-    return [d if v is None else v for v, d in zip(values, defaults, strict=True)]
+    return [d if v is None else v for v, d in zip(values, every, strict=True)]
 
 
 def _read_lists(spec: TensorInfo, rows: Any) -> Any:
