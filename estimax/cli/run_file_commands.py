@@ -67,9 +67,8 @@ def check(
 
 
 def _summary(run: config.Run) -> str:
-    model = run.model
-    kind = getattr(model, "class_", None) or getattr(model, "model_fn", None)
-    kind = kind or model.type
+    keys = ("class_", "model_fn", "type")
+    kind = next(getattr(run.model, key) for key in keys if hasattr(run.model, key))
     steps = run.train.max_steps
     length = f"{steps:,} steps" if steps else "until the data ends"
     sources = ", ".join(run.data.sources)

@@ -165,8 +165,7 @@ def _token(file: Path | None) -> str | None:
 def _config_of(path: str, model_name: str | None) -> ServerConfig:
     """Return the configuration of a run file: its `serving` section and its export."""
     from estimax import config
-    from estimax.config.calls import call_of
-    from estimax.config.expressions import evaluate
+    from estimax.config.expressions import call_of, evaluate
     from estimax.config.schema.serving import ServingSection
 
     run = config.load(path).run

@@ -1,4 +1,4 @@
-"""What a constant answer would score on a source, to print beside a model's metrics.
+"""What a constant answer scores on a source, and what to try if a model is no better.
 
     baseline(run, built.input_fn("test"))       # {"accuracy": 0.627, "auc": 0.5, …}
 
@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from estimax.canned.hints import GOOD_RATES
+from estimax.config.schema.features import NumericConfig
+from estimax.config.schema.heads import RegressionHeadConfig
 from estimax.config.schema.run import Run
 
 _TASKS = ("binary", "multi_class", "regression")  # types of heads
@@ -59,3 +62,31 @@ def _of_classes(counts: Counter[Any], *, is_binary: bool) -> dict[str, float]:
     entropy = -sum(share * math.log(share) for share in shares)
     found = {"accuracy": max(shares), "average_loss": entropy}
     return found | {"auc": 0.5} if is_binary else found
+
+
+_GOOD = {name.lower(): rate for name, rate in GOOD_RATES.items()}
+
+
+def yaml_hint(run: Run) -> str:
+    """Return what to try, as keys of the run file."""
+    advice = []
+    for part in ("dnn", "linear", "rnn"):
+        optimizer: Any = getattr(run.optimizers, part)
+        rate = getattr(optimizer, "learning_rate", None)
+        if isinstance(rate, float) and hasattr(optimizer, "type"):
+            good = _GOOD.get(optimizer.type, 0.0)
+            if rate < good:
+                key = f"optimizers.{part}.learning_rate"
+                advice.append(f"set {key} to {good:g} (it is {rate:g})")
+    head = getattr(run.model, "head", None)
+    if isinstance(head, RegressionHeadConfig) and not head.normalize_label:
+        advice.append("remove model.head.normalize_label: false")
+    raw = [
+        name
+        for name, feature in run.features.items()
+        if isinstance(feature, NumericConfig) and feature.normalize is None
+    ]
+    if raw:
+        advice.append(f"set features.{raw[0]}.normalize to zscore")
+    advice.append("train for more steps (train.max_steps)")
+    return f"Try one of these: {'; '.join(advice)}."

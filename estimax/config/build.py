@@ -14,16 +14,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from estimax.config.baseline import yaml_hint
 from estimax.config.build_columns import ColumnBuilder
 from estimax.config.build_custom import check_code, custom_call
 from estimax.config.build_input import input_fn, slice_name
 from estimax.config.build_model import model_call
-from estimax.config.calls import call_of, expression_of
 from estimax.config.checks import better
-from estimax.config.cluster import cluster_value
 from estimax.config.columns import column_of, kind_of
-from estimax.config.expressions import Call, Function, Known, Reference, evaluate
-from estimax.config.hints import yaml_hint
+from estimax.config.expressions import (
+    CallExpression,
+    Function,
+    Known,
+    Reference,
+    call_of,
+    changed_values,
+    evaluate,
+    expression_of,
+)
 from estimax.config.load import LoadedRun
 from estimax.config.saved import config_dir
 from estimax.config.schema.features import WeightedConfig
@@ -31,17 +38,23 @@ from estimax.config.schema.hooks import (
     CustomHookConfig,
     ProfilerHookConfig,
     StepCounterHookConfig,
-    SummaryHookConfig,
+    StopAtCheckpointStepHookConfig,
+    StoppingHookSection,
+    SummarySaverHookConfig,
 )
 from estimax.config.schema.model import CustomModelConfig, ModelFnConfig
 from estimax.config.schema.run import (
     BestExport,
+    ChiefClusterConfig,
+    ClusterConfig,
+    CoordinatedClusterConfig,
     EarlyStopping,
     EvalSection,
     Export,
     FinalExport,
     NamedEval,
     Run,
+    VocabularyChange,
     WarmStartSection,
 )
 from estimax.config.statistics import Statistics, statistics_for
@@ -51,7 +64,7 @@ if TYPE_CHECKING:  # loads jax
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """A run as expressions.
 
     Args:
@@ -63,7 +76,7 @@ class Plan:
     """
 
     run: Run
-    model: Call
+    model: CallExpression
     columns: ColumnBuilder
     statistics: Statistics
     inputs: dict[str, Function] = field(default_factory=dict)
@@ -74,12 +87,10 @@ class Plan:
             self.inputs[source] = input_fn(self.run, source, self.statistics.cuts)
         return self.inputs[source]
 
-    def train_spec(self) -> Call:
+    def train_spec(self) -> CallExpression:
         """Return the `TrainSpec`."""
         train = self.run.train
-        given: dict[str, Any] = {}
-        if train.max_steps is not None:
-            given["max_steps"] = train.max_steps
+        given = changed_values(train, "max_steps")
         hooks = [hook_call(self.run, hook, self.model) for hook in train.hooks]
         if self.run.early_stopping is not None:
             hooks.append(
@@ -87,11 +98,11 @@ class Plan:
             )
         if hooks:
             given["hooks"] = hooks
-        return Call(
+        return CallExpression(
             "estimax.estimator.TrainSpec", given, (self.input_fn(train.source),)
         )
 
-    def eval_specs(self) -> list[Call]:
+    def eval_specs(self) -> list[CallExpression]:
         """Return an `EvalSpec` for each evaluation; exporters belong to the first."""
         section = self.run.eval
         if section is None:
@@ -117,19 +128,15 @@ class Plan:
         name: str | None,
         data: Function,
         more: dict[str, Any],
-    ) -> Call:
+    ) -> CallExpression:
         given: dict[str, Any] = {"throttle_secs": section.throttle_secs}
-        if section.steps is not None:
-            given["steps"] = section.steps
+        given |= changed_values(section, "steps")
         if name is not None:
             given["name"] = name
-        if section.start_delay_secs != 120:
-            given["start_delay_secs"] = section.start_delay_secs
-        if section.every_steps is not None:
-            given["every_steps"] = section.every_steps
+        given |= changed_values(section, "start_delay_secs", "every_steps")
         if section.hooks:
             given["hooks"] = [hook_call(self.run, h, self.model) for h in section.hooks]
-        return Call("estimax.estimator.EvalSpec", {**given, **more}, (data,))
+        return CallExpression("estimax.estimator.EvalSpec", {**given, **more}, (data,))
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,7 @@ class Built:
 
     run: Run
     estimator: Estimator
-    plan: Plan
+    plan: RunPlan
     known: Known = field(default_factory=dict, repr=False)
 
     def input_fn(self, source: str) -> Callable[[], Any]:
@@ -176,7 +183,7 @@ def build(loaded: LoadedRun) -> Built:
     return Built(loaded.run, estimator, made, known)
 
 
-def plan(loaded: LoadedRun) -> Plan:
+def plan(loaded: LoadedRun) -> RunPlan:
     """Return the expressions of a run, with the statistics of its data."""
     from estimax import checkpoints
 
@@ -192,10 +199,10 @@ def plan(loaded: LoadedRun) -> Plan:
         model = custom_call(loaded, columns.all(), config, warm_start)
     else:
         model = model_call(run, columns, statistics, config, warm_start)
-    return Plan(run, model, columns, statistics)
+    return RunPlan(run, model, columns, statistics)
 
 
-def run_config_call(run: Run) -> Call:
+def run_config_call(run: Run) -> CallExpression:
     """Return the `RunConfig` of a run."""
     section = run.run
     save, cache = section.save_checkpoints, section.compilation_cache
@@ -204,10 +211,11 @@ def run_config_call(run: Run) -> Call:
         given["save_checkpoints_steps"] = save.every_steps
     elif save.every_secs is not None:
         given["save_checkpoints_secs"] = save.every_secs
-    if save.keep_last != 5:
-        given["keep_checkpoint_max"] = save.keep_last
-    if save.keep_every_hours != 10_000:
-        given["keep_checkpoint_every_n_hours"] = save.keep_every_hours
+    given |= changed_values(
+        save,
+        keep_last="keep_checkpoint_max",
+        keep_every_hours="keep_checkpoint_every_n_hours",
+    )
     given["prefetch_batches"] = run.data.prefetch
     if cache != "auto":
         given["compilation_cache_dir"] = None if cache == "off" else cache
@@ -216,7 +224,7 @@ def run_config_call(run: Run) -> Call:
     return call_of(section, variable="config", **given)
 
 
-def warm_start_call(given: WarmStartSection) -> Call:
+def warm_start_call(given: WarmStartSection) -> CallExpression:
     """Return the settings of the warm_start section."""
     named: dict[str, Any] = {}
     variables = given.variables
@@ -225,15 +233,20 @@ def warm_start_call(given: WarmStartSection) -> Call:
         named["vars_to_warm_start"] = list(variables or ()) if several else variables
     if given.vocabularies:
         named["var_name_to_vocab_info"] = {
-            name: call_of(change) for name, change in given.vocabularies.items()
+            name: _vocabulary_call(change)
+            for name, change in given.vocabularies.items()
         }
-    if given.renamed:
-        named["var_name_to_prev_var_name"] = dict(given.renamed)
-    if not given.slots:
-        named["slots"] = False
-    if given.partial:
-        named["partial"] = True
-    return Call("estimax.checkpoints.WarmStartSettings", named, (given.from_,))
+    named |= changed_values(given, renamed="var_name_to_prev_var_name")
+    named |= changed_values(given, "slots", "partial")
+    return CallExpression(
+        "estimax.checkpoints.WarmStartSettings", named, (given.from_,)
+    )
+
+
+def _vocabulary_call(change: VocabularyChange) -> CallExpression:
+    # `VocabInfo` has no default for this argument, so 0 is passed as well.
+    more: dict[str, Any] = {} if change.oov_buckets else {"num_oov_buckets": 0}
+    return call_of(change, **more)
 
 
 def evaluation_name(run: Run) -> str | None:
@@ -245,65 +258,63 @@ def evaluation_name(run: Run) -> str | None:
     return section.name or (section.source if has_more else None)
 
 
-_WRITES = (ProfilerHookConfig, StepCounterHookConfig, SummaryHookConfig)
+_WRITES = (ProfilerHookConfig, StepCounterHookConfig, SummarySaverHookConfig)
+_NEEDS_MODEL = (StoppingHookSection, StopAtCheckpointStepHookConfig)
 
 
-def hook_call(run: Run, hook: Any, model: Call) -> Call:
+def hook_call(run: Run, hook: Any, model: CallExpression) -> CallExpression:
     """Return a hook of a section."""
     if isinstance(hook, CustomHookConfig):
-        return Call(str(hook.class_), expression_of(hook.params))
+        return CallExpression(str(hook.class_), expression_of(hook.params))
     given: dict[str, Any] = {}
-    if "estimator" in hook.DESCRIBES[-1].elsewhere:
+    if isinstance(hook, _NEEDS_MODEL):
         given["estimator"] = model
     if isinstance(hook, _WRITES):
         given["output_dir"] = run.run.model_dir
     return call_of(hook, **given)
 
 
-def early_stopping_call(run: Run, section: EarlyStopping, model: Call) -> Call:
+def early_stopping_call(
+    run: Run, section: EarlyStopping, model: CallExpression
+) -> CallExpression:
     """Return the hook of the early_stopping section."""
     mode = section.mode or better(section.metric) or "min"
     change = "increase" if mode == "max" else "decrease"
-    given: dict[str, Any] = {}
-    if section.min_steps:
-        given["min_steps"] = section.min_steps
-    if section.min_delta:
-        given["min_delta"] = section.min_delta
+    given = changed_values(section, "min_steps", "min_delta")
     named = section.evaluation or evaluation_name(run)
     if named is not None:
-        given["eval_dir"] = Call("eval_dir", {}, (named,), of=model)
+        given["eval_dir"] = CallExpression("eval_dir", {}, (named,), of=model)
     every = run.eval.every_steps if run.eval else None
     every = every or run.run.save_checkpoints.every_steps
     if every is not None:
         # As often as there are new evaluations, not by the clock.
         given |= {"run_every_secs": None, "run_every_steps": every}
     path = f"estimax.hooks.stop_if_no_{change}_hook"
-    return Call(path, given, (model, section.metric, section.steps))
+    return CallExpression(path, given, (model, section.metric, section.steps))
 
 
-def exporter_call(given: Export, plan: Plan) -> Call:
+def exporter_call(given: Export, plan: RunPlan) -> CallExpression:
     """Return the exporter of a section."""
-    named: dict[str, Any] = {}
-    if given.assets:
-        named["assets_extra"] = dict(given.assets)
+    named = changed_values(given, assets="assets_extra")
     if given.receiver == "examples":
         columns = [plan.columns.column(name) for name in _inputs(plan.run)]
-        spec = Call("estimax.feature_columns.make_parse_example_spec", {}, (columns,))
+        spec = CallExpression(
+            "estimax.feature_columns.make_parse_example_spec", {}, (columns,)
+        )
         path = "estimax.export.build_parsing_serving_input_receiver_fn"
-        named["serving_input_receiver_fn"] = Call(path, {}, (spec,))
+        named["serving_input_receiver_fn"] = CallExpression(path, {}, (spec,))
     elif given.receiver != "columns":
         named["serving_input_receiver_fn"] = Reference(str(given.receiver))
     if isinstance(given, FinalExport):
-        return Call("estimax.export.FinalExporter", named, (given.name,))
-    if given.keep != 5:
-        named["exports_to_keep"] = given.keep
+        return CallExpression("estimax.export.FinalExporter", named, (given.name,))
+    named |= changed_values(given, keep="exports_to_keep")
     if not isinstance(given, BestExport):
-        return Call("estimax.export.LatestExporter", named, (given.name,))
+        return CallExpression("estimax.export.LatestExporter", named, (given.name,))
     metric = given.metric.removeprefix("eval/")
     mode = given.mode or better(metric) or "min"
-    compare = Call("estimax.export.metric_compare", {}, (metric, mode))
+    compare = CallExpression("estimax.export.metric_compare", {}, (metric, mode))
     named["compare_fn"] = compare
-    return Call("estimax.export.BestExporter", named, (given.name,))
+    return CallExpression("estimax.export.BestExporter", named, (given.name,))
 
 
 def _inputs(run: Run) -> list[str]:
@@ -314,3 +325,23 @@ def _inputs(run: Run) -> list[str]:
             found.setdefault(column_of(name, feature), name)
     weighted = [n for n, f in run.features.items() if isinstance(f, WeightedConfig)]
     return [*found.values(), *weighted]
+
+
+def cluster_value(given: ClusterConfig | None) -> Any:
+    """Return what `RunConfig(cluster=…)` takes: a name, a dict or None."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, CoordinatedClusterConfig):
+        return {
+            "coordinator": given.coordinator,
+            "processes": given.processes,
+            "process": given.process,
+        }
+    if isinstance(given, ChiefClusterConfig):
+        jobs = {"chief": [given.chief]}
+    else:
+        jobs = {"master": [given.master]}
+    if given.worker:
+        jobs["worker"] = list(given.worker)
+    task = {"type": given.task.type, "index": given.task.index}
+    return {"cluster": jobs, "task": task}

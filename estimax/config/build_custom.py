@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from estimax.config.decode import CodeName, fields_of
-from estimax.config.expressions import Call
+from estimax.config.expressions import CallExpression
 from estimax.config.load import LoadedRun
 from estimax.config.nodes import Problems, join, shown
 from estimax.config.schema.model import CustomModelConfig
+from estimax.config.schema.section import CodeName, fields_of
 from estimax.core.errors import did_you_mean
 
 # By type and by name, because annotations are strings in some modules.
@@ -31,7 +31,7 @@ _CHECKED: dict[Any, type] = {
 
 def custom_call(
     loaded: LoadedRun, columns: Mapping[str, Any], config: Any, warm_start: Any = None
-) -> Call:
+) -> CallExpression:
     """Return the call of a custom estimator, with its params and the config.
 
     `feature_columns` and `warm_start_from` are passed if the class has such arguments.
@@ -49,7 +49,7 @@ def custom_call(
             problems.add(loaded.origin("warm_start"), "warm_start", text)
             problems.raise_if_any()
         arguments["warm_start_from"] = warm_start
-    return Call(model.class_, arguments, name="model")
+    return CallExpression(model.class_, arguments, name="model")
 
 
 def resolve(loaded: LoadedRun) -> Callable[..., Any]:

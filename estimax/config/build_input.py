@@ -21,7 +21,12 @@ from estimax.config.columns import (
     label_columns,
     weight_columns,
 )
-from estimax.config.expressions import Call, Function, evaluate
+from estimax.config.expressions import (
+    CallExpression,
+    Function,
+    changed_values,
+    evaluate,
+)
 from estimax.config.schema.data import (
     AnySource,
     CsvSource,
@@ -48,7 +53,7 @@ def input_fn(
     source = run.data.sources[name]
     data = _rows(run, source, name, data_columns(run), _defaults(run), cuts)
     if only:
-        data = Call("estimax.input.rows_where", {}, (data, dict(only)))
+        data = CallExpression("estimax.input.rows_where", {}, (data, dict(only)))
     if run.data.labels:
         data = _verb(data, "with_label", dict(run.data.labels))
     elif run.data.label is not None:
@@ -114,8 +119,8 @@ def scan(
     yield from evaluate(_verb(data, "batch", _SCANNED_AT_ONCE))
 
 
-def _verb(data: Any, name: str, *positional: Any, **named: Any) -> Call:
-    return Call(name, named, positional, of=data)
+def _verb(data: Any, name: str, *positional: Any, **named: Any) -> CallExpression:
+    return CallExpression(name, named, positional, of=data)
 
 
 def _rows(
@@ -127,7 +132,7 @@ def _rows(
     cuts: Cuts,
     *,
     wide: bool = False,
-) -> Call:
+) -> CallExpression:
     """Return the rows of a source, as dicts of the given columns.
 
     `wide` reads numbers as float64, for statistics.
@@ -148,20 +153,22 @@ def _rows(
     if part is not None:
         dropped = {"drop": True} if extra else {}
         if part.by == "time":
-            data = Call(
+            data = CallExpression(
                 "estimax.input.rows_between", dropped, (data, part.key, *cuts[name])
             )
         else:
             options = {} if part.key is None else {"key": part.key, **dropped}
             options |= {"seed": part.seed} if part.seed else {}
-            data = Call("estimax.input.part_of", options, (data, part.start, part.stop))
-    data = _shaped(data, source, columns, wide)
+            data = CallExpression(
+                "estimax.input.part_of", options, (data, part.start, part.stop)
+            )
+    data = _shape_values(data, source, columns, wide)
     if source.shard is not None:
         data = _verb(data, "shard", source.shard.count, source.shard.index)
     return _verb(data, "cache") if source.cache else data
 
 
-def _shaped(
+def _shape_values(
     data: Any, source: AnySource, columns: Mapping[str, DataColumn], wide: bool
 ) -> Any:
     """Split delimited text into lists, and turn lists into vectors."""
@@ -170,12 +177,12 @@ def _shaped(
         dtypes = {c: _dtype(columns[c], wide) for c in delimiters}
         numbers = {c: dtype for c, dtype in dtypes.items() if dtype != "string"}
         options = {"dtypes": numbers} if numbers else {}
-        data = Call("estimax.input.split_values", options, (data, delimiters))
+        data = CallExpression("estimax.input.split_values", options, (data, delimiters))
     shapes = {c: k.shape for c, k in columns.items() if k.shape is not None}
     if isinstance(source, RecordSource):
         shapes = {c: shape for c, shape in shapes.items() if c in delimiters}
     if shapes:
-        data = Call("estimax.input.as_vectors", {}, (data, shapes))
+        data = CallExpression("estimax.input.as_vectors", {}, (data, shapes))
     return data
 
 
@@ -217,7 +224,7 @@ def _read_csv(
     columns: Mapping[str, DataColumn],
     defaults: Mapping[str, Any],
     wide: bool,
-) -> Call:
+) -> CallExpression:
     check_header(find_files(source, name)[0], source, columns)
     options = source.csv
     whole = {c: v for c, v in defaults.items() if columns[c].delimiter is None}
@@ -230,15 +237,10 @@ def _read_csv(
         "defaults": whole or None,
     }
     arguments |= {key: value for key, value in given.items() if value is not None}
-    if options.delimiter != ",":
-        arguments["delimiter"] = options.delimiter
-    if options.quote != '"':
-        arguments["quote"] = options.quote
-    if not options.header:
-        arguments["header"] = False
+    arguments |= changed_values(options, "delimiter", "quote", "header")
     arguments["encoding"] = options.encoding
     arguments |= _compression(source)
-    return Call("estimax.input.csv_files", arguments, (_files(source, name),))
+    return CallExpression("estimax.input.csv_files", arguments, (_files(source, name),))
 
 
 def _read_parquet(
@@ -247,12 +249,14 @@ def _read_parquet(
     columns: Mapping[str, DataColumn],
     defaults: Mapping[str, Any],
     wide: bool,
-) -> Call:
+) -> CallExpression:
     arguments: dict[str, Any] = {"columns": list(columns)}
     whole = {c: v for c, v in defaults.items() if columns[c].delimiter is None}
     if whole:
         arguments["defaults"] = whole
-    return Call("estimax.input.parquet_files", arguments, (_files(source, name),))
+    return CallExpression(
+        "estimax.input.parquet_files", arguments, (_files(source, name),)
+    )
 
 
 def _read_json(
@@ -261,7 +265,7 @@ def _read_json(
     columns: Mapping[str, DataColumn],
     defaults: Mapping[str, Any],
     wide: bool,
-) -> Call:
+) -> CallExpression:
     plain = [c for c, k in columns.items() if k.delimiter is None]
     lists = [c for c in plain if columns[c].many or columns[c].shape is not None]
     # A kind that is not known is that of most labels: a number.
@@ -273,7 +277,9 @@ def _read_json(
     if whole:
         arguments["defaults"] = whole
     arguments |= _compression(source)
-    return Call("estimax.input.json_files", arguments, (_files(source, name), dtypes))
+    return CallExpression(
+        "estimax.input.json_files", arguments, (_files(source, name), dtypes)
+    )
 
 
 def _read_records(
@@ -282,7 +288,7 @@ def _read_records(
     columns: Mapping[str, DataColumn],
     defaults: Mapping[str, Any],
     wide: bool,
-) -> Call:
+) -> CallExpression:
     # Patterns are expanded: this reader takes paths alone, as in tf.data.
     options: dict[str, Any] = {}
     if source.compression is not None:
@@ -290,19 +296,19 @@ def _read_records(
     if source.num_parallel_reads is not None:
         options["num_parallel_reads"] = source.num_parallel_reads
     files = list(find_files(source, name))
-    stored = _stored_kinds(source, files[0])
-    data = Call("estimax.input.TFRecordDataset", options, (files,))
+    stored = _read_stored_kinds(source, files[0])
+    data = CallExpression("estimax.input.TFRecordDataset", options, (files,))
     spec = {
         c: _feature_spec(k, defaults.get(c), stored.get(c)) for c, k in columns.items()
     }
-    parser = Call("estimax.input.ExampleParser", {}, (spec,))
+    parser = CallExpression("estimax.input.ExampleParser", {}, (spec,))
     return _verb(data, "map_blocks", parser)
 
 
 _STORED = {"bytes_list": "string", "float_list": "float32", "int64_list": "int64"}
 
 
-def _stored_kinds(source: RecordSource, path: str) -> dict[str, str]:
+def _read_stored_kinds(source: RecordSource, path: str) -> dict[str, str]:
     """Return the dtypes of the first record of a file; nothing if it is empty.
 
     A label or a number may be stored as integers, which a run reads as floats.
@@ -317,12 +323,14 @@ def _stored_kinds(source: RecordSource, path: str) -> dict[str, str]:
     return {}
 
 
-def _feature_spec(column: DataColumn, default: Any, stored: str | None) -> Call:
+def _feature_spec(
+    column: DataColumn, default: Any, stored: str | None
+) -> CallExpression:
     dtype = "string" if column.delimiter is not None else _dtype(column, wide=False)
     if dtype is None or (dtype == "float32" and stored == "int64"):
         dtype = stored or "float32"
     if column.many and column.delimiter is None:
-        return Call("estimax.input.VarLenFeature", {}, (dtype,))
+        return CallExpression("estimax.input.VarLenFeature", {}, (dtype,))
     shape = [] if column.shape is None or column.delimiter else list(column.shape)
     if dtype == "string":
         default = ""
@@ -331,10 +339,10 @@ def _feature_spec(column: DataColumn, default: Any, stored: str | None) -> Call:
     arguments: tuple[Any, ...] = (shape, dtype)
     if default is not None and not shape:
         arguments = (*arguments, default)
-    return Call("estimax.input.FixedLenFeature", {}, arguments)
+    return CallExpression("estimax.input.FixedLenFeature", {}, arguments)
 
 
-_READERS: dict[type, Callable[..., Call]] = {
+_READERS: dict[type, Callable[..., CallExpression]] = {
     CsvSource: _read_csv,
     ParquetSource: _read_parquet,
     JsonSource: _read_json,

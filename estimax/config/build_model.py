@@ -6,10 +6,14 @@ import dataclasses
 from typing import Any
 
 from estimax.config.build_columns import ColumnBuilder
-from estimax.config.calls import call_of, expression_of
 from estimax.config.columns import words_of_label
-from estimax.config.decode import fields_of
-from estimax.config.expressions import Call, Reference
+from estimax.config.expressions import (
+    CallExpression,
+    Reference,
+    call_of,
+    changed_values,
+    expression_of,
+)
 from estimax.config.schema.heads import MultiHeadConfig, RegressionHeadConfig
 from estimax.config.schema.model import (
     BaselineModelConfig,
@@ -38,6 +42,7 @@ from estimax.config.schema.optimizers import (
     WarmupConfig,
 )
 from estimax.config.schema.run import Run
+from estimax.config.schema.section import fields_of
 from estimax.config.statistics import Statistics, is_scaled
 
 
@@ -45,18 +50,18 @@ def model_call(
     run: Run,
     columns: ColumnBuilder,
     statistics: Statistics,
-    config: Call,
-    warm_start: Call | None,
-) -> Call:
+    config: CallExpression,
+    warm_start: CallExpression | None,
+) -> CallExpression:
     """Return the estimator of a run whose model is not a class of the user's."""
-    model = run.model
+    model: Any = run.model
     shared: dict[str, Any] = {"config": config}
     if warm_start is not None:
         shared["warm_start_from"] = warm_start
     if isinstance(model, ModelFnConfig):
         params = {"columns": columns.all(), **expression_of(model.params)}
         given = {"model_fn": Reference(model.model_fn), "params": params, **shared}
-        return Call("estimax.estimator.Estimator", given, name="model")
+        return CallExpression("estimax.estimator.Estimator", given, name="model")
     if isinstance(model, PerHeadModelConfig):
         return _per_head(run, columns, statistics, shared)
     if isinstance(model, KMeansModelConfig):
@@ -69,29 +74,31 @@ def model_call(
     elif run.data.weight is not None:
         shared["weight_column"] = run.data.weight
     arguments = _ARGUMENTS[type(model)](run, columns, model)
-    path = type(model).DESCRIBES[-1].calls
+    path = type(model).CALLS.path
     if isinstance(model, RnnModelConfig) and model.rnn.return_sequences:
         mask = {"sequence_length_mask": model.rnn.sequence_mask}
         wrapper = "estimax.heads.SequentialHeadWrapper"
-        shared["head"] = Call(wrapper, mask, (shared["head"],))
-    return Call(path, {**arguments, **shared}, name="model")
+        shared["head"] = CallExpression(wrapper, mask, (shared["head"],))
+    return CallExpression(path, {**arguments, **shared}, name="model")
 
 
 def _per_head(
     run: Run, columns: ColumnBuilder, statistics: Statistics, shared: dict[str, Any]
-) -> Call:
+) -> CallExpression:
     """Return a `PerHeadEstimator`, with the model of each head as it is built alone."""
+    model = run.model
+    assert isinstance(model, PerHeadModelConfig)
     models = {}
-    for name in run.model.models:
+    for name in model.models:
         alone = model_call(
             run_of_model(run, name), columns, statistics, shared["config"], None
         )
         models[name] = dataclasses.replace(alone, name=f"{name}_model")
     given = dict(shared)
-    if run.model.weights:
-        given["head_weights"] = dict(run.model.weights)
+    if model.weights:
+        given["head_weights"] = dict(model.weights)
     path = "estimax.canned.PerHeadEstimator"
-    return Call(path, given, (models,), name="model")
+    return CallExpression(path, given, (models,), name="model")
 
 
 def run_of_model(run: Run, name: str) -> Run:
@@ -100,7 +107,9 @@ def run_of_model(run: Run, name: str) -> Run:
     The variables of the model are named `<name>/…`, and its optimizers see what follows
     the slash. So a pattern in `freeze` that begins with the name is for this model.
     """
-    others = [f"{other}/" for other in run.model.models if other != name]
+    model = run.model
+    assert isinstance(model, PerHeadModelConfig)
+    others = [f"{other}/" for other in model.models if other != name]
     freeze = tuple(
         pattern.removeprefix(f"{name}/")
         for pattern in run.optimizers.freeze
@@ -117,13 +126,13 @@ def run_of_model(run: Run, name: str) -> Run:
     label = run.data.labels.get(name)
     data = dataclasses.replace(run.data, label=label, labels={})
     return dataclasses.replace(
-        run, data=data, model=run.model.models[name], optimizers=optimizers
+        run, data=data, model=model.models[name], optimizers=optimizers
     )
 
 
-def _combined(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
-    linear = _linear(run, columns, model)
-    dnn = _dnn(run, columns, model)
+def _combined_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    linear = _linear_arguments(run, columns, model)
+    dnn = _dnn_arguments(run, columns, model)
     batch_norm = {k: dnn.pop(k) for k in ("batch_norm",) if k in dnn}
     return {
         **{f"linear_{key}": value for key, value in linear.items()},
@@ -132,15 +141,14 @@ def _combined(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     }
 
 
-def _linear(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+def _linear_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     part = model.linear
     arguments: dict[str, Any] = {"feature_columns": columns.columns(part.features)}
-    if part.combiner != "sum":
-        arguments["sparse_combiner"] = part.combiner
+    arguments |= changed_values(part, combiner="sparse_combiner")
     return arguments | _optimizer(run, "linear")
 
 
-def _dnn(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+def _dnn_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     part = model.dnn
     arguments: dict[str, Any] = {
         "hidden_units": list(part.hidden_units),
@@ -153,45 +161,44 @@ def _dnn(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
             arguments["activation_fn"] = Reference(part.activation_fn)
         elif part.activation != "relu":
             arguments["activation_fn"] = Reference(f"flax.linen.{part.activation}")
-        if part.batch_norm:
-            arguments["batch_norm"] = True
+        arguments |= changed_values(part, "batch_norm")
     return arguments | _optimizer(run, "dnn")
 
 
-def _deepfm(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
-    arguments = _dnn(run, columns, model)
+def _deepfm_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    arguments = _dnn_arguments(run, columns, model)
     if model.linear_features is not None:
         linear = columns.columns(model.linear_features)
         arguments["linear_feature_columns"] = linear
     return arguments
 
 
-def _dcn(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
-    arguments = {
-        **_dnn(run, columns, model),
+def _dcn_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+    return {
+        **_dnn_arguments(run, columns, model),
         "cross_layers": model.cross_layers,
         "structure": model.structure,
+        **changed_values(model, "projection"),
     }
-    if model.projection is not None:
-        arguments["projection"] = model.projection
-    return arguments
 
 
-def _din(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+def _din_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     pairs = []
     for pair in model.attend:
         both = columns.columns([pair.candidate, pair.history])
         path = "estimax.feature_columns.shared_embeddings"
-        shared = Call(path, {}, (both, pair.dim), name=f"{pair.candidate}_pair")
-        pairs.append(Call("builtins.tuple", {}, (shared,)))
+        shared = CallExpression(
+            path, {}, (both, pair.dim), name=f"{pair.candidate}_pair"
+        )
+        pairs.append(CallExpression("builtins.tuple", {}, (shared,)))
     return {
-        **_dnn(run, columns, model),
+        **_dnn_arguments(run, columns, model),
         "attend": pairs,
         "attention_units": list(model.attention_units),
     }
 
 
-def _mmoe(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+def _mmoe_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     part = model.dnn
     return {
         "feature_columns": columns.deep(part.features),
@@ -202,7 +209,7 @@ def _mmoe(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     }
 
 
-def _rnn(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+def _rnn_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     part: RnnPart = model.rnn
     arguments: dict[str, Any] = {
         "sequence_feature_columns": columns.deep(part.sequence),
@@ -211,36 +218,31 @@ def _rnn(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
         arguments["context_feature_columns"] = columns.deep(part.context)
     if part.units is not None:
         arguments["units"] = list(part.units)
-    if part.cell is not None:
-        arguments["cell_type"] = part.cell
-    if part.cell_fn is not None:
-        arguments["rnn_cell_fn"] = Reference(part.cell_fn)
-    for key in ("return_sequences", "bidirectional"):
-        if getattr(part, key):
-            arguments[key] = True
+    arguments |= changed_values(part, cell="cell_type", cell_fn="rnn_cell_fn")
+    arguments |= changed_values(part, "return_sequences", "bidirectional")
     return arguments | _optimizer(run, "rnn")
 
 
-def _baseline(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
+def _baseline_arguments(run: Run, columns: ColumnBuilder, model: Any) -> dict[str, Any]:
     return _optimizer(run, "baseline")
 
 
 _ARGUMENTS = {
-    CombinedModelConfig: _combined,
-    DnnModelConfig: _dnn,
-    LinearModelConfig: _linear,
-    BaselineModelConfig: _baseline,
-    DeepFmModelConfig: _deepfm,
-    DcnModelConfig: _dcn,
-    DinModelConfig: _din,
-    MmoeModelConfig: _mmoe,
-    EsmmModelConfig: _dnn,
-    RnnModelConfig: _rnn,
+    CombinedModelConfig: _combined_arguments,
+    DnnModelConfig: _dnn_arguments,
+    LinearModelConfig: _linear_arguments,
+    BaselineModelConfig: _baseline_arguments,
+    DeepFmModelConfig: _deepfm_arguments,
+    DcnModelConfig: _dcn_arguments,
+    DinModelConfig: _din_arguments,
+    MmoeModelConfig: _mmoe_arguments,
+    EsmmModelConfig: _dnn_arguments,
+    RnnModelConfig: _rnn_arguments,
 }
 
 
 # ------------------------------------------------------------------------------ heads
-def head_call(run: Run, head: Any, statistics: Statistics) -> Call:
+def head_call(run: Run, head: Any, statistics: Statistics) -> CallExpression:
     """Return the head of a section, with the label's words and the weight column."""
     if not isinstance(head, MultiHeadConfig):
         return _single_head(run, head, statistics, run.data.label, {})
@@ -252,12 +254,12 @@ def head_call(run: Run, head: Any, statistics: Statistics) -> Call:
     if head.weights:
         found = [head.weights.get(name, 1.0) for name in head.heads]
         weights["head_weights"] = found
-    return Call("estimax.heads.MultiHead", weights, (heads,))
+    return CallExpression("estimax.heads.MultiHead", weights, (heads,))
 
 
 def _single_head(
     run: Run, head: Any, statistics: Statistics, label: str | None, more: dict[str, Any]
-) -> Call:
+) -> CallExpression:
     given = dict(more)
     kind: Any = type(head)
     fields = {field.name for field in fields_of(kind).values()}
@@ -279,10 +281,10 @@ def _optimizer(run: Run, part: str) -> dict[str, Any]:
     given = getattr(run.optimizers, part)
     if given is None:
         return {}
-    return {"optimizer": _frozen(run, part, optimizer_call(given))}
+    return {"optimizer": _freeze_variables(run, part, optimizer_call(given))}
 
 
-def _frozen(run: Run, part: str, optimizer: Call) -> Call:
+def _freeze_variables(run: Run, part: str, optimizer: CallExpression) -> CallExpression:
     """Return an optimizer that leaves the variables of `optimizers.freeze` alone."""
     if not run.optimizers.freeze:
         return optimizer
@@ -292,21 +294,23 @@ def _frozen(run: Run, part: str, optimizer: Call) -> Call:
         # As the estimator itself divides its variables.
         mine = "linear/" if part == "linear" else "(?!linear/)"
     pattern = f"(?!{frozen}){mine}"
-    return Call("estimax.optimizers.minimize", {"var_list": pattern}, (optimizer,))
+    return CallExpression(
+        "estimax.optimizers.minimize", {"var_list": pattern}, (optimizer,)
+    )
 
 
-def optimizer_call(given: Any) -> Call:
+def optimizer_call(given: Any) -> CallExpression:
     """Return the optimizer of a section."""
     if isinstance(given, CustomOptimizerConfig):
-        return Call(str(given.class_), expression_of(given.params))
+        return CallExpression(str(given.class_), expression_of(given.params))
     if isinstance(given, OptaxConfig):
         arguments = dict(given.args)
         if given.learning_rate is not None:
             arguments["learning_rate"] = rate_of(given.learning_rate)
-        return Call(f"optax.{given.name}", arguments)
+        return CallExpression(f"optax.{given.name}", arguments)
     call = call_of(given, learning_rate=rate_of(given.learning_rate))
     if isinstance(given, AdamConfig) and given.lazy:
-        return Call("estimax.optimizers.LazyAdam", call.named)
+        return CallExpression("estimax.optimizers.LazyAdam", call.named)
     return call
 
 
@@ -316,8 +320,7 @@ def rate_of(given: Any) -> Any:
         return given
     if isinstance(given, WarmupConfig):
         path = "estimax.optimizers.linear_warmup"
-        return Call(path, {}, (rate_of(given.then), given.warmup_steps))
+        return CallExpression(path, {}, (rate_of(given.then), given.warmup_steps))
     if isinstance(given, CosineConfig) and given.warmup_steps:
-        rising = {"learning_rate": 0.0, "warmup_target": given.initial}
-        return call_of(given, **rising)
+        return call_of(given, learning_rate=0.0, warmup_target=given.initial)
     return call_of(given)

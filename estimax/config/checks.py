@@ -12,15 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from estimax.config.cluster import check_cluster
 from estimax.config.columns import clashes, data_columns, label_columns
 from estimax.config.decode import is_broken
 from estimax.config.feature_checks import Note, check_features, column_key, repeats
 from estimax.config.model_checks import better, check_labels, check_model, metrics_of
 from estimax.config.nodes import Problems, ValueOrigin, join
 from estimax.config.schema.data import CsvSource, DataSection, Source
-from estimax.config.schema.run import BestExport, Run
+from estimax.config.schema.run import (
+    BestExport,
+    ChiefClusterConfig,
+    ClusterConfig,
+    CoordinatedClusterConfig,
+    JobsConfig,
+    MasterClusterConfig,
+    Run,
+)
 from estimax.core.errors import did_you_mean
+from estimax.core.machine import is_address
 from estimax.core.strings import encoding_problem
 
 __all__ = ["better", "check_run", "metrics_of", "nearest"]
@@ -290,3 +298,47 @@ def _check_columns(run: Run, note: Note) -> None:
             if isinstance(column, str) and column not in listed:
                 hint = did_you_mean(column, listed)
                 note(path, f"source {name!r} has no column {column!r}{hint}")
+
+
+def check_cluster(given: ClusterConfig | None, note: Note) -> None:
+    """Report addresses that are none, and a process that the cluster does not have."""
+    if is_broken(given) or not hasattr(given, "__dataclass_fields__"):
+        return
+    for key, address in _addresses(given):
+        if isinstance(address, str) and not is_address(address):
+            text = f"must be host:port, such as 10.0.0.1:4000, got {address!r}"
+            note(f"run.cluster.{key}", text)
+    if isinstance(given, CoordinatedClusterConfig):
+        count, process = given.processes, given.process
+        if not is_broken(count) and not is_broken(process) and process >= count:
+            text = f"must be less than processes ({count}), got {process}"
+            note("run.cluster.process", text)
+    elif isinstance(given, ChiefClusterConfig | MasterClusterConfig):
+        _check_task(given, note)
+
+
+def _check_task(given: JobsConfig, note: Note) -> None:
+    task = given.task
+    if any(map(is_broken, (task, given.worker))) or any(
+        map(is_broken, (task.type, task.index))
+    ):
+        return
+    if task.type == "worker":
+        count = len(given.worker)
+        if task.index >= count:
+            text = f"run.cluster.worker has {count} addresses, so the index is"
+            expected = f"{text} at most {count - 1}" if count else f"{text} none"
+            note("run.cluster.task.index", f"{expected}, got {task.index}")
+    elif task.type != "evaluator" and task.index:
+        text = f"there is one {task.type}, with index 0, got {task.index}"
+        note("run.cluster.task.index", text)
+
+
+def _addresses(given: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the key and the value of each address."""
+    for key in ("coordinator", "chief", "master"):
+        if hasattr(given, key):
+            yield key, getattr(given, key)
+    workers = getattr(given, "worker", ())
+    for i, address in enumerate(() if is_broken(workers) else workers):
+        yield f"worker.{i}", address

@@ -27,7 +27,6 @@ from estimax.config.infer import (
     model_of,
     optimizers_of,
 )
-from estimax.config.interpolate import merge
 from estimax.config.nodes import (
     ConfigNode,
     ListNode,
@@ -35,6 +34,7 @@ from estimax.config.nodes import (
     MapNode,
     ScalarNode,
     ValueOrigin,
+    merge,
     plain,
 )
 from estimax.config.profile import format_of, profile
@@ -45,13 +45,13 @@ _TEST_NAMES = ("test", "eval", "valid", "validation", "dev", "holdout")
 Plain = dict[str, Any]  # a mapping of a run file
 
 
-def named(tree: MapNode, path: Path) -> MapNode:
+def name_tree(tree: MapNode, path: Path) -> MapNode:
     """Return the tree with the file's name as `name`, if it has none."""
     origin = ValueOrigin(f"the name of {path.name}")
     return merge(node_of({"name": path.stem}, origin), tree)
 
 
-def completed(tree: MapNode) -> tuple[MapNode, Plain | None]:
+def complete_tree(tree: MapNode) -> tuple[MapNode, Plain | None]:
     """Return the tree with all that it leaves out, and what was added.
 
     A tree whose data section is not valid is returned as it is; decoding reports it.
@@ -68,10 +68,10 @@ def completed(tree: MapNode) -> tuple[MapNode, Plain | None]:
     run = given.get("run")
     run = run if isinstance(run, dict) else {}
     model_dir = run.get("model_dir", f"runs/{given.get('name')}")
-    added = _saved(str(model_dir))
+    added = _read_saved_choice(str(model_dir))
     origin = ValueOrigin(f"inferred from {file}")
     if added is None:
-        added = _chosen(given, name, source, file)
+        added = _choose_sections(given, name, source, file)
         added.setdefault("run", {})["model_dir"] = model_dir
     return merge(node_of(added, origin), tree), added
 
@@ -123,7 +123,7 @@ def _parts(source: object) -> Plain:
     return parts if isinstance(parts, dict) else {}
 
 
-def _saved(model_dir: str) -> Plain | None:
+def _read_saved_choice(model_dir: str) -> Plain | None:
     """Return the choice of a run that has been trained; None if there is none."""
     path = Path(model_dir) / "config" / INFERRED_FILE
     trained = [p for p in Path(model_dir).glob("model.ckpt-*") if p.name[-2:] != "-0"]
@@ -139,7 +139,7 @@ def _saved(model_dir: str) -> Plain | None:
     return saved if isinstance(saved, dict) else None
 
 
-def _chosen(given: Plain, name: str, source: Plain, file: str) -> Plain:
+def _choose_sections(given: Plain, name: str, source: Plain, file: str) -> Plain:
     """Return what a run leaves out, chosen from a file of its train source."""
     data = given["data"]
     options = source.get("csv")

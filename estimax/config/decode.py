@@ -1,4 +1,4 @@
-"""Decode nodes to the dataclasses of `schema`, and describe the fields of those.
+"""Decode nodes to the dataclasses of `schema`; collect every mistake with its position.
 
     decoder = Decoder(problems)
     run = decoder.section(tree, Run, "")
@@ -8,24 +8,19 @@ Decoding is strict: types are not converted, and unknown keys are errors. It con
 after a problem. A value that could not be read becomes `BROKEN`, which later checks
 ignore, so that one mistake gives one message.
 
-A section is a frozen dataclass. Its fields are `Annotated[type, About(…)]`, where
-`About` has the documentation and the limits of the value; `fields_of` lists them. The
-JSON Schema is made from the same fields.
+No library does this: msgspec stops at the first mistake, and pydantic returns no object
+if there is any, so that the checks across sections could not run on the rest.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-import functools
 import itertools
 import math
 import operator
 import re
-import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from estimax.config.nodes import (
@@ -40,113 +35,21 @@ from estimax.config.nodes import (
     plain,
     shown,
 )
+from estimax.config.schema.section import (
+    CodeName,
+    Items,
+    Limits,
+    SectionField,
+    addresses_of,
+    fields_of,
+    is_section,
+    items_of,
+    limits_of,
+    literals,
+    members,
+    tag_of,
+)
 from estimax.core.errors import did_you_mean
-
-
-@dataclass(frozen=True)
-class About:
-    """The documentation of a field and the limits of its value.
-
-    Args:
-      doc: What the field is for, shown in the JSON Schema.
-      at_least: The smallest number allowed.
-      above: Numbers must be greater than this.
-      at_most: The largest number allowed.
-      below: Numbers must be less than this.
-      min_items: The smallest number of items of a list.
-      one_or_many: Whether a single item may be written instead of a list.
-      inferred: Whether a file without a model may leave it out; see `complete`.
-    """
-
-    doc: str
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-    min_items: int | None = None
-    one_or_many: bool = False
-    inferred: bool = False
-
-
-@dataclass(frozen=True)
-class SectionField:
-    """A field of a section."""
-
-    name: str  # in Python
-    key: str  # in YAML
-    kind: Any  # a type expression
-    about: About
-    default: Any  # dataclasses.MISSING if the key is required
-
-    @property
-    def required(self) -> bool:
-        """Return whether the key must be given."""
-        return self.default is dataclasses.MISSING
-
-
-@functools.cache
-def fields_of(section: type) -> dict[str, SectionField]:
-    """Return the fields of a section by YAML key, in order."""
-    hints = typing.get_type_hints(section, include_extras=True)
-    found = {}
-    for item in dataclasses.fields(section):
-        kind, about = _split(hints[item.name])
-        default = item.default
-        if item.default_factory is not dataclasses.MISSING:
-            default = item.default_factory()
-        key = item.name.removesuffix("_")
-        found[key] = SectionField(item.name, key, kind, about, default)
-    return found
-
-
-def _split(hint: Any) -> tuple[Any, About]:  # a type expression
-    if typing.get_origin(hint) is typing.Annotated:
-        kind, *extras = typing.get_args(hint)
-        for extra in extras:
-            if isinstance(extra, About):
-                return kind, extra
-        return kind, About("")
-    return hint, About("")
-
-
-def members(kind: Any) -> tuple[Any, ...]:  # type expressions
-    """Return the members of a union type; of another type, the type itself.
-
-    >>> members(int | None)
-    (<class 'int'>, <class 'NoneType'>)
-    """
-    if typing.get_origin(kind) in (typing.Union, types.UnionType):
-        return typing.get_args(kind)
-    return (kind,)
-
-
-def is_section(kind: Any) -> bool:  # a type expression
-    """Return whether a type is a section, i.e. a dataclass."""
-    return isinstance(kind, type) and dataclasses.is_dataclass(kind)
-
-
-def literals(kind: Any) -> tuple[Any, ...]:  # the values of a Literal
-    """Return the values of a `Literal`; nothing for other types."""
-    if typing.get_origin(kind) is typing.Literal:
-        return typing.get_args(kind)
-    return ()
-
-
-def tag_of(section: type) -> tuple[str, str] | None:
-    """Return key and value of a section's tag, e.g. ("type", "adam"); None without.
-
-    The first field of a section is its tag if it is a Literal with one value.
-    """
-    first = next(iter(fields_of(section).values()))
-    values = literals(first.kind)
-    return (first.key, values[0]) if len(values) == 1 else None
-
-
-class CodeName(str):
-    """The type of a key that names code of the user: `package.module:name`."""
-
-    __slots__ = ()
-
 
 _CODE_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -231,7 +134,7 @@ class Decoder:
         """
         assert self._root is not None
         # Also the plural: `optimizer` may mean `optimizers`.
-        found = [*addresses(self._root, key)] or addresses(self._root, f"{key}s")
+        found = [*addresses_of(self._root, key)] or addresses_of(self._root, f"{key}s")
         places = [p for p in dict.fromkeys(found) if not _is_same(p, here)]
         # A model of several has the keys of a single one; name the short address.
         top = [place for place in places if ".<name>." not in place]
@@ -253,9 +156,9 @@ class Decoder:
                 self.problems.add(node.origin, here, "required key is missing")
             return BROKEN
         self.origins[here] = entry.key_origin
-        return self.value(entry.node, field.kind, field.about, here)
+        return self.value(entry.node, field.kind, here)
 
-    def value(self, node: ConfigNode, kind: Any, about: About, path: str) -> Any:
+    def value(self, node: ConfigNode, kind: Any, path: str) -> Any:
         """Decode a node to a value of the type `kind`."""
         self.origins.setdefault(path, node.origin)
         options = members(kind)
@@ -269,55 +172,47 @@ class Decoder:
             return plain(node)
         sections = [option for option in options if is_section(option)]
         if isinstance(node, MapNode):
-            return self._map(node, options, sections, about, path)
+            return self._map(node, kind, sections, path)
         sequence = next((o for o in options if typing.get_origin(o) is tuple), None)
         scalars = {str, int, float, bool, CodeName} & set(options)
         is_list = isinstance(node, ListNode)
         if sequence is not None and (is_list or not (scalars or _words(options))):
-            return self._list(node, sequence, about, path)
+            return self._list(node, sequence, items_of(kind), path)
         if isinstance(node, ListNode):
             return self._wrong(node, path, describe(kind))
-        return self._scalar(node, kind, about, path)
+        return self._scalar(node, kind, path)
 
-    def _map(
-        self,
-        node: MapNode,
-        options: tuple[Any, ...],
-        sections: list[type],
-        about: About,
-        path: str,
-    ) -> Any:
+    def _map(self, node: MapNode, kind: Any, sections: list[type], path: str) -> Any:
         if sections:
             return self._variant(node, sections, path)
-        for option in options:
+        for option in members(kind):
             if typing.get_origin(option) is Mapping:
                 return self._mapping(node, typing.get_args(option)[1], path)
-            if typing.get_origin(option) is tuple and about.one_or_many:
-                return self._list(node, option, about, path)
-        return self._wrong(node, path, describe(typing.Union[options]))  # noqa: UP007
+            if typing.get_origin(option) is tuple and items_of(kind).or_one:
+                return self._list(node, option, items_of(kind), path)
+        return self._wrong(node, path, describe(kind))
 
     def _mapping(self, node: MapNode, kind: Any, path: str) -> dict[str, Any]:
         found = {}
         for key, entry in node.entries.items():
             here = join(path, key)
             self.origins[here] = entry.key_origin
-            found[key] = self.value(entry.node, kind, About(""), here)
+            found[key] = self.value(entry.node, kind, here)
         return found
 
-    def _list(self, node: ConfigNode, kind: Any, about: About, path: str) -> Any:
+    def _list(self, node: ConfigNode, kind: Any, items: Items, path: str) -> Any:
         item_kind = typing.get_args(kind)[0]
         if not isinstance(node, ListNode):
-            if not about.one_or_many:
+            if not items.or_one:
                 return self._wrong(node, path, describe(kind), (kind,))
-            return (self.value(node, item_kind, About(""), path),)
-        if about.min_items is not None and len(node.items) < about.min_items:
-            items = "item" if about.min_items == 1 else "items"
-            few = f"needs at least {about.min_items} {items}, has {len(node.items)}"
+            return (self.value(node, item_kind, path),)
+        if items.at_least is not None and len(node.items) < items.at_least:
+            noun = "item" if items.at_least == 1 else "items"
+            few = f"needs at least {items.at_least} {noun}, has {len(node.items)}"
             self.problems.add(node.origin, path, few)
             return BROKEN
-        # The limits in `about` apply to the items of the list.
         return tuple(
-            self.value(item, item_kind, about, join(path, str(i)))
+            self.value(item, item_kind, join(path, str(i)))
             for i, item in enumerate(node.items)
         )
 
@@ -329,7 +224,9 @@ class Decoder:
         key = next(iter(tagged))[0] if tagged else ""
         entry = node.entries.get(key)
         if entry is None:
-            return self._untagged(node, sections, key, [t for _, t in tagged], path)
+            return self._decode_untagged(
+                node, sections, key, [t for _, t in tagged], path
+            )
         known = {tag: section for (_, tag), section in tagged.items()}
         word = entry.node.value if isinstance(entry.node, ScalarNode) else None
         if isinstance(word, Unresolved):
@@ -341,7 +238,7 @@ class Decoder:
             return BROKEN
         return self.section(node, known[word], path)
 
-    def _untagged(
+    def _decode_untagged(
         self, node: MapNode, sections: list[type], key: str, tags: list[str], path: str
     ) -> Any:
         for section in sections:
@@ -359,7 +256,7 @@ class Decoder:
         self.problems.add(node.origin, join(path, key), text)
         return BROKEN
 
-    def _scalar(self, node: ScalarNode, kind: Any, about: About, path: str) -> Any:
+    def _scalar(self, node: ScalarNode, kind: Any, path: str) -> Any:
         value = node.value
         options = members(kind)
         words = _words(options)
@@ -379,9 +276,10 @@ class Decoder:
                 return value
             return self._wrong(node, path, describe(kind), options)
         if isinstance(value, int) and int in options:
-            return self._limited(value, node, about, path)
+            return self._check_limits(value, node, limits_of(kind, int), path)
         if isinstance(value, int | float) and float in options:
-            return self._limited(float(value), node, about, path)
+            number = float(value)
+            return self._check_limits(number, node, limits_of(kind, float), path)
         return self._wrong(node, path, describe(kind), options)
 
     def _code_name(self, value: str, node: ConfigNode, path: str) -> Any:
@@ -390,8 +288,10 @@ class Decoder:
         self.problems.add(node.origin, path, 'expected "package.module:name"')
         return BROKEN
 
-    def _limited(self, value: float, node: ConfigNode, about: About, path: str) -> Any:
-        limit = _broken_limit(value, about)
+    def _check_limits(
+        self, value: float, node: ConfigNode, limits: Limits, path: str
+    ) -> Any:
+        limit = _broken_limit(value, limits)
         if limit is not None:
             text = f"must be {limit}, got {_number(value)}"
             self.problems.add(node.origin, path, text)
@@ -406,7 +306,7 @@ class Decoder:
         options: tuple[Any, ...] = (),
     ) -> Any:
         hint = _section_hint(node, options) or _hint(node, expected)
-        text = f"expected {expected}, got {_found(node)}{hint}"
+        text = f"expected {expected}, got {_describe_node(node)}{hint}"
         self.problems.add(node.origin, path, text)
         return BROKEN
 
@@ -423,35 +323,6 @@ def _words(options: tuple[Any, ...]) -> list[Any]:
 
 
 _MOST_PLACES = 2
-
-
-def addresses(section: type, key: str, path: str = "") -> Iterator[str]:
-    """Yield the addresses at which a section and those below it have a key.
-
-    >>> from estimax.config.schema import Run
-    >>> sorted(set(addresses(Run, "epochs")))
-    ['data.sources.<name>.epochs']
-    """
-    for field in fields_of(section).values():
-        if field.key == key:
-            yield join(path, field.key)
-    for here, found in below(section, path):
-        yield from addresses(found, key, here)
-
-
-def below(section: type, path: str = "") -> Iterator[tuple[str, type]]:
-    """Yield the sections that the fields of a section hold, with their addresses."""
-    for field in fields_of(section).values():
-        here = join(path, field.key)
-        for kind in members(field.kind):
-            below, inner = here, kind
-            if typing.get_origin(kind) is Mapping:
-                below, inner = join(here, "<name>"), typing.get_args(kind)[1]
-            elif typing.get_origin(kind) is tuple:
-                below, inner = join(here, "<n>"), typing.get_args(kind)[0]
-            for option in members(inner):
-                if is_section(option):
-                    yield below, option
 
 
 def _section_hint(node: ConfigNode, options: tuple[Any, ...]) -> str:
@@ -480,7 +351,7 @@ _FLOAT32_MAX = 3.4028234663852886e38
 _FLOAT32_TINY = 1.1754943508222875e-38
 
 
-# The limits of `About`: attribute, comparison that must hold, sign in a message.
+# The fields of `Limits`: attribute, comparison that must hold, sign in a message.
 _LIMITS: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
     ("at_least", operator.ge, ">="),
     ("above", operator.gt, ">"),
@@ -489,17 +360,17 @@ _LIMITS: tuple[tuple[str, Callable[[float, float], bool], str], ...] = (
 )
 
 
-def _broken_limit(value: float, about: About) -> str | None:
+def _broken_limit(value: float, limits: Limits) -> str | None:
     """Return the limit that a number breaks, e.g. "> 0"; None if it breaks none."""
     if not math.isfinite(value):
         return "a finite number"
     if isinstance(value, float) and abs(value) > _FLOAT32_MAX:
         return "between -3.4e38 and 3.4e38 (float32)"
     for name, holds, sign in _LIMITS:
-        limit = getattr(about, name)
+        limit = getattr(limits, name)
         if limit is not None and not holds(value, limit):
             return f"{sign} {_number(limit)}"
-    if about.above == 0 and isinstance(value, float) and value < _FLOAT32_TINY:
+    if limits.above == 0 and isinstance(value, float) and value < _FLOAT32_TINY:
         return ">= 1.2e-38 (float32)"
     return None
 
@@ -539,7 +410,7 @@ def describe(kind: Any) -> str:
     return " or ".join(words)
 
 
-def _found(node: ConfigNode) -> str:
+def _describe_node(node: ConfigNode) -> str:
     if isinstance(node, MapNode):
         return "a mapping"
     if isinstance(node, ListNode):

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from estimax.config.decode import fields_of
 from estimax.config.nodes import SCALAR_PATTERNS, join
 from estimax.config.schema import Run
+from estimax.config.schema.section import fields_of
 
 
 def to_plain(value: object) -> Any:  # dict, list or scalar

@@ -1,26 +1,25 @@
 """Python expressions as data: what a run file builds, to be evaluated or printed.
 
-    rate = Call("estimax.optimizers.Adam", {"learning_rate": 0.1})
+    rate = CallExpression("estimax.optimizers.Adam", {"learning_rate": 0.1})
     evaluate(rate)                 # the optimizer
     Script().text(rate)            # 'ex.optimizers.Adam(learning_rate=0.1)'
 
 A run is built as one expression for the estimator and one for each spec. `build`
 evaluates them; `estimax python` prints them. Both therefore mean the same program, and
 making an expression imports neither jax nor the code that it names.
+
+A section says what it calls and which key is which argument (`schema/section.py`), so
+`call_of` makes the expression of optimizers, schedules, heads, hooks and servers alike.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
-import keyword
-import math
-import re
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from estimax.config.schema.section import CodeName, fields_of
 from estimax.core.errors import ConfigError
 
 Arguments = Mapping[str, Any]  # values are Expressions, containers of them, or plain
@@ -34,7 +33,7 @@ class Reference:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallExpression:
     """A call of what a path names, or of a method of another expression.
 
     Args:
@@ -60,7 +59,7 @@ class Function:
     body: Any
 
 
-Expression = Reference | Call | Function
+Expression = Reference | CallExpression | Function
 
 
 # Expressions that were evaluated, with their values, by `id` of the expression. The
@@ -77,7 +76,7 @@ def evaluate(expression: Any, known: Known | None = None) -> Any:
       expression: The expression.
       known: The values of expressions that were evaluated before; more are added.
 
-    >>> evaluate([Call("math.sqrt", positional=(4.0,)), 1])
+    >>> evaluate([CallExpression("math.sqrt", positional=(4.0,)), 1])
     [2.0, 1]
     """
     known = {} if known is None else known
@@ -85,7 +84,7 @@ def evaluate(expression: Any, known: Known | None = None) -> Any:
         return {key: evaluate(value, known) for key, value in expression.items()}
     if isinstance(expression, tuple | list):
         return type(expression)(evaluate(item, known) for item in expression)
-    if not isinstance(expression, Reference | Call | Function):
+    if not isinstance(expression, Reference | CallExpression | Function):
         return expression
     if id(expression) not in known:
         known[id(expression)] = (expression, _evaluate(expression, known))
@@ -133,120 +132,53 @@ def find(path: str) -> Any:
     return value
 
 
-_WIDTH = 72  # of a line, before it is indented
+def call_of(section: Any, *, variable: str = "", **given: Any) -> CallExpression:
+    """Return the call of what a section stands for.
 
+    Values that are the default of the function are left out.
 
-class Script:
-    """Writes expressions as a Python script, with its imports and variables.
-
-    >>> script = Script()
-    >>> script.text(Call("math.floor", positional=(2.5,), name="low"))
-    'low'
-    >>> script.lines
-    ['low = math.floor(2.5)']
+    Args:
+      section: A section decorated with `calls`.
+      variable: The variable of a script for the result.
+      **given: More arguments, or other values for those of the section.
     """
-
-    def __init__(self) -> None:
-        self.imports: set[str] = set()
-        self.lines: list[str] = []
-        self._names: dict[int, str] = {}
-        self._taken: set[str] = {"ex"}
-        self._kept: list[Any] = []  # so that no id is used for another expression
-
-    def text(self, value: Any) -> str:
-        """Return an expression as Python; assign its named parts to variables first."""
-        if isinstance(value, str):
-            # With double quotes, which JSON and Python read alike.
-            return json.dumps(value, ensure_ascii=False)
-        if isinstance(value, Mapping):
-            items = [f"{self.text(k)}: {self.text(v)}" for k, v in value.items()]
-            return _group("{", items, "}")
-        if isinstance(value, list):
-            return _group("[", [self.text(item) for item in value], "]")
-        if isinstance(value, tuple):
-            items = [self.text(item) for item in value]
-            return f"({items[0]},)" if len(items) == 1 else _group("(", items, ")")
-        if isinstance(value, float) and not math.isfinite(value):
-            return f'float("{value}")'
-        if isinstance(value, Reference):
-            return self._path(value.path)
-        if isinstance(value, Function):
-            return self._function(value)
-        if isinstance(value, Call):
-            return self._call(value)
-        return repr(value)
-
-    def _call(self, call: Call) -> str:
-        if id(call) in self._names:
-            return self._names[id(call)]
-        if call.path == "__getitem__":
-            return f"{self.text(call.of)}[{self.text(call.positional[0])}]"
-        if call.of is None:
-            target = self._path(call.path)
-        else:
-            target = f"{self.text(call.of)}.{call.path}"
-        arguments = [self.text(item) for item in call.positional]
-        arguments += [f"{k}={self.text(v)}" for k, v in call.named.items()]
-        text = _group(f"{target}(", arguments, ")")
-        if not call.name:
-            return text
-        name = self._variable(call, call.name)
-        self.lines.append(f"{name} = {text}")
-        return name
-
-    def _function(self, function: Function) -> str:
-        if id(function) in self._names:
-            return self._names[id(function)]
-        name = self._variable(function, function.name)
-        body = textwrap.indent(f"return {self.text(function.body)}", "    ")
-        self.lines.append(f"\n\ndef {name}():\n{body}\n\n")
-        return name
-
-    def _variable(self, value: Expression, wanted: str) -> str:
-        clean = re.sub(r"\W+", "_", wanted).strip("_") or "value"
-        if clean[0].isdigit() or keyword.iskeyword(clean):
-            clean = f"_{clean}"
-        name, number = clean, 2
-        while name in self._taken:
-            name, number = f"{clean}_{number}", number + 1
-        self._taken.add(name)
-        self._names[id(value)] = name
-        self._kept.append(value)
-        return name
-
-    def _path(self, path: str) -> str:
-        """Return a dotted path as the script writes it, and note its import."""
-        if path.startswith("estimax.") and ":" not in path:
-            package, _, name = path.removeprefix("estimax.").partition(".")
-            public = importlib.import_module("estimax").__all__
-            return f"ex.{package}.{name}" if package in public else f"ex.{name}"
-        module, colon, attribute = path.partition(":")
-        if not colon:
-            module, _, attribute = path.rpartition(".")
-        if module == "builtins":
-            return attribute
-        self.imports.add(f"import {module}")
-        return f"{module}.{attribute}"
+    kind: Any = type(section)
+    arguments = {}
+    for argument, key in kind.CALLS.arguments(kind).items():
+        value = getattr(section, key.name)
+        if argument not in given and (key.required or value != key.default):
+            arguments[argument] = expression_of(value)
+    return CallExpression(kind.CALLS.path, {**arguments, **given}, name=variable)
 
 
-def _group(start: str, items: list[str], end: str) -> str:
-    """Return items in brackets, on one line if they fit, else on lines of their own."""
-    line = ", ".join(items)
-    used = len(start.rpartition("\n")[2]) + len(end)
-    if len(line) + used <= _WIDTH and "\n" not in line:
-        return f"{start}{line}{end}"
-    if all(len(item) < 20 and "\n" not in item for item in items):
-        items = _filled(items)
-    inside = textwrap.indent(",\n".join(items), "    ")
-    return f"{start}\n{inside},\n{end}"
+def changed_values(section: Any, *keys: str, **arguments: str) -> dict[str, Any]:
+    """Return the values of keys that differ from their defaults, by argument.
+
+    The defaults stand in the section alone, so no builder repeats one.
+
+    Args:
+      section: A section.
+      *keys: Keys whose arguments have the same name.
+      **arguments: The arguments of keys that have another name.
+    """
+    kind: Any = type(section)
+    fields = fields_of(kind)
+    found = {}
+    for key, argument in {**dict(zip(keys, keys, strict=True)), **arguments}.items():
+        value = getattr(section, fields[key].name)
+        if value != fields[key].default:
+            found[argument] = expression_of(value)
+    return found
 
 
-def _filled(items: list[str]) -> list[str]:
-    """Join short items to lines."""
-    lines: list[str] = []
-    for item in items:
-        if lines and len(lines[-1]) + len(item) + 2 <= _WIDTH - 4:
-            lines[-1] += f", {item}"
-        else:
-            lines.append(item)
-    return lines
+def expression_of(value: Any) -> Any:
+    """Return a value of a section as an expression: sections become calls."""
+    if hasattr(value, "CALLS"):
+        return call_of(value)
+    if isinstance(value, CodeName):
+        return Reference(str(value))
+    if isinstance(value, tuple | list):
+        return type(value)(expression_of(item) for item in value)
+    if isinstance(value, Mapping):
+        return {key: expression_of(item) for key, item in value.items()}
+    return value

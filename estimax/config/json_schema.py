@@ -13,18 +13,21 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from estimax.config.decode import (
-    About,
+from estimax.config.dump import to_plain
+from estimax.config.schema import Run
+from estimax.config.schema.section import (
     CodeName,
+    Limits,
     SectionField,
     fields_of,
     is_section,
+    items_of,
+    key_descriptions,
+    limits_of,
     literals,
     members,
     tag_of,
 )
-from estimax.config.dump import to_plain
-from estimax.config.schema import Run
 
 Json = dict[str, Any]  # a JSON object, whose values are of any kind
 
@@ -52,8 +55,12 @@ def json_schema() -> Json:
 def _section(section: type, definitions: dict[str, Json]) -> Json:
     tag = tag_of(section)
     fields = fields_of(section)
-    properties = {key: _property(f, definitions) for key, f in fields.items()}
-    required = [k for k, f in fields.items() if f.required and not f.about.inferred]
+    docs = key_descriptions(section)
+    properties = {
+        key: {"description": docs.get(field.name, ""), **_property(field, definitions)}
+        for key, field in fields.items()
+    }
+    required = [k for k, f in fields.items() if f.required and not f.inferred]
     if tag is not None:
         required = sorted({tag[0], *required})
     schema: Json = {
@@ -70,14 +77,13 @@ def _first_line(section: type) -> str:
 
 
 def _property(field: SectionField, definitions: dict[str, Json]) -> Json:
-    schema = _kind(field.kind, field.about, definitions)
-    schema = {"description": field.about.doc, **schema}
+    schema = _kind(field.kind, definitions)
     if not field.required:
         schema["default"] = to_plain(field.default)
     return schema
 
 
-def _kind(kind: Any, about: About, definitions: dict[str, Json]) -> Json:
+def _kind(kind: Any, definitions: dict[str, Json]) -> Json:
     """Return the schema of a value; `kind` is a type expression.
 
     Mappings and lists are chosen by `if` and `then`, not by `anyOf`: a validator then
@@ -90,23 +96,23 @@ def _kind(kind: Any, about: About, definitions: dict[str, Json]) -> Json:
     lists = [option for option in options if typing.get_origin(option) is tuple]
     mappings = [o for o in options if typing.get_origin(o) is Mapping]
     rest = [o for o in options if o not in (*sections, *lists, *mappings)]
-    leaf = _leaf(rest, about)
+    leaf = _leaf(kind, rest)
     if not (sections or lists or mappings):
         return leaf
     types = ["object"] if sections or mappings else []
     branches: list[Json] = []
     if mappings:
-        item = _kind(typing.get_args(mappings[0])[1], About(""), definitions)
+        item = _kind(typing.get_args(mappings[0])[1], definitions)
         branches.append(_if_type("object", {"additionalProperties": item}))
     elif sections:
         branches.append(_if_type("object", _variants(sections, definitions)))
     if lists:
         types.append("array")
-        branches.append(_if_type("array", _list(lists[0], about, definitions)))
-        item = typing.get_args(lists[0])[0]
-        if about.one_or_many:
-            single = _kind(item, about, definitions)
-            branches.append({"if": {"not": {"type": "array"}}, "then": single})
+        item, items = _kind(typing.get_args(lists[0])[0], definitions), items_of(kind)
+        least = {} if items.at_least is None else {"minItems": items.at_least}
+        branches.append(_if_type("array", {"items": item, **least}))
+        if items.or_one:
+            branches.append({"if": {"not": {"type": "array"}}, "then": item})
             return {"allOf": branches}
     several = {"not": {"type": types if len(types) > 1 else types[0]}}
     return {"allOf": [*branches, {"if": several, "then": leaf}]}
@@ -116,9 +122,9 @@ def _if_type(name: str, schema: Json) -> Json:
     return {"if": {"type": name}, "then": {"type": name, **schema}}
 
 
-def _leaf(options: list[Any], about: About) -> Json:
+def _leaf(kind: Any, options: list[Any]) -> Json:
     """Return the schema of a scalar, which may always be a reference."""
-    found = [_option(option, about) for option in options]
+    found = [_option(kind, option) for option in options]
     # Any value may be given as a reference, which is a string until it is resolved.
     if {"type": "string"} not in found:
         found.append(_REFERENCE)
@@ -159,13 +165,13 @@ def _reference(section: type, definitions: dict[str, Json]) -> Json:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _option(option: Any, about: About) -> Json:
+def _option(kind: Any, option: Any) -> Json:
     if option is type(None):
         return {"type": "null"}
     if option is CodeName:
         return {"type": "string", "pattern": _CODE_NAME}
     if option in _TYPES:
-        return {"type": _TYPES[option], **_limits(option, about)}
+        return {"type": _TYPES[option], **_limits(limits_of(kind, option))}
     assert literals(option), option
     return {"enum": list(literals(option))}
 
@@ -175,20 +181,11 @@ def _name(section: type) -> str:
     return section.__name__.removesuffix("Config")
 
 
-def _list(option: Any, about: About, definitions: dict[str, Json]) -> Json:
-    schema: Json = {"items": _kind(typing.get_args(option)[0], about, definitions)}
-    if about.min_items is not None:
-        schema["minItems"] = about.min_items
-    return schema
-
-
-def _limits(option: type, about: About) -> Json:
-    if option not in (int, float):
-        return {}
-    limits = {
-        "minimum": about.at_least,
-        "exclusiveMinimum": about.above,
-        "maximum": about.at_most,
-        "exclusiveMaximum": about.below,
+def _limits(limits: Limits) -> Json:
+    words = {
+        "minimum": limits.at_least,
+        "exclusiveMinimum": limits.above,
+        "maximum": limits.at_most,
+        "exclusiveMaximum": limits.below,
     }
-    return {key: limit for key, limit in limits.items() if limit is not None}
+    return {word: limit for word, limit in words.items() if limit is not None}

@@ -454,7 +454,7 @@ def _check_words(run: Run, head: Any, head_path: str, note: Note) -> None:
     if words is None or is_broken(words):
         return
     if isinstance(head, RegressionHeadConfig | PoissonHeadConfig | LogisticHeadConfig):
-        if not isinstance(run.model.head, MultiHeadConfig):
+        if not isinstance(getattr(run.model, "head", None), MultiHeadConfig):
             note(path, "a regression has no classes; remove it")
     elif isinstance(head, BinaryHeadConfig) and len(words) != 2:
         note(path, f"a binary head needs 2 words, got {len(words)}")

@@ -355,3 +355,15 @@ class Budget:
         self.nodes -= nodes
         self.characters -= characters
         return None
+
+
+def merge(below: MapNode, above: MapNode) -> MapNode:
+    """Merge two mappings key by key; otherwise values of `above` replace `below`."""
+    entries = dict(below.entries)
+    for key, entry in above.entries.items():
+        old = entries.get(key)
+        node = entry.node
+        if old and isinstance(old.node, MapNode) and isinstance(node, MapNode):
+            node = merge(old.node, node)
+        entries[key] = MapEntry(entry.key_origin, node)
+    return MapNode(entries, above.origin)

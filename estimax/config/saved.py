@@ -26,7 +26,7 @@ from pathlib import Path
 
 from estimax.config.complete import INFERRED_FILE
 from estimax.config.dump import dump, leaves, to_plain
-from estimax.config.interpolate import interpolate
+from estimax.config.edits import interpolate
 from estimax.config.load import LoadedRun, load
 from estimax.config.nodes import (
     Budget,
@@ -36,8 +36,8 @@ from estimax.config.nodes import (
     plain,
     shown,
 )
+from estimax.config.parse import FileReader
 from estimax.config.schema.run import Run
-from estimax.config.source_files import FileReader
 from estimax.core.errors import ConfigError, EstimaxError
 from estimax.storage import atomic, locks
 
@@ -60,7 +60,7 @@ SAFE = (
 
 
 @dataclass(frozen=True)
-class Change:
+class ConfigChange:
     """A value that differs between the saved run and the new one."""
 
     path: str
@@ -68,14 +68,14 @@ class Change:
     new: object
 
     def __str__(self) -> str:
-        return f"{self.path}: {_shown(self.old)} -> {_shown(self.new)}"
+        return f"{self.path}: {_format_value(self.old)} -> {_format_value(self.new)}"
 
 
 _ABSENT = object()
 _MOST_CHANGES = 50  # shown in a message
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return "(none)" if value is _ABSENT else shown(value, most=200)
 
 
@@ -175,7 +175,7 @@ def _check_resume(loaded: LoadedRun) -> list[str]:
     )
 
 
-def _changes(loaded: LoadedRun) -> list[Change]:
+def _changes(loaded: LoadedRun) -> list[ConfigChange]:
     """Return what differs from the run that is saved; nothing if none is."""
     saved = config_dir(loaded.run) / "resolved.yaml"
     if not saved.is_file():
@@ -218,7 +218,7 @@ def read_plain(path: Path) -> object:
     return plain(resolved)
 
 
-def compare(old: object, new: object, run: Run) -> list[Change]:
+def compare(old: object, new: object, run: Run) -> list[ConfigChange]:
     """Return the differences between two runs that are not `SAFE`.
 
     They are in the order of the new run; values that it lacks come last.
@@ -226,7 +226,7 @@ def compare(old: object, new: object, run: Run) -> list[Change]:
     before, after = dict(leaves(old)), dict(leaves(new))
     paths = [*after, *(path for path in before if path not in after)]
     return [
-        Change(path, before.get(path, _ABSENT), after.get(path, _ABSENT))
+        ConfigChange(path, before.get(path, _ABSENT), after.get(path, _ABSENT))
         for path in paths
         if not _is_safe(path, run)
         and not _is_same(path, before.get(path, _ABSENT), after.get(path, _ABSENT))

@@ -83,7 +83,7 @@ def _data(inferred: Inferred, files: Mapping[str, str]) -> str:
     words = inferred.task.vocabulary
     if words is not None:
         lines += ["  # The words of the label, in the order of the classes."]
-        lines += _listed("  label_vocabulary: ", words)
+        lines += _wrap_list("  label_vocabulary: ", words)
     lines += ["  sources:"]
     for name, file in files.items():
         is_train = name in ("train", ALL)
@@ -125,7 +125,7 @@ def _feature(feature: InferredFeature) -> list[str]:
         edges = section.pop("boundaries")
         keys = [f"    {key}: {dump_flow(value)}" for key, value in section.items()]
         name = f"  {dump_flow(feature.name)}:  {remark}"
-        return [name, *keys, *_listed("    boundaries: ", edges)]
+        return [name, *keys, *_wrap_list("    boundaries: ", edges)]
     return [f"  {remark}", line] if len(remark) < _WIDTH else [line]
 
 
@@ -134,7 +134,7 @@ def _model(inferred: Inferred) -> str:
     lines = [_rule("model"), "model:", f"  type: {model['type']}"]
     if "linear" in model:
         lines += ["  linear:"]
-        lines += _listed("    features: ", model["linear"]["features"])
+        lines += _wrap_list("    features: ", model["linear"]["features"])
     if "dnn" in model:
         lines += ["  dnn:", "    features:"]
         lines += _inputs(model["dnn"]["features"])
@@ -150,13 +150,13 @@ def _inputs(inputs: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     for kind in ("numeric", "indicator"):
         if kind in inputs:
-            lines += _listed(f"      {kind}: ", inputs[kind])
+            lines += _wrap_list(f"      {kind}: ", inputs[kind])
     groups = inputs.get("embedding", [])
     groups = groups if isinstance(groups, list) else [groups]
     if groups:
         lines += ["      embedding:"]
     for group in groups:
-        lines += _listed(f"        - {{dim: {group['dim']}, of: ", group["of"], "}")
+        lines += _wrap_list(f"        - {{dim: {group['dim']}, of: ", group["of"], "}")
     return lines
 
 
@@ -177,7 +177,7 @@ def _rule(title: str) -> str:
     return f"# {'-' * (_WIDTH - 3 - len(title))} {title}"
 
 
-def _listed(start: str, items: Sequence[Any], end: str = "") -> list[str]:
+def _wrap_list(start: str, items: Sequence[Any], end: str = "") -> list[str]:
     """Return a list in lines of at most 88 characters where they can be broken."""
     text = f"{start}[{', '.join(dump_flow(item) for item in items)}]{end}"
     if len(text) <= _WIDTH or any(" " in dump_flow(item) for item in items):

@@ -24,8 +24,7 @@ from estimax.config.complete import node_of
 from estimax.config.decode import Decoder
 from estimax.config.dump import dump_flow, to_plain
 from estimax.config.nodes import Problems, ValueOrigin
-from estimax.config.schema.run import Run
-from estimax.config.schema.sweep import PruneSection, SpaceSection, SweepSection
+from estimax.config.schema.run import PruneSection, Run, SpaceSection, SweepSection
 from estimax.core.errors import ConfigError, did_you_mean
 
 Values = dict[str, Any]  # by address

@@ -4,6 +4,7 @@ import math
 import os
 import sys
 from pathlib import Path
+from typing import get_args
 
 import jax
 import numpy as np
@@ -26,9 +27,8 @@ from estimax.config.build import (
 from estimax.config.build_columns import ColumnBuilder
 from estimax.config.build_input import input_fn, make_predict_input_fn
 from estimax.config.build_model import head_call, optimizer_call, rate_of
-from estimax.config.decode import CodeName, fields_of
-from estimax.config.expressions import Call, evaluate
-from estimax.config.schema.hooks import DERIVED_HOOKS
+from estimax.config.expressions import CallExpression, evaluate
+from estimax.config.schema.hooks import CustomHookConfig, HookConfig
 from estimax.config.schema.optimizers import (
     AdagradConfig,
     AdamConfig,
@@ -41,7 +41,14 @@ from estimax.config.schema.optimizers import (
     RmsPropConfig,
     SgdConfig,
 )
-from estimax.config.schema.run import BestExport, FinalExport, LatestExport
+from estimax.config.schema.run import (
+    BestExport,
+    FinalExport,
+    LatestExport,
+    VocabularyChange,
+    WarmStartSection,
+)
+from estimax.config.schema.section import CodeName, fields_of
 from estimax.config.statistics import Moments, Statistics
 from estimax.core.errors import ConfigError, InputError
 from estimax.feature_columns.transforms import Scaling
@@ -369,7 +376,17 @@ def test_an_optimizer_may_be_any_of_ours_or_of_optax(tmp_path, override, name):
     assert name.lower() in found.name.lower() or name == "optax"
 
 
-@pytest.mark.parametrize("section", DERIVED_HOOKS, ids=lambda section: section.__name__)
+def test_a_changed_vocabulary_needs_no_oov_buckets():
+    change = VocabularyChange(new="new.txt", new_size=3, old="old.txt")
+    section = WarmStartSection(from_="runs/old", vocabularies={"table": change})
+    settings = evaluate(warm_start_call(section))
+    assert settings.var_name_to_vocab_info["table"].num_oov_buckets == 0
+
+
+STOCK_HOOKS = [kind for kind in get_args(HookConfig) if kind is not CustomHookConfig]
+
+
+@pytest.mark.parametrize("section", STOCK_HOOKS, ids=lambda section: section.__name__)
 def test_every_stock_hook_can_be_built(section, tmp_path):
     required = {
         "tensors": ("loss",),
@@ -390,7 +407,9 @@ def test_every_stock_hook_can_be_built(section, tmp_path):
     fields -= {exclusive.get(section.__name__, "")}
     hook = section(**{k: v for k, v in required.items() if k in fields})
     run = small_run(tmp_path).run
-    model = Call("estimax.canned.BaselineRegressor", {"model_dir": str(tmp_path)})
+    model = CallExpression(
+        "estimax.canned.BaselineRegressor", {"model_dir": str(tmp_path)}
+    )
     assert isinstance(evaluate(hook_call(run, hook, model)), hooks.Hook)
 
 

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from run_files import GOOD, load_text, spoiled
 
+from estimax.config.baseline import yaml_hint
 from estimax.config.build import build
-from estimax.config.hints import yaml_hint
 
 REGRESSION = spoiled("  label: late", "  label: price").replace(
     "    hidden_units: [8]\n",

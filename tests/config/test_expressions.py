@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from estimax.config.expressions import Call, Function, Reference, Script, evaluate
+from estimax.config.expressions import CallExpression, Function, Reference, evaluate
+from estimax.config.script import Script
 from estimax.core.errors import ConfigError
 
 
@@ -15,20 +16,20 @@ def printed(*values):
 
 
 def test_an_expression_in_two_places_is_evaluated_once():
-    made = Call("builtins.list", {}, ([1],))
+    made = CallExpression("builtins.list", {}, ([1],))
     first, second = evaluate([made, made])
     assert first is second
 
 
 def test_a_function_evaluates_its_body_at_each_call():
-    function = evaluate(Function("rows", Call("builtins.list", {}, ([1],))))
+    function = evaluate(Function("rows", CallExpression("builtins.list", {}, ([1],))))
     assert function.__name__ == "rows"
     assert function() == [1]
     assert function() is not function()
 
 
 def test_a_method_is_called_on_its_object():
-    upper = Call("upper", of=Call("builtins.str", {}, ("abc",)))
+    upper = CallExpression("upper", of=CallExpression("builtins.str", {}, ("abc",)))
     assert evaluate(upper) == "ABC"
     assert printed(upper)[0] == ['str("abc").upper()']
 
@@ -45,8 +46,8 @@ def test_what_is_printed_can_be_read_again():
 
 
 def test_variables_have_distinct_valid_names():
-    calls = [Call("builtins.str", {}, (i,), name="a-b") for i in range(2)]
-    calls.append(Call("builtins.str", {}, (2,), name="class"))
+    calls = [CallExpression("builtins.str", {}, (i,), name="a-b") for i in range(2)]
+    calls.append(CallExpression("builtins.str", {}, (2,), name="class"))
     texts, script = printed(*calls, calls[0])
     assert texts == ["a_b", "a_b_2", "_class", "a_b"]
     assert script.lines[0] == "a_b = str(0)"

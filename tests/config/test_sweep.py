@@ -3,7 +3,7 @@
 import pytest
 
 from estimax.config.load import load
-from estimax.config.schema.sweep import PruneSection, SpaceSection
+from estimax.config.schema.run import PruneSection, SpaceSection
 from estimax.config.sweep import (
     SweepPlan,
     TrialValues,

@@ -1,4 +1,4 @@
-"""The hooks of `train.hooks` and `eval.hooks`, derived from `estimax.hooks`.
+"""The hooks of `train.hooks` and `eval.hooks`: classes of `estimax.hooks`, or yours.
 
 train:
   hooks:
@@ -9,131 +9,347 @@ train:
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any, Literal
 
-from estimax.config.decode import About
-from estimax.config.schema.derive import CodeName, derive
-
-_STEPS = About("", at_least=1)
-_SECS = About("", at_least=0)
-_LIMITS = {
-    "every_n_iter": _STEPS,
-    "every_n_steps": _STEPS,
-    "save_steps": _STEPS,
-    "num_steps": _STEPS,
-    "last_step": _STEPS,
-    "run_every_steps": _STEPS,
-    "save_secs": _SECS,
-    "every_n_secs": _SECS,
-    "run_every_secs": _SECS,
-}
-_TENSORFLOW = dict.fromkeys(
-    ("saver", "scaffold", "summary_op", "final_ops_feed_dict"),
-    "of TensorFlow; must be None",
+from estimax.config.schema.section import (
+    CodeName,
+    NonNegativeFloat,
+    PositiveInt,
+    calls,
 )
 
 
-def _hook(file: str, name: str, tag: str, **options: Any) -> Any:
-    given = options.pop("python_only", {})
-    return derive(
-        f"{''.join(word.title() for word in tag.split('_'))}HookConfig",
-        f"hooks/{file}.py",
-        name,
-        calls=f"estimax.hooks.{name}",
-        tag=("type", tag),
-        tag_doc=f"`ex.hooks.{name}`.",
-        elsewhere=options.pop("elsewhere", {}),
-        python_only=given,
-        kinds={"Pathish": str, **options.pop("kinds", {})},
-        limits=_LIMITS,
-        **options,
-    )
+@calls("estimax.hooks.LoggingTensorHook")
+@dataclass(frozen=True, kw_only=True)
+class LoggingHookConfig:
+    """Log values by name at an interval.
+
+    Args:
+      type: `ex.hooks.LoggingTensorHook`.
+      tensors: Names of values; or a dict from the label in the log to the name.
+      every_n_iter: Steps between two lines.
+      every_n_secs: Seconds between two lines. Give at most one of the two.
+      at_end: Whether to log the values once more when training has ended. This may
+        replace the interval.
+      formatter: Function that takes a dict of the values by label and returns the line.
+        The default writes "label = value" pairs.
+    """
+
+    type: Literal["logging"] = "logging"
+    tensors: tuple[str, ...]
+    every_n_iter: PositiveInt | None = None
+    every_n_secs: NonNegativeFloat | None = None
+    at_end: bool = False
+    formatter: CodeName | None = None
 
 
-_OF_ESTIMATOR = {"estimator": "the model of the run"}
-_OUTPUT = {"output_dir": "`run.model_dir`"}
-LoggingHookConfig = _hook(
-    "progress",
-    "LoggingTensorHook",
-    "logging",
-    kinds={"tensors": tuple[str, ...], "formatter": CodeName},
-)
-StepCounterHookConfig = _hook(
-    "progress", "StepCounterHook", "step_counter", elsewhere=_OUTPUT
-)
-NanHookConfig = _hook("guards", "NanTensorHook", "nan")
-ProfilerHookConfig = _hook("tensorboard", "ProfilerHook", "profiler", elsewhere=_OUTPUT)
-SummaryHookConfig = _hook(
-    "tensorboard",
-    "SummarySaverHook",
-    "summary_saver",
-    elsewhere=_OUTPUT,
-    python_only={k: _TENSORFLOW[k] for k in ("scaffold", "summary_op")},
-)
-StopAtStepHookConfig = _hook("stopping", "StopAtStepHook", "stop_at_step")
-WaiterHookConfig = _hook("stopping", "GlobalStepWaiterHook", "global_step_waiter")
-CheckpointStepHookConfig = _hook(
-    "stopping",
-    "make_stop_at_checkpoint_step_hook",
-    "stop_at_checkpoint_step",
-    elsewhere=_OF_ESTIMATOR,
-)
-CheckpointSaverHookConfig = _hook(
-    "checkpointing",
-    "CheckpointSaverHook",
-    "checkpoint_saver",
-    python_only={
-        **{k: _TENSORFLOW[k] for k in ("saver", "scaffold")},
-        "listeners": "Python objects; name a hook of your own with `class`",
-    },
-)
+@calls("estimax.hooks.StepCounterHook")
+@dataclass(frozen=True, kw_only=True)
+class StepCounterHookConfig:
+    """Log the speed of training as `global_step/sec` and `examples/sec`.
+
+    Args:
+      type: `ex.hooks.StepCounterHook`.
+      every_n_steps: Steps between two lines.
+      every_n_secs: Seconds between two lines. If given, the default of `every_n_steps`
+        does not apply.
+    """
+
+    type: Literal["step_counter"] = "step_counter"
+    every_n_steps: PositiveInt | None = 100
+    every_n_secs: NonNegativeFloat | None = None
 
 
-def _early(name: str, tag: str, **options: Any) -> Any:
-    return _hook("early_stopping", name, tag, elsewhere=_OF_ESTIMATOR, **options)
+@calls("estimax.hooks.NanTensorHook")
+@dataclass(frozen=True, kw_only=True)
+class NanHookConfig:
+    """End training when the loss is NaN.
+
+    Args:
+      type: `ex.hooks.NanTensorHook`.
+      loss_tensor: Name of the value to check: "loss", or a value that the model logs.
+      fail_on_nan_loss: True raises NanLossError; False logs a warning and stops.
+      every_n_steps: Steps between two checks. Each check waits for the device.
+    """
+
+    type: Literal["nan"] = "nan"
+    loss_tensor: str = "loss"
+    fail_on_nan_loss: bool = True
+    every_n_steps: PositiveInt = 100
 
 
-_EARLY = (
-    _early("stop_if_higher_hook", "stop_if_higher"),
-    _early("stop_if_lower_hook", "stop_if_lower"),
-    _early("stop_if_no_increase_hook", "stop_if_no_increase"),
-    _early("stop_if_no_decrease_hook", "stop_if_no_decrease"),
-    _early(
-        "make_early_stopping_hook",
-        "early_stopping",
-        kinds={"should_stop_fn": CodeName},
-    ),
-)
+@calls("estimax.hooks.ProfilerHook")
+@dataclass(frozen=True, kw_only=True)
+class ProfilerHookConfig:
+    """Write a profiler trace of one compiled loop at an interval.
+
+    Args:
+      type: `ex.hooks.ProfilerHook`.
+      save_steps: Steps between two traces.
+      save_secs: Seconds between two traces. Give exactly one of the two.
+      show_dataflow: Whether to trace the calls of Python functions on the host too.
+      show_memory: Whether to write the content of the device's memory as
+        `memory-<step>.prof`, for pprof.
+    """
+
+    type: Literal["profiler"] = "profiler"
+    save_steps: PositiveInt | None = None
+    save_secs: NonNegativeFloat | None = None
+    show_dataflow: bool = True
+    show_memory: bool = False
+
+
+@calls("estimax.hooks.SummarySaverHook")
+@dataclass(frozen=True, kw_only=True)
+class SummarySaverHookConfig:
+    """Write the loss, the model's summaries, and histograms and norms of its variables.
+
+    Args:
+      type: `ex.hooks.SummarySaverHook`.
+      save_steps: Steps between two writes.
+      save_secs: Seconds between two writes. Give exactly one of the two.
+      histograms_every: Write histograms of the variables, and the norms of the
+        gradients and weights of each layer, at every n-th write; 0 for never. A
+        histogram is made from a sample of 10,000 values. Variables of more than a
+        million elements have none. Norms start at the second write.
+    """
+
+    type: Literal["summary_saver"] = "summary_saver"
+    save_steps: PositiveInt | None = None
+    save_secs: NonNegativeFloat | None = None
+    histograms_every: int = 10
+
+
+@calls("estimax.hooks.StopAtStepHook")
+@dataclass(frozen=True, kw_only=True)
+class StopAtStepHookConfig:
+    """Stop training after a number of steps, or at a step.
+
+    Args:
+      type: `ex.hooks.StopAtStepHook`.
+      num_steps: Steps to train in each `train` call.
+      last_step: Step at which to stop, counted from the start of the model. A call that
+        begins at or above it trains no step. Give exactly one of the two.
+    """
+
+    type: Literal["stop_at_step"] = "stop_at_step"
+    num_steps: PositiveInt | None = None
+    last_step: PositiveInt | None = None
+
+
+@calls("estimax.hooks.GlobalStepWaiterHook")
+@dataclass(frozen=True, kw_only=True)
+class GlobalStepWaiterHookConfig:
+    """Delay the first step until another run has saved a checkpoint of a step.
+
+    Args:
+      type: `ex.hooks.GlobalStepWaiterHook`.
+      wait_until_step: Step that the other run must have saved; 0 does not wait.
+      checkpoint_dir: Folder in which the other run saves checkpoints.
+      poll_secs: Seconds between two checks of the folder.
+    """
+
+    type: Literal["global_step_waiter"] = "global_step_waiter"
+    wait_until_step: int
+    checkpoint_dir: str | None = None
+    poll_secs: float = 0.5
+
+
+@calls("estimax.hooks.make_stop_at_checkpoint_step_hook")
+@dataclass(frozen=True, kw_only=True)
+class StopAtCheckpointStepHookConfig:
+    """Make a hook that stops at a step, for the chief and for processes beside it.
+
+    Args:
+      type: `ex.hooks.make_stop_at_checkpoint_step_hook`.
+      last_step: Step at which to stop, counted from the start of the model.
+      wait_after_file_check_secs: Seconds that other processes wait when the checkpoint
+        is not there yet.
+    """
+
+    type: Literal["stop_at_checkpoint_step"] = "stop_at_checkpoint_step"
+    last_step: PositiveInt
+    wait_after_file_check_secs: float = 30.0
+
+
+@calls("estimax.hooks.CheckpointSaverHook")
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSaverHookConfig:
+    """Save a checkpoint at the start, at an interval, and at the end of training.
+
+    Args:
+      type: `ex.hooks.CheckpointSaverHook`.
+      checkpoint_dir: Folder of the checkpoints.
+      save_secs: Seconds between two saves.
+      save_steps: Steps between two saves. Give exactly one of the two.
+      checkpoint_basename: Must be "model.ckpt", the name of every checkpoint.
+      save_graph_def: Ignored: a checkpoint has no graph.
+      also_every_steps: Further intervals in steps. A checkpoint is saved at every
+        multiple of each of them as well.
+      keep_max: Number of newest checkpoints to keep; 0 or None keeps all.
+      keep_every_n_hours: Keep one checkpoint of every so many hours for good, in
+        addition to `keep_max`. None keeps no additional ones.
+    """
+
+    type: Literal["checkpoint_saver"] = "checkpoint_saver"
+    checkpoint_dir: str
+    save_secs: NonNegativeFloat | None = None
+    save_steps: PositiveInt | None = None
+    checkpoint_basename: str = "model.ckpt"
+    save_graph_def: bool = True
+    also_every_steps: tuple[int, ...] = ()
+    keep_max: int | None = 5
+    keep_every_n_hours: float | None = None
+
+
+class StoppingHookSection:
+    """The descriptions of keys that several hooks of early stopping have.
+
+    Args:
+      metric_name: Name of the metric, as in the results of `evaluate`.
+      eval_dir: Folder of the evaluations; by default that of unnamed evaluations,
+        `estimator.eval_dir()`.
+      min_steps: Evaluations before this step are ignored.
+      run_every_secs: Seconds between two checks; 0 for every step. Evaluations of this
+        process are checked at once.
+      run_every_steps: Steps between two checks, at multiples of it. Set
+        `run_every_secs` to None to use it.
+    """
+
+
+@calls("estimax.hooks.stop_if_higher_hook")
+@dataclass(frozen=True, kw_only=True)
+class StopIfHigherHookConfig(StoppingHookSection):
+    """Make a hook that stops training when a metric is above a threshold.
+
+    Args:
+      type: `ex.hooks.stop_if_higher_hook`.
+      threshold: Training stops when a value is above it, not when it is equal.
+    """
+
+    type: Literal["stop_if_higher"] = "stop_if_higher"
+    metric_name: str
+    threshold: float
+    eval_dir: str | None = None
+    min_steps: int = 0
+    run_every_secs: NonNegativeFloat | None = 60
+    run_every_steps: PositiveInt | None = None
+
+
+@calls("estimax.hooks.stop_if_lower_hook")
+@dataclass(frozen=True, kw_only=True)
+class StopIfLowerHookConfig(StoppingHookSection):
+    """Make a hook that stops training when a metric is below a threshold.
+
+    Args:
+      type: `ex.hooks.stop_if_lower_hook`.
+      threshold: Training stops when a value is below it, not when it is equal.
+    """
+
+    type: Literal["stop_if_lower"] = "stop_if_lower"
+    metric_name: str
+    threshold: float
+    eval_dir: str | None = None
+    min_steps: int = 0
+    run_every_secs: NonNegativeFloat | None = 60
+    run_every_steps: PositiveInt | None = None
+
+
+@calls("estimax.hooks.stop_if_no_increase_hook")
+@dataclass(frozen=True, kw_only=True)
+class StopIfNoIncreaseHookConfig(StoppingHookSection):
+    """Make a hook that stops training when a metric no longer increases.
+
+    Args:
+      type: `ex.hooks.stop_if_no_increase_hook`.
+      max_steps_without_increase: Training stops when the best value is this many steps
+        old.
+      min_delta: Only a value more than this above the best one counts as an increase.
+    """
+
+    type: Literal["stop_if_no_increase"] = "stop_if_no_increase"
+    metric_name: str
+    max_steps_without_increase: int
+    eval_dir: str | None = None
+    min_steps: int = 0
+    run_every_secs: NonNegativeFloat | None = 60
+    run_every_steps: PositiveInt | None = None
+    min_delta: float = 0.0
+
+
+@calls("estimax.hooks.stop_if_no_decrease_hook")
+@dataclass(frozen=True, kw_only=True)
+class StopIfNoDecreaseHookConfig(StoppingHookSection):
+    """Make a hook that stops training when a metric no longer decreases.
+
+    Args:
+      type: `ex.hooks.stop_if_no_decrease_hook`.
+      max_steps_without_decrease: Training stops when the best value is this many steps
+        old.
+      min_delta: Only a value more than this below the best one counts as a decrease.
+    """
+
+    type: Literal["stop_if_no_decrease"] = "stop_if_no_decrease"
+    metric_name: str
+    max_steps_without_decrease: int
+    eval_dir: str | None = None
+    min_steps: int = 0
+    run_every_secs: NonNegativeFloat | None = 60
+    run_every_steps: PositiveInt | None = None
+    min_delta: float = 0.0
+
+
+@calls("estimax.hooks.make_early_stopping_hook")
+@dataclass(frozen=True, kw_only=True)
+class EarlyStoppingHookConfig(StoppingHookSection):
+    """Make a hook that stops training when `should_stop_fn` returns True.
+
+    Args:
+      type: `ex.hooks.make_early_stopping_hook`.
+      should_stop_fn: Function without arguments that returns whether to stop.
+      run_every_secs: Seconds between two calls of the function; 0 for every step.
+      run_every_steps: Steps between two calls; the function is called at multiples of
+        it. Set `run_every_secs` to None to use it.
+      eval_dir: Folder of the evaluations after which the function is called once more;
+        by default that of unnamed evaluations, `estimator.eval_dir()`.
+    """
+
+    type: Literal["early_stopping"] = "early_stopping"
+    should_stop_fn: CodeName
+    run_every_secs: NonNegativeFloat | None = 60
+    run_every_steps: PositiveInt | None = None
+    eval_dir: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CustomHookConfig:
-    """A hook of your own."""
+    """A hook of your own.
 
-    class_: Annotated[CodeName, About('"package.module:Name" of the hook.')]
-    params: Annotated[Mapping[str, Any], About("Its keyword arguments.")] = field(
-        default_factory=dict
-    )
+    Args:
+      class_: "package.module:Name" of the hook.
+      params: Its keyword arguments.
+    """
+
+    class_: CodeName
+    params: Mapping[str, Any] = field(default_factory=dict)
 
 
-DERIVED_HOOKS = (
-    LoggingHookConfig,
-    StepCounterHookConfig,
-    NanHookConfig,
-    ProfilerHookConfig,
-    SummaryHookConfig,
-    StopAtStepHookConfig,
-    WaiterHookConfig,
-    CheckpointStepHookConfig,
-    CheckpointSaverHookConfig,
-    *_EARLY,
+HookConfig = (
+    LoggingHookConfig
+    | StepCounterHookConfig
+    | NanHookConfig
+    | ProfilerHookConfig
+    | SummarySaverHookConfig
+    | StopAtStepHookConfig
+    | GlobalStepWaiterHookConfig
+    | StopAtCheckpointStepHookConfig
+    | CheckpointSaverHookConfig
+    | StopIfHigherHookConfig
+    | StopIfLowerHookConfig
+    | StopIfNoIncreaseHookConfig
+    | StopIfNoDecreaseHookConfig
+    | EarlyStoppingHookConfig
+    | CustomHookConfig
 )
-if TYPE_CHECKING:
-    # Derived sections are classes made at run time.
-    HookConfig = Any
-else:
-    HookConfig = functools.reduce(operator.or_, (*DERIVED_HOOKS, CustomHookConfig))

@@ -1,452 +1,540 @@
 """The run file, and its sections that have no module of their own.
 
-These are `run`, `warm_start`, `train`, `eval`, `early_stopping` and `export`. The
-sections `data`, `features`, `model`, `optimizers`, `serving` and `sweep` have modules.
-Most keys of `run` are derived from `RunConfig`.
+These are `run`, `warm_start`, `train`, `eval`, `early_stopping`, `export` and `sweep`.
+The sections `data`, `features`, `model`, `optimizers` and `serving` have modules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from estimax.config.decode import About
-from estimax.config.schema.cluster import ClusterConfig
 from estimax.config.schema.data import DataSection
-from estimax.config.schema.derive import CodeName, derive, described
 from estimax.config.schema.features import FeatureConfig
 from estimax.config.schema.hooks import HookConfig
 from estimax.config.schema.model import ModelConfig
 from estimax.config.schema.optimizers import OptimizersSection
+from estimax.config.schema.section import (
+    INFERRED,
+    CodeName,
+    Decay,
+    Items,
+    Limits,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    calls,
+)
 from estimax.config.schema.serving import ServingSection
-from estimax.config.schema.sweep import SweepSection
 
 
 @dataclass(frozen=True, kw_only=True)
 class SaveCheckpoints:
-    """When to save checkpoints; by default every 600 seconds."""
+    """When to save checkpoints; by default every 600 seconds.
 
-    every_steps: Annotated[
-        int | None, About("Steps between checkpoints.", at_least=1)
-    ] = None
-    every_secs: Annotated[
-        int | None, About("Seconds between checkpoints.", at_least=1)
-    ] = None
-    keep_last: Annotated[
-        int | None, About("Checkpoints to keep; null keeps all.", at_least=1)
-    ] = 5
-    keep_every_hours: Annotated[
-        float | None,
-        About("Keep one checkpoint of every so many hours for good.", above=0),
-    ] = 10_000.0
+    Args:
+      every_steps: Steps between checkpoints.
+      every_secs: Seconds between checkpoints.
+      keep_last: Checkpoints to keep; null keeps all.
+      keep_every_hours: Keep one checkpoint of every so many hours for good.
+    """
+
+    every_steps: PositiveInt | None = None
+    every_secs: PositiveInt | None = None
+    keep_last: PositiveInt | None = 5
+    keep_every_hours: PositiveFloat | None = 10_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunBase:
-    """The keys of `run` that are not arguments of `RunConfig`, or have another form."""
+class TaskConfig:
+    """The role of a process in a cluster with a chief.
 
-    model_dir: Annotated[
-        str,
-        About("The directory for checkpoints, summaries and exports.", inferred=True),
-    ]
-    on_existing: Annotated[
-        Literal["resume", "fail", "overwrite"],
-        About("What to do if model_dir already holds a run."),
-    ] = "resume"
-    on_config_change: Annotated[
-        Literal["fail", "warn"],
-        About("What to do if a resumed run describes another model or other data."),
-    ] = "fail"
-    save_checkpoints: Annotated[SaveCheckpoints, About("When to save checkpoints.")] = (
-        SaveCheckpoints()
-    )
-    report: Annotated[
-        bool, About("Whether estimax train writes report.html to model_dir at its end.")
-    ] = True
-    compilation_cache: Annotated[
-        str,
-        About(
-            "Where compiled programs are kept for the next start: auto (the user's "
-            "cache directory), off, or a path."
-        ),
-    ] = "auto"
+    Args:
+      type: What the process does.
+      index: The number of this process among those of its type.
+    """
+
+    type: Literal["chief", "worker", "evaluator"]
+    index: NonNegativeInt = 0
 
 
-if TYPE_CHECKING:
+@dataclass(frozen=True, kw_only=True)
+class MasterTaskConfig:
+    """The role of a process in a cluster with a master.
 
-    class RunSection(RunBase):
-        """The section `run`; its derived keys are those of `RunConfig`."""
+    Args:
+      type: What the process does.
+      index: The number of this process among those of its type.
+    """
 
-        def __getattr__(self, name: str) -> Any: ...
-
-else:
-    _NO_EFFECT = "of TensorFlow; has no effect or must be None"
-    RunSection = derive(
-        "RunSection",
-        "estimator/run_config.py",
-        "RunConfig",
-        calls="estimax.estimator.RunConfig",
-        base=RunBase,
-        elsewhere={
-            "model_dir": "`run.model_dir`",
-            "tf_random_seed": "`seed`",
-            "save_checkpoints_steps": "`run.save_checkpoints.every_steps`",
-            "save_checkpoints_secs": "`run.save_checkpoints.every_secs`",
-            "keep_checkpoint_max": "`run.save_checkpoints.keep_last`",
-            "keep_checkpoint_every_n_hours": "`run.save_checkpoints.keep_every_hours`",
-            "prefetch_batches": "`data.prefetch`",
-            "compilation_cache_dir": "`run.compilation_cache`",
-        },
-        python_only=dict.fromkeys(
-            (
-                "session_config",
-                "train_distribute",
-                "device_fn",
-                "protocol",
-                "eval_distribute",
-                "experimental_distribute",
-                "experimental_max_worker_delay_secs",
-                "checkpoint_save_graph_def",
-            ),
-            _NO_EFFECT,
-        ),
-        kinds={
-            "cluster": ClusterConfig,
-            "debug": bool | Literal["nan"],
-            "resume_input": Literal["exact", "refuse", "restart", "unchecked"],
-            "precision": Literal["float32", "bfloat16"],
-            "shard_tables": Mapping[str, bool],
-        },
-        defaults={
-            "shard_tables": {},
-            "shard_tables_above": 128 << 20,
-            "lost_after_secs": 30.0,
-        },
-        limits={
-            "save_summary_steps": About("", at_least=0),
-            "log_step_count_steps": About("", at_least=1),
-            "iterations_per_loop": About("", at_least=1),
-            "accumulate_steps": About("", at_least=1),
-            "average_decay": About("", at_least=0, below=1),
-            "devices": About("", at_least=1),
-            "shard_tables_above": About("", at_least=0),
-            "lost_after_secs": About("", above=0),
-            "session_creation_timeout_secs": About("", above=0),
-        },
-        doc="The model directory, checkpoints, logging and how steps are executed.",
-    )
+    type: Literal["master", "worker"]
+    index: NonNegativeInt = 0
 
 
-@described(
+class ClusterSection:
+    """The descriptions of keys that several clusters have.
+
+    Args:
+      worker: The addresses of the workers; only their number matters.
+      task: The role of this process; it differs between the processes.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChiefClusterConfig(ClusterSection):
+    """A cluster whose chief only trains; an evaluator may follow it.
+
+    Args:
+      chief: The address of process 0, host:port, where the others connect.
+    """
+
+    chief: str
+    worker: tuple[str, ...] = ()
+    task: TaskConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasterClusterConfig(ClusterSection):
+    """A cluster whose first process trains and evaluates.
+
+    Args:
+      master: The address of process 0, host:port, where the others connect.
+    """
+
+    master: str
+    worker: tuple[str, ...] = ()
+    task: MasterTaskConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatedClusterConfig(ClusterSection):
+    """A cluster of numbered processes; process 0 is the chief and evaluates.
+
+    Args:
+      coordinator: The address of process 0, host:port, where the others connect.
+      processes: The number of processes that train.
+      process: The number of this process, from 0.
+    """
+
+    coordinator: str
+    processes: PositiveInt
+    process: NonNegativeInt
+
+
+JobsConfig = ChiefClusterConfig | MasterClusterConfig
+Detected = Literal["auto", "slurm", "k8s", "ompi", "mpi4py"]
+ClusterConfig = Detected | JobsConfig | CoordinatedClusterConfig
+
+
+@calls(
+    "estimax.estimator.RunConfig",
+    own=(
+        "model_dir",
+        "on_existing",
+        "on_config_change",
+        "save_checkpoints",
+        "report",
+        "compilation_cache",
+    ),
+)
+@dataclass(frozen=True, kw_only=True)
+class RunSection:
+    """The model directory, checkpoints, logging and how steps are executed.
+
+    Args:
+      model_dir: The directory for checkpoints, summaries and exports.
+      on_existing: What to do if model_dir already holds a run.
+      on_config_change: What to do if a resumed run describes another model or other
+        data.
+      save_checkpoints: When to save checkpoints.
+      report: Whether estimax train writes report.html to model_dir at its end.
+      compilation_cache: Where compiled programs are kept for the next start: auto (the
+        user's cache directory), off, or a path.
+      save_summary_steps: Steps between two summaries; 0 or None writes none.
+      log_step_count_steps: Steps between two log lines with loss and speed; None logs
+        none.
+      session_creation_timeout_secs: Seconds that a process of a cluster waits at the
+        start for the others.
+      iterations_per_loop: Most steps to run in one compiled loop when no hook is called
+        in between. None chooses by the size of a batch, and runs single steps of models
+        with convolutions on a CPU, where XLA is slow in loops; 1 runs single steps.
+      debug: True runs the `model_fn` without jit, so that print and pdb work. "nan"
+        checks every step and raises an error that names the first value that is not
+        finite.
+      resume_input: Where the data continues when training resumes. "exact", or True,
+        continues after the last batch trained on. For a Dataset, a list or an iterator
+        with `get_state` and `set_state` this takes no time; a plain iterator is read up
+        to that batch. After a normal end only the same Dataset continues; other input
+        is read from its beginning. If the files or arrays of a Dataset have changed
+        after an interruption, ChangedInputError is raised. "refuse" raises in both
+        cases, and for a plain iterator. "restart", or False, reads the data from its
+        beginning in every call; model and step are kept. "unchecked" is "exact" without
+        comparing the data: use it when only rows not yet read have changed.
+      average_decay: Decay of an exponential moving average of every trained variable,
+        in [0, 1), e.g. 0.999. None keeps no averages. An embedding table then costs
+        time and memory of its full size at every step.
+      use_averages: Whether evaluation, prediction and export use the averages in place
+        of the variables, if there are any.
+      precision: "float32", or "bfloat16" to let layers compute in bfloat16. Variables,
+        optimizer state and the loss stay float32.
+      accumulate_steps: Batches per step. The gradients of n batches are averaged over
+        their examples before one update, in the memory of one batch. A step is an
+        update, so each step reads n batches.
+      devices: The devices that share every step: a number, "all", or a list of JAX
+        devices. The batch is split over them. By default all devices of an accelerator
+        are used, and one device of a CPU, whose further devices are simulated; in a
+        cluster, all devices of all processes.
+      shard_tables_above: Embedding tables of this many bytes or more are sharded by row
+        over the devices, so that each holds one part; smaller ones are copied to every
+        device. None shards none. With one device it has no effect.
+      shard_tables: Exceptions by name: a dict from a regular expression, found in the
+        name of a table such as "dnn/city_embedding/embedding_weights", to whether it is
+        sharded. The first that is found decides.
+      cluster: The processes that train one model, instead of TF_CONFIG: a dict of the
+        same content; a dict with the address of process 0 as "coordinator"
+        ("host:port"), the number of "processes", and the number of this "process"; or
+        "slurm", "k8s", "ompi", "mpi4py" or "auto" to let JAX detect them, which
+        connects them at once.
+      lost_after_secs: Seconds without a sign of life after which a process of a cluster
+        counts as lost, and the others end. They also end if all of them wait for each
+        other in different places for so long. Signs of life come from a Python thread:
+        choose more seconds than any single call holds Python's lock (GIL).
+      split_batches: Whether, in a cluster, every process reads the whole training data
+        and trains on its part of the rows of each batch, which is the same training as
+        in one process. An `input_fn` with the argument `input_context` returns a share
+        of the data for its process instead, and so does every `input_fn` if this is
+        False.
+    """
+
+    model_dir: Annotated[str, INFERRED]
+    on_existing: Literal["resume", "fail", "overwrite"] = "resume"
+    on_config_change: Literal["fail", "warn"] = "fail"
+    save_checkpoints: SaveCheckpoints = SaveCheckpoints()
+    report: bool = True
+    compilation_cache: str = "auto"
+    save_summary_steps: NonNegativeInt | None = 100
+    log_step_count_steps: PositiveInt | None = 100
+    session_creation_timeout_secs: PositiveFloat = 7200.0
+    iterations_per_loop: PositiveInt | None = None
+    debug: bool | Literal["nan"] = False
+    resume_input: Literal["exact", "refuse", "restart", "unchecked"] = "exact"
+    average_decay: Decay | None = None
+    use_averages: bool = True
+    precision: Literal["float32", "bfloat16"] = "float32"
+    accumulate_steps: PositiveInt = 1
+    devices: PositiveInt | str | None = None
+    shard_tables_above: NonNegativeInt | None = 128 << 20
+    shard_tables: Mapping[str, bool] = field(default_factory=dict)
+    cluster: ClusterConfig | None = None
+    lost_after_secs: PositiveFloat = 30.0
+    split_batches: bool = True
+
+
+@calls(
     "estimax.checkpoints.VocabInfo",
-    "checkpoints/warm_start.py",
-    "VocabInfo",
-    keys={
-        "new_vocab": "new",
-        "new_vocab_size": "new_size",
-        "num_oov_buckets": "oov_buckets",
-        "old_vocab": "old",
-        "old_vocab_size": "old_size",
+    {
+        "new": "new_vocab",
+        "new_size": "new_vocab_size",
+        "oov_buckets": "num_oov_buckets",
+        "old": "old_vocab",
+        "old_size": "old_vocab_size",
     },
 )
 @dataclass(frozen=True, kw_only=True)
 class VocabularyChange:
-    """The words of a variable's rows, in this model and in the other one."""
+    """The words of a variable's rows, in this model and in the other one.
 
-    new: Annotated[str, About("A file with the words of this model, one per line.")]
-    new_size: Annotated[int, About("Number of words to use.", at_least=1)]
-    oov_buckets: Annotated[
-        int, About("Rows for unknown words, after the words.", at_least=0)
-    ] = 0
-    old: Annotated[str, About("A file with the words of the other model.")]
-    old_size: Annotated[
-        int, About("Words of the other model to use; -1 uses all.", at_least=-1)
-    ] = -1
-    backup_initializer: Annotated[
-        CodeName | None, About("Makes the rows of new words; null makes zeros.")
-    ] = None
-    axis: Annotated[int, About("The axis of the words.", at_least=0, at_most=1)] = 0
+    Args:
+      new: A file with the words of this model, one per line.
+      new_size: Number of words to use.
+      oov_buckets: Rows for unknown words, after the words.
+      old: A file with the words of the other model.
+      old_size: Words of the other model to use; -1 uses all.
+      backup_initializer: Makes the rows of new words; null makes zeros.
+      axis: The axis of the words.
+    """
+
+    new: str
+    new_size: PositiveInt
+    oov_buckets: NonNegativeInt = 0
+    old: str
+    old_size: Annotated[int, Limits(at_least=-1)] = -1
+    backup_initializer: CodeName | None = None
+    axis: Annotated[int, Limits(at_least=0, at_most=1)] = 0
 
 
-@described(
-    "estimax.checkpoints.WarmStartSettings",
-    "checkpoints/warm_start.py",
-    "WarmStartSettings",
-    keys={
-        "ckpt_to_initialize_from": "from",
-        "vars_to_warm_start": "variables",
-        "var_name_to_vocab_info": "vocabularies",
-        "var_name_to_prev_var_name": "renamed",
-    },
-)
 @dataclass(frozen=True, kw_only=True)
 class WarmStartSection:
-    """Start from the variables of another model if model_dir has no checkpoint."""
+    """Start from the variables of another model if model_dir has no checkpoint.
 
-    from_: Annotated[
-        str, About("A model directory or checkpoint, of estimax or of TensorFlow.")
-    ]
-    variables: Annotated[
-        str | tuple[str, ...] | None,
-        About(
-            "Regular expression that variable names must begin with, or several; null "
-            "loads only the variables in `vocabularies` and `renamed`."
-        ),
-    ] = ".*"
-    renamed: Annotated[
-        Mapping[str, str],
-        About("Variable names of this model to names of the other model."),
-    ] = field(default_factory=dict)
-    vocabularies: Annotated[
-        Mapping[str, VocabularyChange],
-        About("Variables whose rows are words, for a vocabulary that has changed."),
-    ] = field(default_factory=dict)
-    slots: Annotated[bool, About("Load the optimizer's state as well.")] = True
-    partial: Annotated[
-        bool,
-        About("Initialize variables that are missing or have another shape."),
-    ] = False
+    Args:
+      from_: A model directory or checkpoint, of estimax or of TensorFlow.
+      variables: Regular expression that variable names must begin with, or several;
+        null loads only the variables in `vocabularies` and `renamed`.
+      renamed: Variable names of this model to names of the other model.
+      vocabularies: Variables whose rows are words, for a vocabulary that has changed.
+      slots: Load the optimizer's state as well.
+      partial: Initialize variables that are missing or have another shape.
+    """
+
+    from_: str
+    variables: str | tuple[str, ...] | None = ".*"
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    vocabularies: Mapping[str, VocabularyChange] = field(default_factory=dict)
+    slots: bool = True
+    partial: bool = False
 
 
-@described(
-    "estimax.estimator.TrainSpec",
-    "estimator/train_evaluate.py",
-    "TrainSpec",
-    keys={"input_fn": "source"},
-    python_only={"saving_listeners": "Python objects"},
-)
 @dataclass(frozen=True, kw_only=True)
 class TrainSection:
-    """The source to train on, and when to stop."""
+    """The source to train on, and when to stop.
 
-    source: Annotated[str, About("A name in data.sources.")] = "train"
-    max_steps: Annotated[
-        int | None,
-        About("Stop at this step; null stops at the end of the data.", at_least=1),
-    ] = None
-    hooks: Annotated[tuple[HookConfig, ...], About("Hooks of training.")] = ()
+    Args:
+      source: A name in data.sources.
+      max_steps: Stop at this step; null stops at the end of the data.
+      hooks: Hooks of training.
+    """
+
+    source: str = "train"
+    max_steps: PositiveInt | None = None
+    hooks: tuple[HookConfig, ...] = ()
 
 
-_EVAL_STEPS = About("Batches to evaluate; null evaluates the whole source.", at_least=1)
-_THROTTLE = About("Least seconds between the starts of evaluations.", at_least=0)
-_START_DELAY = About(
-    "Seconds before the first evaluation of an evaluator in a process of its own.",
-    at_least=0,
-)
-_EVERY_STEPS = About(
-    "Evaluate at multiples of this many steps, instead of after each checkpoint.",
-    at_least=1,
-)
+class EvaluationSection:
+    """The descriptions of keys that all evaluations have.
+
+    Args:
+      source: A name in data.sources.
+      steps: Batches to evaluate; null evaluates the whole source.
+      throttle_secs: Least seconds between the starts of evaluations.
+      start_delay_secs: Seconds before the first evaluation of an evaluator in a process
+        of its own.
+      every_steps: Evaluate at multiples of this many steps, instead of after each
+        checkpoint.
+      hooks: Hooks of the evaluation.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedEval:
+class NamedEval(EvaluationSection):
     """One more evaluation, with its own source and cadence."""
 
-    source: Annotated[str, About("A name in data.sources.")]
-    steps: Annotated[int | None, _EVAL_STEPS] = None
-    throttle_secs: Annotated[float, _THROTTLE] = 0.0
-    start_delay_secs: Annotated[float, _START_DELAY] = 120.0
-    every_steps: Annotated[int | None, _EVERY_STEPS] = None
-    hooks: Annotated[tuple[HookConfig, ...], About("Hooks of the evaluation.")] = ()
+    source: str
+    steps: PositiveInt | None = None
+    throttle_secs: NonNegativeFloat = 0.0
+    start_delay_secs: NonNegativeFloat = 120.0
+    every_steps: PositiveInt | None = None
+    hooks: tuple[HookConfig, ...] = ()
 
 
-@described(
-    "estimax.estimator.EvalSpec",
-    "estimator/train_evaluate.py",
-    "EvalSpec",
-    keys={"input_fn": "source"},
-    elsewhere={"exporters": "`export`"},
-)
 @dataclass(frozen=True, kw_only=True)
-class EvalSection:
-    """Evaluation after each checkpoint and at the end of training."""
+class EvalSection(EvaluationSection):
+    """Evaluation after each checkpoint and at the end of training.
 
-    source: Annotated[str, About("A name in data.sources.")]
-    name: Annotated[
-        str | None,
-        About("Summaries are written to eval_<name>; null writes them to eval."),
-    ] = None
-    steps: Annotated[int | None, _EVAL_STEPS] = None
-    throttle_secs: Annotated[float, _THROTTLE] = 0.0
-    start_delay_secs: Annotated[float, _START_DELAY] = 120.0
-    every_steps: Annotated[int | None, _EVERY_STEPS] = None
-    hooks: Annotated[tuple[HookConfig, ...], About("Hooks of the evaluation.")] = ()
-    slices: Annotated[
-        Mapping[str, tuple[str | int, ...]],
-        About(
-            "Columns with values for which the metrics are also reported, such as "
-            "{gender: [F, M]}; the column must be that of a feature."
-        ),
-    ] = field(default_factory=dict)
-    also: Annotated[
-        Mapping[str, NamedEval],
-        About("More evaluations by name, each with its own source and cadence."),
-    ] = field(default_factory=dict)
+    Args:
+      name: Summaries are written to eval_<name>; null writes them to eval.
+      slices: Columns with values for which the metrics are also reported, such as
+        {gender: [F, M]}; the column must be that of a feature.
+      also: More evaluations by name, each with its own source and cadence.
+    """
+
+    source: str
+    name: str | None = None
+    steps: PositiveInt | None = None
+    throttle_secs: NonNegativeFloat = 0.0
+    start_delay_secs: NonNegativeFloat = 120.0
+    every_steps: PositiveInt | None = None
+    hooks: tuple[HookConfig, ...] = ()
+    slices: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
+    also: Mapping[str, NamedEval] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyStopping:
-    """Stop when a metric of an evaluation has not improved for some steps."""
+    """Stop when a metric of an evaluation has not improved for some steps.
 
-    metric: Annotated[str, About("The metric to compare.")] = "loss"
-    mode: Annotated[
-        Literal["min", "max"] | None,
-        About("Which value is better; null infers it from the metric's name."),
-    ] = None
-    steps: Annotated[
-        int, About("Stop after this many steps without a better value.", at_least=1)
-    ]
-    min_steps: Annotated[int, About("Never stop before this step.", at_least=0)] = 0
-    min_delta: Annotated[
-        float, About("Smaller improvements do not count.", at_least=0)
-    ] = 0.0
-    evaluation: Annotated[
-        str | None, About("A name in eval.also; null means eval itself.")
-    ] = None
+    Args:
+      metric: The metric to compare.
+      mode: Which value is better; null infers it from the metric's name.
+      steps: Stop after this many steps without a better value.
+      min_steps: Never stop before this step.
+      min_delta: Smaller improvements do not count.
+      evaluation: A name in eval.also; null means eval itself.
+    """
+
+    metric: str = "loss"
+    mode: Literal["min", "max"] | None = None
+    steps: PositiveInt
+    min_steps: NonNegativeInt = 0
+    min_delta: NonNegativeFloat = 0.0
+    evaluation: str | None = None
 
 
-_EXPORT_NAME = About("The directory below model_dir/export.")
-_KEEP = About("Bundles to keep; null keeps all.", at_least=1)
-_ASSETS = About("Files to copy into the bundle: name there to path.")
-_RECEIVER = About(
-    "What a request holds. columns: the features of the training input. examples: "
-    "serialized tf.train.Example, parsed as the features say. Or your own function."
-)
 Receiver = Literal["columns", "examples"] | CodeName
 
 
-@described(
-    "estimax.export.BestExporter",
-    "export/exporters.py",
-    "BestExporter",
-    keys={
-        "compare_fn": "metric",
-        "exports_to_keep": "keep",
-        "assets_extra": "assets",
-        "serving_input_receiver_fn": "receiver",
-    },
-    python_only={"event_file_pattern": "ignored", "as_text": "ignored"},
-)
+class ExporterSection:
+    """The descriptions of keys that several exports have.
+
+    Args:
+      name: The directory below model_dir/export.
+      keep: Bundles to keep; null keeps all.
+      assets: Files to copy into the bundle: name there to path.
+      receiver: What a request holds. columns: the features of the training input.
+        examples: serialized tf.train.Example, parsed as the features say. Or your own
+        function.
+    """
+
+
 @dataclass(frozen=True, kw_only=True)
-class BestExport:
-    """Export a bundle after each evaluation that is better than all before it."""
+class BestExport(ExporterSection):
+    """Export a bundle after each evaluation that is better than all before it.
 
-    type: Annotated[Literal["best"], About("After the best evaluation.")] = "best"
-    name: Annotated[str, _EXPORT_NAME] = "best"
-    metric: Annotated[str, About("The metric to compare.")] = "loss"
-    mode: Annotated[
-        Literal["min", "max"] | None,
-        About("Which value is better; null infers it from the metric's name."),
-    ] = None
-    keep: Annotated[int | None, _KEEP] = 5
-    assets: Annotated[Mapping[str, str], _ASSETS] = field(default_factory=dict)
-    receiver: Annotated[Receiver, _RECEIVER] = "columns"
+    Args:
+      type: After the best evaluation.
+      metric: The metric to compare.
+      mode: Which value is better; null infers it from the metric's name.
+    """
+
+    type: Literal["best"] = "best"
+    name: str = "best"
+    metric: str = "loss"
+    mode: Literal["min", "max"] | None = None
+    keep: PositiveInt | None = 5
+    assets: Mapping[str, str] = field(default_factory=dict)
+    receiver: Receiver = "columns"
 
 
-@described(
-    "estimax.export.LatestExporter",
-    "export/exporters.py",
-    "LatestExporter",
-    keys={
-        "exports_to_keep": "keep",
-        "assets_extra": "assets",
-        "serving_input_receiver_fn": "receiver",
-    },
-    python_only={"as_text": "ignored"},
-)
 @dataclass(frozen=True, kw_only=True)
-class LatestExport:
-    """Export a bundle after each evaluation."""
+class LatestExport(ExporterSection):
+    """Export a bundle after each evaluation.
 
-    type: Annotated[Literal["latest"], About("After each evaluation.")] = "latest"
-    name: Annotated[str, _EXPORT_NAME] = "latest"
-    keep: Annotated[int | None, _KEEP] = 5
-    assets: Annotated[Mapping[str, str], _ASSETS] = field(default_factory=dict)
-    receiver: Annotated[Receiver, _RECEIVER] = "columns"
+    Args:
+      type: After each evaluation.
+    """
+
+    type: Literal["latest"] = "latest"
+    name: str = "latest"
+    keep: PositiveInt | None = 5
+    assets: Mapping[str, str] = field(default_factory=dict)
+    receiver: Receiver = "columns"
 
 
-@described(
-    "estimax.export.FinalExporter",
-    "export/exporters.py",
-    "FinalExporter",
-    keys={"assets_extra": "assets", "serving_input_receiver_fn": "receiver"},
-    python_only={"as_text": "ignored"},
-)
 @dataclass(frozen=True, kw_only=True)
-class FinalExport:
-    """Export a bundle at the end of training."""
+class FinalExport(ExporterSection):
+    """Export a bundle at the end of training.
 
-    type: Annotated[Literal["final"], About("At the end of training.")] = "final"
-    name: Annotated[str, _EXPORT_NAME] = "final"
-    assets: Annotated[Mapping[str, str], _ASSETS] = field(default_factory=dict)
-    receiver: Annotated[Receiver, _RECEIVER] = "columns"
+    Args:
+      type: At the end of training.
+    """
+
+    type: Literal["final"] = "final"
+    name: str = "final"
+    assets: Mapping[str, str] = field(default_factory=dict)
+    receiver: Receiver = "columns"
 
 
 Export = BestExport | LatestExport | FinalExport
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """A run file: data, features, model, optimizers, training and exports."""
+class SpaceSection:
+    """The values that a sweep tries at one address. Give exactly one of the keys.
 
-    schema: Annotated[Literal["estimax/run/v1"], About("The version of this format.")]
-    name: Annotated[
-        str, About("The name of the run, for ${name} and the logs.", inferred=True)
-    ]
-    seed: Annotated[
-        int,
-        About(
-            "Seed of initial weights, dropout and shuffling.",
-            at_least=0,
-            at_most=2**32 - 1,  # jax keeps 32 bits: 2**32 would be the same as 0
-        ),
-    ] = 0
-    include: Annotated[
-        tuple[str, ...],
-        About("Files to merge, relative to this file, whose values take precedence."),
-    ] = ()
-    vars: Annotated[
-        Mapping[str, Any], About("Values to use elsewhere as ${vars.x}.")
-    ] = field(default_factory=dict)
-    metadata: Annotated[
-        Mapping[str, Any], About("Any values for your own use; estimax ignores them.")
-    ] = field(default_factory=dict)
-    run: Annotated[
-        RunSection, About("Model directory, checkpoints and logging.", inferred=True)
-    ]
-    data: Annotated[DataSection, About("Where the examples are.")]
-    features: Annotated[
-        Mapping[str, FeatureConfig], About("The inputs of the model by name.")
-    ] = field(default_factory=dict)
-    model: Annotated[
-        ModelConfig,
-        About(
-            "A canned model, or a class of your own. Without it, features and model "
-            "are chosen from the data.",
-            inferred=True,
-        ),
-    ]
-    optimizers: Annotated[OptimizersSection, About("An optimizer for each part.")] = (
-        field(default_factory=OptimizersSection)
-    )
-    warm_start: Annotated[
-        WarmStartSection | None, About("A model whose variables to start from.")
-    ] = None
-    train: Annotated[TrainSection, About("The source and when to stop.")] = (
-        TrainSection()
-    )
-    eval: Annotated[EvalSection | None, About("Evaluation during training.")] = None
-    early_stopping: Annotated[
-        EarlyStopping | None, About("Stop when a metric no longer improves.")
-    ] = None
-    export: Annotated[
-        tuple[Export, ...], About("Bundles to write after evaluations.")
-    ] = ()
-    serving: Annotated[
-        ServingSection | None, About("How `estimax serve` serves the bundles.")
-    ] = None
-    sweep: Annotated[
-        SweepSection | None, About("Values to try, for `estimax sweep`.")
-    ] = None
+    Args:
+      choice: One of these values.
+      uniform: A number between two limits.
+      log_uniform: A number between two limits, uniform in its logarithm.
+      int_uniform: A whole number between two limits, both included.
+    """
+
+    choice: Annotated[tuple[Any, ...], Items(at_least=1)] | None = None
+    uniform: Annotated[tuple[float, ...], Items(at_least=2)] | None = None
+    log_uniform: Annotated[tuple[PositiveFloat, ...], Items(at_least=2)] | None = None
+    int_uniform: Annotated[tuple[int, ...], Items(at_least=2)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneSection:
+    """Stop a trial early if its metric is worse than the median of the others.
+
+    Args:
+      min_evals: Evaluations of a trial before it may be stopped.
+      min_trials: Other trials that must have come as far.
+    """
+
+    min_evals: PositiveInt = 2
+    min_trials: PositiveInt = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSection:
+    """Trials of the run with different values, started by `estimax sweep`.
+
+    Args:
+      method: random: independent trials; grid: every combination of the choices;
+        optuna: trials that learn from earlier ones. All need optuna (pip install
+        estimax[sweep]).
+      trials: Number of trials; a grid has as many as combinations.
+      processes: Trials that run at the same time.
+      metric: The metric to improve; by default that of the head, such as auc.
+      mode: Whether a small or a large metric is better; null decides by its name.
+      prune: Stop bad trials early; null runs all to the end.
+      space: Addresses of the run, as for --set, with the values to try.
+    """
+
+    method: Literal["random", "grid", "optuna"] = "random"
+    trials: PositiveInt = 20
+    processes: PositiveInt = 1
+    metric: str | None = None
+    mode: Literal["min", "max"] | None = None
+    prune: PruneSection | None = None
+    space: Mapping[str, SpaceSection] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run file: data, features, model, optimizers, training and exports.
+
+    Args:
+      schema: The version of this format.
+      name: The name of the run, for ${name} and the logs.
+      seed: Seed of initial weights, dropout and shuffling.
+      include: Files to merge, relative to this file, whose values take precedence.
+      vars: Values to use elsewhere as ${vars.x}.
+      metadata: Any values for your own use; estimax ignores them.
+      run: Model directory, checkpoints and logging.
+      data: Where the examples are.
+      features: The inputs of the model by name.
+      model: A canned model, or a class of your own. Without it, features and model are
+        chosen from the data.
+      optimizers: An optimizer for each part.
+      warm_start: A model whose variables to start from.
+      train: The source and when to stop.
+      eval: Evaluation during training.
+      early_stopping: Stop when a metric no longer improves.
+      export: Bundles to write after evaluations.
+      serving: How `estimax serve` serves the bundles.
+      sweep: Values to try, for `estimax sweep`.
+    """
+
+    schema: Literal["estimax/run/v1"]
+    name: Annotated[str, INFERRED]
+    seed: Annotated[int, Limits(at_least=0, at_most=2**32 - 1)] = 0
+    include: tuple[str, ...] = ()
+    vars: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    run: Annotated[RunSection, INFERRED]
+    data: DataSection
+    features: Mapping[str, FeatureConfig] = field(default_factory=dict)
+    model: Annotated[ModelConfig, INFERRED]
+    optimizers: OptimizersSection = field(default_factory=OptimizersSection)
+    warm_start: WarmStartSection | None = None
+    train: TrainSection = TrainSection()
+    eval: EvalSection | None = None
+    early_stopping: EarlyStopping | None = None
+    export: tuple[Export, ...] = ()
+    serving: ServingSection | None = None
+    sweep: SweepSection | None = None
