@@ -170,6 +170,15 @@ def test_only_the_kernels_import_numba():
         assert is_kernel or not roots & {"numba", "llvmlite"}, path
 
 
+def test_every_public_class_name_is_defined_once():
+    places = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
 def _files_of(package):
     path = PACKAGE.joinpath(*package.split("."))
     files = list(path.rglob("*.py")) or [path.with_suffix(".py")]

@@ -167,7 +167,7 @@ class Bundle:
     plan: plans.HostPlan
     arguments: Mapping[str, ArgumentSpec]
     weights: Mapping[str, jax.Array]
-    _programs: Mapping[str, functions.Program]  # by signature
+    _programs: Mapping[str, functions.BundleProgram]  # by signature
     _files: BundleFiles
     _parse_examples: ParseExamples | None = None
     csv: CsvRequest | None = None

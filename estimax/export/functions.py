@@ -151,7 +151,7 @@ def write_function(bundle: Path, stem: str, exported: export.Exported) -> None:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Program:
+class BundleProgram:
     """A function of a bundle, shared by all loaded versions that have the same files.
 
     `content` tells programs apart. `call(weights, inputs)` is compiled by jax for each
@@ -165,10 +165,10 @@ class Program:
 
 
 _lock = threading.Lock()  # bundles may be loaded in several threads
-_in_use: WeakValueDictionary[str, Program] = WeakValueDictionary()  # by content
+_in_use: WeakValueDictionary[str, BundleProgram] = WeakValueDictionary()  # by content
 
 
-def load_program(read: Read, stem: str, content: str) -> Program:
+def load_program(read: Read, stem: str, content: str) -> BundleProgram:
     """Return the program with this content; read it unless it is in use.
 
     A new version of a model, which has other weights only, is neither read nor compiled
@@ -177,7 +177,7 @@ def load_program(read: Read, stem: str, content: str) -> Program:
     found = _in_use.get(content)
     if found is None:
         exported = read_function(read, stem)
-        made = Program(content, exported, jax.jit(exported.call))
+        made = BundleProgram(content, exported, jax.jit(exported.call))
         with _lock:
             found = _in_use.setdefault(content, made)
     return found
@@ -189,7 +189,7 @@ def is_in_use(content: str) -> bool:
 
 
 def compile_together(
-    programs: Mapping[str, Program],
+    programs: Mapping[str, BundleProgram],
     weights: Mapping[str, Any],
     inputs: Mapping[str, Any],
 ) -> Any:

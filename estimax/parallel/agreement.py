@@ -27,7 +27,7 @@ _MOST_SHOWN = 3  # settings in a message, and hints
 _MOST_CHARACTERS = 200  # of a value
 
 
-class Items(Protocol):
+class Sliceable(Protocol):
     """A list, a text, `Strings` or an array."""
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Listed:
       digest: Stands for all of them.
     """
 
-    items: Items
+    items: Slices
     digest: str
 
     @classmethod
@@ -133,7 +133,7 @@ def _window(peers: Processes, topic: str, text: str) -> str:
     return f"{before}{text[start:end]}{after}"
 
 
-def _first_difference(peers: Processes, topic: str, items: Items) -> int:
+def _first_difference(peers: Processes, topic: str, items: Sliceable) -> int:
     """Return the first place at which the items of the processes differ."""
     low, high = 0, min(peers.gather(topic, len(items)))
     # Items before `low` are equal. The first difference is at `high` or before.
