@@ -46,7 +46,7 @@ class Listed:
       digest: Stands for all of them.
     """
 
-    items: Slices
+    items: Sliceable
     digest: str
 
     @classmethod
