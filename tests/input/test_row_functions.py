@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import datetime
+import decimal
+import enum
 import functools
 import itertools
 import json
@@ -12,9 +15,11 @@ import operator
 import os
 import pickle
 import random
+import re
 import sys
 import threading
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -861,3 +866,99 @@ def test_values_are_the_same_only_with_equal_types_and_bits():
     assert not is_same(1, True)
     assert not is_same(np.float32(1), np.float64(1))
     assert not is_same({"a": 1, "b": 2}, {"b": 2, "a": 1})
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Loud(enum.Enum):
+    RED = 1
+
+    def __hash__(self):
+        return counted.append(self) or 1
+
+
+class Unbound:
+    """A proxy of an object that is there only at some times."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("there is no request")
+
+    def __getattr__(self, name):
+        raise RuntimeError("there is no request")
+
+
+def _nest(depth: int) -> list[Any]:
+    outer: list[Any] = []
+    for _ in range(depth):
+        outer = [outer]
+    return outer
+
+
+counted: list[Any] = []
+UNBOUND, NESTED = Unbound(), _nest(5000)
+HOLIDAYS = {datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1, 5)}
+VALUES = {
+    "dates": HOLIDAYS,
+    "times": frozenset((datetime.timedelta(1), datetime.time(3, tzinfo=datetime.UTC))),
+    "members": {Colour.RED, (Colour.BLUE, 2)},
+    "numbers": {decimal.Decimal("1.5"): 1, uuid.UUID(int=5): 2},
+    "pattern": {re.compile("a+"): 1},
+}
+OTHER_VALUES = {
+    "objects": {object()},
+    "pairs": {("a", object())},
+    "frozen": frozenset((object(),)),
+    "functions": {helper: 1},
+    "nested functions": {(1, helper): 1},
+    "methods": {Loud.RED},
+}
+
+
+def _count_values(values: Any, r: Any) -> Any:
+    return r["f"] * len(values)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values_of_the_standard_library_are_constants(name, monkeypatch):
+    fn = functools.partial(_count_values, VALUES[name])
+    data = Dataset.from_tensor_slices(SOURCE)
+    check_same(lambda: data.map(fn).batch(50), monkeypatch)
+    assert len(list(data.map(fn).prefetch(4))) == 200
+
+
+@pytest.mark.parametrize("name", OTHER_VALUES)
+def test_sets_and_keys_of_other_objects_are_not_copied(name, monkeypatch):
+    fn = functools.partial(_count_values, OTHER_VALUES[name])
+    data = Dataset.from_tensor_slices(SOURCE)
+    check_same(lambda: data.map(fn).batch(50), monkeypatch, blocks=False)
+    for verb in (Dataset.cache, Dataset.ignore_errors, lambda d: d.prefetch(4)):
+        assert len(list(verb(data.map(fn)))) == 200
+    assert len(list(data.map(fn, num_parallel_calls=2))) == 200
+
+
+def _name_unbound(r):
+    return r["f"] * 2 if UNBOUND is not None else 0
+
+
+def _name_nested(r):
+    return r["f"] * 2 if NESTED is not None else 0
+
+
+@pytest.mark.parametrize("fn", [_name_unbound, _name_nested])
+def test_a_function_that_cannot_be_copied_is_called_by_row(fn, monkeypatch):
+    data = Dataset.from_tensor_slices(SOURCE)
+    check_same(lambda: data.map(fn).batch(50), monkeypatch, blocks=False)
+    assert len(list(data.map(fn).prefetch(4))) == 200
+    assert len(list(data.map(fn, num_parallel_calls=2).ignore_errors())) == 200
+
+
+def test_a_date_does_not_give_the_time():
+    day = datetime.datetime(2020, 1, 1)
+    rows = Dataset.from_tensor_slices(SOURCE)
+    data = rows.map(lambda r: r["f"] * day.now().microsecond)
+    assert len(list(data.batch(50))) == 4
+    assert data.node.function.obstacle == "uses the time"

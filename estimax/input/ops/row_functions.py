@@ -109,7 +109,10 @@ class RowFunction:
 
     @cached_property
     def _is_promising(self) -> bool:
-        return not Sandbox(self._fn).is_doubtful
+        try:
+            return not Sandbox(self._fn).is_doubtful
+        except Exception:  # objects of the user may raise whatever is asked of them
+            return False
 
     @property
     def advice(self) -> str:

@@ -22,11 +22,18 @@ from __future__ import annotations
 import builtins
 import collections
 import contextlib
+import datetime
+import decimal
+import enum
+import fractions
 import functools
 import inspect
 import operator
+import re
 import sys
 import types
+import uuid
+import zoneinfo
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, repeat
 from typing import Any, NoReturn
@@ -50,6 +57,17 @@ _HARMLESS = {name: getattr(builtins, name) for name in _BUILTINS.split()}
 _CONSTANTS = frozenset(
     (bool, int, float, complex, str, bytes, type(None), type(...), range, slice)
 )
+# Immutable objects of the standard library, by exact type as well.
+_VALUES = frozenset(
+    (
+        *(datetime.date, datetime.timedelta, datetime.timezone, zoneinfo.ZoneInfo),
+        *(decimal.Decimal, fractions.Fraction, re.Pattern, uuid.UUID),
+    )
+)
+_TIMES = frozenset((datetime.datetime, datetime.time))
+_ZONES = frozenset((type(None), datetime.timezone, zoneinfo.ZoneInfo))
+# Methods of dates that read the clock.
+_CLOCKS = frozenset(("now", "today", "utcnow"))
 _TRUSTED = (
     *(value for value in _HARMLESS.values() if isinstance(value, type)),
     *(collections.OrderedDict, collections.namedtuple, Strings, Sparse, Ragged),
@@ -155,11 +173,12 @@ class Sandbox:
         kind = type(value)
         if kind in (dict, collections.OrderedDict, list, set):
             self._items += len(value)
-            if self._items <= _MOST_ITEMS:
+            if self._items <= _MOST_ITEMS and (kind is list or _has_plain_keys(value)):
                 return self._container(value, name)
         elif kind in (tuple, frozenset) or _is_record(kind):
             self._items += len(value)
-            if self._items <= _MOST_ITEMS:
+            is_plain = kind is not frozenset or _has_plain_keys(value)
+            if self._items <= _MOST_ITEMS and is_plain:
                 parts = [self.copy(part) for part in value]
                 return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
         elif kind is np.ndarray and not value.dtype.hasobject:
@@ -222,6 +241,10 @@ class Sandbox:
         What the code assigns lands in these copies, where `change` finds it.
         """
         code = fn.__code__
+        names = set(_names_in(code))
+        if any(name not in fn.__globals__ for name in names & _CLOCKS):
+            self.is_doubtful = True
+            return _Refusing(self, "the time")
         module = self._globals(fn.__globals__)
         outer = tuple(zip(code.co_freevars, fn.__closure__ or (), strict=True))
         cells = tuple(self._cell(cell) for _, cell in outer)
@@ -229,7 +252,7 @@ class Sandbox:
         self._remember(fn, made)  # before what it refers to, which may refer to it
         for part in ("__code__", "__defaults__", "__kwdefaults__"):
             self._outside.add_variable(getattr, fn, part)
-        for name in set(_names_in(code)) - module.seen:
+        for name in names - module.seen:
             self._add_global(module, name)
         for (name, cell), copy in zip(outer, cells, strict=True):
             self._fill(name, cell, copy)
@@ -510,6 +533,10 @@ def _is_trusted(value: Any) -> bool:
         return not isinstance(value, np.void | np.object_)
     if id(value) in _TRUSTED_IDS or isinstance(value, np.dtype | Strings | Sparse):
         return True
+    if type(value) in _VALUES or _is_plain_member(value):
+        return True
+    if type(value) in _TIMES:
+        return type(value.tzinfo) in _ZONES
     owner = value if isinstance(value, type) else type(value)
     module = str(getattr(owner, "__module__", ""))
     if module.partition(".")[0] == "estimax":
@@ -520,6 +547,42 @@ def _is_trusted(value: Any) -> bool:
             return True
         return _is_of_numpy(value)
     return type(value) is types.FunctionType and _is_of_numpy(value)
+
+
+def _has_plain_keys(keys: Iterable[Any]) -> bool:
+    """Return whether no code of the user runs when keys are hashed and compared."""
+    return all(_is_plain(key) for key in keys)
+
+
+def _is_plain(key: Any) -> bool:
+    kind = type(key)
+    if kind in _CONSTANTS:
+        return True
+    if kind in (tuple, frozenset) or _is_record(kind):
+        return _has_plain_keys(key)
+    return _is_trusted(key)
+
+
+def _is_plain_member(value: Any) -> bool:
+    """Return whether a value is a constant of an enumeration without methods."""
+    kind = type(value)
+    if not issubclass(kind, enum.Enum) or type(value.value) not in _CONSTANTS:
+        return False
+    # `IntEnum` and such copy functions of the module `enum` into each class.
+    return all(
+        base.__module__ in ("enum", "builtins")
+        or not any(map(_is_of_user, vars(base).values()))
+        for base in kind.__mro__
+    )
+
+
+def _is_of_user(value: Any) -> bool:
+    """Return whether a value in a class is a function that the user has written."""
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    if isinstance(value, types.FunctionType):
+        return value.__module__ != "enum"
+    return isinstance(value, property)
 
 
 def _is_of_numpy(value: Any) -> bool:
