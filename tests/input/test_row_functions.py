@@ -41,6 +41,7 @@ from estimax.input import (
     parse_single_example,
 )
 from estimax.input.ops.row_functions import RowFunction, is_same
+from estimax.input.ops.sandbox import Sandbox
 
 NAMES = ["age", "score", "city", "label"]
 DEFAULTS: list[Any] = [[-1], [0.5], ["none"], [0.0]]
@@ -962,3 +963,34 @@ def test_a_date_does_not_give_the_time():
     data = rows.map(lambda r: r["f"] * day.now().microsecond)
     assert len(list(data.batch(50))) == 4
     assert data.node.function.obstacle == "uses the time"
+
+
+class Named:
+    """An object whose attributes are named like those of many objects."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._object, self._sandbox, self._module = name, 2.0, 3.0, 4.0
+
+    def scale(self, r):
+        return {self._name: r["f"] * self._object * self._sandbox - self._module}
+
+
+def test_an_object_may_have_attributes_of_any_name(monkeypatch):
+    data = Dataset.from_tensor_slices(SOURCE)
+    check_same(lambda: data.map(Named("a").scale).batch(50), monkeypatch)
+
+
+def test_a_function_with_many_constants_is_copied_once(monkeypatch):
+    pairs = [(i, i + 1) for i in range(2000)]
+    copied = []
+    first = Sandbox.__init__
+
+    def count(self, *args, **options):
+        copied.append(self)
+        first(self, *args, **options)
+
+    monkeypatch.setattr(Sandbox, "__init__", count)
+    data = Dataset.from_tensor_slices(np.arange(400.0)).map(lambda x: x * pairs[3][1])
+    assert len(list(data.batch(20))) == 20
+    assert data.node.function.obstacle is None
+    assert len(copied) <= 3  # for a guess, the first block, and all others

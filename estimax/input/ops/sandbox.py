@@ -87,7 +87,7 @@ _RECORD_METHODS = frozenset(
 )
 # Items of the lists and dicts that are copied: they are compared around every block.
 _MOST_ITEMS = 10_000
-_MOST_COPIES = 1000  # a sandbox that holds more is made anew
+_MOST_COPIES = 1000  # a sandbox to which calls have added more is made anew
 _MISSING = object()
 
 
@@ -122,6 +122,7 @@ class Sandbox:
         self._arrays: list[tuple[Any, bytes, str]] = []
         self._variables: list[tuple[types.CellType, Any, str]] = []
         self.function = self.copy(fn)
+        self._copies_at_first = len(self._copies)
 
     def refuse(self, what: str) -> NoReturn:
         """Refuse the current call; `what` completes "the function …"."""
@@ -134,7 +135,7 @@ class Sandbox:
             is_same = self._outside.change() is None
         except ValueError:  # a variable of an enclosing function was deleted
             return False
-        return is_same and len(self._copies) <= _MOST_COPIES
+        return is_same and len(self._copies) - self._copies_at_first <= _MOST_COPIES
 
     def change(self) -> str | None:
         """Return what calls have assigned or changed; None if there is nothing."""
@@ -187,8 +188,9 @@ class Sandbox:
             return self._function(value)
         elif kind is types.MethodType and hasattr(value.__self__, "__dict__"):
             if not isinstance(value.__self__, type | types.ModuleType):
-                self_view = _ObjectView(self, value.__self__)
-                return types.MethodType(self.copy(value.__func__), self_view)
+                owner = value.__self__
+                view = _ObjectView(self, f"uses a {type(owner).__name__} object", owner)
+                return types.MethodType(self.copy(value.__func__), view)
         elif kind is functools.partial:
             options = {key: self.copy(part) for key, part in value.keywords.items()}
             args = [self.copy(part) for part in value.args]
@@ -198,15 +200,15 @@ class Sandbox:
         elif isinstance(value, type) and issubclass(value, BaseException):
             return _error_of(value.__qualname__, value.__module__)
         self.is_doubtful = True
-        return _Refusing(self, name)
+        return _Refusing(self, f"uses {name}")
 
     def _module(self, module: types.ModuleType) -> Any:
         root, _, rest = module.__name__.partition(".")
         if root not in ("numpy", "estimax"):
             self.is_doubtful = True
         if root == "numpy" and rest.startswith("random"):
-            return _Refusing(self, "random numbers")
-        return _ModuleView(self, module)
+            return _Refusing(self, "uses random numbers")
+        return _ModuleView(self, f"uses {module.__name__}", module)
 
     def _container(self, value: Any, name: str) -> Any:
         """Copy a list, set or dict."""
@@ -244,7 +246,7 @@ class Sandbox:
         names = set(_names_in(code))
         if any(name not in fn.__globals__ for name in names & _CLOCKS):
             self.is_doubtful = True
-            return _Refusing(self, "the time")
+            return _Refusing(self, "uses the time")
         module = self._globals(fn.__globals__)
         outer = tuple(zip(code.co_freevars, fn.__closure__ or (), strict=True))
         cells = tuple(self._cell(cell) for _, cell in outer)
@@ -290,7 +292,7 @@ class Sandbox:
         if name in _HARMLESS:
             return value
         self.is_doubtful = True
-        return _Refusing(self, name)
+        return _Refusing(self, f"uses {name}")
 
     def _cell(self, cell: types.CellType) -> types.CellType:
         """Return the cell that stands for a variable of an enclosing function."""
@@ -393,78 +395,73 @@ class _Watch:
         return "changed"  # by another thread, which has changed it back
 
 
-class _Refusing:
+class _StandIn:
+    """What a copy gets in place of an object; every operator on it refuses.
+
+    Its own attributes have names that no class of a user has: `self._name` in a method
+    of a user must be found in the object of the user.
+    """
+
+    __slots__ = ("_estimax_object", "_estimax_sandbox", "_estimax_use")
+    _estimax_object: Any
+    _estimax_sandbox: Sandbox
+    _estimax_use: str  # completes "the function …"
+
+    def __init__(self, sandbox: Sandbox, use: str, value: Any = None) -> None:
+        object.__setattr__(self, "_estimax_sandbox", sandbox)
+        object.__setattr__(self, "_estimax_use", use)
+        object.__setattr__(self, "_estimax_object", value)
+
+
+class _Refusing(_StandIn):
     """Stands for an object that is not known to be harmless; every use refuses."""
 
-    __slots__ = ("_name", "_sandbox")
-
-    def __init__(self, sandbox: Sandbox, name: str) -> None:
-        object.__setattr__(self, "_sandbox", sandbox)
-        object.__setattr__(self, "_name", name)
-
-    _sandbox: Sandbox
-    _name: str
+    __slots__ = ()
 
     def __getattr__(self, name: str) -> NoReturn:
-        self._sandbox.refuse(f"uses {self._name}")
+        self._estimax_sandbox.refuse(self._estimax_use)
 
     @property
     def __class__(self) -> NoReturn:  # `isinstance` asks for it
-        self._sandbox.refuse(f"uses {self._name}")
+        self._estimax_sandbox.refuse(self._estimax_use)
 
     @__class__.setter
     def __class__(self, kind: type) -> None:
-        self._sandbox.refuse(f"uses {self._name}")
+        self._estimax_sandbox.refuse(self._estimax_use)
 
 
-class _ModuleView:
+class _ModuleView(_StandIn):
     """The attributes of a module, of which each is copied when it is used."""
 
-    __slots__ = ("_module", "_name", "_sandbox")
-
-    def __init__(self, sandbox: Sandbox, module: types.ModuleType) -> None:
-        object.__setattr__(self, "_sandbox", sandbox)
-        object.__setattr__(self, "_module", module)
-        object.__setattr__(self, "_name", module.__name__)
-
-    _sandbox: Sandbox
-    _module: types.ModuleType
-    _name: str
+    __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
         # Read again with every use, because the program may assign to it.
-        value = getattr(self._module, name)
-        return self._sandbox.copy(value, f"{self._name}.{name}")
+        module = self._estimax_object
+        value = getattr(module, name)
+        return self._estimax_sandbox.copy(value, f"{module.__name__}.{name}")
 
 
-class _ObjectView:
+class _ObjectView(_StandIn):
     """The attributes of the object whose method is mapped; it cannot be changed."""
 
-    __slots__ = ("_name", "_object", "_sandbox")
-
-    def __init__(self, sandbox: Sandbox, value: Any) -> None:
-        object.__setattr__(self, "_sandbox", sandbox)
-        object.__setattr__(self, "_object", value)
-        object.__setattr__(self, "_name", f"a {type(value).__name__} object")
-
-    _sandbox: Sandbox
-    _object: Any
-    _name: str
+    __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        own = vars(self._object)
+        value, sandbox = self._estimax_object, self._estimax_sandbox
+        own = vars(value)
         if name in own:
-            return self._sandbox.copy(own[name], f"self.{name}")
-        found = inspect.getattr_static(type(self._object), name, _MISSING)
+            return sandbox.copy(own[name], f"self.{name}")
+        found = inspect.getattr_static(type(value), name, _MISSING)
         if isinstance(found, types.FunctionType):
-            return types.MethodType(self._sandbox.copy(found), self)
+            return types.MethodType(sandbox.copy(found), self)
         if isinstance(found, staticmethod):
-            return self._sandbox.copy(found.__func__)
+            return sandbox.copy(found.__func__)
         if isinstance(found, property):
-            return self._sandbox.copy(found.fget)(self)
+            return sandbox.copy(found.fget)(self)
         if found is _MISSING:
             raise AttributeError(name)
-        return self._sandbox.copy(found, f"self.{name}")
+        return sandbox.copy(found, f"self.{name}")
 
 
 _OPERATORS = """
@@ -477,19 +474,12 @@ rshift rsub rtruediv rxor setattr setitem str sub subclasscheck truediv trunc xo
 """
 
 
-def _refuse_operators(kind: type) -> None:
-    """Let every operator on objects of a class refuse."""
-
-    def refuse(self: Any, *args: Any, **options: Any) -> NoReturn:
-        sandbox: Sandbox = self._sandbox
-        sandbox.refuse(f"uses {self._name}")
-
-    for name in _OPERATORS.split():
-        setattr(kind, f"__{name}__", refuse)
+def _refuse_operator(self: _StandIn, *args: Any, **options: Any) -> NoReturn:
+    self._estimax_sandbox.refuse(self._estimax_use)
 
 
-for _kind in (_Refusing, _ModuleView, _ObjectView):
-    _refuse_operators(_kind)
+for _name in _OPERATORS.split():
+    setattr(_StandIn, f"__{_name}__", _refuse_operator)
 
 
 @functools.cache
