@@ -994,3 +994,118 @@ def test_a_function_with_many_constants_is_copied_once(monkeypatch):
     assert len(list(data.batch(20))) == 20
     assert data.node.function.obstacle is None
     assert len(copied) <= 3  # for a guess, the first block, and all others
+
+
+@functools.cache
+def read_factor():
+    return 2.0
+
+
+def _ask_again(r):
+    while True:
+        try:
+            return r["f"] * read_factor()
+        except:  # noqa: E722
+            continue
+
+
+def _ask_again_by_name(r):
+    while True:
+        try:
+            return r["f"] * read_factor()
+        except (ValueError, BaseException):
+            continue
+
+
+def _ask_again_at_last(r):
+    value = None
+    while value is None:
+        try:
+            value = r["f"] * read_factor()
+        finally:
+            continue  # noqa: B012
+    return value
+
+
+def _ask_again_in_block(r):
+    class Quiet:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return True
+
+    while True:
+        with Quiet():
+            return r["f"] * read_factor()
+
+
+def _ask_in_helper(r):
+    return _ask_again(r)
+
+
+class Asking:
+    def ask(self, r):
+        return self.ask_again(r)
+
+    def ask_again(self, r):
+        while True:
+            try:
+                return r["f"] * read_factor()
+            except:  # noqa: E722
+                continue
+
+
+REPEATING = [_ask_again, _ask_again_by_name, _ask_again_at_last, _ask_again_in_block]
+
+
+@pytest.mark.parametrize("fn", [*REPEATING, _ask_in_helper, Asking().ask])
+def test_a_loop_that_tries_again_ends(fn, monkeypatch):
+    data = Dataset.from_tensor_slices(SOURCE).map(fn)
+    assert len(list(data.batch(50))) == 4
+    assert data.node.function.obstacle == "may handle all exceptions"
+
+
+def _release_at_last(r):
+    try:
+        value = r["f"] * 2
+    finally:
+        scale = 3.0
+    return value * scale
+
+
+def _name_an_exception(r):
+    """Return what has no handler: the word except: is in a text."""
+    try:
+        return r["f"] * 2
+    except (ValueError, KeyError):
+        return 0.0
+
+
+@pytest.mark.parametrize("fn", [_release_at_last, _name_an_exception])
+def test_other_handlers_do_not_end_blocks(fn, monkeypatch):
+    data = Dataset.from_tensor_slices(SOURCE)
+    check_same(lambda: data.map(fn).batch(50), monkeypatch)
+
+
+def test_a_lambda_in_a_chain_is_called_for_blocks(monkeypatch):
+    def make():
+        return (
+            Dataset.from_tensor_slices(SOURCE)
+            .map(
+                lambda r: r["f"]
+                * 2
+                + 1
+            )
+            .batch(50)
+        )  # fmt: skip
+
+    check_same(make, monkeypatch)
+
+
+def test_a_function_without_source_is_called_by_row(monkeypatch):
+    names: dict[str, Any] = {}
+    exec("def double(r):\n    return r['f'] * 2\n", names)
+    data = Dataset.from_tensor_slices(SOURCE)
+    make = lambda: data.map(names["double"]).batch(50)  # noqa: E731
+    check_same(make, monkeypatch, blocks=False)

@@ -14,11 +14,13 @@ one by one.
 
 Nothing here depends on how an interpreter compiles functions. The names that a code
 object lists only say which globals to copy: a name that is missing from the list is a
-`NameError` in the copy, and the rows are mapped one by one.
+`NameError` in the copy, and the rows are mapped one by one. The source text says if a
+function can catch a refusal, and then it is not called in a sandbox at all.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import collections
 import contextlib
@@ -28,6 +30,7 @@ import enum
 import fractions
 import functools
 import inspect
+import linecache
 import operator
 import re
 import sys
@@ -243,6 +246,10 @@ class Sandbox:
         What the code assigns lands in these copies, where `change` finds it.
         """
         code = fn.__code__
+        linecache.lazycache(code.co_filename, fn.__globals__)  # a module in a zip file
+        if _may_catch_refusals(code):
+            self.is_doubtful = True
+            return _Refusing(self, "may handle all exceptions")
         names = set(_names_in(code))
         if any(name not in fn.__globals__ for name in names & _CLOCKS):
             self.is_doubtful = True
@@ -602,6 +609,47 @@ def _error_of(name: str, module: str) -> type:
     all rows. The exception leaves the function instead.
     """
     return type(name, (Exception,), {"__module__": module})
+
+
+@functools.lru_cache(maxsize=4096)
+def _may_catch_refusals(code: types.CodeType) -> bool:
+    """Return whether a function could go on after a refusal, and perhaps never end.
+
+    `except ValueError` of a copy never matches. What is left are `except:` and such: in
+    a loop that tries again until there is no error, a refusal would be raised forever.
+    A function without its source text may do it.
+    """
+    if code.co_name == "<lambda>":  # an expression
+        return False
+    # `inspect.getsource` would search all modules, which takes 30 ms.
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    try:
+        text = "".join(inspect.getblock(lines))
+        # A method or an inner function is indented.
+        tree = ast.parse(f"if 1:\n{text}" if text[:1].isspace() else text)
+    except (SyntaxError, ValueError, RecursionError, IndexError):
+        return True
+    found = list(ast.walk(tree))
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    names = [node.name for node in found if isinstance(node, functions)]
+    is_its_text = names[:1] == [code.co_name]  # files change after they are imported
+    return not is_its_text or "__exit__" in names or any(map(_catches_all, found))
+
+
+def _catches_all(node: ast.AST) -> bool:
+    """Return whether a statement may end an exception of any type."""
+    if isinstance(node, ast.ExceptHandler):
+        return node.type is None or any(
+            "BaseException" in (getattr(part, "id", ""), getattr(part, "attr", ""))
+            for part in ast.walk(node.type)
+        )
+    leaves = (ast.Return, ast.Break, ast.Continue)
+    return any(
+        isinstance(part, leaves)
+        for statement in getattr(node, "finalbody", ())
+        for part in ast.walk(statement)
+    )
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:
